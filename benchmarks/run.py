@@ -1,0 +1,107 @@
+"""Run the benchmarks, print a table, write results.json.
+
+    python benchmarks/run.py              every bench_*.py
+    python benchmarks/run.py --only NAME  bench_NAME.py alone; the other results are kept
+
+A missed target is said in the table. A benchmark that fails is said too, and ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from _harness import Result, load_file  # noqa: E402  (the folder is no package)
+
+RESULTS = HERE / "results.json"
+
+
+def find(only: str | None) -> dict[str, Path]:
+    """Return the benchmark files by name, or the one that was asked for."""
+    files = {path.stem.removeprefix("bench_"): path for path in sorted(HERE.glob("bench_*.py"))}
+    if only is None:
+        return files
+    if only not in files:
+        sys.exit(f"There is no benchmark {only!r}. Known: {', '.join(files) or 'none'}.")
+    return {only: files[only]}
+
+
+def table_of(results: Iterable[dict[str, Any]]) -> Table:
+    """Draw the results."""
+    table = Table("benchmark", "compared", "ratio", "95 % interval", "target", "", "rounds")
+    for row in results:
+        target = "" if row["target"] is None else f"≤ {row['target']:g}"
+        verdict = {True: "met", False: "MISSED", None: ""}[row["met"]]
+        low, high = row["spread"]
+        table.add_row(
+            row["name"],
+            row["compared"],
+            f"{row['ratio']:.3f}",
+            f"{low:.3f} to {high:.3f}",
+            target,
+            verdict,
+            str(row["repetitions"]),
+        )
+    return table
+
+
+def merge(old: list[dict[str, Any]], new: dict[str, list[Result]]) -> list[dict[str, Any]]:
+    """Put new results in the place of the old ones of the same files."""
+    kept = [row for row in old if row["file"] not in new]
+    fresh = [{"file": file} | r.to_json() for file, results in new.items() for r in results]
+    return sorted(kept + fresh, key=lambda row: (row["file"], row["name"]))
+
+
+def machine() -> dict[str, Any]:
+    """Say what the numbers were measured on."""
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "leadline")}
+    return {
+        "processor": platform.machine(),
+        "system": platform.system(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", metavar="NAME", help="the benchmark bench_NAME.py alone")
+    files = find(parser.parse_args().only)
+    console = Console()
+    new: dict[str, list[Result]] = {}
+    failed: list[str] = []
+    for name, path in files.items():
+        try:
+            module = load_file(path)
+            console.print(f"{name}: {(module.__doc__ or '').strip().partition(chr(10))[0]}")
+            new[name] = list(module.run())
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+    old = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
+    results = merge(old, new)
+    console.print(table_of(row for row in results if row["file"] in new))
+    RESULTS.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n")
+    console.print(f"Written to {os.path.relpath(RESULTS)}")
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

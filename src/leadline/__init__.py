@@ -1,0 +1,90 @@
+"""Leadline, the depth gauge for Transformers.
+
+Point it at any PyTorch or Hugging Face model and it tells how signal and gradient travel through
+depth. The public names are imported when they are first used: `import leadline` loads no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leadline.analysis.compare import compare
+    from leadline.anatomy import anatomy_of, declare
+    from leadline.catalog import Choice
+    from leadline.errors import (
+        AnatomyError,
+        BalanceError,
+        CatalogError,
+        InputError,
+        LeadlineError,
+        LoadingError,
+        MissingExtra,
+        ProbeError,
+        RecordError,
+        UnknownName,
+    )
+    from leadline.inputs import random_inputs, random_tokens
+    from leadline.loading import load
+    from leadline.measurement import measure
+    from leadline.record import Record
+    from leadline.reporting import report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AnatomyError",
+    "BalanceError",
+    "CatalogError",
+    "Choice",
+    "InputError",
+    "LeadlineError",
+    "LoadingError",
+    "MissingExtra",
+    "ProbeError",
+    "Record",
+    "RecordError",
+    "UnknownName",
+    "__version__",
+    "anatomy_of",
+    "compare",
+    "declare",
+    "load",
+    "measure",
+    "random_inputs",
+    "random_tokens",
+    "report",
+]
+
+_HOME = (
+    {
+        "Choice": "catalog",
+        "Record": "record",
+        "anatomy_of": "anatomy",
+        "compare": "analysis.compare",
+        "declare": "anatomy",
+        "load": "loading",
+        "measure": "measurement",
+        "random_inputs": "inputs",
+        "random_tokens": "inputs",
+        "report": "reporting",
+    }
+    | {name: "errors" for name in __all__ if name.endswith("Error")}
+    | {
+        "MissingExtra": "errors",
+        "UnknownName": "errors",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""What the numbers of a record say: comparisons and trends, without torch."""

@@ -1,0 +1,135 @@
+"""A comparison in words and in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.record.notebook import html_table, svg_sparkline
+from leadline.record.numbers import BARS, align, format_number, sparkline
+
+if TYPE_CHECKING:
+    from leadline.analysis.compare import Comparison, ComparisonRow, Side
+
+__all__ = [
+    "apart",
+    "comparison_html",
+    "comparison_text",
+    "present_sides",
+    "ratio_text",
+    "shared_rows",
+    "what_is_not_shared",
+]
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Write a line per quantity and record: first -> last, shape, law, ratio to the first."""
+    cells: list[tuple[str, ...]] = []
+    for row in shared_rows(comparison):
+        cells.append((row.label, "", "", "", "", "", ""))
+        cells += [
+            (
+                f"  {name}",
+                format_number(side.first),
+                "->",
+                format_number(side.last),
+                shape,
+                side.growth.text,
+                apart(side, comparison.names[0]),
+            )
+            for name, side, shape in present_sides(comparison, row)
+        ]
+    lines = [" against ".join(comparison.names)]
+    lines += ["", *align(cells, right=(1, 3))] if cells else []
+    unmatched = what_is_not_shared(comparison)
+    return "\n".join([*lines, "", *unmatched] if unmatched else lines)
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Write a comparison as a fragment of HTML."""
+    cells = [
+        (
+            escape(row.label) if at == 0 else "",
+            escape(name),
+            format_number(side.first),
+            format_number(side.last),
+            svg_sparkline(side.profile.values, scale=row.scale),
+            escape(side.growth.text),
+            escape(apart(side, comparison.names[0])),
+        )
+        for row in shared_rows(comparison)
+        for at, (name, side, _) in enumerate(present_sides(comparison, row))
+    ]
+    headers = ("quantity", "record", "first", "last", "over depth", "growth", "difference")
+    unmatched = "".join(f"<p>{escape(line)}</p>" for line in what_is_not_shared(comparison))
+    return f"<div>{html_table(headers, cells) if cells else ''}{unmatched}</div>"
+
+
+def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
+    """Return the rows that at least two records have."""
+    return [row for row in comparison.rows if _count(row) > 1]
+
+
+def what_is_not_shared(comparison: Comparison) -> list[str]:
+    """Say for each record what it alone has, and what it lacks that others share."""
+    sentences: list[str] = []
+    for at, name in enumerate(comparison.names):
+        alone = [row.label for row in comparison.rows if row.sides[at] and _count(row) == 1]
+        lacking = [row.label for row in shared_rows(comparison) if row.sides[at] is None]
+        if alone:
+            sentences.append(f"Only in {name}: {', '.join(alone)}.")
+        if lacking:
+            sentences.append(f"Not in {name}: {', '.join(lacking)}.")
+    return sentences
+
+
+def present_sides(
+    comparison: Comparison, row: ComparisonRow, *, width: int = 24, bars: str = BARS
+) -> list[tuple[str, Side, str]]:
+    """Return name, numbers and shape of each record that has the row, drawn on one scale."""
+    shapes = _shared_sparklines(row, width=width, bars=bars)
+    return [
+        (name, side, shape)
+        for name, side, shape in zip(comparison.names, row.sides, shapes, strict=True)
+        if side is not None
+    ]
+
+
+def apart(side: Side, first_name: str) -> str:
+    """Say how far a record stands from the first: at its last layer, and where it is most."""
+    if side.parting is None:
+        return ""
+    words = [f"{ratio_text(side.ratio_at_last)} {first_name} at the end"]
+    most = f"most at layer {side.parting.layer}"
+    if np.isfinite(side.parting.ratio):
+        words.append(f"{most}: {ratio_text(side.parting.ratio)}")
+    else:
+        words.append(f"{most}: {side.parting.difference:+.3g}")
+    return ", ".join(words)
+
+
+def ratio_text(ratio: float) -> str:
+    """Write a ratio as a factor; a dash where there is none."""
+    return f"×{format_number(ratio, digits=3)}" if np.isfinite(ratio) else "-"
+
+
+def _shared_sparklines(row: ComparisonRow, *, width: int, bars: str) -> list[str]:
+    """Draw the lines of one row on one scale, so that their heights compare."""
+    values = [side.profile.values for side in row.sides if side is not None]
+    together = np.concatenate(values)
+    finite = together[np.isfinite(together)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
+    positive = len(finite) == 0 or bool(np.all(finite > 0))
+    scale = row.scale if positive else "linear"
+    return [
+        ""
+        if side is None
+        else sparkline(side.profile.values, scale=scale, width=width, low=low, high=high, bars=bars)
+        for side in row.sides
+    ]
+
+
+def _count(row: ComparisonRow) -> int:
+    return sum(side is not None for side in row.sides)

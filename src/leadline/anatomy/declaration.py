@@ -1,0 +1,160 @@
+"""The anatomy as the user knows it: where the blocks are and which of their modules write.
+
+    declare(blocks="transformer.h", writes=["attn", "mlp"])                       pre-norm
+    declare(blocks="encoder.layer", writes=["attention.output.dense", "output.dense"],
+            settle=["attention.output.LayerNorm", "output.LayerNorm"])            post-norm
+
+A declaration is judged by the balance like any other anatomy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
+from leadline.anatomy.fit import Write
+from leadline.anatomy.replay import capture_arguments, replay_block
+from leadline.anatomy.roles import mixing, role_of
+from leadline.anatomy.trace import Call, trace_calls
+from leadline.errors import AnatomyError, nearest_names
+
+__all__ = ["Declaration", "declare"]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What `declare` returns; `resolve` turns it into an anatomy of one model."""
+
+    blocks: str | tuple[str, ...]
+    writes: tuple[str, ...]
+    settle: tuple[str | None, ...]
+    gains: tuple[float, ...]
+    keeps: tuple[float, ...]
+    parallel: bool
+    name: str | None
+
+    def resolve(self, model: nn.Module, forward: Callable[[], object]) -> Anatomy:
+        paths = self._paths(model)
+        calls = [call for call in trace_calls(model, forward) if call.path in set(paths)]
+        if not calls or calls[0].left is None:
+            raise AnatomyError(f"None of the declared blocks {paths} ran in the forward pass.")
+        shape = calls[0].left.shape
+        roles, causal = self._roles(model, forward, calls[0], shape)
+        blocks = tuple(self._block(model, call, i + 1, roles) for i, call in enumerate(calls))
+        stack = Stack(
+            name=self.name or ("decoder" if causal else "encoder"),
+            blocks=blocks,
+            width=shape[-1],
+            lanes=shape[2] if len(shape) == 4 else 1,
+            causal=causal,
+        )
+        return Anatomy((stack,), "user")
+
+    def _paths(self, model: nn.Module) -> list[str]:
+        if not isinstance(self.blocks, str):
+            return [_known(model, path) for path in self.blocks]
+        container = model.get_submodule(_known(model, self.blocks))
+        paths = [f"{self.blocks}.{name}" for name, _ in container.named_children()]
+        if not paths:
+            raise AnatomyError(f"'{self.blocks}' holds no modules that could be blocks.")
+        return paths
+
+    def _block(
+        self, model: nn.Module, call: Call, layer: int, roles: tuple[str, ...]
+    ) -> Block:
+        path = call.path
+        sublayers = tuple(
+            Sublayer(
+                sublayer=i + 1,
+                role=roles[i],
+                module=_known(model, f"{path}.{name}"),
+                gain=self.gains[i],
+                keep=self.keeps[i],
+                settle=None if s is None else _known(model, f"{path}.{s}"),
+                parallel=self.parallel and i > 0,
+                placement="post" if s is not None else "declared",
+                parameters=tuple(
+                    f"{path}.{name}.{n}"
+                    for n, _ in model.get_submodule(f"{path}.{name}").named_parameters()
+                ),
+            )
+            for i, (name, s) in enumerate(zip(self.writes, self.settle, strict=True))
+        )
+        return Block(
+            layer, path, Port(path, "input"), Port(path, "output"), sublayers, None, call.in_place
+        )
+
+    def _roles(
+        self, model: nn.Module, forward: Callable[[], object], call: Call, shape: torch.Size
+    ) -> tuple[tuple[str, ...], bool | None]:
+        """By token mixing, as in discovery; `branch` where the block cannot be run on its own."""
+        unknown = tuple("branch" for _ in self.writes)
+        try:
+            key = (call.path, call.number)
+            arguments = capture_arguments(model, forward, {key})[key]
+            replay = replay_block(call.path, call.module, arguments, shape)
+        except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
+            return unknown, None
+        seen = {s.path: s for s in replay.seen}
+        roles: list[str] = []
+        causal: bool | None = None
+        state, earlier = replay.stream, -1
+        for name, settle in zip(self.writes, self.settle, strict=True):
+            update = seen.get(f"{call.path}.{name}")
+            if update is None or update.live is None:
+                return unknown, None
+            write = Write(update, 1.0, 1.0, state=state, sources=((1.0, state),))
+            mix = mixing(replay, write)
+            roles.append(role_of(mix, replay, write, earlier))
+            causal = mix.causal if causal is None else causal
+            after = seen.get(f"{call.path}.{settle}") if settle else update
+            if not self.parallel and after is not None and after.live is not None:
+                state = after.live
+            earlier = update.order
+        return tuple(roles), causal
+
+
+def declare(
+    *,
+    blocks: str | Sequence[str],
+    writes: Sequence[str],
+    settle: Sequence[str | None] | None = None,
+    gains: Sequence[float] | None = None,
+    keeps: Sequence[float] | None = None,
+    parallel: bool = False,
+    name: str | None = None,
+) -> Declaration:
+    """Say where the stream is written to. Paths in `writes` and `settle` are seen from a block.
+
+    `blocks` is the path of the list of blocks, or the paths of the blocks. `settle` names the
+    norm after each addition (post-norm), `gains` and `keeps` the factors of
+    keep * stream + gain * update, `parallel` that all branches read what enters the block.
+    """
+    count = len(writes)
+    for label, given in (("settle", settle), ("gains", gains), ("keeps", keeps)):
+        if given is not None and len(given) != count:
+            raise AnatomyError(
+                f"{count} writes were declared but {len(given)} {label}; give one for each write."
+            )
+    return Declaration(
+        blocks=blocks if isinstance(blocks, str) else tuple(blocks),
+        writes=tuple(writes),
+        settle=tuple(settle) if settle is not None else (None,) * count,
+        gains=tuple(map(float, gains)) if gains is not None else (1.0,) * count,
+        keeps=tuple(map(float, keeps)) if keeps is not None else (1.0,) * count,
+        parallel=parallel,
+        name=name,
+    )
+
+
+def _known(model: nn.Module, path: str) -> str:
+    names = [name for name, _ in model.named_modules() if name]
+    if path in names:
+        return path
+    near = nearest_names(path, names)
+    hint = f" Did you mean {', '.join(repr(n) for n in near)}?" if near else ""
+    raise AnatomyError(f"{type(model).__name__} has no module '{path}'.{hint}")

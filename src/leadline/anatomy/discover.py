@@ -1,0 +1,267 @@
+"""Find the anatomy of a model that says nothing about itself.
+
+1. One forward pass gives the tree of calls; rows of calls with one shape are candidate stacks.
+2. One block of every kind is replayed and its equation fitted (`fit`), roles are read (`roles`).
+3. The equation is carried to all blocks of that kind. Whether it holds there, on fresh inputs,
+   is for the balance to say; a block that misses gets an equation of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
+from leadline.anatomy.fit import Write, fit_block
+from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block
+from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
+from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
+from leadline.errors import AnatomyError
+
+__all__ = ["discover", "refit"]
+
+Forward = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One block read: its sublayers, with paths relative to the block, and the mixing seen."""
+
+    sublayers: tuple[Sublayer, ...]
+    mixing: tuple[Mixing, ...]
+    opening: str | None
+
+
+def discover(model: nn.Module, forward: Forward) -> Anatomy:
+    """The stacks of the model on the inputs that `forward` runs; AnatomyError when none is found."""
+    calls = trace_calls(model, forward)
+    rows = find_rows(model, calls)
+    if not rows:
+        raise AnatomyError(
+            f"{type(model).__name__} has no row of repeated blocks through which a tensor of one "
+            "shape passes, so no residual stream was found. Is it a Transformer? If it is, "
+            "declare its blocks: leadline.declare(blocks='...', writes=['...'])."
+        )
+    stacks: list[Stack] = []
+    taken: set[int] = set()
+    failures: list[str] = []
+    for row in rows:
+        if any(id(c) in taken or c.inside(taken) for c in row.calls):
+            continue
+        try:
+            stack = _read_row(model, forward, row)
+        except _Unread as problem:
+            failures.append(str(problem))
+            continue
+        stacks.append(stack)
+        taken |= {id(call) for call in row.calls}
+    if not stacks:
+        raise AnatomyError(
+            f"No anatomy of {type(model).__name__} balances. " + " ".join(failures[:3])
+            + " If you know which modules write to the stream, declare them: "
+            "leadline.declare(blocks='...', writes=['...'])."
+        )
+    return Anatomy(tuple(_named(stacks)), "discovery")
+
+
+def refit(
+    model: nn.Module, forward: Forward, stack: Stack, layers: set[int]
+) -> Stack:
+    """Read the given layers one by one: their equation may differ from the others' (gains)."""
+    numbers = _numbers(stack)
+    blocks = list(stack.blocks)
+    for index, block in enumerate(blocks):
+        if block.layer not in layers:
+            continue
+        try:
+            reading = _read_block(model, forward, block.module, numbers[index])
+        except _Unread:
+            continue
+        blocks[index] = replace(block, sublayers=_placed(reading.sublayers, block.module))
+    return replace(stack, blocks=tuple(blocks))
+
+
+class _Unread(Exception):
+    """A row that turns out to be no stack; the message goes into the final refusal."""
+
+
+def _numbers(stack: Stack) -> list[int]:
+    counts: dict[str, int] = {}
+    numbers: list[int] = []
+    for block in stack.blocks:
+        numbers.append(counts.get(block.module, 0))
+        counts[block.module] = numbers[-1] + 1
+    return numbers
+
+
+def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
+    kinds: dict[tuple[object, ...], Call] = {}
+    for call in row.calls:
+        kinds.setdefault(_kind(call.module), call)
+    readings = {
+        kind: _read_block(model, forward, call.path, call.number) for kind, call in kinds.items()
+    }
+    mixes = [m for reading in readings.values() for m in reading.mixing]
+    if not any(m.mixes or m.cross for m in mixes):
+        raise _Unread(
+            f"The row '{row.where}' adds updates to a stream, but none of them moves other "
+            "tokens, so it is no Transformer."
+        )
+    blocks = tuple(
+        Block(
+            layer=index + 1,
+            module=call.path,
+            entry=Port(call.path, "input"),
+            exit=Port(call.path, "output"),
+            sublayers=_placed(readings[_kind(call.module)].sublayers, call.path),
+            opening=_under(call.path, readings[_kind(call.module)].opening),
+            in_place=call.in_place,
+        )
+        for index, call in enumerate(row.calls)
+    )
+    shape = row.shape
+    lanes = shape[2] if len(shape) == 4 else 1
+    swapped = any(m.first_axis and not m.second_axis for m in mixes) and len(shape) > 2
+    causal = [m.causal for m in mixes if m.causal is not None]
+    return Stack(
+        name=row.where,
+        blocks=blocks,
+        width=shape[-1],
+        lanes=lanes,
+        token_axis=0 if swapped or len(shape) == 2 else 1,
+        causal=all(causal) if causal else None,
+    )
+
+
+def _kind(module: nn.Module) -> tuple[object, ...]:
+    """Blocks with the same modules under the same names are of one kind."""
+    return tuple((name, type(inner).__name__) for name, inner in module.named_modules())
+
+
+def _read_block(model: nn.Module, forward: Forward, path: str, number: int) -> _Reading:
+    module = model.get_submodule(path)
+    try:
+        captured = capture_arguments(model, forward, {(path, number)})[path, number]
+        shape = _shape_of(model, forward, path, number)
+        replay = replay_block(path, module, captured, shape)
+    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
+    if not torch.isfinite(replay.after).all():
+        raise _Unread(f"'{path}' returns values that are not finite.")
+    fit = fit_block(replay)
+    if fit is None:
+        found = [s.path for s in replay.seen if s.returned is not None]
+        raise _Unread(
+            f"The output of '{path}' is not its input plus outputs of its modules "
+            f"({len(found)} tried)."
+        )
+    return _sublayers(replay, list(fit.writes), fit.opening)
+
+
+def _shape_of(model: nn.Module, forward: Forward, path: str, number: int) -> torch.Size:
+    for call in trace_calls(model, forward):
+        if call.path == path and call.number == number and call.left is not None:
+            return call.left.shape
+    raise AttributeError(f"{path} was not called")
+
+
+def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:
+    mark_parallel(replay, writes)
+    owners = _parameters(replay, writes)
+    sublayers: list[Sublayer] = []
+    mixes: list[Mixing] = []
+    earlier = -1
+    for index, write in enumerate(writes):
+        mix = mixing(replay, write)
+        mixes.append(mix)
+        sublayers.append(
+            Sublayer(
+                sublayer=index + 1,
+                role=role_of(mix, replay, write, earlier),
+                module=write.seen.path,
+                gain=write.gain,
+                keep=write.keep,
+                call=write.seen.call,
+                settle=write.settle.path if write.settle is not None else None,
+                settle_call=write.settle.call if write.settle is not None else 0,
+                parallel=write.parallel,
+                placement=placement_of(replay, write, earlier),
+                parameters=owners[index],
+            )
+        )
+        earlier = write.seen.order
+    start = len(replay.path) + 1
+    stripped = tuple(
+        replace(
+            s,
+            module=s.module[start:],
+            settle=None if s.settle is None else s.settle[start:],
+            gain=s.gain[start:] if isinstance(s.gain, str) else s.gain,
+            parameters=tuple(name[start:] for name in s.parameters),
+        )
+        for s in sublayers
+    )
+    return _Reading(stripped, tuple(mixes), opening.path[start:] if opening else None)
+
+
+def _placed(sublayers: tuple[Sublayer, ...], path: str) -> tuple[Sublayer, ...]:
+    """The sublayers of one block carried to another block of its kind."""
+    return tuple(
+        replace(
+            s,
+            module=f"{path}.{s.module}",
+            settle=_under(path, s.settle),
+            gain=f"{path}.{s.gain}" if isinstance(s.gain, str) else s.gain,
+            parameters=tuple(f"{path}.{name}" for name in s.parameters),
+        )
+        for s in sublayers
+    )
+
+
+def _under(path: str, name: str | None) -> str | None:
+    return None if name is None else f"{path}.{name}"
+
+
+def _parameters(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
+    """Parameters by sublayer: a module serves the first write at or after its first call.
+
+    A settling norm serves the write that it settles; a vector gain the write that it scales.
+    """
+    owned: list[list[str]] = [[] for _ in writes]
+    settles = {w.settle.path: i for i, w in enumerate(writes) if w.settle is not None}
+    done: set[str] = set()
+    for seen in replay.seen:
+        if seen.path in done:
+            continue
+        done.add(seen.path)
+        index = settles.get(seen.path)
+        if index is None:
+            later = [i for i, w in enumerate(writes) if w.seen.order >= seen.order]
+            index = later[0] if later else len(writes) - 1
+        names = [f"{seen.path}.{n}" for n, _ in seen.module.named_parameters(recurse=False)]
+        owned[index] += names
+    for index, write in enumerate(writes):
+        if isinstance(write.gain, str):
+            owned[index].append(write.gain)
+    return [tuple(dict.fromkeys(names)) for names in owned]
+
+
+_HINTS = ("vision", "visual", "audio", "text", "decoder", "encoder")
+
+
+def _named(stacks: list[Stack]) -> list[Stack]:
+    """Short names by what the path says, otherwise by causality; repeated names are numbered."""
+    named: list[Stack] = []
+    counts: dict[str, int] = {}
+    for stack in stacks:
+        path = stack.blocks[0].module.lower()
+        hint = next((h for h in _HINTS if h in path), None)
+        if hint is None:
+            hint = "decoder" if stack.causal else "encoder"
+        hint = "vision" if hint == "visual" else hint
+        counts[hint] = counts.get(hint, 0) + 1
+        named.append(replace(stack, name=hint if counts[hint] == 1 else f"{hint}-{counts[hint]}"))
+    return named

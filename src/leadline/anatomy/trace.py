@@ -1,0 +1,173 @@
+"""Who calls whom: one forward pass seen as a tree of calls, and the rows of blocks in it.
+
+A row is a run of calls of the children of one container (or of same-class siblings) through
+which a tensor of one shape passes. One module called twice is two calls: shared layers make a
+row like any others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy.tensors import first_tensor, stream_input
+
+__all__ = ["Call", "Row", "find_rows", "trace_calls"]
+
+Tensor = torch.Tensor
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of one module. `number` counts the calls of this module from 0."""
+
+    path: str
+    module: nn.Module
+    parent: Call | None
+    number: int
+    entered: Tensor | None = None
+    left: Tensor | None = None
+    in_place: bool = False
+
+    def inside(self, others: set[int]) -> bool:
+        """Whether this call happened inside one of the calls whose ids are given."""
+        outer = self.parent
+        while outer is not None:
+            if id(outer) in others:
+                return True
+            outer = outer.parent
+        return False
+
+
+@dataclass(frozen=True)
+class Row:
+    """Calls in a row through which one stream seems to pass."""
+
+    where: str
+    calls: tuple[Call, ...]
+    linked: int = 0
+
+    @property
+    def shape(self) -> torch.Size:
+        entered = self.calls[0].entered
+        assert entered is not None
+        return entered.shape
+
+
+@dataclass
+class _Tracer:
+    calls: list[Call] = field(default_factory=list)
+    open: list[Call] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    versions: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+
+    def enter(self, path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            number = self.counts.get(path, 0)
+            self.counts[path] = number + 1
+            call = Call(path, module, self.open[-1] if self.open else None, number)
+            entered = stream_input(args, kwargs)
+            if entered is not None:
+                call.entered = entered
+                self.versions[id(call)] = (entered, entered._version)
+            self.calls.append(call)
+            self.open.append(call)
+
+        return hook
+
+    def leave(self) -> Callable[..., None]:
+        def hook(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
+        ) -> None:
+            call = self.open.pop()
+            call.left = first_tensor(output)
+            if call.left is not None and call.entered is not None:
+                matching = stream_input(args, kwargs, like=call.left.shape)
+                if matching is not None and matching is not call.entered:
+                    call.entered = matching
+            entered, version = self.versions.get(id(call), (None, 0))
+            call.in_place = entered is not None and entered._version != version
+
+        return hook
+
+
+def trace_calls(model: nn.Module, forward: Callable[[], object]) -> list[Call]:
+    """Run `forward` once without gradients and return every module call in the order of entry."""
+    tracer = _Tracer()
+    handles: list[Any] = []
+    try:
+        for path, module in model.named_modules():
+            if path:
+                handles.append(
+                    module.register_forward_pre_hook(tracer.enter(path), with_kwargs=True)
+                )
+                handles.append(module.register_forward_hook(tracer.leave(), with_kwargs=True))
+        with torch.no_grad():
+            forward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return tracer.calls
+
+
+def find_rows(model: nn.Module, calls: list[Call]) -> list[Row]:
+    """Every row of at least two calls, outermost first, the longest first among equals."""
+    modules = dict(model.named_modules())
+    groups: dict[tuple[str, str], list[Call]] = {}
+    for call in calls:
+        parent, _, _ = call.path.rpartition(".")
+        kind = type(call.module).__name__
+        if isinstance(modules.get(parent), _CONTAINERS):
+            groups.setdefault((parent, ""), []).append(call)
+        groups.setdefault((parent, kind), []).append(call)
+    rows: list[Row] = []
+    seen: set[tuple[int, ...]] = set()
+    for (parent, _), members in groups.items():
+        for run in _runs(members):
+            key = tuple(id(call) for call in run)
+            if len(run) >= 2 and key not in seen:
+                seen.add(key)
+                rows.append(Row(parent, run, _links(run)))
+    # Rows whose calls hand the stream on come first; others are tried after them: something may
+    # happen to the stream between the blocks (YOLOS adds position embeddings there).
+    return sorted(
+        rows,
+        key=lambda row: (
+            2 * row.linked < len(row.calls) - 1,
+            row.calls[0].path.count("."),
+            -len(row.calls),
+        ),
+    )
+
+
+def _runs(calls: list[Call]) -> list[tuple[Call, ...]]:
+    """Cut the calls wherever the shape changes or no stream passes through."""
+    runs: list[list[Call]] = [[]]
+    for call in calls:
+        entered, left = call.entered, call.left
+        if entered is None or left is None or entered.shape != left.shape:
+            runs.append([])
+            continue
+        last = runs[-1][-1].left if runs[-1] else None
+        if last is not None and last.shape != left.shape:
+            runs.append([])
+        runs[-1].append(call)
+    return [tuple(run) for run in runs]
+
+
+def _links(run: tuple[Call, ...]) -> int:
+    """How often what left one call is what entered the next."""
+    return sum(
+        _same(first.left, second.entered) for first, second in zip(run, run[1:], strict=False)
+    )
+
+
+def _same(first: Tensor | None, second: Tensor | None) -> bool:
+    if first is None or second is None or first.shape != second.shape:
+        return False
+    return first is second or bool(torch.equal(first, second))

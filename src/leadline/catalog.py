@@ -1,0 +1,220 @@
+"""How anything in Leadline is found: by its name, in a catalog.
+
+A `Catalog` maps names to entries. To add an entry, put one file into the catalog's folder and one
+decorator into the file:
+
+    @PROBES.register("stream")
+    class StreamProbe: ...
+
+Others add theirs through an entry point of the catalog's group, or through a file given to
+`load_plugin` (`--plugin FILE.py`). Nothing is imported before the first lookup. What an entry does
+stands in its docstring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar, cast
+
+from leadline.choice import Choice, OptionValue, split_choices
+from leadline.errors import CatalogError, UnknownName, nearest_names
+
+__all__ = ["Catalog", "Choice", "OptionValue", "load_plugin", "split_choices"]
+
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+class Catalog(Generic[T]):
+    """Names and their entries, loaded at the first lookup.
+
+    `kind` is the noun that messages use, `package` the folder whose files hold the entries (those
+    whose name starts with an underscore hold none), `group` the entry-point group of outsiders.
+    """
+
+    def __init__(self, kind: str, *, package: str | None = None, group: str | None = None) -> None:
+        self.kind = kind
+        self.package = package
+        self.group = group
+        self._entries: dict[str, T] = {}
+        self._places: dict[str, str] = {}
+        self._loaded = False
+        self._lock = threading.RLock()
+
+    def register(self, name: str) -> Callable[[E], E]:
+        """Return the decorator that enters a class, a function or a value under `name`."""
+        name = Choice(name).name  # refuses what could not be typed on the command line
+
+        def enter(entry: E) -> E:
+            place = _place_of(entry)
+            if name in self._entries:
+                raise CatalogError(
+                    f"Two entries want to be the {self.kind} {name!r}: {self._places[name]} has "
+                    f"it, {place} asks for it; give the second another name."
+                )
+            self._entries[name] = cast("T", entry)
+            self._places[name] = place
+            return entry
+
+        return enter
+
+    def names(self) -> list[str]:
+        """Return every name, sorted."""
+        self._load()
+        return sorted(self._entries)
+
+    def items(self) -> list[tuple[str, T]]:
+        """Return every name with its entry, sorted by name."""
+        return [(name, self._entries[name]) for name in self.names()]
+
+    def get(self, name: str) -> T:
+        """Return the entry called `name`, or raise `UnknownName` with the nearest names."""
+        self._load()
+        if name not in self._entries:
+            raise UnknownName(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def place(self, name: str) -> str:
+        """Return where the entry called `name` was written: file and line, or module."""
+        self.get(name)
+        return self._places[name]
+
+    def options(self, name: str) -> Mapping[str, inspect.Parameter]:
+        """Return the options that the entry called `name` takes."""
+        entry = self.get(name)
+        if not callable(entry):
+            return {}
+        return {
+            key: parameter
+            for key, parameter in inspect.signature(entry).parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        }
+
+    def build(self, choice: str | Mapping[str, Any] | Choice) -> Any:
+        """Call the chosen entry with the chosen options and return what it returns."""
+        choice = Choice.parse(choice)
+        entry = self.get(choice.name)
+        if not callable(entry):
+            raise CatalogError(f"The {self.kind} {choice.name!r} is a value, it takes no options.")
+        known = self.options(choice.name)
+        for option in choice.options:
+            if option not in known:
+                raise CatalogError(self._unknown_option(choice.name, option, list(known)))
+        for option, parameter in known.items():
+            if parameter.default is parameter.empty and option not in choice.options:
+                raise CatalogError(
+                    f"The {self.kind} {choice.name!r} needs the option {option!r}, "
+                    f"such as {choice.name}({option}=...)."
+                )
+        return entry(**choice.options)
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Catalog({self.kind!r}, package={self.package!r}, group={self.group!r})"
+
+    def _unknown_option(self, name: str, option: str, known: list[str]) -> str:
+        sentence = f"The {self.kind} {name!r} has no option {option!r}."
+        if nearest := nearest_names(option, known, at_most=1):
+            sentence += f" Did you mean {nearest[0]!r}?"
+        return f"{sentence} Its options: {', '.join(known) if known else 'none'}."
+
+    def _load(self) -> None:
+        """Import the folder and the entry points, once. The lock is the importing thread's own."""
+        with self._lock:
+            if self._loaded:
+                return
+            self._loaded = True  # first, so that a file of the folder may look up the catalog
+            try:
+                if self.package is not None:
+                    _import_folder(self.package)
+                if self.group is not None:
+                    self._load_entry_points(self.group)
+            except BaseException:
+                self._loaded = False
+                raise
+
+    def _load_entry_points(self, group: str) -> None:
+        """Load what outsiders installed; a broken one is left out with a warning.
+
+        An entry point may name a module, whose decorators then run, or the entry itself.
+        """
+        for point in importlib.metadata.entry_points(group=group):
+            try:
+                entry = point.load()
+                if not isinstance(entry, ModuleType) and not self._has(entry):
+                    self.register(point.name)(entry)
+            except Exception as error:  # anything may go wrong in foreign code
+                warnings.warn(
+                    f"The {self.kind} {point.name!r} of the entry point {point.value!r} was left "
+                    f"out: {type(error).__name__}: {error}",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+
+    def _has(self, entry: object) -> bool:
+        return any(known is entry for known in self._entries.values())
+
+
+def load_plugin(path: str | Path) -> ModuleType:
+    """Run a Python file, so that its decorators enter what it defines; once per file."""
+    path = Path(path).resolve()
+    if not path.is_file():
+        raise CatalogError(f"The plug-in {path} is not a file; give the path of a Python file.")
+    name = f"leadline_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CatalogError(f"The plug-in {path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except CatalogError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise CatalogError(
+            f"The plug-in {path} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _import_folder(package: str) -> None:
+    """Import every module of a package folder whose name does not start with an underscore."""
+    folder = importlib.import_module(package)
+    for found in pkgutil.iter_modules(folder.__path__):
+        if not found.name.startswith("_"):
+            importlib.import_module(f"{package}.{found.name}")
+
+
+def _place_of(entry: object) -> str:
+    """Say where an entry was written, for people."""
+    shown: Any = inspect.unwrap(entry) if callable(entry) else entry
+    try:
+        return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
+    except (OSError, TypeError):
+        name = getattr(shown, "__qualname__", None) or repr(shown)
+        return f"{getattr(shown, '__module__', '?')}.{name}"

@@ -1,0 +1,1 @@
+"""The command line: thin, one file per command. Heavy modules are imported when a command runs."""

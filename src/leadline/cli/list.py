@@ -1,0 +1,59 @@
+"""`leadline list`: what there is, by kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leadline.catalog import load_plugin
+from leadline.cli import _options as o
+from leadline.cli._shelves import SHELVES, Page, open_shelf
+from leadline.cli._voice import Voice
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            help=f"One kind alone: {', '.join(SHELVES)}.",
+            show_default=False,
+        ),
+    ] = None,
+    plugin: o.Plugins = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+) -> None:
+    """List what there is: probes, quantities, model families."""
+    for file in plugin or ():
+        load_plugin(file)
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Reading the catalogs"):
+            kinds = list(SHELVES) if kind is None else [kind]
+            shelves = {name: open_shelf(name) for name in kinds}
+        voice.emit(
+            lambda: {
+                name: [{"name": page.name, "summary": page.summary} for page in pages.values()]
+                for name, pages in shelves.items()
+            }
+        )
+        voice.show(lambda console: _draw(shelves, console))
+
+
+def _draw(shelves: dict[str, dict[str, Page]], console: Console) -> None:
+    from rich.table import Table
+
+    for name, pages in shelves.items():
+        table = Table(
+            "name", "", box=None, title=name, title_justify="left", show_header=False, pad_edge=True
+        )
+        for page in pages.values():
+            table.add_row(page.name, page.summary)
+        console.print(table)
+        console.print()
+    console.print("leadline explain NAME tells one of them in full.")

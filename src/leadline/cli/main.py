@@ -1,0 +1,100 @@
+"""The application: its commands, and what happens to errors.
+
+An error that the user can put right is one sentence on standard error and exit code 2, like a
+wrong option. Anything else is a fault of Leadline: exit code 1, one sentence, and the traceback
+with `--debug`.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import traceback
+from typing import Annotated, NoReturn
+
+import typer
+
+from leadline import __version__
+from leadline.cli._help import GroupedCommand
+from leadline.cli.anatomy import anatomy
+from leadline.cli.compare import compare
+from leadline.cli.explain import explain
+from leadline.cli.list import list_
+from leadline.cli.measure import measure
+from leadline.cli.report import report
+from leadline.errors import LeadlineError
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="leadline",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("measure", cls=GroupedCommand)(measure)
+app.command("compare", cls=GroupedCommand)(compare)
+app.command("report", cls=GroupedCommand)(report)
+app.command("anatomy", cls=GroupedCommand)(anatomy)
+app.command("list", cls=GroupedCommand)(list_)
+app.command("explain", cls=GroupedCommand)(explain)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"leadline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def leadline(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """The depth gauge for Transformers: how signal and gradient travel through a model."""
+
+
+def run(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows a question mark
+            stream.reconfigure(errors="replace")
+    debug = "--debug" in arguments
+    try:
+        app(args=arguments, prog_name="leadline")
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        sentence, code = _answer(error)
+        print(f"leadline: {sentence}", file=sys.stderr)
+        sys.exit(code)
+    sys.exit(0)
+
+
+def _answer(error: Exception) -> tuple[str, int]:
+    """Return the sentence for an error, and the exit code."""
+    if isinstance(error, LeadlineError):
+        return str(error), 2
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return (
+            "The memory did not suffice. Try fewer or shorter examples, such as --random 1x64, "
+            "or --dtype bfloat16.",
+            2,
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}.", 2
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"Unexpected {type(error).__name__}: {error} ({place.filename}, line {place.lineno}). "
+        "This is a fault of Leadline or of the model's own code; "
+        "run again with --debug for the traceback.",
+        1,
+    )
+
+
+if __name__ == "__main__":
+    run()

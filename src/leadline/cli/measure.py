@@ -1,0 +1,164 @@
+"""`leadline measure`: one model, one batch of inputs, every probe; a record of what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from leadline.catalog import load_plugin, split_choices
+from leadline.cli import _options as o
+from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.errors import RecordError
+
+Loss = Literal["auto", "next-token", "masked", "random"]
+Ablate = Literal["block", "sublayer"]
+
+
+def measure(
+    model: o.Model = None,
+    random_init: o.RandomInit = None,
+    overrides: o.Overrides = None,
+    dtype: o.Dtype = None,
+    device: o.Device = "cpu",
+    trust_remote_code: o.TrustRemoteCode = False,
+    declare: o.Declare = None,
+    text: o.Texts = None,
+    text_file: o.TextFile = None,
+    tokens_file: o.TokensFile = None,
+    random: o.RandomSize = None,
+    truncate: o.Truncate = False,
+    seed: o.Seed = 0,
+    probes: Annotated[
+        str | None,
+        typer.Option(
+            "--probes",
+            metavar="CHOICES",
+            help="Which probes, such as stream,update,memory(ridge=0.01); "
+            "`leadline list probes` names them.",
+            rich_help_panel=o.MEASURING,
+            show_default=False,
+        ),
+    ] = None,
+    loss: Annotated[
+        Loss,
+        typer.Option(
+            "--loss",
+            help="What the backward pass starts from; auto takes what the model's head is for.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = "auto",
+    ablate: Annotated[
+        Ablate | None,
+        typer.Option(
+            "--ablate",
+            help="Also leave out one block, or one sublayer, after the other.",
+            rich_help_panel=o.MEASURING,
+            show_default=False,
+        ),
+    ] = None,
+    plugin: o.Plugins = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.leadline",
+            help="Save the record here.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE.html",
+            help="Write the report here: one file that needs no network.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+) -> None:
+    """Measure how signal and gradient travel through MODEL.
+
+    One forward and one backward pass feed every probe. The anatomy is found and proved first.
+    """
+    model_request = o.ModelRequest(
+        source=model,
+        random_init=random_init,
+        overrides=overrides or (),
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        seed=seed,
+    )
+    input_request = o.InputRequest(
+        texts=text or (),
+        text_file=text_file,
+        tokens_file=tokens_file,
+        random=random,
+        truncate=truncate,
+        seed=seed,
+    )
+    _check_outputs(output, html)
+    input_request.check()
+    choices = None if probes is None else split_choices(probes)
+    for file in plugin or ():
+        load_plugin(file)
+
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Loading the model") as gauge:
+            from leadline.measurement import measure as measure_model
+
+            loaded = model_request.load()
+            record = measure_model(
+                loaded.model,
+                input_request.make(loaded),
+                probes=choices,
+                loss=loss,
+                ablate=ablate,
+                seed=seed,
+                name=loaded.name,
+                progress=gauge,
+            )
+            if output is not None:
+                record.save(output)
+            if html is not None:
+                from leadline.reporting import report
+
+                report(record, html)
+        from leadline.reporting import as_json as record_to_json
+        from leadline.reporting import show_record
+
+        voice.emit(lambda: record_to_json(record))
+        voice.show(lambda console: show_record(record, console))
+        for what, path in (("record", output), ("report", html)):
+            if path is not None:
+                voice.say(f"The {what} is in {path}")
+        if output is None and html is None and not as_json:
+            voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
+
+
+def _check_outputs(output: Path | None, html: Path | None) -> None:
+    """Refuse outputs that could not be written, before the work."""
+    if output is not None:
+        from leadline.record.store import is_record_file
+
+        if output.suffix.lower() in {".html", ".htm"}:
+            raise RecordError(
+                f"-o writes a record, and {output} looks like a page; "
+                f"write --html {output} for the report."
+            )
+        check_writable(output, "record")
+        if output.exists() and output.stat().st_size and not is_record_file(output):
+            raise RecordError(
+                f"{output} exists and is not a record, so it is not overwritten; "
+                "choose another name."
+            )
+    if html is not None:
+        check_page(html)

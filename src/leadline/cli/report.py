@@ -1,0 +1,49 @@
+"""`leadline report`: a record as a page, as JSON, or in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from leadline.cli import _options as o
+from leadline.cli._voice import Voice, check_page
+
+
+def report(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.leadline", help="A record.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            help="Write the report here: one file that needs no network.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+) -> None:
+    """Show a record again: in the terminal, or as a page with -o."""
+    if output is not None:
+        check_page(output)
+
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        from leadline.record import Record
+        from leadline.reporting import as_json as record_to_json
+        from leadline.reporting import report as write_report
+        from leadline.reporting import show_record
+
+        with voice.progress("Drawing"), Record.open(file) as record:
+            if output is not None:
+                write_report(record, output)
+                voice.say(f"The report is in {output}")
+            else:
+                voice.show(lambda console: show_record(record, console))
+            voice.emit(lambda: record_to_json(record))

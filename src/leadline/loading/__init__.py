@@ -1,0 +1,21 @@
+"""Where models come from: a folder, a GGUF file, the hub, a function, a model type.
+
+    folder with config.json      weights in safetensors only
+    file.gguf                    dequantised by transformers, tokenizer included
+    package.module:function      a function without arguments that returns a module
+    file.py:function             the same from a file
+    owner/name                   a model of the Hugging Face hub, by the rules and cache of transformers
+    model type, random_init      random weights from the type's configuration
+
+A pickle is never opened, since it can run code while it is read; neither is code from a model's
+folder run unless `trust_remote_code` is set. The model comes back in evaluation mode. The weights
+keep the number type they are stored in unless `dtype` says otherwise. Loading leaves the random
+state as it was.
+"""
+
+from __future__ import annotations
+
+from leadline.loading._request import LoadedModel
+from leadline.loading.sources import load, load_model
+
+__all__ = ["LoadedModel", "load", "load_model"]

@@ -1,0 +1,148 @@
+"""What is asked for, what comes back, and the surroundings in which a model is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.errors import LoadingError, nearest_names, require
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+CONVERT = (
+    "A pickle can run code when it is opened, so it is not read here. Convert it where you trust "
+    "it: load it with transformers and call save_pretrained, which writes safetensors."
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model, its name, where it came from, and its tokenizer, which is read when first asked for."""
+
+    model: nn.Module
+    name: str
+    source: str
+    read_tokenizer: Callable[[], Any] | None = None
+    missing: tuple[str, ...] = ()
+    """Parameters that the file did not hold; they are random."""
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, or None where there is none."""
+        return self.read_tokenizer() if self.read_tokenizer is not None else None
+
+
+@dataclass(frozen=True)
+class Request:
+    source: str
+    overrides: dict[str, Any]
+    dtype: torch.dtype | None
+    trust_remote_code: bool
+
+    @property
+    def path(self) -> Path:
+        return Path(self.source).expanduser()
+
+
+def unknown_type(kind: object) -> str:
+    transformers = require("transformers", extra="hf")
+    if not isinstance(kind, str):
+        return "it names no model_type, so the architecture is not known."
+    known = list(transformers.CONFIG_MAPPING.keys())
+    near = nearest_names(kind, known)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return (
+        f"No model type is called {kind!r}.{hint} "
+        f"transformers {transformers.__version__} knows {len(known)} types."
+    )
+
+
+def not_found(request: Request, error: Exception) -> LoadingError:
+    transformers = require("transformers", extra="hf")
+    if request.source in transformers.CONFIG_MAPPING:
+        hint = f"For random weights of this type: --random-init {request.source}."
+    else:
+        hint = "Check the name, or fetch the model first and give its folder."
+    return LoadingError(
+        f"{request.source!r} is neither a folder nor a file here, and the hub did not give it "
+        f"({first_line(error).rstrip('.')}). {hint}"
+    )
+
+
+def place_of(request: Request) -> str:
+    return str(request.path) if request.path.is_dir() else request.source
+
+
+def folder_name(folder: Path) -> str:
+    folder = folder.resolve()
+    generic = {"model", "models", "checkpoint", "weights", "final"}
+    return f"{folder.parent.name}/{folder.name}" if folder.name in generic else folder.name
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LoadingError(f"{path} is not readable as JSON: {first_line(error)}") from error
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(count)
+
+
+def _lines(error: BaseException) -> list[str]:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines or [type(error).__name__]
+
+
+def first_line(error: BaseException) -> str:
+    return _lines(error)[0]
+
+
+def last_line(error: BaseException) -> str:
+    return _lines(error)[-1]
+
+
+@contextlib.contextmanager
+def no_trace(seed: int) -> Iterator[None]:
+    """Seeded randomness, no progress bars, no log lines, no conversion service; all put back after."""
+    variable = "DISABLE_SAFETENSORS_CONVERSION"
+    before = os.environ.get(variable)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        # Modelling files of transformers warn about torch.jit.script while they are imported.
+        warnings.simplefilter("ignore")
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        torch.manual_seed(seed)
+        if "transformers" in sys.modules or importlib.util.find_spec("transformers"):
+            from transformers.utils import logging
+
+            # The hub library tells of every retry; the error that follows says it once.
+            for voice in (logging, importlib.import_module("huggingface_hub.utils.logging")):
+                stack.callback(voice.set_verbosity, voice.get_verbosity())
+                voice.set_verbosity_error()
+            if logging.is_progress_bar_enabled():
+                stack.callback(logging.enable_progress_bar)
+                logging.disable_progress_bar()
+        os.environ[variable] = "1"
+        stack.callback(_put_back, variable, before)
+        yield
+
+
+def _put_back(variable: str, before: str | None) -> None:
+    if before is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = before

@@ -1,0 +1,97 @@
+"""The notebook form of a record: a small table with drawn sparklines, in the notebook's colours."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.record.numbers import format_number
+from leadline.record.summary import heading, summarize
+from leadline.record.text import finding_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from leadline.record.quantity import Scale
+    from leadline.record.record import Record
+
+__all__ = ["html_table", "record_html", "svg_sparkline"]
+
+WIDTH, HEIGHT = 120, 22
+
+
+def record_html(record: Record) -> str:
+    """Write a record as a fragment of HTML."""
+    rows = summarize(record)
+    title, *rest = heading(record)
+    table = html_table(
+        ("quantity", "statistic", "first", "last", "over depth", "growth"),
+        [
+            (
+                "" if row.companion else escape(row.label),
+                escape(row.profile.statistic),
+                format_number(row.profile.first),
+                format_number(row.profile.last),
+                svg_sparkline(row.profile.values, scale=row.scale),
+                escape(row.growth.text),
+            )
+            for row in rows
+        ],
+    )
+    remarks = [f"{row.label}: {row.remark}" for row in rows if row.remark]
+    remarks += [finding_text(finding) for finding in record.findings]
+    return "".join(
+        [
+            "<div>",
+            f"<strong>{escape(title)}</strong>",
+            *(f"<div>{escape(line)}</div>" for line in rest),
+            table if rows else "",
+            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in remarks) + "</ul>"
+            if remarks
+            else "",
+            "</div>",
+        ]
+    )
+
+
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Set ready HTML cells in a table."""
+    head = "".join(f'<th style="text-align:left">{escape(header)}</th>' for header in headers)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def svg_sparkline(values: ArrayLike, *, scale: Scale = "linear") -> str:
+    """Draw a line over depth as an inline SVG; values that are not finite leave a gap."""
+    level = np.asarray(values, dtype=np.float64)
+    finite = np.isfinite(level)
+    if not bool(np.any(finite)):
+        return ""
+    if scale == "log" and bool(np.all(level[finite] > 0)):
+        level = np.log(level, out=np.full_like(level, np.nan), where=finite)
+    bottom, top = float(np.min(level[finite])), float(np.max(level[finite]))
+    spread = top - bottom or 1.0
+    across = np.linspace(2, WIDTH - 2, len(level)) if len(level) > 1 else np.array([WIDTH / 2])
+    points = [
+        f"{x:.1f},{HEIGHT - 3 - (y - bottom) / spread * (HEIGHT - 6):.1f}" if ok else ""
+        for x, y, ok in zip(across, level, finite, strict=True)
+    ]
+    strokes = [piece.split() for piece in " ".join(point or "|" for point in points).split("|")]
+    drawn = "".join(
+        f'<polyline points="{" ".join(stroke)}"/>'
+        if len(stroke) > 1
+        else f'<circle cx="{stroke[0].split(",")[0]}" cy="{stroke[0].split(",")[1]}" r="1"/>'
+        for stroke in strokes
+        if stroke
+    )
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" '
+        f'stroke="currentColor" stroke-width="1.5" role="img" aria-label="over depth">{drawn}</svg>'
+    )

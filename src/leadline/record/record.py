@@ -1,0 +1,345 @@
+"""The record: all readings of a run, what they mean and where they came from.
+
+A record is append-only and tidy: one row per number. It lives in memory until it is saved, or in
+a file from the start, which other processes may read while it grows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from leadline.errors import RecordError, UnknownName
+from leadline.record import store, tables
+from leadline.record.address import parse_address
+from leadline.record.provenance import number_at
+from leadline.record.selection import choose_line, group_into_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+    from os import PathLike
+    from types import EllipsisType, TracebackType
+
+    from leadline.record.finding import Finding
+    from leadline.record.profile import Profile
+    from leadline.record.quantity import Quantity
+    from leadline.record.reading import Reading
+
+__all__ = ["Record"]
+
+
+class Record:
+    """All readings of a run, with their definitions and their provenance.
+
+    `Record()` lives in memory, `Record.create(path)` in a file that grows, `Record.open(path)`
+    reads a file.
+    """
+
+    path: Path | None
+
+    def __init__(self) -> None:
+        self._attach(store.create_in_memory(), path=None, writable=True)
+
+    @classmethod
+    def create(cls, path: str | PathLike[str]) -> Self:
+        """Start a record in a new file. Others can open it while it grows."""
+        place = Path(path)
+        record = cls.__new__(cls)
+        record._attach(store.create_file(place), path=place, writable=True)
+        return record
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> Self:
+        """Open a record file for reading. It shows rows that a writer still adds."""
+        place = Path(path)
+        record = cls.__new__(cls)
+        record._attach(store.open_file(place), path=place, writable=False)
+        return record
+
+    def _attach(self, connection: sqlite3.Connection, *, path: Path | None, writable: bool) -> None:
+        self.path = path
+        self._writable = writable
+        self._open_connection: sqlite3.Connection | None = connection
+        self._finish = weakref.finalize(
+            self, store.finish, connection, writer=writable and path is not None
+        )
+
+    def describe(self, quantity: Quantity) -> None:
+        """Store the definition of a quantity. Readings need it; a second, other one is refused."""
+        known = self.quantities.get(quantity.name)
+        if known == quantity:
+            return
+        if known is not None:
+            raise RecordError(
+                f"The record already defines {quantity.name!r} otherwise: "
+                "give the new quantity another name."
+            )
+        with self._writing() as connection:
+            tables.add_quantity(connection, quantity)
+
+    def append(self, readings: Iterable[Reading]) -> None:
+        """Add readings: all of them, or none if one cannot be kept."""
+        known = self.quantities
+
+        def described() -> Iterator[Reading]:
+            for reading in readings:
+                if reading.quantity not in known:
+                    raise UnknownName("described quantity", reading.quantity, known)
+                yield reading
+
+        with self._writing() as connection:
+            tables.add_readings(connection, described())
+
+    def note(self, key: str, value: object) -> None:
+        """Set one entry of the provenance to a JSON value."""
+        with self._writing() as connection:
+            tables.set_provenance(connection, key, value)
+
+    def add_finding(self, finding: Finding) -> None:
+        """Store a verdict with the record."""
+        with self._writing() as connection:
+            tables.add_finding(connection, finding)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the numbers came from: one JSON value per key. Change it with `note`."""
+        return tables.read_provenance(self._connection)
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """The definitions by name, in the order they were described."""
+        return tables.read_quantities(self._connection)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The verdicts, in the order they were added."""
+        return tables.read_findings(self._connection)
+
+    @property
+    def stacks(self) -> list[str]:
+        """The stacks, in the order in which their readings came."""
+        return tables.distinct(self._connection, "stack")
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs, in the order in which their readings came; a run without a name is ''."""
+        return tables.distinct(self._connection, "run")
+
+    def depth(self, stack: str | None = None) -> int:
+        """The number of blocks of a stack; of the first one if none is named."""
+        name = self._stack(stack)
+        declared = number_at(self.provenance, "anatomy", "stacks", name, "depth")
+        if declared is not None:
+            return int(declared)
+        query = "SELECT max(layer) FROM reading WHERE stack = ?"
+        return int(self._connection.execute(query, (name,)).fetchone()[0])
+
+    def __len__(self) -> int:
+        """The number of readings."""
+        return int(self._connection.execute("SELECT count(*) FROM reading").fetchone()[0])
+
+    def __bool__(self) -> bool:
+        # Without this, a record that holds no reading yet would count as false.
+        return True
+
+    def __contains__(self, quantity: object) -> bool:
+        return quantity in self.quantities
+
+    def select(
+        self,
+        quantity: str | None = None,
+        *,
+        statistic: str | None = None,
+        stack: str | None = None,
+        layer: int | None = None,
+        sublayer: int | EllipsisType | None = ...,
+        point: str | None = None,
+        run: str | None = None,
+        step: int | None = None,
+        seed: int | None = None,
+    ) -> list[Reading]:
+        """Return the readings that match, in the order they were appended.
+
+        None asks for any; only `sublayer=None` asks for the sites that are no sublayer.
+        """
+        if quantity is not None:
+            self._definition(quantity)
+        asked: dict[str, object] = {
+            "quantity": quantity,
+            "statistic": statistic,
+            "stack": stack,
+            "layer": layer,
+            "point": point,
+            "run": run,
+            "step": step,
+            "seed": seed,
+        }
+        conditions = {column: value for column, value in asked.items() if value is not None}
+        if sublayer is not ...:
+            conditions["sublayer"] = sublayer
+        return tables.read_readings(self._connection, conditions)
+
+    def profiles(
+        self, quantity: str, *, run: str | None = None, step: int | None = None
+    ) -> list[Profile]:
+        """Return every line over depth that a chart of this quantity draws, the headline first.
+
+        Without `run` the first run is taken, without `step` its last step; seeds are averaged.
+        The stream is shown between blocks, not between the writes of one block.
+        """
+        definition = self._definition(quantity)
+        inside: EllipsisType | None = None if definition.lives_on == "stream" else ...
+        lines = self._lines(quantity, sublayer=inside, run=run, step=step)
+        return sorted(lines, key=lambda line: line.statistic != definition.headline)
+
+    def by_layer(
+        self,
+        quantity: str,
+        *,
+        statistic: str | None = None,
+        stack: str | None = None,
+        point: str | None = None,
+        sublayer: int | None = None,
+        run: str | None = None,
+        step: int | None = None,
+    ) -> Profile:
+        """Return one line over depth.
+
+        The statistic is the headline of the quantity if none is named, the stack the first one. A
+        quantity of sublayers needs `point` or `sublayer` where blocks have several. For the
+        stream, `sublayer` asks for the sites after that write inside each block.
+        """
+        definition = self._definition(quantity)
+        inside: int | EllipsisType | None = sublayer if definition.lives_on == "stream" else ...
+        return choose_line(
+            self._lines(quantity, sublayer=inside, run=run, step=step),
+            quantity=quantity,
+            statistic=statistic or definition.headline,
+            stack=self._stack(stack),
+            point=point,
+            sublayer=sublayer,
+        )
+
+    def __getitem__(self, address: str) -> Profile:
+        """Return the headline of a quantity: `record["stream.norm"]`.
+
+        A role stands in brackets, a stack before a slash: `record["encoder/update.norm[mlp]"]`.
+        """
+        asked = parse_address(address)
+        if asked is None or asked.quantity not in self:
+            raise UnknownName("quantity of this record", address, self.quantities)
+        return self.by_layer(
+            asked.quantity, stack=asked.stack, point=asked.point, sublayer=asked.sublayer
+        )
+
+    def to_pandas(self) -> Any:
+        """Return all rows as a pandas DataFrame, one column per field."""
+        from leadline.record import export
+
+        return export.to_pandas(self)
+
+    def to_arrow(self) -> Any:
+        """Return all rows as a pyarrow Table, one column per field."""
+        from leadline.record import export
+
+        return export.to_arrow(self)
+
+    def to_xarray(self) -> Any:
+        """Return an xarray Dataset with one variable per quantity."""
+        from leadline.record import export
+
+        return export.to_xarray(self)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write all rows to a CSV file, one column per field."""
+        from leadline.record import export
+
+        export.to_csv(self, Path(path))
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the record to one file, in one step; a file that stands there is replaced."""
+        place = Path(path)
+        if self.path is not None and place.resolve() == self.path.resolve():
+            store.fold_log(self._connection)
+        else:
+            store.save_file(self._connection, place)
+        return place
+
+    def __str__(self) -> str:
+        from leadline.record.text import record_text
+
+        return record_text(self)
+
+    def _repr_html_(self) -> str:
+        from leadline.record.notebook import record_html
+
+        return record_html(self)
+
+    def close(self) -> None:
+        """Close the record; a file that grew becomes one plain file."""
+        self._open_connection = None
+        self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._open_connection is None:
+            raise RecordError("This record is closed: open its file again to read it.")
+        return self._open_connection
+
+    @contextmanager
+    def _writing(self) -> Generator[sqlite3.Connection]:
+        if not self._writable:
+            raise RecordError(
+                f"The record {self.path} was opened for reading: it takes no new rows."
+            )
+        try:
+            with self._connection as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise RecordError(
+                f"Cannot write to the record {self.path or 'in memory'}: {error}."
+            ) from error
+
+    def _definition(self, quantity: str) -> Quantity:
+        known = self.quantities
+        if quantity not in known:
+            raise UnknownName("quantity of this record", quantity, known)
+        return known[quantity]
+
+    def _stack(self, stack: str | None) -> str:
+        known = self.stacks
+        if not known:
+            raise RecordError("The record holds no readings yet.")
+        if stack is not None and stack not in known:
+            raise UnknownName("stack of this record", stack, known)
+        return known[0] if stack is None else stack
+
+    def _lines(
+        self,
+        quantity: str,
+        *,
+        sublayer: int | EllipsisType | None,
+        run: str | None,
+        step: int | None,
+    ) -> list[Profile]:
+        readings = self.select(quantity, sublayer=sublayer, run=run, step=step)
+        if run is None and readings:
+            readings = [found for found in readings if found.run == readings[0].run]
+        if step is None and readings:
+            last = max(found.step for found in readings)
+            readings = [found for found in readings if found.step == last]
+        return group_into_lines(readings)

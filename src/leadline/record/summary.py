@@ -1,0 +1,188 @@
+"""What a person should see first: the heading of a record and one row per line over depth.
+
+The text form, the notebook form and the terminal table all show these rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from leadline.record.address import address_of
+from leadline.record.numbers import format_count, format_number
+from leadline.record.provenance import number_at, text_at, value_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadline.record.growth import Growth
+    from leadline.record.profile import Profile
+    from leadline.record.quantity import Scale
+    from leadline.record.record import Record
+
+__all__ = ["SummaryRow", "heading", "headline_lines", "summarize"]
+
+# The mean counts as carried by few tokens from this factor over the median without the first one.
+APART = 2.0
+ROBUST = "median_without_first"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """One line over depth with its name, its law and what is remarkable about it."""
+
+    label: str
+    profile: Profile
+    growth: Growth
+    scale: Scale
+    remark: str = ""
+    companion: bool = False  # stands below the row of the same label, to be compared with it
+
+
+def summarize(record: Record) -> list[SummaryRow]:
+    """Return a row per quantity and role; a second one where few tokens carry the mean."""
+    stacks = record.stacks
+    rows: list[SummaryRow] = []
+    for name, quantity in record.quantities.items():
+        lines = record.profiles(name)
+        for line in headline_lines(lines, quantity.headline):
+            label = str(address_of(line, lines, first_stack=stacks[0]))
+            remark, robust = _compare_with_robust(line, lines)
+            rows.append(SummaryRow(label, line, line.growth, quantity.scale, remark))
+            if robust is not None:
+                rows.append(SummaryRow(label, robust, robust.growth, quantity.scale, "", True))
+    return rows
+
+
+def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
+    """Return the lines of the headline statistic; of the first one there is if it is absent."""
+    statistics = [line.statistic for line in lines]
+    shown = headline if headline in statistics else statistics[0] if statistics else headline
+    return [line for line in lines if line.statistic == shown]
+
+
+def heading(record: Record) -> list[str]:
+    """Return the first sentences about a record: the model, its anatomy, the input and the loss."""
+    provenance = record.provenance
+    return [
+        line
+        for line in (
+            _model(provenance) or f"Record with {len(record):,} readings",
+            _anatomy(provenance, record),
+            _input(provenance),
+            _runs(record),
+        )
+        if line
+    ]
+
+
+def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, Profile | None]:
+    """Find the layer where the mean stands farthest from the median without the first token."""
+    if line.statistic != "mean":
+        return "", None
+    robust = _same_place(line, lines, ROBUST)
+    if robust is None or robust.layers != line.layers:
+        return "", None
+    upper, lower = np.abs(line.values), np.abs(robust.values)
+    # Near zero a ratio says nothing: the gap must show on the scale of the whole line.
+    scale = float(np.nanmax(upper, initial=0.0, where=np.isfinite(upper)))
+    visible = np.isfinite(upper) & np.isfinite(lower) & (lower > 0)
+    visible &= (np.abs(upper - lower) > 0.05 * scale) & (line.values * robust.values > 0)
+    ratio = np.divide(upper, lower, out=np.ones_like(upper), where=visible)
+    worst = int(np.argmax(ratio))
+    if ratio[worst] <= APART:
+        return "", None
+    without = _same_place(line, lines, "mean_without_first")
+    first_alone = without is not None and upper[worst] > APART * abs(without.values[worst])
+    who = "the first token dominates" if first_alone else "a few tokens dominate"
+    return (
+        f"{who}: at layer {line.layers[worst]} the mean is {format_number(ratio[worst], digits=2)}"
+        " times the median without the first token",
+        robust,
+    )
+
+
+def _same_place(line: Profile, lines: Sequence[Profile], statistic: str) -> Profile | None:
+    for other in lines:
+        if (other.statistic, other.stack, other.point, other.sublayer) == (
+            statistic,
+            line.stack,
+            line.point,
+            line.sublayer,
+        ):
+            return other
+    return None
+
+
+def _model(provenance: Mapping[str, Any]) -> str:
+    name, kind = text_at(provenance, "model", "name"), text_at(provenance, "model", "class")
+    count = number_at(provenance, "model", "parameters")
+    parts = [
+        kind if kind != name else "",
+        "" if count is None else f"{format_count(count)} parameters",
+        text_at(provenance, "model", "dtype"),
+        text_at(provenance, "model", "source"),
+    ]
+    described = ", ".join(part for part in parts if part)
+    return f"{name}: {described}" if name and described else name or described
+
+
+def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:
+    stacks = record.stacks
+    if not stacks:
+        return ""
+    depths = [f"{stack} {_plural(record.depth(stack), 'layer')}" for stack in stacks]
+    shape = [_plural(record.depth(), "layer")] if len(stacks) == 1 else depths
+    sublayers = number_at(provenance, "anatomy", "sublayers")
+    if sublayers is not None:
+        shape.append(_plural(int(sublayers), "sublayer"))
+    shape += _placements(provenance)
+    proof: list[str] = []
+    if source := text_at(provenance, "anatomy", "source"):
+        proof.append(f"anatomy: {source}")
+    balance = number_at(provenance, "anatomy", "balance_eps")
+    if balance is not None:
+        proof.append(f"balance {format_number(balance, digits=2)} eps")
+    return "; ".join(part for part in (", ".join(shape), ", ".join(proof)) if part)
+
+
+def _placements(provenance: Mapping[str, Any]) -> list[str]:
+    layers = value_at(provenance, "anatomy", "layers")
+    if not isinstance(layers, list):
+        return []
+    blocks = cast(list[dict[str, Any]], layers)
+    placements = dict.fromkeys(block.get("placement") for block in blocks)
+    words = [f"{placement}-norm" for placement in placements if placement not in (None, "none")]
+    if any(block.get("parallel") for block in blocks):
+        words.append("parallel")
+    return words
+
+
+def _input(provenance: Mapping[str, Any]) -> str:
+    examples = number_at(provenance, "input", "examples")
+    tokens = number_at(provenance, "input", "tokens")
+    seed = number_at(provenance, "input", "seed")
+    given = [
+        text_at(provenance, "input", "kind"),
+        "" if examples is None else _plural(int(examples), "example"),
+        "" if tokens is None else _plural(int(tokens), "token"),
+        "" if seed is None else f"seed {int(seed)}",
+    ]
+    described = ", ".join(part for part in given if part)
+    loss = text_at(provenance, "loss", "kind")
+    value = number_at(provenance, "loss", "value")
+    if loss and value is not None:
+        loss = f"{loss} {format_number(value)}"
+    parts = (f"input: {described}" if described else "", f"loss: {loss}" if loss else "")
+    return "; ".join(part for part in parts if part)
+
+
+def _runs(record: Record) -> str:
+    runs = record.runs
+    return f"{len(runs)} runs; shown: {runs[0]!r}" if len(runs) > 1 else ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

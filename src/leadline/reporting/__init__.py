@@ -1,0 +1,32 @@
+"""How a record is shown: in the terminal, as JSON, as one page of HTML. Never needs torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.record import Record
+from leadline.reporting.schema import as_json
+from leadline.reporting.terminal import show_comparison, show_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+__all__ = ["as_json", "report", "show_comparison", "show_record"]
+
+
+def report(
+    records: Record | Sequence[Record],
+    path: str | PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write one self-contained HTML page about a record, or several laid over each other."""
+    from leadline.reporting.html import write_html
+
+    place = Path(path)
+    several = [records] if isinstance(records, Record) else list(records)
+    write_html(several, place, names=names, title=title)
+    return place

@@ -1,0 +1,192 @@
+"""One self-contained HTML file: style, script, data and Plotly itself stand inside it.
+
+The page makes no request. Its content security policy forbids every one, and lets run only the
+scripts whose SHA-256 stands in the policy, so that no text of a record can become a program.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+import uuid
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadline.errors import RecordError, require
+from leadline.reporting import sections
+from leadline.reporting.cards import chart_card, chart_groups, controls
+from leadline.reporting.figures import Chart, draw_charts, record_names
+from leadline.reporting.markup import safe
+from leadline.reporting.palette import DARK, THEMES
+from leadline.reporting.schema import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from leadline.record import Record
+
+__all__ = ["render_html", "write_html"]
+
+# Runs before the page is painted, so that a chosen theme does not flash.
+_EARLY = """\
+try { const t = localStorage.getItem("leadline-theme"); if (t === "dark" || t === "light") document.documentElement.dataset.theme = t; } catch { }"""
+_LOGO = (
+    '<svg viewBox="0 0 20 20" aria-hidden="true" fill="none" stroke="currentColor" '
+    'stroke-width="1.8" stroke-linecap="round"><path d="M10 1v9M6.5 3.5h7M7.5 6.5h5"/>'
+    '<path d="M10 10l3.2 8H6.8z" fill="currentColor" stroke-linejoin="round"/></svg>'
+)
+
+
+def write_html(
+    records: Sequence[Record],
+    path: str | PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write the report of one record, or the comparison of several, in one step."""
+    place = Path(path)
+    text = render_html(records, names=names, title=title, file=place.stem)
+    aside = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, place)  # noqa: PTH105
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RecordError(
+            f"The report cannot be written to {place}: {error.strerror or error}. "
+            "Choose a folder that exists and can be written."
+        ) from error
+    return place
+
+
+def render_html(
+    records: Sequence[Record],
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    file: str = "leadline",
+) -> str:
+    """Return the page as text. `file` names the files that the page offers for download."""
+    if not records:
+        raise RecordError("A report needs at least one record, and none was given.")
+    shown = record_names(records, names)
+    heading = title or " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+    charts = draw_charts(records, names=shown)
+    data = _embed(_payload(records, shown, charts, file=file))
+    scripts = [_EARLY, _plotly(), _asset("report.js")]
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            "script-src " + " ".join(_fingerprint(script) for script in scripts),
+            "style-src 'unsafe-inline'",
+            "img-src data: blob:",
+        ]
+    )
+    early, plotly, page = scripts
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="generator" content="leadline">\n'
+        f"<title>{html.escape(heading)} – Leadline</title>\n"
+        f"<style>{_asset('report.css')}</style>\n<script>{early}</script>\n</head>\n<body>\n"
+        f"{_top()}\n<main>\n{_main(records, shown, charts, heading)}\n</main>\n"
+        "<footer>Made by Leadline, the depth gauge for Transformers. "
+        "This file is complete: it loads nothing.</footer>\n"
+        f'<script type="application/json" id="leadline-data">{data}</script>\n'
+        f"<script>{plotly}</script>\n<script>{page}</script>\n</body>\n</html>\n"
+    )
+
+
+def _main(
+    records: Sequence[Record], names: Sequence[str], charts: Sequence[Chart], heading: str
+) -> str:
+    differ = len({record.depth(stack) for record in records for stack in record.stacks}) > 1
+    groups = "\n".join(
+        f'<h3 class="group-title">{safe(group)}</h3><div class="charts">'
+        + "\n".join(chart_card(one, names) for one in members)
+        + "</div>"
+        for group, members in chart_groups(charts)
+    )
+    return "\n".join(
+        [
+            sections.summary(records, names, heading),
+            sections.anatomy(records, names),
+            sections.glance(charts, names),
+            '<section id="charts" aria-labelledby="charts-title"><h2 id="charts-title">Over depth</h2>'
+            "<noscript><p>The charts need JavaScript; everything else can be read without it.</p></noscript>"
+            f"{controls(charts, depths_differ=differ)}{groups}</section>",
+            sections.provenance(records, names),
+        ]
+    )
+
+
+def _top() -> str:
+    places = {
+        "anatomy": "Anatomy",
+        "glance": "At a glance",
+        "charts": "Over depth",
+        "provenance": "Provenance",
+    }
+    links = "".join(f'<a href="#{place}">{word}</a>' for place, word in places.items())
+    return (
+        '<a class="skip" href="#charts">Skip to the charts</a>'
+        f'<header class="top"><div><span class="brand">{_LOGO}Leadline</span>'
+        f'<nav aria-label="Sections">{links}</nav><div class="tools">'
+        '<button type="button" data-download="json">JSON</button>'
+        '<button type="button" data-download="csv">CSV</button>'
+        '<button type="button" data-action="theme">Dark / light</button></div></div></header>'
+    )
+
+
+def _payload(
+    records: Sequence[Record], names: Sequence[str], charts: Sequence[Chart], *, file: str
+) -> dict[str, Any]:
+    return {
+        "file": re.sub(r"[^\w.-]+", "_", file) or "leadline",
+        "names": list(names),
+        "themes": THEMES,
+        "dark": DARK,
+        "charts": [
+            {
+                "id": chart.key,
+                "scale": chart.quantity.scale,
+                "suited": chart.quantity.scale,
+                "panels": list(chart.panels),
+                "figure": chart.figure,
+            }
+            for chart in charts
+        ],
+        "records": [as_json(record) for record in records],
+    }
+
+
+def _embed(payload: dict[str, Any]) -> str:
+    """JSON that cannot end its script block: no <, > or & stands in it as such."""
+    text = json.dumps(payload, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return resources.files("leadline.reporting").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    """The plotting library as the installed Python package carries it."""
+    require("plotly", extra="report")
+    source = resources.files("plotly").joinpath("package_data", "plotly.min.js")
+    return re.sub(r"</(?=script)", r"<\\/", source.read_text(encoding="utf-8"), flags=re.IGNORECASE)
+
+
+def _fingerprint(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -1,0 +1,276 @@
+"""Records and comparisons in the terminal.
+
+On a terminal: a table that fits its width. When it is narrow, the shape over depth gets shorter,
+then the lowest and highest values go, then the laws are shortened, then columns go. Into a pipe
+or a file: plain text with every column in full, however long the lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.compare_text import (
+    present_sides,
+    ratio_text,
+    shared_rows,
+    what_is_not_shared,
+)
+from leadline.record.numbers import BARS, PLAIN_BARS, align, format_number, sparkline
+from leadline.record.summary import heading, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from leadline.analysis.compare import Comparison, Side
+    from leadline.record import Growth, Profile, Record
+    from leadline.record.summary import SummaryRow
+
+__all__ = ["show_comparison", "show_record"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cells: Sequence[str]
+    side: Literal["left", "right"] = "left"
+    style: str = ""
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(text) for text in (self.title, *self.cells))
+
+
+def show_record(record: Record, console: Console) -> None:
+    """Print the heading, one row per quantity and role, the remarks and the findings."""
+    title, *rest = heading(record)
+    _print(console, title, style="bold")
+    for line in rest:
+        _print(console, line)
+    rows = summarize(record)
+    if rows:
+        _print(console)
+        layouts = [_record_columns(rows, plan, console) for plan in _PLANS]
+        _show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
+    remarks = [(f"{row.label}: {row.remark}", "") for row in rows if row.remark]
+    remarks += [
+        (f"{finding.severity}: {finding.verdict}", _SEVERITY[finding.severity])
+        for finding in record.findings
+    ]
+    if remarks:
+        _print(console)
+    for line, style in remarks:
+        _print(console, line, style=style)
+
+
+def show_comparison(comparison: Comparison, console: Console) -> None:
+    """Print a row per quantity, role and record, with the ratios to the first record."""
+    _print(console, " against ".join(comparison.names), style="bold")
+    if shared_rows(comparison):
+        _print(console)
+        layouts = [_comparison_columns(comparison, plan, console) for plan in _COMPARISON_PLANS]
+        _show_table(layouts, console, gaps=[plan.gap for plan in _COMPARISON_PLANS])
+        _print(console)
+        _print(
+            console,
+            f"ratio: to {comparison.names[0]} at the last layer; "
+            "widest: at the layer where the two are farthest apart",
+            style="dim",
+        )
+    unmatched = what_is_not_shared(comparison)
+    if unmatched:
+        _print(console)
+    for line in unmatched:
+        _print(console, line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How much of the table there is room for."""
+
+    bars: int = 24
+    ends: bool = True
+    law: Literal["text", "brief"] = "text"
+    goodness: bool = True
+    shape: bool = True
+    statistic: bool = True
+    widest: bool = True
+    gap: int = 2
+
+
+# From the widest to the narrowest.
+_PLANS = (
+    _Plan(),
+    _Plan(bars=12),
+    _Plan(ends=False),
+    _Plan(bars=12, ends=False),
+    _Plan(bars=12, ends=False, law="brief"),
+    _Plan(bars=12, ends=False, law="brief", gap=1),
+    _Plan(bars=8, ends=False, law="brief", gap=1),
+    _Plan(bars=8, ends=False, law="brief", gap=1, goodness=False),
+    _Plan(bars=8, ends=False, law="brief", gap=1, goodness=False, statistic=False),
+    _Plan(ends=False, law="brief", gap=1, goodness=False, statistic=False, shape=False),
+)
+_COMPARISON_PLANS = (
+    _Plan(),
+    _Plan(bars=12),
+    _Plan(bars=12, law="brief"),
+    _Plan(bars=12, law="brief", gap=1),
+    _Plan(bars=8, law="brief", gap=1, goodness=False),
+    _Plan(shape=False, law="brief", gap=1, goodness=False),
+    _Plan(shape=False, law="brief", gap=1, goodness=False, widest=False),
+)
+_SEVERITY = {"note": "yellow", "serious": "bold red"}
+
+
+def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -> list[_Column]:
+    lines = [row.profile for row in rows]
+    columns = [
+        _Column(
+            "quantity",
+            [f"  {row.profile.statistic}" if row.companion else row.label for row in rows],
+            style="bold",
+        )
+    ]
+    if plan.statistic:
+        columns.append(
+            _Column("stat", ["" if row.companion else row.profile.statistic for row in rows])
+        )
+    columns += [
+        _Column("first", [format_number(line.first) for line in lines], "right"),
+        _Column("last", [format_number(line.last) for line in lines], "right"),
+    ]
+    if plan.ends:
+        columns += [
+            _Column("lowest @layer", [_extreme(line, lowest=True) for line in lines], "right"),
+            _Column("highest @layer", [_extreme(line, lowest=False) for line in lines], "right"),
+        ]
+    if plan.shape:
+        drawn = [
+            sparkline(row.profile.values, scale=row.scale, width=plan.bars, bars=_bars(console))
+            for row in rows
+        ]
+        columns.append(_Column("by layer", drawn, style="cyan"))
+    return columns + _growth_columns([row.growth for row in rows], plan)
+
+
+def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -> list[_Column]:
+    """Set the name of a quantity in a row of its own, and the records indented below it."""
+    labels: list[str] = []
+    sides: list[Side | None] = []
+    drawn: list[str] = []
+    for row in shared_rows(comparison):
+        labels.append(row.label)
+        sides.append(None)
+        drawn.append("")
+        for name, side, shape in present_sides(
+            comparison, row, width=plan.bars, bars=_bars(console)
+        ):
+            labels.append(f"  {name}")
+            sides.append(side)
+            drawn.append(shape)
+    columns = [
+        _Column("quantity", labels, style="bold"),
+        _Column("first", [format_number(side.first) if side else "" for side in sides], "right"),
+        _Column("last", [format_number(side.last) if side else "" for side in sides], "right"),
+    ]
+    if plan.shape:
+        columns.append(_Column("by layer", drawn, style="cyan"))
+    columns += _growth_columns([side.growth if side else None for side in sides], plan)
+    columns.append(_Column("ratio", [_ratio_at_the_end(side) for side in sides], "right"))
+    if plan.widest:
+        columns.append(_Column("widest", [_widest(side) for side in sides], "right"))
+    return columns
+
+
+def _growth_columns(growths: Sequence[Growth | None], plan: _Plan) -> list[_Column]:
+    if plan.law == "text":
+        words = ["" if growth is None else growth.text for growth in growths]
+        return [_Column("growth", words)]
+    words = ["" if growth is None else growth.brief for growth in growths]
+    columns = [_Column("growth", words)]
+    if plan.goodness:
+        columns.append(_Column("R²", [_goodness(growth) for growth in growths], "right"))
+    return columns
+
+
+def _goodness(growth: Growth | None) -> str:
+    if growth is None or growth.law in ("flat", "none"):
+        return ""
+    return f"{np.floor(growth.r2 * 1000) / 1000:.3f}"
+
+
+def _extreme(line: Profile, *, lowest: bool) -> str:
+    """Write the lowest or highest finite value and its layer: `4.01 @3`."""
+    finite = np.isfinite(line.values)
+    if not bool(np.any(finite)):
+        return ""
+    filled = np.where(finite, line.values, np.inf if lowest else -np.inf)
+    at = int(np.argmin(filled) if lowest else np.argmax(filled))
+    return f"{format_number(float(line.values[at]))} @{line.layers[at]}"
+
+
+def _ratio_at_the_end(side: Side | None) -> str:
+    return "" if side is None or side.parting is None else ratio_text(side.ratio_at_last)
+
+
+def _widest(side: Side | None) -> str:
+    if side is None or side.parting is None:
+        return ""
+    parting = side.parting
+    how = ratio_text(parting.ratio) if np.isfinite(parting.ratio) else f"{parting.difference:+.3g}"
+    return f"{how} @{parting.layer}"
+
+
+def _show_table(layouts: Sequence[list[_Column]], console: Console, *, gaps: Sequence[int]) -> None:
+    """Print the widest of the layouts that fits; into a pipe, the widest one as it is."""
+    if not console.is_terminal:
+        _print_plain(layouts[0], console)
+        return
+    fitting = (
+        (layout, gap)
+        for layout, gap in zip(layouts, gaps, strict=True)
+        if _total_width(layout, gap) <= console.width
+    )
+    columns, gap = next(fitting, (layouts[-1], gaps[-1]))
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column.title, justify=column.side, style=column.style, overflow="fold")
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+
+
+def _total_width(columns: Sequence[_Column], gap: int) -> int:
+    return sum(column.width + gap for column in columns)
+
+
+def _print_plain(columns: Sequence[_Column], console: Console) -> None:
+    rows = [
+        [column.title for column in columns],
+        *(list(cells) for cells in zip(*(column.cells for column in columns), strict=True)),
+    ]
+    right = [at for at, column in enumerate(columns) if column.side == "right"]
+    for line in align(rows, right=right):
+        _print(console, line)
+
+
+def _print(console: Console, line: str = "", *, style: str = "") -> None:
+    """Print one line of words, never as markup; into a pipe it is not wrapped."""
+    console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
+
+
+def _bars(console: Console) -> str:
+    """Return bars that the output can carry."""
+    try:
+        BARS.encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return PLAIN_BARS
+    return BARS

@@ -1,0 +1,54 @@
+"""Numbers and names as people read them: the same words in every part of the report."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["count", "number", "statistic_in_words", "times"]
+
+_STATISTICS = {
+    "value": "value",
+    "mean": "mean",
+    "median": "median",
+    "mean_without_first": "mean without first token",
+    "median_without_first": "median without first token",
+}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def statistic_in_words(statistic: str) -> str:
+    """Say how tokens were summed up."""
+    return _STATISTICS.get(statistic, statistic.replace("_", " "))
+
+
+def number(value: float, *, digits: int = 3) -> str:
+    """Write a number with so many significant digits: 41.3, 0.0012, 1.25×10⁻⁷, NaN, ∞.
+
+    Below a thousandth and from a hundred thousand on it is written with a power of ten.
+    """
+    if math.isnan(value):
+        return "NaN"
+    sign = "−" if value < 0 else ""
+    if math.isinf(value):
+        return f"{sign}∞"
+    if value == 0:
+        return "0"
+    mantissa, _, power = f"{abs(value):.{digits - 1}e}".partition("e")
+    exponent = int(power)
+    if -3 <= exponent < 5:
+        rounded = float(f"{mantissa}e{power}")
+        return f"{sign}{rounded:.{max(0, digits - 1 - exponent)}f}"
+    return f"{sign}{mantissa}×10{str(exponent).translate(_RAISED)}"
+
+
+def count(value: float) -> str:
+    """Write how many: 950, 12.4 thousand, 135 million, 7.24 billion."""
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{number(value / size)} {word}"
+    return f"{value:,.0f}"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio as a factor: 1.04 times, 12 times, 310 times."""
+    return f"{number(ratio, digits=3 if ratio < 10 else 2)} times"

@@ -1,0 +1,1 @@
+"""Material for tests, also for those of others: tiny models and contract checks."""

@@ -1,0 +1,115 @@
+"""Decoders with state spaces, linear attention, recurrences or convolutions."""
+
+from __future__ import annotations
+
+from leadline.testing.zoo._specimen import LATENT, Specimen, decoder
+
+__all__ = ["RECURRENT"]
+
+RECURRENT: tuple[Specimen, ...] = (
+    decoder("mamba", "pre recurrent"),
+    decoder("falcon_mamba", "pre recurrent"),
+    decoder("recurrent_gemma", "pre recurrent hybrid"),
+    decoder("lfm2", "pre hybrid convolution"),
+    decoder(
+        "jamba",
+        "pre hybrid recurrent moe",
+        num_hidden_layers=4,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        mamba_d_state=4,
+        use_mamba_kernels=False,
+    ),
+    decoder(
+        "mamba2", "pre recurrent", num_heads=8, head_dim=16, state_size=8, n_groups=2, chunk_size=4
+    ),
+    decoder(
+        "bamba",
+        "pre hybrid recurrent",
+        attn_layer_indices=[1],
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_d_state=8,
+        mamba_n_groups=1,
+        mamba_chunk_size=4,
+    ),
+    decoder(
+        "falcon_h1",
+        "pre parallel recurrent",
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_d_state=8,
+        mamba_d_ssm=128,
+        mamba_n_groups=1,
+        mamba_chunk_size=4,
+    ),
+    decoder(
+        "nemotron_h",
+        "pre hybrid recurrent moe",
+        layers_block_type=["mamba", "moe", "attention", "mamba"],
+        mamba_num_heads=8,
+        mamba_head_dim=16,
+        ssm_state_size=8,
+        n_groups=2,
+        chunk_size=4,
+        moe_shared_expert_intermediate_size=32,
+    ),
+    decoder(
+        "qwen3_next",
+        "pre hybrid recurrent moe",
+        num_hidden_layers=4,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+    ),
+    decoder(
+        "granitemoehybrid",
+        "pre hybrid recurrent moe gain",
+        layer_types=["mamba", "attention", "mamba"],
+        residual_multiplier=0.22,
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_d_state=8,
+        mamba_n_groups=1,
+        mamba_chunk_size=4,
+        shared_intermediate_size=32,
+    ),
+    decoder(
+        "zamba2",
+        "pre hybrid recurrent shared",
+        num_hidden_layers=4,
+        layers_block_type=["mamba", "hybrid", "mamba", "hybrid"],
+        mamba_d_state=8,
+        n_mamba_heads=8,
+        num_key_value_heads=4,
+        mamba_ngroups=1,
+        chunk_size=4,
+        num_mem_blocks=1,
+        adapter_rank=4,
+    ),
+    decoder(
+        "lfm2_moe",
+        "pre hybrid convolution moe",
+        layer_types=["conv", "full_attention", "conv"],
+        num_dense_layers=1,
+    ),
+    decoder(
+        "kimi_linear",
+        "pre hybrid recurrent moe",
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        linear_head_dim=8,
+        linear_num_heads=4,
+        **{**LATENT, "q_lora_rank": None},
+    ),
+    decoder("xlstm", "pre recurrent", num_heads=4, use_cache=False, chunk_size=4),
+    decoder(
+        "minimax",
+        "hybrid recurrent moe gain",
+        full_attn_alpha_factor=1.5,
+        mlp_alpha_factor=1.2,
+        linear_attn_beta_factor=0.8,
+        block_size=4,
+    ),
+    decoder("rwkv", "pre recurrent", attention_hidden_size=64, use_cache=False),
+)

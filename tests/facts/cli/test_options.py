@@ -1,0 +1,65 @@
+import pytest
+
+from leadline.cli._options import InputRequest, ModelRequest, read_overrides, read_size
+from leadline.errors import InputError, LoadingError
+
+
+def test_a_size_is_examples_times_length():
+    assert read_size("4x128") == (4, 128)
+    assert read_size("1×7") == (1, 7)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4", "4x", "x128", "0x128", "4x0", "-4x128", "4x128x2", "4.5x2"]
+)
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InputError, match="is not a size; write examples, x, length"):
+        read_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("48", 48),
+        ("0.5", 0.5),
+        ("true", True),
+        ("True", True),
+        ("null", None),
+        ("None", None),
+        ("gelu", "gelu"),
+        ('"48"', "48"),
+        ("[1, 2]", [1, 2]),
+        ('{"type": "linear"}', {"type": "linear"}),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
+def test_the_value_of_an_override_is_json_where_it_can_be(text, value):
+    assert read_overrides([f"key={text}"]) == {"key": value}
+
+
+@pytest.mark.parametrize("pair", ["n_layer", "=48", ""])
+def test_what_is_no_override_is_refused(pair):
+    with pytest.raises(LoadingError, match="is not KEY=VALUE"):
+        read_overrides([pair])
+
+
+def inputs(**given):
+    nothing = {"texts": (), "text_file": None, "tokens_file": None, "random": None}
+    return InputRequest(**(nothing | given), truncate=False, seed=0)
+
+
+def test_two_kinds_of_input_are_refused():
+    with pytest.raises(InputError, match="not --text and --random together"):
+        inputs(texts=["a"], random="4x4").check()
+    inputs(texts=["a", "b"]).check()
+    inputs().check()
+
+
+@pytest.mark.parametrize(
+    ("source", "random_init", "said"), [(None, None, "neither"), ("gpt2", "gpt2", "both")]
+)
+def test_a_model_is_named_once(source, random_init, said):
+    request = ModelRequest(source, random_init, (), None, "cpu", trust_remote_code=False, seed=0)
+    with pytest.raises(LoadingError, match=f"{said} (was|were) given"):
+        request.load()

@@ -1,0 +1,113 @@
+import io
+import json
+import os
+import time
+
+import pytest
+
+from leadline.cli import _voice
+from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.errors import RecordError
+
+
+def test_with_json_standard_output_holds_the_json_alone(capsys):
+    with Voice(as_json=True) as voice:
+        print("a model that talks")
+        voice.say("for people")
+        voice.show(lambda console: console.print("for people"))
+        voice.emit(lambda: {"value": 1})
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"value": 1}
+    assert "a model that talks" in printed.err
+
+
+def test_without_json_nothing_is_made_into_json(capsys):
+    with Voice() as voice:
+        voice.say("for people")
+        voice.emit(lambda: pytest.fail("not asked for"))
+    assert capsys.readouterr().out == "for people\n"
+
+
+def test_quiet_prints_nothing(capsys):
+    with Voice(quiet=True) as voice:
+        voice.say("for people")
+        voice.note("a remark")
+        voice.show(lambda console: console.print("for people"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_quiet_with_json_prints_the_json(capsys):
+    with Voice(as_json=True, quiet=True) as voice:
+        voice.emit(lambda: [1])
+    assert json.loads(capsys.readouterr().out) == [1]
+
+
+def test_json_that_is_not_strict_is_refused():
+    with Voice(as_json=True) as voice, pytest.raises(ValueError, match="JSON compliant"):
+        voice.emit(lambda: float("nan"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown_on_a_terminal(monkeypatch, *, patience, quiet=False):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    with Voice(quiet=quiet).progress("Ablating") as gauge:
+        gauge("Ablating", 1, 4)
+        time.sleep(0.3)
+        gauge("Ablating", 3, 4)
+        time.sleep(0.2)
+    return terminal.getvalue()
+
+
+def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch):
+    shown = shown_on_a_terminal(monkeypatch, patience=0.05)
+    assert "Ablating" in shown
+    assert "1/4" in shown
+    assert "3/4" in shown
+
+
+def test_progress_does_not_appear_when_it_is_quick_or_quiet(monkeypatch):
+    assert shown_on_a_terminal(monkeypatch, patience=60) == ""
+    assert shown_on_a_terminal(monkeypatch, patience=0.05, quiet=True) == ""
+
+
+def test_progress_does_not_appear_in_a_pipe(monkeypatch, capsys):
+    monkeypatch.setattr(_voice, "PATIENCE", 0.01)
+    with Voice().progress("Ablating"):
+        time.sleep(0.1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_checking_a_path_leaves_nothing_behind(tmp_path):
+    check_writable(tmp_path / "a.leadline", "record")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file_to_write(tmp_path):
+    with pytest.raises(RecordError, match="it is a folder"):
+        check_writable(tmp_path, "record")
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"the folder .*missing does not exist"):
+        check_writable(tmp_path / "missing" / "a.leadline", "record")
+
+
+def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(_voice.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(RecordError, match="Read-only file system"):
+        check_writable(tmp_path / "a.leadline", "record")
+
+
+def test_a_report_is_a_page(tmp_path):
+    check_page(tmp_path / "a.html")
+    with pytest.raises(RecordError, match=r"must end in \.html"):
+        check_page(tmp_path / "weights.safetensors")

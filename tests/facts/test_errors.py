@@ -1,0 +1,62 @@
+import pickle
+import sys
+
+import pytest
+
+from leadline import errors
+from leadline.errors import LeadlineError, MissingExtra, UnknownName, nearest_names, require
+
+
+def test_every_error_is_a_leadline_error():
+    kinds = [value for value in vars(errors).values() if isinstance(value, type)]
+    assert len(kinds) == 10
+    assert all(issubclass(kind, LeadlineError) for kind in kinds)
+
+
+def test_an_unknown_name_is_also_a_lookup_error():
+    with pytest.raises(LookupError):
+        raise UnknownName("probe", "x", [])
+
+
+def test_the_sentence_offers_several_near_names():
+    error = UnknownName("quantity", "stream.nrm", ["stream.norm", "stream.mean", "update.ratio"])
+    assert error.nearest[0] == "stream.norm"
+    assert str(error).startswith("No quantity is called 'stream.nrm'. Did you mean 'stream.norm'")
+    assert str(error).endswith("Known: stream.mean, stream.norm, update.ratio.")
+
+
+def test_the_sentence_does_not_guess_when_nothing_is_near():
+    assert str(UnknownName("probe", "zzz", ["stream"])) == (
+        "No probe is called 'zzz'. Known: stream."
+    )
+    assert str(UnknownName("probe", "zzz", [])) == "No probe is called 'zzz'. Known: none."
+
+
+def test_letter_case_does_not_hide_the_nearest_name():
+    assert nearest_names("STREAM", ["stream", "update"]) == ["stream"]
+
+
+def test_an_unknown_name_survives_pickling():
+    error = pickle.loads(pickle.dumps(UnknownName("probe", "strem", ["stream"])))
+    assert str(error) == str(UnknownName("probe", "strem", ["stream"]))
+    assert error.known == ("stream",)
+
+
+def test_an_installed_library_is_returned():
+    assert require("json", extra="report") is sys.modules["json"]
+
+
+def test_a_missing_library_is_answered_with_its_extra():
+    with pytest.raises(MissingExtra) as caught:
+        require("library_that_nobody_wrote.inside", extra="report")
+    assert str(caught.value) == (
+        "This needs the library library_that_nobody_wrote, which is not installed; "
+        "install it with: pip install 'leadline[report]'"
+    )
+
+
+def test_a_broken_library_keeps_its_own_error(tmp_path, monkeypatch):
+    (tmp_path / "broken_inside.py").write_text("import something_it_forgot_to_require")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="something_it_forgot"):
+        require("broken_inside", extra="report")

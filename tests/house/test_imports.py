@@ -1,0 +1,109 @@
+"""Who may import whom, and what an import costs."""
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "leadline"
+READING_ROOM = ("catalog.py", "choice.py", "errors.py", "record", "analysis", "reporting")
+INSTRUMENT_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "gguf"}
+INSIDE_FUNCTIONS_ONLY = {
+    "gguf",
+    "pandas",
+    "plotly",
+    "pyarrow",
+    "safetensors",
+    "tokenizers",
+    "transformers",
+    "xarray",
+}
+
+
+def modules_of(*parts):
+    """Return the dotted names of all modules in files or folders of the package."""
+    names = []
+    for part in parts:
+        path = SOURCE / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            dotted = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
+            names.append(dotted.removesuffix(".__init__"))
+    return names
+
+
+def loaded_after(*lines):
+    """Run lines in a new interpreter and return the top names of all modules it then has."""
+    script = "\n".join([*lines, "import json, sys", "print(json.dumps(sorted(sys.modules)))"])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_the_import_contracts_hold():
+    command = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_leadline_loads_neither_torch_nor_transformers():
+    assert not loaded_after("import leadline") & (INSTRUMENT_LIBRARIES | {"numpy", "rich", "typer"})
+
+
+def test_import_leadline_takes_under_a_fifth_of_a_second():
+    script = (
+        "import time; start = time.perf_counter(); import leadline; "
+        "print(time.perf_counter() - start)"
+    )
+    seconds = [
+        float(subprocess.check_output([sys.executable, "-c", script], text=True)) for _ in range(5)
+    ]
+    assert statistics.median(seconds) < 0.2
+
+
+def test_the_reading_room_never_loads_torch():
+    names = modules_of(*READING_ROOM)
+    assert len(names) > 10
+    loaded = loaded_after(f"import {', '.join(names)}")
+    assert not loaded & INSTRUMENT_LIBRARIES
+
+
+def test_the_help_of_the_command_line_never_loads_torch():
+    loaded = loaded_after(
+        "from leadline.cli.main import run",
+        "try: run(['measure', '--help'])",
+        "except SystemExit: pass",
+    )
+    assert not loaded & (INSTRUMENT_LIBRARIES | {"numpy"})
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda f: f.stem)
+def test_optional_libraries_are_imported_inside_functions(file):
+    for node in statements_at_import_time(ast.parse(file.read_text(encoding="utf-8")).body):
+        if isinstance(node, ast.Import):
+            names = {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {(node.module or "").partition(".")[0]}
+        else:
+            continue
+        assert not names & INSIDE_FUNCTIONS_ONLY, f"{file}:{node.lineno}"
+
+
+def statements_at_import_time(body):
+    """Yield the statements that run when a module is imported: not those inside functions."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from statements_at_import_time(node.orelse)
+            continue
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers"):
+            yield from statements_at_import_time(getattr(node, part, []))
