@@ -27,6 +27,7 @@ demo: $(VENV)/.ready-all ## compare a GPT-2-shaped and a BERT-shaped model; say 
 	$(BIN)/leadline measure --random-init gpt2 --set n_layer=12 --random 4x128 -o out/demo/gpt2.leadline
 	$(BIN)/leadline measure --random-init bert --set num_hidden_layers=12 --random 4x128 -o out/demo/bert.leadline
 	$(BIN)/leadline compare out/demo/gpt2.leadline out/demo/bert.leadline -o out/demo/report.html
+	@echo "Open out/demo/report.html in a browser."
 
 test: $(VENV)/.ready-dev ## run the tests
 	$(PYTEST)

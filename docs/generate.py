@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,10 +42,9 @@ def python_page() -> str:
     for name in (name for name in names if name not in errors):
         value = values[name]
         lines += ["", f"## {name}", "", f"```python\n{_signature(name, value)}\n```", ""]
-        lines.append(inspect.getdoc(value) or "")
+        lines.append(_fenced(inspect.getdoc(value) or ""))
         if isinstance(value, type):
-            for method, text in _methods(value):
-                lines += ["", f"- `{method}`: {text}"]
+            lines += ["", *(f"- `{method}`: {text}" for method, text in _methods(value))]
     lines += ["", "## Errors", "", "All are a `LeadlineError`; the message says what to do.", ""]
     lines += ["| error | |", "|---|---|"]
     lines += [f"| `{name}` | {_summary(values[name])} |" for name in errors]
@@ -56,12 +56,17 @@ def quantities_page() -> str:
     from leadline.cli._shelves import open_shelf
 
     lines = ["# What is measured", "", GENERATED.format(source="the files in src/leadline/probes")]
-    lines += ["", "## Probes", "", "| probe | options | |", "|---|---|---|"]
-    for page in open_shelf("probes").values():
+    lines += ["", "`leadline explain NAME` prints the same in the terminal.", "", "## Probes", ""]
+    lines += ["| probe | options | |", "|---|---|---|"]
+    probes, quantities = open_shelf("probes"), open_shelf("quantities")
+    for page in probes.values():
         lines.append(f"| `{page.name}` | {_cell(page.facts['options'])} | {_cell(page.summary)} |")
+    for page in probes.values():
+        lines += ["", f"### Probe {page.name}", "", _fenced(page.text), ""]
+        lines.append(f"Quantities: {page.facts['quantities']}.")
     lines += ["", "## Quantities", ""]
-    for page in open_shelf("quantities").values():
-        facts = [f"| {key} | {_cell(value)} |" for key, value in page.facts.items()]
+    for page in quantities.values():
+        facts = [f"| {key.replace('_', ' ')} | {_cell(v)} |" for key, v in page.facts.items()]
         lines += [f"### {page.name}", "", "| | |", "|---|---|", *facts, ""]
     return "\n".join(lines)
 
@@ -95,10 +100,35 @@ def main() -> None:
 
 
 def _signature(name: str, value: object) -> str:
+    """The call as one would write it; over several lines where it is long."""
     if not callable(value):
         return name
-    signature = str(inspect.signature(value)).replace("'", "")
-    return f"{name}{signature}"
+    signature = inspect.signature(value)
+    parts: list[str] = []
+    kind = None
+    for parameter in signature.parameters.values():
+        if kind is parameter.POSITIONAL_ONLY and parameter.kind is not kind:
+            parts.append("/")
+        if parameter.kind is parameter.KEYWORD_ONLY and kind not in (
+            parameter.KEYWORD_ONLY,
+            parameter.VAR_POSITIONAL,
+        ):
+            parts.append("*")
+        kind = parameter.kind
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(kind, "")
+        text = f"{stars}{parameter.name}: {parameter.annotation}"
+        default = parameter.default
+        parts.append(text if default is parameter.empty else f"{text} = {default!r}")
+    returned = "" if isinstance(value, type) else f" -> {signature.return_annotation}"
+    one_line = f"{name}({', '.join(parts)}){returned}"
+    if len(one_line) <= 88:
+        return one_line
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returned}"])
+
+
+def _fenced(text: str) -> str:
+    """Put the examples of a docstring between fences, as Markdown wants them."""
+    return re.sub(r"(?m)^(>>> .*(?:\n(?!$).*)*)", r"```python\n\1\n```", text)
 
 
 def _methods(value: type) -> list[tuple[str, str]]:

@@ -228,17 +228,29 @@ def _note_gpt2(record: Record, *, depth: int, seed: int, name: str) -> None:
             "dtype": "float32",
             "device": "cpu",
             "source": "random init",
+            "mode": "eval",
         },
         "anatomy": {
             "source": "discovery",
             "depth": depth,
             "layers": [_block(l) for l in range(1, depth + 1)],
-            "stacks": {"decoder": {"depth": depth, "width": 768, "lanes": 1}},
+            "stacks": {
+                "decoder": {
+                    "depth": depth,
+                    "width": 768,
+                    "lanes": 1,
+                    "causal": True,
+                    "shared": False,
+                }
+            },
             "sublayers": 2 * depth,
+            "remarks": [],
             "balance_eps": 0.42,
             "balance_worst": {"layer": depth, "stack": "decoder"},
-            "judged": "every block of a fresh batch",
-            "dtype": "float32",
+            "balance_dtype": "float32",
+            "balance_judged": depth,
+            "balance_unjudged": [],
+            "balance_faintest_update_eps": 9.7e5,
         },
         "input": {
             "kind": "random tokens",
@@ -250,8 +262,8 @@ def _note_gpt2(record: Record, *, depth: int, seed: int, name: str) -> None:
             "seed": seed,
             "text_preview": "",
         },
-        "loss": {"kind": "next-token", "value": 10.9347, "seed": seed},
-        "passes": {"forward": 1, "backward": 1, "discovery_forward": 2},
+        "loss": {"kind": "next-token", "value": 10.9347, "seed": seed, "reason": "its head"},
+        "passes": {"forward": 1, "backward": 1, "anatomy": 1},
         "coverage": {"measured": [quantity.name for quantity in QUANTITIES], "refused": []},
         "versions": {"leadline": "0.1.0", "python": "3.11.2", "numpy": "2.4.6"},
         "time": "2026-01-02T03:04:05+00:00",
@@ -269,6 +281,7 @@ def _block(layer: int) -> dict[str, object]:
         "module": f"transformer.h.{layer - 1}",
         "placement": "pre",
         "parallel": False,
+        "opening": None,
         "sublayers": [
             {
                 "sublayer": sublayer,
@@ -277,6 +290,9 @@ def _block(layer: int) -> dict[str, object]:
                 "gain": 1.0,
                 "keep": 1.0,
                 "settle": None,
+                "parallel": False,
+                "placement": "pre",
+                "law": None,
             }
             for sublayer, role, child in ((1, "attention", "attn"), (2, "mlp", "mlp"))
         ],

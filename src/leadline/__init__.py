@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadline.analysis.compare import compare
-    from leadline.anatomy import anatomy_of, declare
+    from leadline.anatomy import declare
     from leadline.catalog import Choice
     from leadline.errors import (
         AnatomyError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from leadline.inputs import random_inputs, random_tokens
     from leadline.loading import load
-    from leadline.measurement import measure
+    from leadline.measurement import anatomy_of, measure
     from leadline.record import Record
     from leadline.reporting import report
 
@@ -61,7 +61,7 @@ _HOME = (
     {
         "Choice": "catalog",
         "Record": "record",
-        "anatomy_of": "anatomy",
+        "anatomy_of": "measurement",
         "compare": "analysis.compare",
         "declare": "anatomy",
         "load": "loading",

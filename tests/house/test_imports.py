@@ -2,9 +2,11 @@
 
 import ast
 import json
+import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,14 @@ def test_the_import_contracts_hold():
         [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_module_has_its_place_in_the_contracts():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = [line for c in settings["contracts"] for line in c.get("layers", [])]
+    placed = {name.strip() for line in layers for name in re.split(r"[:|]", line)}
+    there = {f"leadline.{path.stem}" for path in SOURCE.iterdir() if path.suffix in {"", ".py"}}
+    assert there - {"leadline.__init__", "leadline.__pycache__"} <= placed
 
 
 def test_import_leadline_loads_neither_torch_nor_transformers():

@@ -55,7 +55,7 @@ def comparison_html(comparison: Comparison) -> str:
             escape(name),
             format_number(side.first),
             format_number(side.last),
-            svg_sparkline(side.profile.values, scale=row.scale),
+            svg_sparkline(side.profile.values, scale=row.scale, ends=_ends(row)),
             escape(side.growth.text),
             escape(apart(side, comparison.names[0])),
         )
@@ -89,10 +89,14 @@ def present_sides(
     comparison: Comparison, row: ComparisonRow, *, width: int = 24, bars: str = BARS
 ) -> list[tuple[str, Side, str]]:
     """Return name, numbers and shape of each record that has the row, drawn on one scale."""
-    shapes = _shared_sparklines(row, width=width, bars=bars)
+    ends = _ends(row)
     return [
-        (name, side, shape)
-        for name, side, shape in zip(comparison.names, row.sides, shapes, strict=True)
+        (
+            name,
+            side,
+            sparkline(side.profile.values, scale=row.scale, width=width, ends=ends, bars=bars),
+        )
+        for name, side in zip(comparison.names, row.sides, strict=True)
         if side is not None
     ]
 
@@ -115,20 +119,11 @@ def ratio_text(ratio: float) -> str:
     return f"×{format_number(ratio, digits=3)}" if np.isfinite(ratio) else "-"
 
 
-def _shared_sparklines(row: ComparisonRow, *, width: int, bars: str) -> list[str]:
-    """Draw the lines of one row on one scale, so that their heights compare."""
-    values = [side.profile.values for side in row.sides if side is not None]
-    together = np.concatenate(values)
-    finite = together[np.isfinite(together)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
-    positive = len(finite) == 0 or bool(np.all(finite > 0))
-    scale = row.scale if positive else "linear"
-    return [
-        ""
-        if side is None
-        else sparkline(side.profile.values, scale=scale, width=width, low=low, high=high, bars=bars)
-        for side in row.sides
-    ]
+def _ends(row: ComparisonRow) -> tuple[float, float] | None:
+    """Return the lowest and highest value of all records, so that drawings compare."""
+    values = np.concatenate([side.profile.values for side in row.sides if side is not None])
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else None
 
 
 def _count(row: ComparisonRow) -> int:

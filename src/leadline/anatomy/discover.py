@@ -158,7 +158,10 @@ def _read_block(model: nn.Module, forward: Forward, path: str, number: int) -> _
             f"The output of '{path}' is not its input plus outputs of its modules "
             f"({len(found)} tried)."
         )
-    return _sublayers(replay, list(fit.writes), fit.opening)
+    try:
+        return _sublayers(replay, list(fit.writes), fit.opening)
+    except RuntimeError as error:
+        raise _Unread(f"Gradients inside '{path}' fail: {str(error).split(';')[0]}.") from error
 
 
 def _shape_of(model: nn.Module, forward: Forward, path: str, number: int) -> torch.Size:

@@ -186,7 +186,8 @@ class _Search:
         if torch.equal(flat, self.before):
             return []
         usable = [c for c in self.candidates if c.seen.order < limit]
-        for pool in (usable, [*usable, *(c for c in self.scaled() if c.seen.order < limit)]):
+        scaled = [c for c in self.scaled() if c.seen.order < limit]
+        for pool in (usable, sorted([*usable, *scaled], key=lambda c: c.seen.order)):
             direct = self.solve(flat, None, self.before, pool, most=_MOST_UPDATES)
             if direct is not None:
                 return [direct]
@@ -236,20 +237,25 @@ class _Search:
         updates: Sequence[_Candidate],
         values: Tensor,
     ) -> _Solution | None:
-        keep, *gains = (_snapped(float(v)) for v in values)
-        if abs(keep) < _SMALLEST_KEEP:
-            return None
         if len({id(c.seen) for c in updates}) < len(updates):
             return None
-        predicted = keep * state
-        for gain, update in zip(gains, updates, strict=True):
-            predicted = predicted + gain * update.value
-        # The values are float64 copies; the unit of rounding is that of the replayed block.
-        eps = torch.finfo(self.replay.after.dtype).eps / torch.finfo(torch.float64).eps
-        miss = float(misses(predicted, target, state).max()) / eps
-        if miss > FIT_TOLERANCE:
-            return None
-        return _Solution(settler, tuple(updates), keep, tuple(gains), miss)
+        raw = [float(v) for v in values]
+        # A constant of the code (0.22) is a short number, a learned float64 one is not.
+        best: _Solution | None = None
+        for keep, *gains in ([_snapped(v, 7) for v in raw], [_snapped(v) for v in raw], raw):
+            if abs(keep) < _SMALLEST_KEEP:
+                continue
+            predicted = keep * state
+            for gain, update in zip(gains, updates, strict=True):
+                predicted = predicted + gain * update.value
+            # The values are float64 copies; the unit of rounding is that of the replayed block.
+            eps = torch.finfo(self.replay.after.dtype).eps / torch.finfo(torch.float64).eps
+            miss = float(misses(predicted, target, state).max()) / eps
+            if miss <= FIT_TOLERANCE and (best is None or miss < best.eps):
+                best = _Solution(settler, tuple(updates), keep, tuple(gains), miss)
+            if best is not None and best.eps <= 1.0:
+                break
+        return best
 
     def split(self, solution: _Solution, closing: Seen | None) -> list[Write]:
         """One keep and one gain per write, read off the streams found between the writes."""
@@ -340,8 +346,8 @@ def _screen(gram: Tensor, size: int) -> list[tuple[tuple[int, ...], Tensor]]:
     return [(members[i], solved[i]) for i in good.nonzero().flatten().tolist()]
 
 
-def _snapped(value: float) -> float:
+def _snapped(value: float, digits: int = 9) -> float:
     """Nine digits hold any float32; a coefficient that close to 1 is 1."""
     if abs(value - 1.0) <= _SNAP:
         return 1.0
-    return float(f"{value:.9g}")
+    return float(f"{value:.{digits}g}")

@@ -111,8 +111,8 @@ def replay_block(path: str, block: nn.Module, arguments: Arguments, shape: torch
         return tensor
 
     leaf = stream.clone().requires_grad_(True)
-    # A fresh view enters the block: a leaf itself must not be changed in place.
-    entering = leaf.view_as(leaf)
+    # A copy enters the block: a leaf itself must not be changed in place.
+    entering = leaf.clone()
     change = _Once(as_leaf)
     args = tuple(change(a) if isinstance(a, Tensor) else a for a in args)
     kwargs = {k: change(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()}

@@ -6,6 +6,7 @@ command takes it by its type.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Sequence
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leadline.errors import InputError, LoadingError
+from leadline.errors import AnatomyError, InputError, LoadingError
 
 if TYPE_CHECKING:
+    from leadline.anatomy import Declaration
     from leadline.inputs import Inputs
     from leadline.loading import LoadedModel
 
+DEFAULT_SIZE = "4x128"
 MODEL, INPUT, MEASURING, OUTPUT = "Model", "Input", "Measuring", "Output"
 
 Model = Annotated[
@@ -76,12 +79,21 @@ TrustRemoteCode = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+NoFamilies = Annotated[
+    bool,
+    typer.Option(
+        "--no-families",
+        help="Leave the family files aside: discovery alone finds the anatomy.",
+        rich_help_panel=MODEL,
+    ),
+]
 Declare = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--declare",
         metavar="FILE.json",
-        help="Your own declaration of the anatomy, where none is found.",
+        help="Your own declaration of the anatomy: a JSON file, or the JSON itself, such as "
+        '{"blocks": "transformer.h", "writes": ["attn", "mlp"]}.',
         rich_help_panel=MODEL,
         show_default=False,
     ),
@@ -101,7 +113,17 @@ TextFile = Annotated[
     typer.Option(
         "--text-file",
         metavar="FILE",
-        help="A text file.",
+        help="A text file, cut into windows.",
+        rich_help_panel=INPUT,
+        show_default=False,
+    ),
+]
+Windows = Annotated[
+    str | None,
+    typer.Option(
+        "--windows",
+        metavar="EXAMPLESxLENGTH",
+        help="How many windows of how many tokens to take from the text file; 4x128 otherwise.",
         rich_help_panel=INPUT,
         show_default=False,
     ),
@@ -201,6 +223,7 @@ class InputRequest:
 
     texts: Sequence[str]
     text_file: Path | None
+    windows: str | None
     tokens_file: Path | None
     random: str | None
     truncate: bool
@@ -217,8 +240,11 @@ class InputRequest:
         chosen = [option for option, used in given.items() if used]
         if len(chosen) > 1:
             raise InputError(f"Give one kind of input, not {' and '.join(chosen)} together.")
-        if self.random is not None:
-            read_size(self.random)
+        if self.windows is not None and self.text_file is None:
+            raise InputError("--windows cuts a text file; give --text-file too.")
+        for option, size in (("--random", self.random), ("--windows", self.windows)):
+            if size is not None:
+                read_size(size, option)
 
     def make(self, loaded: LoadedModel) -> Inputs:
         """Make the inputs for a loaded model."""
@@ -229,25 +255,59 @@ class InputRequest:
                 self.texts, loaded.tokenizer, loaded.model, truncate=self.truncate
             )
         if self.text_file is not None:
+            examples, length = read_size(self.windows or DEFAULT_SIZE, "--windows")
             return inputs.text_file(
-                self.text_file, loaded.tokenizer, loaded.model, truncate=self.truncate
+                self.text_file,
+                loaded.tokenizer,
+                loaded.model,
+                examples=examples,
+                length=length,
+                truncate=self.truncate,
             )
         if self.tokens_file is not None:
             return inputs.token_file(self.tokens_file, loaded.model, truncate=self.truncate)
-        examples, length = read_size(self.random) if self.random else (4, 128)
+        examples, length = read_size(self.random or DEFAULT_SIZE, "--random")
         return inputs.random_inputs(loaded.model, examples=examples, length=length, seed=self.seed)
 
 
-def read_size(text: str) -> tuple[int, int]:
+def read_declaration(text: str | None) -> Declaration | None:
+    """Read `--declare`: the arguments of `leadline.declare` as JSON, or a file that holds them."""
+    if text is None:
+        return None
+    place = "--declare"
+    if not text.lstrip().startswith("{"):
+        place = text
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AnatomyError(f"The declaration {place} cannot be read: {error}.") from error
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise AnatomyError(f"The declaration in {place} is not JSON: {error}.") from error
+    from leadline.anatomy import declare
+
+    known = inspect.signature(declare).parameters
+    needed = [key for key, value in known.items() if value.default is value.empty]
+    if not isinstance(given, dict) or not set(needed) <= set(given) <= set(known):
+        raise AnatomyError(
+            f"The declaration in {place} must be an object with {' and '.join(needed)}, and may "
+            f"have {', '.join(key for key in known if key not in needed)}; "
+            f"it has {', '.join(map(str, given)) if isinstance(given, dict) else 'none of them'}."
+        )
+    return declare(**given)
+
+
+def read_size(text: str, option: str) -> tuple[int, int]:
     """Read `4x128` as (examples, length).
 
-    >>> read_size("4x128")
+    >>> read_size("4x128", "--random")
     (4, 128)
     """
     match = re.fullmatch(r"([1-9]\d*)[x×]([1-9]\d*)", text.strip())
     if match is None:
         raise InputError(
-            f"--random {text!r} is not a size; write examples, x, length, such as --random 4x128."
+            f"{option} {text!r} is not a size; write examples, x, length, such as {option} 4x128."
         )
     return int(match[1]), int(match[2])
 

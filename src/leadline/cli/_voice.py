@@ -91,6 +91,7 @@ class Gauge:
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """Say what is being done, and how much of it: `done` of `total` steps."""
+        doing = doing[:1].upper() + doing[1:]
         with self._lock:
             self._state = (doing, done, total)
             if self._bar is not None:

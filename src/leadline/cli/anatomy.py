@@ -15,8 +15,10 @@ def anatomy(
     device: o.Device = "cpu",
     trust_remote_code: o.TrustRemoteCode = False,
     declare: o.Declare = None,
+    no_families: o.NoFamilies = False,
     text: o.Texts = None,
     text_file: o.TextFile = None,
+    windows: o.Windows = None,
     tokens_file: o.TokensFile = None,
     random: o.RandomSize = None,
     truncate: o.Truncate = False,
@@ -24,7 +26,7 @@ def anatomy(
     plugin: o.Plugins = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Find the stream and the sublayers of MODEL, and prove them.
 
@@ -42,6 +44,7 @@ def anatomy(
     input_request = o.InputRequest(
         texts=text or (),
         text_file=text_file,
+        windows=windows,
         tokens_file=tokens_file,
         random=random,
         truncate=truncate,
@@ -53,11 +56,14 @@ def anatomy(
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.anatomy import anatomy_of
+            from leadline.measurement import anatomy_of
 
+            declared = o.read_declaration(declare)
             loaded = model_request.load()
             inputs = input_request.make(loaded)
             gauge("Finding the anatomy")
-            found = anatomy_of(loaded.model, inputs)
+            found = anatomy_of(
+                loaded.model, inputs, anatomy=declared, families=not no_families, seed=seed
+            )
         voice.emit(found.to_json)
         voice.say(str(found))

@@ -39,7 +39,7 @@ def compare(
     ] = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Compare records: where they start, end and differ most."""
     if len(files) < 2:

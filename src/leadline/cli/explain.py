@@ -8,7 +8,8 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
-from leadline.cli._shelves import SHELVES, Page, open_shelf
+from leadline.cli._columns import print_title, two_columns
+from leadline.cli._shelves import SHELVES, SINGULAR, Page, open_shelf
 from leadline.cli._voice import Voice
 from leadline.errors import UnknownName
 
@@ -28,7 +29,7 @@ def explain(
     plugin: o.Plugins = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Explain one probe, quantity or model family in full."""
     for file in plugin or ():
@@ -45,18 +46,12 @@ def explain(
 
 
 def _draw(found: dict[str, Page], console: Console) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    for kind, page in found.items():
-        console.print(Text(f"{page.name}  ({kind})", style="bold"))
-        if page.text:
-            console.print(Text(page.text))
+    for number, (kind, page) in enumerate(found.items()):
+        if number:
             console.print()
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(no_wrap=True, style="dim")
-        table.add_column(overflow="fold")
-        for key, value in page.facts.items():
-            table.add_row(key, Text(value))
-        console.print(table)
-        console.print()
+        print_title(f"{page.name} ({SINGULAR[kind]})", console)
+        if page.text:
+            console.print(page.text, markup=False, soft_wrap=not console.is_terminal)
+            console.print()
+        facts = ((key.replace("_", " "), value) for key, value in page.facts.items())
+        two_columns(facts, console)

@@ -8,6 +8,7 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
+from leadline.cli._columns import print_title, two_columns
 from leadline.cli._shelves import SHELVES, Page, open_shelf
 from leadline.cli._voice import Voice
 
@@ -27,7 +28,7 @@ def list_(
     plugin: o.Plugins = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """List what there is: probes, quantities, model families."""
     for file in plugin or ():
@@ -46,14 +47,8 @@ def list_(
 
 
 def _draw(shelves: dict[str, dict[str, Page]], console: Console) -> None:
-    from rich.table import Table
-
-    for name, pages in shelves.items():
-        table = Table(
-            "name", "", box=None, title=name, title_justify="left", show_header=False, pad_edge=True
-        )
-        for page in pages.values():
-            table.add_row(page.name, page.summary)
-        console.print(table)
+    for kind, pages in shelves.items():
+        print_title(kind, console)
+        two_columns(((page.name, page.summary) for page in pages.values()), console)
         console.print()
-    console.print("leadline explain NAME tells one of them in full.")
+    console.print("`leadline explain NAME` tells one of them in full.")

@@ -8,7 +8,9 @@ with `--debug`.
 from __future__ import annotations
 
 import io
+import shutil
 import sys
+import textwrap
 import traceback
 from typing import Annotated, NoReturn
 
@@ -70,9 +72,16 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         if debug:
             traceback.print_exc()
         sentence, code = _answer(error)
-        print(f"leadline: {sentence}", file=sys.stderr)
+        print(_wrapped(f"leadline: {sentence}"), file=sys.stderr)
         sys.exit(code)
     sys.exit(0)
+
+
+def _wrapped(text: str) -> str:
+    """Break lines between words on a terminal; a pipe gets one line."""
+    if not sys.stderr.isatty():
+        return " ".join(text.split("\n"))
+    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False)
 
 
 def _answer(error: Exception) -> tuple[str, int]:

@@ -24,8 +24,10 @@ def measure(
     device: o.Device = "cpu",
     trust_remote_code: o.TrustRemoteCode = False,
     declare: o.Declare = None,
+    no_families: o.NoFamilies = False,
     text: o.Texts = None,
     text_file: o.TextFile = None,
+    windows: o.Windows = None,
     tokens_file: o.TokensFile = None,
     random: o.RandomSize = None,
     truncate: o.Truncate = False,
@@ -82,7 +84,7 @@ def measure(
     ] = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
 
@@ -100,6 +102,7 @@ def measure(
     input_request = o.InputRequest(
         texts=text or (),
         text_file=text_file,
+        windows=windows,
         tokens_file=tokens_file,
         random=random,
         truncate=truncate,
@@ -115,15 +118,19 @@ def measure(
         with voice.progress("Loading the model") as gauge:
             from leadline.measurement import measure as measure_model
 
+            declared = o.read_declaration(declare)
             loaded = model_request.load()
             record = measure_model(
                 loaded.model,
                 input_request.make(loaded),
                 probes=choices,
+                anatomy=declared,
+                families=not no_families,
                 loss=loss,
                 ablate=ablate,
                 seed=seed,
                 name=loaded.name,
+                source=loaded.source,
                 progress=gauge,
             )
             if output is not None:
@@ -132,6 +139,8 @@ def measure(
                 from leadline.reporting import report
 
                 report(record, html)
+        if loaded.missing:
+            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
         from leadline.reporting import as_json as record_to_json
         from leadline.reporting import show_record
 

@@ -28,7 +28,7 @@ def report(
     ] = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
-    debug: o.Debug = False,  # noqa: ARG001  (main reads it)
+    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Show a record again: in the terminal, or as a page with -o."""
     if output is not None:

@@ -134,7 +134,8 @@ def _fit_finite(depth: Vector, level: Vector) -> Growth:
     if r2 < LEAST_R2:
         if spread <= FLAT_SPREAD:
             return _flat(spread)
-        return Growth("none", math.nan, r2, f"no simple law (best R² {r2:.2f})")
+        hint = f" (best R² {r2:.2f})" if r2 >= 0.3 else ""
+        return Growth("none", math.nan, r2, f"no simple law{hint}")
     rate = best.rate * scale * direction if best.law == "linear" else best.rate
     return Growth(best.law, rate, r2, _words(best.law, rate, r2))
 

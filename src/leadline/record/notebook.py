@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.record.numbers import format_number
-from leadline.record.summary import heading, summarize
+from leadline.record.numbers import format_number, heights
+from leadline.record.summary import heading, remarks, summarize
 from leadline.record.text import finding_text
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ def record_html(record: Record) -> str:
             for row in rows
         ],
     )
-    remarks = [f"{row.label}: {row.remark}" for row in rows if row.remark]
-    remarks += [finding_text(finding) for finding in record.findings]
+    below = remarks(record, rows)
+    below += [finding_text(finding) for finding in record.findings]
     return "".join(
         [
             "<div>",
             f"<strong>{escape(title)}</strong>",
             *(f"<div>{escape(line)}</div>" for line in rest),
             table if rows else "",
-            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in remarks) + "</ul>"
-            if remarks
+            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in below) + "</ul>"
+            if below
             else "",
             "</div>",
         ]
@@ -68,16 +68,15 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def svg_sparkline(values: ArrayLike, *, scale: Scale = "linear") -> str:
+def svg_sparkline(
+    values: ArrayLike, *, scale: Scale = "linear", ends: tuple[float, float] | None = None
+) -> str:
     """Draw a line over depth as an inline SVG; values that are not finite leave a gap."""
-    level = np.asarray(values, dtype=np.float64)
+    level, (bottom, top) = heights(values, scale=scale, ends=ends)
     finite = np.isfinite(level)
     if not bool(np.any(finite)):
         return ""
-    if scale == "log" and bool(np.all(level[finite] > 0)):
-        level = np.log(level, out=np.full_like(level, np.nan), where=finite)
-    bottom, top = float(np.min(level[finite])), float(np.max(level[finite]))
-    spread = top - bottom or 1.0
+    spread = top - bottom
     across = np.linspace(2, WIDTH - 2, len(level)) if len(level) > 1 else np.array([WIDTH / 2])
     points = [
         f"{x:.1f},{HEIGHT - 3 - (y - bottom) / spread * (HEIGHT - 6):.1f}" if ok else ""

@@ -10,11 +10,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from leadline.record.quantity import Scale
 
-__all__ = ["align", "format_count", "format_number", "sparkline"]
+__all__ = ["align", "format_count", "format_number", "heights", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars
@@ -53,30 +53,41 @@ def sparkline(
     *,
     scale: Scale = "linear",
     width: int = 24,
-    low: float | None = None,
-    high: float | None = None,
+    ends: tuple[float, float] | None = None,
     bars: str = BARS,
 ) -> str:
     """Draw a line in one row of bars, from the lowest to the highest value.
 
-    On a log scale heights are logarithms, unless a value is not positive. More values than
-    `width` are averaged in groups. A line that moves by less than a fifth is not stretched.
-    `low` and `high` fix the ends, so that two lines compare.
+    More values than `width` are averaged in groups; a group with a value that is not finite shows
+    it. `ends` fixes the lowest and the highest bar, so that two lines compare.
+    """
+    height, (bottom, top) = heights(values, scale=scale, ends=ends)
+    if len(height) > width:
+        height = np.array([_mean(part) for part in np.array_split(height, width)])
+    return "".join(_bar(float(value), bottom, top, bars) for value in height)
+
+
+def heights(
+    values: ArrayLike, *, scale: Scale, ends: tuple[float, float] | None = None
+) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """Return how high each value stands in a drawing, and its lower and upper edge.
+
+    On a log scale heights are logarithms, unless a value is not positive. Otherwise they are
+    shares of the largest size, so that no difference of two of them overflows. The edges are the
+    lowest and the highest value (or `ends`), but a line that moves by less than a fifth is not
+    stretched to fill the drawing.
     """
     level = np.asarray(values, dtype=np.float64)
-    ends = np.array([np.nan if end is None else end for end in (low, high)])
-    finite = np.isfinite(level)
-    in_logarithms = scale == "log" and bool(np.all(level[finite] > 0)) and not np.any(ends <= 0)
-    if in_logarithms:
-        level = np.log(level, out=level.copy(), where=finite)
-        ends = np.log(ends)
-    if len(level) > width:
-        level = np.array([_mean_of_finite(part) for part in np.array_split(level, width)])
-        finite = np.isfinite(level)
-    bottom = float(ends[0]) if low is not None else _least(level[finite])
-    top = float(ends[1]) if high is not None else -_least(-level[finite])
-    bottom, top = _widen(bottom, top, 1.0 if in_logarithms else max(abs(bottom), abs(top)))
-    return "".join(_bar(float(value), bottom, top, bars) for value in level)
+    together = np.append(level, () if ends is None else ends)
+    finite = np.isfinite(together)
+    if scale == "log" and bool(np.all(together[finite] > 0)):
+        together = np.log(together, out=together.copy(), where=finite)
+    else:
+        together = together / (float(np.max(np.abs(together[finite]), initial=0.0)) or 1.0)
+    inside = together[finite]
+    bottom, top = (float(inside.min()), float(inside.max())) if len(inside) else (0.0, 0.0)
+    margin = max(0.0, FLAT - (top - bottom)) / 2
+    return together[: len(level)], (bottom - margin, top + margin)
 
 
 def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -100,19 +111,6 @@ def _bar(value: float, bottom: float, top: float, bars: str) -> str:
     return bars[min(int(share * len(bars)), len(bars) - 1)]
 
 
-def _widen(bottom: float, top: float, size: float) -> tuple[float, float]:
-    """Give a nearly constant line a range of its size's fifth, so that it looks nearly constant."""
-    lacking = FLAT * size - (top - bottom)
-    if lacking <= 0 and top > bottom:
-        return bottom, top
-    half = max(lacking, 1e-300) / 2
-    return bottom - half, top + half
-
-
-def _mean_of_finite(part: np.ndarray) -> float:
-    finite = part[np.isfinite(part)]
-    return float(np.mean(finite)) if len(finite) else float(part[0])
-
-
-def _least(level: np.ndarray) -> float:
-    return float(np.min(level)) if len(level) else 0.0
+def _mean(part: NDArray[np.float64]) -> float:
+    odd = part[~np.isfinite(part)]
+    return float(odd[0]) if len(odd) else float(part.mean())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadline.record.quantity import Scale
     from leadline.record.record import Record
 
-__all__ = ["SummaryRow", "heading", "headline_lines", "summarize"]
+__all__ = ["SummaryRow", "heading", "headline_lines", "remarks", "summarize"]
 
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
@@ -76,6 +76,18 @@ def heading(record: Record) -> list[str]:
         )
         if line
     ]
+
+
+def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:
+    """Return what is remarkable about the rows, and what could not be measured and why."""
+    found = [f"{row.label}: {row.remark}" for row in rows if row.remark]
+    refused = value_at(record.provenance, "coverage", "refused")
+    if isinstance(refused, list):
+        found += [
+            f"not measured: {text_at(entry, 'what')}: {text_at(entry, 'why')}"
+            for entry in cast(list[dict[str, Any]], refused)
+        ]
+    return found
 
 
 def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, Profile | None]:

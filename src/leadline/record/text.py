@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadline.record.numbers import align, format_number, sparkline
-from leadline.record.summary import heading, summarize
+from leadline.record.summary import heading, remarks, summarize
 
 if TYPE_CHECKING:
     from leadline.record.finding import Finding
@@ -32,10 +32,10 @@ def record_text(record: Record) -> str:
             for row in rows
         ]
         lines += ["", *align(cells, right=(2, 4))]
-    remarks = [f"{row.label}: {row.remark}" for row in rows if row.remark]
-    findings = [finding_text(finding) for finding in record.findings]
-    if remarks or findings:
-        lines += ["", *remarks, *findings]
+    below = remarks(record, rows)
+    below += [finding_text(finding) for finding in record.findings]
+    if below:
+        lines += ["", *below]
     return "\n".join(lines)
 
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from leadline.reporting.markup import definitions, marker, safe, segmented
+from leadline.reporting.markup import definitions, formula, law, marker, safe, segmented
 from leadline.reporting.palette import DASHES, css_colour, dash_of
 from leadline.reporting.wording import number, statistic_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leadline.record import Profile
     from leadline.reporting.figures import Chart, Series
 
 __all__ = ["chart_card", "chart_groups", "controls", "row_name"]
 
+_APART = 0.2
+
 
 def controls(charts: Sequence[Chart], *, depths_differ: bool) -> str:
     """The switches that act on all charts."""
-    scales = {"suited": "as suits", "linear": "linear", "log": "log"}
+    scales = {"suited": "auto", "linear": "linear", "log": "log"}
     parts = [("Scale", segmented("scale-all", scales, chosen="suited"))]
     if depths_differ:
         depths = {"layer": "layer", "relative": "layer / depth"}
@@ -57,23 +60,23 @@ def chart_card(chart: Chart, names: Sequence[str]) -> str:
         ("Formula", quantity.formula),
         ("Unit", quantity.unit),
         ("Source", quantity.source),
-        ("Name", quantity.name),
     ]
     return "".join(
         [
             f'<article class="card chart" id="{key}" aria-labelledby="{key}-title">',
-            f'<header><h4 id="{key}-title">{safe(quantity.title)}</h4>',
-            f'<span class="symbol">{safe(quantity.symbol)}</span>',
+            f'<header><div><h4 id="{key}-title">{safe(quantity.title)}</h4> ',
+            f'<span class="symbol">{formula(quantity.symbol)}</span></div>',
             f'<div role="group" aria-label="Scale">{scale}</div></header>',
             f'<div class="plot waiting" role="img" aria-label="{_spoken(chart, names)}"></div>',
             '<p class="warn lost" hidden></p>',
             _gaps(chart),
             _chips(chart),
-            f'<ul class="keys">{_keys(chart, names)}</ul>',
+            _keys(chart, names),
             _absent(chart, names),
             definitions([("High", quantity.high), ("Low", quantity.low)], kind="meaning"),
             '<details class="table"><summary>Formula and numbers</summary>',
-            definitions(more, kind="meaning"),
+            definitions(more, kind="meaning", text=formula),
+            f'<p class="soft small">{safe(quantity.name)}</p>',
             '<div class="numbers" tabindex="0" role="region" aria-label="Numbers"></div>',
             "</details></article>",
         ]
@@ -112,36 +115,63 @@ def _absent(chart: Chart, names: Sequence[str]) -> str:
 def _chips(chart: Chart) -> str:
     if len(chart.statistics) < 2:
         return ""
-    chips = "".join(_chip(one, "statistic", on=one in chart.shown) for one in chart.statistics)
+    chips = "".join(
+        _chip(
+            one,
+            "statistic",
+            on=one in chart.shown,
+            dash=DASHES[dash_of(one, headline=chart.statistics[0])],
+        )
+        for one in chart.statistics
+    )
     return f'<div class="chips" role="group" aria-label="Lines">{chips}</div>'
 
 
-def _chip(statistic: str, kind: str, *, on: bool) -> str:
+def _chip(statistic: str, kind: str, *, on: bool, dash: str | None = None) -> str:
+    sample = (
+        "" if dash is None else f'<line x1="1" y1="4" x2="29" y2="4" stroke-dasharray="{dash}"/>'
+    )
+    line = f'<svg viewBox="0 0 30 8" aria-hidden="true">{sample}</svg>' if sample else ""
+    words = statistic_in_words(statistic).removesuffix(" token")
     return (
         f'<button type="button" class="chip" data-{kind}="{html.escape(statistic)}" '
-        f'aria-pressed="{str(on).lower()}"><svg viewBox="0 0 30 8" aria-hidden="true">'
-        f'<line x1="1" y1="4" x2="29" y2="4" stroke-dasharray="{DASHES[dash_of(statistic)]}"/>'
-        f"</svg>{safe(statistic_in_words(statistic))}</button>"
+        f'aria-pressed="{str(on).lower()}">{line}{safe(words)}</button>'
     )
 
 
 def _keys(chart: Chart, names: Sequence[str]) -> str:
-    items: list[str] = []
-    only = chart.statistics[0] if len(chart.statistics) == 1 else "value"
-    words = "" if only == "value" else f"{statistic_in_words(only)} "
+    lists: list[str] = []
     for panel, title in enumerate(chart.panels):
-        if title:
-            items.append(f'<li class="panel">{safe(title)}</li>')
-        for at, row in enumerate(chart.series):
-            if row.panel != panel:
-                continue
-            line = row.headline
-            law = f"{words}{number(line.first)} → {number(line.last)}, {line.growth.text}"
-            items.append(
-                f'<li><button type="button" class="key" data-series="{at}" aria-pressed="true" '
-                f'style="--c:{css_colour(row.colour)}">{marker(row.symbol)}'
-                f'<span class="label">{safe(row_name(row, names))}</span>'
-                f'<span class="law">{safe(law)}</span></button></li>'
-            )
-    return "".join(items)
+        rows = "".join(
+            f'<li><button type="button" class="key" data-series="{at}" aria-pressed="true" '
+            f'style="--c:{css_colour(row.colour)}">{marker(row.symbol)}'
+            f'<span class="label">{safe(row_name(row, names))}</span>'
+            f'<span class="law">{_laws(chart, row)}</span></button></li>'
+            for at, row in enumerate(chart.series)
+            if row.panel == panel
+        )
+        heading = f'<li class="soft">{safe(title)}</li>' if title else ""
+        lists.append(f"<ul>{heading}{rows}</ul>")
+    return f'<div class="keys">{"".join(lists)}</div>'
 
+
+def _laws(chart: Chart, row: Series) -> str:
+    """Where the headline begins and ends, and by which law; others where they tell more."""
+    laws: list[str] = []
+    for line in row.lines:
+        if line.statistic not in chart.shown or not _tells_more(line, row.headline):
+            continue
+        words = "" if line.statistic == "value" else f"{statistic_in_words(line.statistic)} "
+        span = f"{number(line.first)} → {number(line.last)}"
+        laws.append(f"{safe(words)}{span}, {law(line.growth.text)}")
+    return "<br>".join(laws)
+
+
+def _tells_more(line: Profile, headline: Profile) -> bool:
+    """True for the headline itself, and for a line that leaves it by more than a fifth."""
+    if line is headline or line.layers != headline.layers:
+        return True
+    return any(
+        not abs(mine - other) <= _APART * abs(other)
+        for mine, other in zip(line.values, headline.values, strict=True)
+    )

@@ -12,93 +12,23 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
-__all__ = ["Block", "Fold", "Write", "anatomy_drawing", "fold_blocks", "read_blocks", "sparkline"]
+from leadline.reporting.blocks import fold_blocks
 
-_STREAM = 46
-_LEFT, _RIGHT = 92, 336
-_WIDTH = 360
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadline.reporting.blocks import Block, Fold, Write
+
+__all__ = ["anatomy_drawing", "sparkline"]
+
+_STREAM = 62
+_LEFT, _RIGHT = 106, 350
+_WIDTH = 374
 _LOOP = 48
-_LONGEST_PATTERN = 8
 _MOST_FOLDS = 12
 _MOST_LANES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One sublayer of a block: what is added to the stream, and how."""
-
-    role: str
-    module: str
-    gain: float | None
-    keep: float | None
-    settle: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One block of a stack."""
-
-    stack: str
-    layer: int
-    module: str
-    placement: str
-    parallel: bool
-    writes: tuple[Write, ...]
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What makes two blocks look alike: everything but names and the size of gains."""
-        return (
-            self.placement,
-            self.parallel,
-            tuple((write.role, write.settle) for write in self.writes),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """A pattern of blocks and how often it comes: `turns[i]` holds the i-th repetition."""
-
-    turns: tuple[tuple[Block, ...], ...]
-
-
-def read_blocks(anatomy: Mapping[str, Any]) -> list[Block]:
-    """Read the blocks from the anatomy entry of a record's provenance."""
-    return [
-        Block(
-            stack=str(block.get("stack", "")),
-            layer=int(block.get("layer", 0)),
-            module=str(block.get("module", "")),
-            placement=str(block.get("placement") or "none"),
-            parallel=bool(block.get("parallel")),
-            writes=tuple(_read_write(write) for write in _mappings(block.get("sublayers"))),
-        )
-        for block in _mappings(anatomy.get("layers"))
-    ]
-
-
-def fold_blocks(blocks: Sequence[Block]) -> list[Fold]:
-    """Fold the blocks of one stack: from the top, always the pattern that covers most layers.
-
-    Of patterns that cover as much, the shortest is taken.
-    """
-    shapes = [block.shape for block in blocks]
-    folds: list[Fold] = []
-    start = 0
-    while start < len(blocks):
-        length, turns = 1, 1
-        for pattern in range(1, min(_LONGEST_PATTERN, (len(blocks) - start) // 2) + 1):
-            often = _repetitions(shapes, start, pattern)
-            if often > 1 and often * pattern > turns * length:
-                length, turns = pattern, often
-        stops = range(start, start + turns * length, length)
-        folds.append(Fold(tuple(tuple(blocks[at : at + length]) for at in stops)))
-        start += turns * length
-    return folds
 
 
 def anatomy_drawing(blocks: Sequence[Block], *, lanes: int = 1, colours: Mapping[str, str]) -> str:
@@ -215,7 +145,9 @@ class _Pen:
     def end(self, label: str) -> None:
         self._bottom = self.y + 10
         wide = self.spread + 9
-        self.add(f'<path class="end" d="M{_STREAM - wide:g} {self.y + 8:g}h{2 * wide:g}l{-wide:g} 13z"/>')
+        self.add(
+            f'<path class="end" d="M{_STREAM - wide:g} {self.y + 8:g}h{2 * wide:g}l{-wide:g} 13z"/>'
+        )
         self.text(_LEFT - 14, self.y + 17, label, "fine")
         self.y += 28
 
@@ -258,8 +190,15 @@ def _draw_fold(pen: _Pen, fold: Fold) -> None:
 
 
 def _draw_block(pen: _Pen, block: Block, copies: Sequence[Block]) -> None:
-    rows = [(at, write) for at, write in enumerate(block.writes)]
-    batches = [rows] if block.parallel and len(rows) > 1 else [[row] for row in rows]
+    if block.opening:
+        pen.box(_STREAM - 26, pen.y, 52, "norm")
+        pen.y += 32
+    batches: list[list[tuple[int, Write]]] = []
+    for at, write in enumerate(block.writes):
+        if write.parallel and batches:
+            batches[-1].append((at, write))
+        else:
+            batches.append([(at, write)])
     for batch in batches:
         tap = pen.y
         back = tap + _LOOP * len(batch)
@@ -269,28 +208,27 @@ def _draw_block(pen: _Pen, block: Block, copies: Sequence[Block]) -> None:
             fork = _STREAM + pen.spread + 14
             start = f"M{_STREAM} {y:g}" if row == 0 else f"M{fork:g} {tap:g}V{y:g}"
             pen.wire(f"{start}H{_RIGHT}V{back:g}")
-            _draw_branch(pen, y, write, block.placement)
+            _draw_branch(pen, y, write)
             same = [copy.writes[at] for copy in copies]
             path = write.module.removeprefix(f"{block.module}.")
             note = "reads the other stack" if write.role == "cross-attention" else ""
-            pen.text(_LEFT, y + 29, _short(path, 24), "path")
-            gain = _span([one.gain for one in same])
-            if gain or note:
-                pen.text(_RIGHT - 8, y + 29, f"× {gain}" if gain else note, "fine", anchor="end")
+            note = _gain([one.gain for one in same]) or note
+            pen.text(_LEFT, y + 29, _short(path, 34 - len(note)), "path")
+            pen.text(_RIGHT - 8, y + 29, note, "fine", anchor="end")
         pen.wire(f"M{_RIGHT} {back:g}H{_STREAM}")
         keep = _span([copy.writes[batch[-1][0]].keep for copy in copies])
         if keep:
-            pen.text(_STREAM + pen.spread + 7, tap + 28, f"× {keep}", "fine")
+            pen.text(_STREAM - pen.spread - 7, tap + 28, f"× {keep}", "fine", anchor="end")
         pen.plus(back)
         pen.y = back + 30
-        if any(write.settle for _, write in batch) or block.placement == "post":
+        if any(write.settle or write.placement == "post" for _, write in batch):
             pen.box(_STREAM - 26, pen.y, 52, "norm")
             pen.y += 34
 
 
-def _draw_branch(pen: _Pen, y: float, write: Write, placement: str) -> None:
-    before = placement in ("pre", "sandwich")
-    after = placement in ("output", "sandwich")
+def _draw_branch(pen: _Pen, y: float, write: Write) -> None:
+    before = write.placement in ("pre", "sandwich", "pre-and-post")
+    after = write.placement in ("output", "sandwich")
     colour = pen.colours.get(write.role) or pen.colours.get("branch", "currentColor")
     if before:
         pen.box(_LEFT - 12, y, 48, "norm")
@@ -312,18 +250,19 @@ def _spoken(blocks: Sequence[Block], folds: Sequence[Fold]) -> str:
     return f"{len(blocks)} layers on one stream. " + ". ".join(parts)
 
 
-def _repetitions(shapes: Sequence[object], start: int, pattern: int) -> int:
-    """How often the pattern of this length comes in a row from `start`."""
-    end = start + pattern
-    while end < len(shapes) and shapes[end] == shapes[end - pattern]:
-        end += 1
-    return (end - start) // pattern
-
-
 def _in_turn(copies: Sequence[Block]) -> str:
     numbers = [str(copy.layer) for copy in copies]
     shown = ", ".join(numbers[:4]) + (", …" if len(numbers) > 4 else "")
     return f"layer{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def _gain(values: Sequence[float | str | None]) -> str:
+    """The factor of an update in words, empty where it is one everywhere."""
+    for value in values:
+        if isinstance(value, str):
+            return f"× {_short(value.rpartition('.')[2], 14)} (learned)"
+    span = _span([value for value in values if not isinstance(value, str)])
+    return f"× {span}" if span else ""
 
 
 def _span(values: Sequence[float | None]) -> str:
@@ -332,7 +271,7 @@ def _span(values: Sequence[float | None]) -> str:
     if not known or all(abs(value - 1) < 1e-6 for value in known):
         return ""
     low, high = f"{min(known):.3g}", f"{max(known):.3g}"
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else f"{low}–{high}"
 
 
 def _tail(first: Block, last: Block) -> str:
@@ -347,27 +286,3 @@ def _tail(first: Block, last: Block) -> str:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else f"…{text[-(width - 1) :]}"
-
-
-def _read_write(write: Mapping[str, Any]) -> Write:
-    return Write(
-        role=str(write.get("role") or "branch"),
-        module=str(write.get("module", "")),
-        gain=_factor(write.get("gain")),
-        keep=_factor(write.get("keep")),
-        settle=bool(write.get("settle")),
-    )
-
-
-def _factor(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return []
-    return [
-        cast("Mapping[str, Any]", one)
-        for one in cast("Sequence[object]", value)
-        if isinstance(one, Mapping)
-    ]

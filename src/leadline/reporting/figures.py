@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError, UnknownName
 from leadline.record.provenance import text_at
-from leadline.reporting.palette import point_colour, record_colour, symbol_of
+from leadline.record.selection import group_into_lines
+from leadline.reporting.palette import dash_of, point_colour, record_colour, symbol_of
 from leadline.reporting.traces import (
     LineStyle,
     gap_sentences,
@@ -24,30 +25,39 @@ from leadline.reporting.traces import (
     module_paths,
     plotly_text,
 )
+from leadline.reporting.wording import with_indices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leadline.record import Profile, Quantity, Record
 
 __all__ = ["Chart", "Series", "draw_charts", "quantity_figure", "record_names"]
 
-_STATISTICS = ("mean", "value", "median", "mean_without_first", "median_without_first")
+_STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = "median_without_first"
 _TICKS = 12
+_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One row of a chart's key: a point of a stack of a record, in all its statistics."""
+    """One row of a chart's key: a point, or a lane of the stream, of a stack of a record.
+
+    `lines` holds its statistics, the headline first.
+    """
 
     record: int
     panel: int
-    point: str
     label: str
     colour: str
     symbol: str
-    headline: Profile
+    lines: tuple[Profile, ...]
+
+    @property
+    def headline(self) -> Profile:
+        """The line of the headline statistic."""
+        return self.lines[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +132,25 @@ def _model_name(record: Record) -> str:
 def _draw(
     records: Sequence[Record], quantity: Quantity, names: Sequence[str], *, key: str
 ) -> Chart:
-    lines = [
-        record.profiles(quantity.name) if quantity.name in record.quantities else []
-        for record in records
-    ]
+    found = [_lanes(record, quantity.name) for record in records]
+    lines = [[line for lane in lanes.values() for line in lane] for lanes in found]
     several = len(records) > 1
     panels = _panels(lines)
     statistics = _statistics(quantity, lines)
     shown = tuple(
         statistic
         for statistic in statistics
-        if statistic == statistics[0] or (statistic == _SHOWN_TOO and not several)
+        if statistic == statistics[0]
+        or (statistic == _SHOWN_TOO and statistics[0] == "mean" and not several)
     )
     series: list[Series] = []
     data: list[dict[str, Any]] = []
     gaps: list[str] = []
-    for index, (record, profiles) in enumerate(zip(records, lines, strict=True)):
+    for index, (record, lanes) in enumerate(zip(records, found, strict=True)):
         modules = module_paths(record)
-        for row, group in _rows(profiles, index, panels, statistics, several=several):
+        for row in _rows(lanes, index, panels, statistics, several=several):
             name = f"{names[index]} {row.label}".strip() if several else row.label
-            for profile in group:
+            for profile in row.lines:
                 style = LineStyle(
                     series=len(series),
                     name=name,
@@ -150,6 +159,7 @@ def _draw(
                     panels=len(panels),
                     depth=record.depth(profile.stack),
                     colour=row.colour,
+                    dash=dash_of(profile.statistic, headline=statistics[0]),
                     symbol=row.symbol,
                     visible=profile.statistic in shown,
                 )
@@ -169,6 +179,25 @@ def _draw(
     )
 
 
+def _lanes(record: Record, quantity: str) -> dict[int | None, list[Profile]]:
+    """The lines of a quantity by lane; those of no lane in particular stand under None."""
+    if quantity not in record.quantities:
+        return {}
+    readings = record.select(quantity)
+    numbers = sorted({r.site.lane for r in readings if r.site.lane is not None})
+    found: dict[int | None, list[Profile]] = {None: record.profiles(quantity)}
+    if numbers:
+        run, step = readings[0].run, max(reading.step for reading in readings)
+        shown = [r for r in readings if (r.run, r.step, r.site.sublayer) == (run, step, None)]
+        for lane in (None, *numbers):
+            found[lane] = group_into_lines(r for r in shown if r.site.lane == lane)
+    order = record.stacks
+    return {
+        lane: sorted(lines, key=lambda line: order.index(line.stack))
+        for lane, lines in found.items()
+    }
+
+
 def _panels(lines: Sequence[Sequence[Profile]]) -> tuple[str, ...]:
     """One panel for all where every record has one stack, else one panel per stack."""
     stacks_of = [list(dict.fromkeys(profile.stack for profile in line)) for line in lines]
@@ -184,44 +213,56 @@ def _statistics(quantity: Quantity, lines: Sequence[Sequence[Profile]]) -> tuple
 
 
 def _rows(
-    profiles: Sequence[Profile],
+    lanes: Mapping[int | None, Sequence[Profile]],
     record: int,
     panels: Sequence[str],
     statistics: Sequence[str],
     *,
     several: bool,
-) -> list[tuple[Series, list[Profile]]]:
+) -> list[Series]:
     """Group the lines of one record into rows of the key."""
-    groups: dict[tuple[str, str, int | None], list[Profile]] = {}
-    for profile in profiles:
-        groups.setdefault((profile.stack, profile.point, profile.sublayer), []).append(profile)
-    rows: list[tuple[Series, list[Profile]]] = []
-    seen: dict[tuple[str, str], int] = {}
-    for (stack, point, sublayer), group in groups.items():
-        twins = sum((stack, point) == other[:2] for other in groups)
-        nth = seen[stack, point] = seen.get((stack, point), 0) + 1
-        label = point if twins == 1 else f"{point} (write {sublayer})"
-        if several and twins == 1 and point in ("stream", "block"):
+    groups: dict[tuple[str, str, int | None, int | None], list[Profile]] = {}
+    for lane, profiles in lanes.items():
+        for line in profiles:
+            groups.setdefault((line.stack, line.point, line.sublayer, lane), []).append(line)
+    rows: list[Series] = []
+    for (stack, point, sublayer, lane), group in groups.items():
+        twins = [one for one in groups if (one[0], one[1], one[3]) == (stack, point, lane)]
+        nth = twins.index((stack, point, sublayer, lane))
+        label = point if len(twins) == 1 else f"{point} (write {sublayer})"
+        if lane is not None:
+            label = f"lane {lane}"
+        elif several and label in ("stream", "block"):
             label = ""
-        row = Series(
-            record=record,
-            panel=panels.index(stack) if stack in panels else 0,
-            point=point,
-            label=label,
-            colour=record_colour(record) if several else point_colour(point),
-            symbol=symbol_of(point) + ("-open" if nth > 1 else ""),
-            headline=min(group, key=lambda profile: statistics.index(profile.statistic)),
+        colour = point_colour(point) if lane is None else record_colour(lane - 1)
+        rows.append(
+            Series(
+                record=record,
+                panel=panels.index(stack) if stack in panels else 0,
+                label=label,
+                colour=record_colour(record) if several else colour,
+                symbol=symbol_of(point, lane=lane) + ("-open" if nth else ""),
+                lines=tuple(sorted(group, key=lambda line: statistics.index(line.statistic))),
+            )
         )
-        rows.append((row, group))
     return rows
+
+
+def _layers_of(panel: str, lines: Sequence[Sequence[Profile]]) -> tuple[int, int]:
+    """The first and the last layer of the lines of a panel."""
+    layers = [
+        layer
+        for line in lines
+        for profile in line
+        if panel in ("", profile.stack)
+        for layer in profile.layers
+    ]
+    return min(layers, default=0), max(layers, default=1)
 
 
 def _layout(
     quantity: Quantity, panels: Sequence[str], lines: Sequence[Sequence[Profile]]
 ) -> dict[str, Any]:
-    deepest = max((max(p.layers, default=0) for line in lines for p in line), default=1)
-    steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-    step = next((one for one in steps if deepest / one <= _TICKS), steps[-1])
     layout: dict[str, Any] = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -240,11 +281,14 @@ def _layout(
     for index, panel in enumerate(panels):
         axis = "" if index == 0 else str(index + 1)
         start = index * (size + gap)
+        low, high = _layers_of(panel, lines)
+        margin = 0.03 * (high - low) or 0.5
         layout[f"xaxis{axis}"] = {
             "title": {"text": plotly_text(f"{panel} layer".strip()), "standoff": 6},
             "anchor": f"y{axis}",
             "domain": [start, start + size],
-            "dtick": step,
+            "range": [low - margin, high + margin],
+            "dtick": next((step for step in _STEPS if high / step <= _TICKS), _STEPS[-1]),
             "showline": True,
             "zeroline": False,
             "ticks": "outside",
@@ -261,7 +305,8 @@ def _layout(
         if index:
             layout[f"yaxis{axis}"]["matches"] = "y"
         else:
-            layout["yaxis"]["title"] = {"text": plotly_text(quantity.symbol + unit), "standoff": 8}
+            symbol = with_indices(plotly_text(quantity.symbol + unit))
+            layout["yaxis"]["title"] = {"text": symbol, "standoff": 8}
         layout[f"yaxis{len(panels) + index + 1}"] = {
             "anchor": f"x{axis}",
             "overlaying": f"y{axis}",

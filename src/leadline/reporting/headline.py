@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.reporting.drawing import read_blocks
-from leadline.reporting.wording import count, number, times
+from leadline.reporting.blocks import read_blocks
+from leadline.reporting.wording import count, number, statistic_in_words, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,12 +35,14 @@ __all__ = [
 ]
 
 _STREAM_NORM = "stream.norm"
+_WITHOUT_FIRST = "median_without_first"
 _MASSIVE = 10.0
 _PLACEMENTS = {
     "pre": "norms before the branches (pre-norm)",
     "post": "norms on the stream after each addition (post-norm)",
     "sandwich": "norms on both sides of the branches (sandwich)",
     "output": "norms on the outputs of the branches",
+    "pre-and-post": "norms before the branches and on the stream after each addition",
     "none": "no norms around the branches",
 }
 
@@ -56,47 +58,65 @@ class Fact:
 
 def sentences(record: Record) -> list[str]:
     """Say what one record shows, in at most five sentences."""
-    found = [_structure(record), _growth(record, _STREAM_NORM), _first_token(record)]
     gradient = _gradient_quantity(record)
-    if gradient:
-        found.append(_growth(record, gradient))
-    found.append(_not_finite(record))
+    found = [
+        _structure(record),
+        _growth(record, _STREAM_NORM),
+        _first_token(record),
+        _growth(record, gradient) if gradient else "",
+        _not_finite(record),
+    ]
     return [sentence for sentence in found if sentence]
 
 
 def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:
-    """Say how records differ, in the norm of the stream and of its gradient."""
-    found: list[str] = []
+    """Say how records differ, in the norm of the stream and of its gradient.
+
+    Where the first token of any record is massive, its median without that token is compared.
+    """
+    heavy = any(_heavy_layers(record) for record in records)
     gradients = [quantity for quantity in map(_gradient_quantity, records) if quantity]
+    found: list[str] = []
     for quantity in dict.fromkeys([_STREAM_NORM, *gradients[:1]]):
+        statistic = _WITHOUT_FIRST if heavy and quantity == _STREAM_NORM else ""
         lines = [
             (name, profile)
             for record, name in zip(records, names, strict=True)
-            if (profile := _headline(record, quantity)) is not None
+            for profile in _first_lines(record, quantity, statistic)[:1]
         ]
         if len(lines) < 2:
             continue
         title = next(r.quantities[quantity].title for r in records if quantity in r.quantities)
-        parts = [f"in {name} it {growth_in_words(profile)}" for name, profile in lines]
-        found.append(f"{title}: {'; '.join(parts)}.")
-        found.append(_ratio_at_the_end(title, lines))
-    return [sentence for sentence in found if sentence]
+        kind = f", {statistic_in_words(statistic)}" if statistic else ""
+        parts = [
+            f"{name} {number(line.first)} → {number(line.last)} ({_law(line)})"
+            for name, line in lines
+        ]
+        found.append(f"{title}{kind}: {'; '.join(parts)}.{_ratio_at_the_end(lines)}")
+    return found
 
 
 def growth_in_words(profile: Profile) -> str:
     """Say how a line moves over depth, as the end of a sentence."""
     growth = profile.growth
+    finite = [at for at, value in enumerate(profile.values) if math.isfinite(value)]
+    if not finite:
+        return "is nowhere finite"
+    start, stop = finite[0], finite[-1]
     span = (
-        f"from {number(profile.first)} at layer {profile.layers[0]} "
-        f"to {number(profile.last)} at layer {profile.layers[-1]}"
+        f"from {number(float(profile.values[start]))} at layer {profile.layers[start]} "
+        f"to {number(float(profile.values[stop]))} at layer {profile.layers[stop]}"
     )
-    if growth.law == "none":
-        return f"goes {span} by {growth.text.replace('too few layers for a', 'no')}"
+    if stop < len(profile.values) - 1:
+        span += ", the last finite one"
+    words = growth.text.partition(";")[0]
     if growth.law == "flat":
-        return f"stays {growth.text} around {number(float(np.nanmean(profile.values[-1:])))}"
+        return f"stays {words}, {span}"
     if growth.law == "power":
-        return f"{growth.text}, {span}"
-    return f"changes by {growth.text}, {span}"
+        return f"{words}, {span}"
+    if growth.law == "none":
+        return f"goes {span}" + (f" by {words}" if words.startswith("no simple law") else "")
+    return f"changes by {words}, {span}"
 
 
 def facts(record: Record) -> list[Fact]:
@@ -140,6 +160,8 @@ def balance_sentence(known: Mapping[str, Any]) -> str:
     eps = number_at(known, "anatomy", "balance_eps")
     if eps is None:
         return "The balance of this anatomy was not recorded."
+    if eps == 0:
+        return "The books balance to the last bit: 0 eps."
     layer = number_at(known, "anatomy", "balance_worst", "layer")
     stack = text_at(known, "anatomy", "balance_worst", "stack")
     stacks: Any = value_at(known, "anatomy", "stacks") or {}
@@ -202,35 +224,44 @@ def _structure(record: Record) -> str:
 
 
 def _growth(record: Record, quantity: str) -> str:
-    profile = _headline(record, quantity)
-    if profile is None:
+    lines = _first_lines(record, quantity)
+    if not lines:
         return ""
     title = record.quantities[quantity].title
-    place = f" of the {profile.stack}" if len(record.stacks) > 1 else ""
-    return f"The {title[:1].lower()}{title[1:]}{place} {growth_in_words(profile)}."
+    opening = f"The {title[:1].lower()}{title[1:]}"
+    if len(lines) == 1:
+        return f"{opening} {growth_in_words(lines[0])}."
+    parts = [f"in the {line.stack} it {growth_in_words(line)}" for line in lines]
+    return f"{opening}: {'; '.join(parts)}."
 
 
-def _first_token(record: Record) -> str:
+def _heavy_layers(record: Record) -> list[int]:
+    """The layers at which the first token is massive."""
     ratio = first_token_ratio(record)
     if ratio is None:
-        return ""
-    heavy = [
+        return []
+    return [
         layer
         for layer, value in zip(ratio.layers, ratio.values, strict=True)
         if math.isfinite(value) and value >= _MASSIVE
     ]
-    if not heavy:
+
+
+def _first_token(record: Record) -> str:
+    ratio, heavy = first_token_ratio(record), _heavy_layers(record)
+    if ratio is None or not heavy:
         return ""
-    peak = float(np.nanmax(ratio.values[np.isfinite(ratio.values)]))
-    if heavy[-1] == ratio.layers[-1]:
-        where = f"from layer {heavy[0]} on"
-    elif len(heavy) == 1:
+    peak = max(float(value) for value in ratio.values if math.isfinite(value))
+    if len(heavy) == 1:
         where = f"at layer {heavy[0]}"
+    elif heavy[-1] == ratio.layers[-1]:
+        where = f"from layer {heavy[0]} on"
     else:
         where = f"between layers {heavy[0]} and {heavy[-1]}"
+    rest = _first_lines(record, _STREAM_NORM, _WITHOUT_FIRST)[0]
     return (
-        f"The first token carries up to {times(peak)} the median norm of the other tokens {where}; "
-        "the median without it shows what the other tokens do."
+        f"The first token carries up to {times(peak)} the median norm of the others {where}; "
+        f"without it the median {growth_in_words(rest)}."
     )
 
 
@@ -252,25 +283,29 @@ def _not_finite(record: Record) -> str:
     return f"Values that are not finite appear from layer {where[first]} on ({first}{more})."
 
 
-def _ratio_at_the_end(title: str, lines: Sequence[tuple[str, Profile]]) -> str:
-    ends = [(name, profile.last) for name, profile in lines if profile.last > 0]
-    if len(ends) < 2:
+def _ratio_at_the_end(lines: Sequence[tuple[str, Profile]]) -> str:
+    """Compare the last layers of two records that both end above zero."""
+    if len(lines) != 2:
         return ""
-    (low_name, low), (high_name, high) = (
-        min(ends, key=lambda end: end[1]),
-        max(ends, key=lambda end: end[1]),
-    )
-    if not math.isfinite(high) or high / low < 1.05:
+    (low_name, low), (high_name, high) = sorted(lines, key=lambda pair: pair[1].last)
+    if not (0 < low.last <= high.last < math.inf) or high.last / low.last < 1.05:
         return ""
-    return (
-        f"At the last layer the {title[:1].lower()}{title[1:]} of {high_name} is "
-        f"{times(high / low)} that of {low_name}."
-    )
+    ratio = times(high.last / low.last)
+    return f" At the last layer {high_name} has {ratio} the value of {low_name}."
 
 
-def _headline(record: Record, quantity: str) -> Profile | None:
-    found = _profiles(record, quantity)
-    return found[0] if found else None
+def _law(line: Profile) -> str:
+    """The law of growth without its goodness of fit."""
+    return line.growth.text.partition(";")[0].partition(" (")[0]
+
+
+def _first_lines(record: Record, quantity: str, statistic: str = "") -> list[Profile]:
+    """The line of each stack, of the headline statistic if none is named."""
+    found: dict[str, Profile] = {}
+    for profile in _profiles(record, quantity):
+        if not statistic or profile.statistic == statistic:
+            found.setdefault(profile.stack, profile)
+    return [found[stack] for stack in record.stacks if stack in found]
 
 
 def _profiles(record: Record, quantity: str) -> list[Profile]:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError, require
 from leadline.reporting import sections
-from leadline.reporting.cards import chart_card, chart_groups, controls
+from leadline.reporting.cards import chart_card, controls
 from leadline.reporting.figures import Chart, draw_charts, record_names
-from leadline.reporting.markup import safe
 from leadline.reporting.palette import DARK, THEMES
 from leadline.reporting.schema import as_json
 
@@ -109,20 +108,17 @@ def _main(
     records: Sequence[Record], names: Sequence[str], charts: Sequence[Chart], heading: str
 ) -> str:
     differ = len({record.depth(stack) for record in records for stack in record.stacks}) > 1
-    groups = "\n".join(
-        f'<h3 class="group-title">{safe(group)}</h3><div class="charts">'
-        + "\n".join(chart_card(one, names) for one in members)
-        + "</div>"
-        for group, members in chart_groups(charts)
-    )
+    cards = "\n".join(chart_card(chart, names) for chart in charts)
     return "\n".join(
         [
             sections.summary(records, names, heading),
             sections.anatomy(records, names),
             sections.glance(charts, names),
-            '<section id="charts" aria-labelledby="charts-title"><h2 id="charts-title">Over depth</h2>'
-            "<noscript><p>The charts need JavaScript; everything else can be read without it.</p></noscript>"
-            f"{controls(charts, depths_differ=differ)}{groups}</section>",
+            '<section id="charts" aria-labelledby="charts-title">',
+            '<h2 id="charts-title">Over depth</h2>',
+            "<noscript><p>The charts need JavaScript; all else can be read without.</p></noscript>",
+            controls(charts, depths_differ=differ),
+            f'<div class="charts">{cards}</div></section>',
             sections.provenance(records, names),
         ]
     )
@@ -140,9 +136,9 @@ def _top() -> str:
         '<a class="skip" href="#charts">Skip to the charts</a>'
         f'<header class="top"><div><span class="brand">{_LOGO}Leadline</span>'
         f'<nav aria-label="Sections">{links}</nav><div class="tools">'
-        '<button type="button" data-download="json">JSON</button>'
-        '<button type="button" data-download="csv">CSV</button>'
-        '<button type="button" data-action="theme">Dark / light</button></div></div></header>'
+        '<button type="button" data-download="json" aria-label="Download as JSON">↓ JSON</button>'
+        '<button type="button" data-download="csv" aria-label="Download as CSV">↓ CSV</button>'
+        '<button type="button" data-action="theme" aria-label="Switch between dark and light">Theme</button></div></div></header>'
     )
 
 

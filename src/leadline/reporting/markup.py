@@ -7,11 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 from leadline.reporting.palette import css_colour
+from leadline.reporting.wording import with_indices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["definitions", "dot", "marker", "safe", "segmented"]
+__all__ = ["definitions", "dot", "formula", "law", "marker", "safe", "segmented"]
 
 _SHAPES = {
     "circle": '<circle cx="13" cy="8" r="4.2"/>',
@@ -23,9 +24,19 @@ _SHAPES = {
 
 
 def safe(text: object) -> str:
-    """Escape a text for HTML; a power of l gets a raised exponent."""
-    escaped = html.escape(str(text))
-    return re.sub(r"\bl\^([-−]?\d+(?:\.\d+)?)", r"<i>l</i><sup>\1</sup>", escaped)
+    """Escape a text for HTML."""
+    return html.escape(str(text))
+
+
+def formula(text: str) -> str:
+    """Escape a text with indices and exponents, and set them as such."""
+    return with_indices(html.escape(text))
+
+
+def law(text: str) -> str:
+    """Escape a sentence with laws of growth, and raise the exponent of l^0.5; names stay."""
+    escaped = html.escape(text).replace("R² ", "R²\u00a0")
+    return re.sub(r"\bl\^([-−]?\d+(?:\.\d+)?)", "<i>l</i>\u200a<sup>\\1</sup>", escaped)
 
 
 def dot(colour: str) -> str:
@@ -44,9 +55,13 @@ def marker(symbol: str) -> str:
     )
 
 
-def definitions(pairs: Iterable[tuple[str, str]], *, kind: str) -> str:
-    """A list of words and what they mean; pairs without a text are left out."""
-    rows = "".join(f"<dt>{safe(word)}</dt><dd>{safe(text)}</dd>" for word, text in pairs if text)
+def definitions(
+    pairs: Iterable[tuple[str, str]], *, kind: str, text: Callable[[str], str] = safe
+) -> str:
+    """A list of words and what they mean, set by `text`; pairs without a meaning are left out."""
+    rows = "".join(
+        f"<dt>{safe(word)}</dt><dd>{text(meaning)}</dd>" for word, meaning in pairs if meaning
+    )
     return f'<dl class="{kind}">{rows}</dl>' if rows else ""
 
 

@@ -62,8 +62,7 @@ DASHES = {
     "longdash": "12 4",
 }
 _STATISTIC_DASHES = {
-    "mean": "solid",
-    "value": "solid",
+    "mean": "longdash",
     "median": "dash",
     "mean_without_first": "dot",
     "median_without_first": "dashdot",
@@ -80,14 +79,17 @@ def record_colour(index: int) -> str:
     return _RECORDS[index % len(_RECORDS)]
 
 
-def symbol_of(point: str) -> str:
-    """The marker of a point."""
+def symbol_of(point: str, *, lane: int | None = None) -> str:
+    """The marker of a point, or of a lane of the stream."""
+    if lane is not None:
+        shapes = list(_SYMBOLS.values())
+        return shapes[(lane - 1) % len(shapes)]
     return _SYMBOLS.get(point, "circle")
 
 
-def dash_of(statistic: str) -> str:
-    """The dash of a statistic."""
-    return _STATISTIC_DASHES.get(statistic, "longdash")
+def dash_of(statistic: str, *, headline: str) -> str:
+    """The dash of a statistic in a chart; its headline is always solid."""
+    return "solid" if statistic == headline else _STATISTIC_DASHES.get(statistic, "longdash")
 
 
 def css_colour(colour: str) -> str:

@@ -9,6 +9,7 @@
   const pressed = (button) => button.getAttribute("aria-pressed") === "true";
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const touch = matchMedia("(pointer: coarse)").matches;
+  const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
   let relative = false;
   let printing = false;
 
@@ -66,22 +67,29 @@
     const heights = data.filter((t) => t.visible && !t.meta.edge).flatMap((t) => t.y);
     const numbers = heights.filter((y) => y !== null && (!log || y > 0));
     const flat = flatRange(numbers);
+    const factor = Math.max(...numbers) / Math.min(...numbers);
     const panels = chart.panels.length;
     chart.plot.style.setProperty("--rows", narrow ? panels : 1);
     for (let panel = 0; panel < panels; panel++) {
       const name = panel ? String(panel + 1) : "";
-      const gap = narrow ? 0.2 : 0.07;
+      const gap = narrow ? 0.15 : 0.07;
       const size = (1 - gap * (panels - 1)) / panels;
       const from = panel * (size + gap);
       const x = result[`xaxis${name}`];
       const y = result[`yaxis${name}`];
-      if (narrow) y.domain = [1 - from - size, 1 - from];
-      else x.domain = [from, from + size];
+      const room = (chart.plot.clientWidth - 70) / (narrow ? 1 : panels) / 30;
+      x.dtick = STEPS.find((step) => (x.range[1] - x.range[0]) / step <= room);
+      x.domain = narrow ? [0, 1] : [from, from + size];
+      y.domain = narrow ? [1 - from - size, 1 - from] : [0, 1];
       y.type = chart.scale;
+      // Over few decades every tick gets its whole number, not the digit alone.
+      if (log && factor < 2e3) y.tickformat = ".3~g";
+      if (log && factor > 5 && factor < 2e3) y.dtick = "D2";
       y.showticklabels = narrow || panel === 0;
       if (flat) y.range = log ? flat.map(Math.log10) : flat;
       if (relative) {
         delete x.dtick;
+        x.range = [-0.03, 1.03];
         x.tickformat = ".1f";
         x.title.text = x.title.text.replace("layer", "layer / depth");
       }
@@ -89,11 +97,17 @@
         Object.assign(axis, { gridcolor: colours.grid, linecolor: colours.axis, zerolinecolor: colours.axis });
       }
     }
+    if (printing) {
+      result.width = chart.plot.clientWidth;
+      result.height = chart.plot.clientHeight;
+    }
     result.showlegend = false;
+    result.margin.t = touch ? 10 : 26; // room for the buttons of the chart
+    result.modebar = { bgcolor: "rgba(0,0,0,0)", color: colours.axis, activecolor: colours.ink };
     result.dragmode = touch ? false : "zoom";
     result.font = { ...result.font, color: colours.ink };
     result.hoverlabel = { ...result.hoverlabel, bgcolor: colours.card, bordercolor: colours.axis,
-      font: { color: colours.ink } };
+      font: { color: colours.ink, size: 13 } };
     const lost = heights.filter((y) => y !== null && log && y <= 0).length;
     const note = chart.card.querySelector(".lost");
     note.hidden = !lost;
@@ -244,10 +258,12 @@
   systemDark.addEventListener("change", () => redraw());
   addEventListener("beforeprint", () => {
     printing = true;
+    root.classList.add("printing");
     charts.forEach(draw);
   });
   addEventListener("afterprint", () => {
     printing = false;
+    root.classList.remove("printing");
     redraw();
   });
 })();

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.reporting.blocks import read_blocks
 from leadline.reporting.cards import chart_groups, row_name
-from leadline.reporting.drawing import anatomy_drawing, read_blocks, sparkline
+from leadline.reporting.drawing import anatomy_drawing, sparkline
 from leadline.reporting.headline import balance_sentence, comparing_sentences, facts, sentences
-from leadline.reporting.markup import definitions, dot, safe
+from leadline.reporting.markup import definitions, dot, law, marker, safe
 from leadline.reporting.palette import css_colour, point_colour, record_colour
 from leadline.reporting.wording import number
 
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["anatomy", "glance", "provenance", "summary"]
 
 _ROLES = ("attention", "mlp", "cross-attention", "mixer", "branch")
-_FIRST = ("model", "anatomy", "input", "loss", "passes", "coverage", "probes", "versions")
-_BALANCE = (
-    "The stream before each sublayer, times what is kept of it, plus the update equals the stream "
-    "after it, to so many units of rounding of the stream."
+_FIRST = ("model", "anatomy", "input", "loss", "passes", "coverage", "run", "versions")
+_READING = (
+    '<p class="lead soft">The stream runs downwards. Each sublayer reads it, and its update is '
+    "added at the plus sign. The books balance when the stream before, times what is kept of it, plus the update "
+    "equals the stream after; what is missing is counted in eps, the rounding of the stream.</p>"
 )
 
 
@@ -36,7 +39,7 @@ def summary(records: Sequence[Record], names: Sequence[str], title: str) -> str:
     else:
         told = comparing_sentences(records, names)
         eyebrow = f"Comparison of {len(records)} records"
-    paragraphs = "".join(f"<p>{safe(sentence)}</p>" for sentence in told)
+    paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in told)
     return (
         '<section id="summary" aria-labelledby="headline">'
         f'<p class="eyebrow">{safe(eyebrow)}</p><h1 id="headline">{safe(title)}</h1>'
@@ -74,38 +77,43 @@ def anatomy(records: Sequence[Record], names: Sequence[str]) -> str:
     )
     return (
         '<section id="anatomy" class="anatomy" aria-labelledby="anatomy-title">'
-        f'<h2 id="anatomy-title">Anatomy</h2><div class="stacks">{cards}</div></section>'
+        f'<h2 id="anatomy-title">Anatomy</h2>{_READING if several else ""}'
+        f'<div class="{"records" if several else "record"}">{cards}</div></section>'
     )
 
 
 def provenance(records: Sequence[Record], names: Sequence[str]) -> str:
-    """Where the numbers came from, one column per record."""
+    """Where the numbers came from: a table per topic, one column per record."""
     columns = [_flat(record.provenance) for record in records]
     keys = list(dict.fromkeys(key for column in columns for key in column))
-    heads = dict.fromkeys(key[0] for key in keys)
-    rows: list[str] = []
-    for head in sorted(heads, key=lambda one: _FIRST.index(one) if one in _FIRST else len(_FIRST)):
-        title = head[:1].upper() + head[1:]
-        inside = [key for key in keys if key[0] == head]
-        if any(key[1] for key in inside):
-            rows.append(
-                f'<tr class="section"><th scope="rowgroup" colspan="{len(records) + 1}">'
-                f"{safe(title)}</th></tr>"
-            )
-        for key in inside:
-            cells = "".join(f"<td>{safe(column.get(key, '–'))}</td>" for column in columns)
-            rows.append(f'<tr><th scope="row">{safe(key[1] or title)}</th>{cells}</tr>')
+    heads = list(dict.fromkeys(key[0] for key in keys))
+    heads.sort(key=lambda one: _FIRST.index(one) if one in _FIRST else len(_FIRST))
     top = ""
     if len(records) > 1:
         cells = "".join(
             f'<th scope="col">{dot(record_colour(at))}{safe(name)}</th>'
             for at, name in enumerate(names)
         )
-        top = f'<thead><tr><th scope="col"></th>{cells}</tr></thead>'
+        top = f"<thead><tr><td></td>{cells}</tr></thead>"
+    tables: list[str] = []
+    for head in heads:
+        title = head[:1].upper() + head[1:]
+        rows = "".join(
+            f'<tr><th scope="row">{safe(key[1])}</th>'
+            + "".join(f"<td>{safe(column.get(key, '–'))}</td>" for column in columns)
+            + "</tr>"
+            for key in keys
+            if key[0] == head
+        )
+        tables.append(
+            f'<div class="card scroll"><table><caption>{safe(title)}</caption>{top}'
+            f"<tbody>{rows}</tbody></table></div>"
+        )
+    kind = "provenance" if len(records) < 3 else "provenance wide"
     return (
         '<section id="provenance" aria-labelledby="provenance-title">'
-        '<h2 id="provenance-title">Provenance</h2><div class="card provenance scroll">'
-        f"<table>{top}<tbody>{''.join(rows)}</tbody></table></div></section>"
+        f'<h2 id="provenance-title">Provenance</h2><div class="{kind}">{"".join(tables)}</div>'
+        "</section>"
     )
 
 
@@ -143,15 +151,15 @@ def _facts(records: Sequence[Record], names: Sequence[str]) -> str:
     rows: list[str] = []
     for label in labels:
         cells = "".join(
-            f'<td>{safe(one[label].value)}<br><small class="soft">{safe(one[label].detail)}</small>'
+            f'<td>{safe(one[label].value)} <small class="soft">{safe(one[label].detail)}</small></td>'
             if label in one
-            else "<td>–"
+            else "<td>–</td>"
             for one in found
         )
         rows.append(f'<tr><th scope="row">{safe(label)}</th>{cells}</tr>')
     return (
-        '<div class="card provenance scroll compared"><table>'
-        f"<thead><tr><th></th>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        '<div class="card scroll compared"><table>'
+        f"<thead><tr><td></td>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -163,9 +171,9 @@ def _glance_row(chart: Chart, row: Series, names: Sequence[str], *, first: bool)
     spark = sparkline([float(value) for value in line.values], log=chart.quantity.scale == "log")
     return (
         f'<tr style="--c:{css_colour(row.colour)}"><th scope="row">{link}</th>'
-        f'<td><span class="dot"></span>{safe(name)}</td><td>{spark}</td>'
+        f"<td>{marker(row.symbol)}{safe(name)}</td><td>{spark}</td>"
         f'<td class="number">{number(line.first)} → {number(line.last)}</td>'
-        f'<td class="soft wide">{safe(line.growth.text)}</td></tr>'
+        f'<td class="soft wide">{law(line.growth.text)}</td></tr>'
     )
 
 
@@ -176,34 +184,40 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
     title = f"<h3>{dot(record_colour(index))}{safe(name)}</h3>" if name else ""
     found = [
         ("Found by", text_at(known, "anatomy", "source")),
-        ("Judged on", text_at(known, "anatomy", "judged")),
-        ("Arithmetic", text_at(known, "anatomy", "dtype")),
+        ("Judged on", _judged(known)),
+        ("Rounding of", text_at(known, "anatomy", "balance_dtype")),
+        ("Write", "; ".join(dict.fromkeys(w.law for b in blocks for w in b.writes if w.law))),
+        ("Remarks", _in_words(value_at(known, "anatomy", "remarks") or [], nothing="")),
     ]
-    note = "" if blocks else "<p>This record does not hold the blocks of the model.</p>"
-    cards = [
-        f'<div class="card">{title}<p class="balance">{safe(balance_sentence(known))}</p>'
-        f'<p class="soft small">{_BALANCE}</p>{definitions(found, kind="plain small")}{note}</div>'
-    ]
+    figures: list[str] = []
     for stack in dict.fromkeys(block.stack for block in blocks):
         mine = [block for block in blocks if block.stack == stack]
         lanes = int(number_at(known, "anatomy", "stacks", stack, "lanes") or 1)
         width = number_at(known, "anatomy", "stacks", stack, "width")
         size = f", width {width:.0f}" if width is not None else ""
-        whose = f"{name}: " if name else ""
-        cards.append(
-            f'<figure class="card"><figcaption><strong>{safe(f"{whose}{stack}")}</strong>'
-            f'<span class="soft small"> {len(mine)} layers{size}</span></figcaption>'
+        layers = f"{len(mine)} layer{'' if len(mine) == 1 else 's'}"
+        figures.append(
+            f"<figure><figcaption><strong>{safe(stack)}</strong>"
+            f'<span class="soft small"> {layers}{size}</span></figcaption>'
             f"{anatomy_drawing(mine, lanes=lanes, colours=colours)}</figure>"
         )
-    return "".join(cards)
+    note = "" if blocks else "<p>This record does not hold the blocks of the model.</p>"
+    return (
+        f'<div class="card"><div>{title}<p class="balance">{safe(balance_sentence(known))}</p>'
+        f"{definitions(found, kind='plain small')}{note}"
+        f"{'' if name else _READING}</div>{''.join(figures)}</div>"
+    )
 
 
 def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Flatten the provenance into (section, entry) and text; blocks are drawn, not listed."""
+    """Flatten the provenance into (topic, entry) and text; blocks are drawn, not listed.
+
+    Single values come together under the topic `run`.
+    """
     found: dict[tuple[str, str], str] = {}
     for head, value in known.items():
         if not isinstance(value, Mapping):
-            found[head, ""] = _in_words(value)
+            found["run", head] = _in_words(value)
             continue
         for key, item in cast("Mapping[str, object]", value).items():
             if (head, key) != ("anatomy", "layers"):
@@ -211,18 +225,30 @@ def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _in_words(value: object) -> str:
+def _judged(known: Mapping[str, Any]) -> str:
+    judged = number_at(known, "anatomy", "balance_judged")
+    unjudged = cast("Sequence[object]", value_at(known, "anatomy", "balance_unjudged") or [])
+    if judged is None:
+        return ""
+    layers = f"{judged:.0f} layer{'' if judged == 1 else 's'}"
+    return f"{layers}; {len(unjudged)} not finite" if unjudged else layers
+
+
+def _in_words(value: object, *, nothing: str = "none") -> str:
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return number(value, digits=4)
+        return f"{value:.4g}" if math.isfinite(value) else number(value)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        items = cast("Mapping[str, object]", value).items()
-        return ", ".join(f"{key} {_in_words(item)}" for key, item in items) or "none"
+        inside = cast("Mapping[str, object]", value)
+        if set(inside) == {"what", "why"}:
+            return f"{inside['what']} ({inside['why']})"
+        items = inside.items()
+        return ", ".join(f"{key} {_in_words(item)}" for key, item in items) or nothing
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(_in_words(item) for item in cast("Sequence[object]", value)) or "none"
+        return "; ".join(_in_words(item) for item in cast("Sequence[object]", value)) or nothing
     return str(value)

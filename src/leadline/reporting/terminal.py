@@ -22,7 +22,7 @@ from leadline.analysis.compare_text import (
     what_is_not_shared,
 )
 from leadline.record.numbers import BARS, PLAIN_BARS, align, format_number, sparkline
-from leadline.record.summary import heading, summarize
+from leadline.record.summary import heading, remarks, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +58,17 @@ def show_record(record: Record, console: Console) -> None:
     if rows:
         _print(console)
         layouts = [_record_columns(rows, plan, console) for plan in _PLANS]
-        _show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
-    remarks = [(f"{row.label}: {row.remark}", "") for row in rows if row.remark]
-    remarks += [
+        columns = _show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
+        if any(cell.endswith(_WITHOUT_FIRST) for column in columns for cell in column.cells):
+            _print(console, f"{_WITHOUT_FIRST} without the first token", style="dim")
+    below = [(line, "") for line in remarks(record, rows)]
+    below += [
         (f"{finding.severity}: {finding.verdict}", _SEVERITY[finding.severity])
         for finding in record.findings
     ]
-    if remarks:
+    if below:
         _print(console)
-    for line, style in remarks:
+    for line, style in below:
         _print(console, line, style=style)
 
 
@@ -76,14 +78,12 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
     if shared_rows(comparison):
         _print(console)
         layouts = [_comparison_columns(comparison, plan, console) for plan in _COMPARISON_PLANS]
-        _show_table(layouts, console, gaps=[plan.gap for plan in _COMPARISON_PLANS])
+        columns = _show_table(layouts, console, gaps=[plan.gap for plan in _COMPARISON_PLANS])
+        legend = f"ratio: to {comparison.names[0]} at the last layer"
+        if any(column.title == "widest" for column in columns):
+            legend += "; widest: at the layer where the two are farthest apart"
         _print(console)
-        _print(
-            console,
-            f"ratio: to {comparison.names[0]} at the last layer; "
-            "widest: at the layer where the two are farthest apart",
-            style="dim",
-        )
+        _print(console, legend, style="dim")
     unmatched = what_is_not_shared(comparison)
     if unmatched:
         _print(console)
@@ -127,6 +127,7 @@ _COMPARISON_PLANS = (
     _Plan(shape=False, law="brief", gap=1, goodness=False),
     _Plan(shape=False, law="brief", gap=1, goodness=False, widest=False),
 )
+_WITHOUT_FIRST = "*"
 _SEVERITY = {"note": "yellow", "serious": "bold red"}
 
 
@@ -140,9 +141,7 @@ def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -
         )
     ]
     if plan.statistic:
-        columns.append(
-            _Column("stat", ["" if row.companion else row.profile.statistic for row in rows])
-        )
+        columns.append(_Column("stat", [_statistic(row, plan) for row in rows]))
     columns += [
         _Column("first", [format_number(line.first) for line in lines], "right"),
         _Column("last", [format_number(line.last) for line in lines], "right"),
@@ -207,6 +206,13 @@ def _goodness(growth: Growth | None) -> str:
     return f"{np.floor(growth.r2 * 1000) / 1000:.3f}"
 
 
+def _statistic(row: SummaryRow, plan: _Plan) -> str:
+    if row.companion:
+        return ""
+    name = row.profile.statistic
+    return name if plan.law == "text" else name.replace("_without_first", _WITHOUT_FIRST)
+
+
 def _extreme(line: Profile, *, lowest: bool) -> str:
     """Write the lowest or highest finite value and its layer: `4.01 @3`."""
     finite = np.isfinite(line.values)
@@ -229,11 +235,13 @@ def _widest(side: Side | None) -> str:
     return f"{how} @{parting.layer}"
 
 
-def _show_table(layouts: Sequence[list[_Column]], console: Console, *, gaps: Sequence[int]) -> None:
-    """Print the widest of the layouts that fits; into a pipe, the widest one as it is."""
+def _show_table(
+    layouts: Sequence[list[_Column]], console: Console, *, gaps: Sequence[int]
+) -> list[_Column]:
+    """Print the widest of the layouts that fits (all of it, into a pipe), and return it."""
     if not console.is_terminal:
         _print_plain(layouts[0], console)
-        return
+        return layouts[0]
     fitting = (
         (layout, gap)
         for layout, gap in zip(layouts, gaps, strict=True)
@@ -246,10 +254,11 @@ def _show_table(layouts: Sequence[list[_Column]], console: Console, *, gaps: Seq
     for cells in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
+    return columns
 
 
 def _total_width(columns: Sequence[_Column], gap: int) -> int:
-    return sum(column.width + gap for column in columns)
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
 
 
 def _print_plain(columns: Sequence[_Column], console: Console) -> None:

@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadline.reporting.drawing import read_blocks
-from leadline.reporting.palette import dash_of
-from leadline.reporting.wording import number, statistic_in_words
+from leadline.reporting.blocks import read_blocks
+from leadline.reporting.wording import number, statistic_in_words, with_indices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +43,7 @@ class LineStyle:
     panels: int
     depth: int
     colour: str
+    dash: str
     symbol: str
     visible: bool
 
@@ -81,7 +81,7 @@ def line_traces(
         "yaxis": f"y{axis}",
         "connectgaps": False,
         "customdata": hover,
-        "line": {"color": style.colour, "dash": dash_of(profile.statistic), "width": 2},
+        "line": {"color": style.colour, "dash": style.dash, "width": 2},
         "marker": {
             "color": style.colour,
             "symbol": style.symbol,
@@ -153,7 +153,7 @@ def _hover_template(profile: Profile, quantity: Quantity, style: LineStyle) -> s
     unit = f" {quantity.unit}" if quantity.unit else ""
     rows = [
         f"<b>{_in_template(stack)}%{{customdata[0]}}, {_in_template(profile.point)}</b>",
-        f"{_in_template(f'{words} {quantity.symbol}')} = "
+        f"{_in_template(words)} {with_indices(_in_template(quantity.symbol))} = "
         f"<b>%{{customdata[1]}}</b>{_in_template(unit)}",
         _in_template(style.record),
         "%{customdata[2]}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
-__all__ = ["count", "number", "statistic_in_words", "times"]
+__all__ = ["count", "number", "statistic_in_words", "times", "with_indices"]
 
 _STATISTICS = {
     "value": "value",
@@ -14,6 +15,17 @@ _STATISTICS = {
     "median_without_first": "median without first token",
 }
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUBSCRIPT = re.compile(r"_(?:\{([^{}]{1,12})\}|([A-Za-z0-9]{1,2}(?![A-Za-z0-9_])))")
+_SUPERSCRIPT = re.compile(r"\^(?:\{([^{}]{1,12})\}|([-−]?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z0-9_])))")
+
+
+def with_indices(escaped: str) -> str:
+    """Lower indices and raise exponents: x_l, x_{l-1}, l^0.5, e^{-t}.
+
+    The text must have been escaped before; HTML and Plotly both read the result.
+    """
+    lowered = _SUBSCRIPT.sub(lambda found: f"<sub>{found[1] or found[2]}</sub>", escaped)
+    return _SUPERSCRIPT.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", lowered)
 
 
 def statistic_in_words(statistic: str) -> str:

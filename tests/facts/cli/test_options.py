@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from leadline.cli._options import InputRequest, ModelRequest, read_overrides, read_size
@@ -5,8 +7,8 @@ from leadline.errors import InputError, LoadingError
 
 
 def test_a_size_is_examples_times_length():
-    assert read_size("4x128") == (4, 128)
-    assert read_size("1×7") == (1, 7)
+    assert read_size("4x128", "--random") == (4, 128)
+    assert read_size("1×7", "--random") == (1, 7)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,7 @@ def test_a_size_is_examples_times_length():
 )
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(InputError, match="is not a size; write examples, x, length"):
-        read_size(text)
+        read_size(text, "--random")
 
 
 @pytest.mark.parametrize(
@@ -45,13 +47,17 @@ def test_what_is_no_override_is_refused(pair):
 
 
 def inputs(**given):
-    nothing = {"texts": (), "text_file": None, "tokens_file": None, "random": None}
+    nothing = dict.fromkeys(("text_file", "windows", "tokens_file", "random")) | {"texts": ()}
     return InputRequest(**(nothing | given), truncate=False, seed=0)
 
 
 def test_two_kinds_of_input_are_refused():
     with pytest.raises(InputError, match="not --text and --random together"):
         inputs(texts=["a"], random="4x4").check()
+    with pytest.raises(InputError, match="--windows cuts a text file"):
+        inputs(texts=["a"], windows="4x4").check()
+    with pytest.raises(InputError, match="--windows 'x' is not a size"):
+        inputs(text_file=Path("a"), windows="x").check()
     inputs(texts=["a", "b"]).check()
     inputs().check()
 

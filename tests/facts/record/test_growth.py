@@ -190,9 +190,7 @@ def test_a_jump_and_a_fall_have_no_law() -> None:
     assert growth.brief == "no law"
 
 
-@given(
-    st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=0, max_size=40)
-)
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=0, max_size=40))
 def test_any_series_gets_an_answer(values: list[float]) -> None:
     growth = fit_growth(range(len(values)), values)
     assert growth.law in ("flat", "linear", "power", "exponential", "none")
@@ -239,3 +237,22 @@ def test_words_of_a_law(values: np.ndarray, text: str, brief: str) -> None:
     growth = fit_growth(LAYERS, values)
     assert str(growth) == text
     assert growth.brief == brief
+
+
+@pytest.mark.parametrize(("percent", "law"), [(4.9, "flat"), (5.1, "linear")])
+def test_trend_within_five_percent_of_the_mean_is_flat(percent: float, law: str) -> None:
+    values = 1.0 + percent / 100 * (LAYERS - 12.5) / 23
+    assert fit_growth(LAYERS, values).law == law
+
+
+@pytest.mark.parametrize(("r2", "named"), [(0.77, False), (0.83, True)])
+def test_law_is_named_from_eighty_percent_of_the_variance_on(r2: float, named: bool) -> None:
+    """The series is an exponential plus a zigzag that no law follows, mixed to the wanted R²."""
+    trend = LAYERS - LAYERS.mean()
+    zigzag = np.where(LAYERS % 2 == 0, 1.0, -1.0)
+    zigzag -= trend * (trend @ zigzag) / (trend @ trend)
+    trend, zigzag = trend / np.linalg.norm(trend), zigzag / np.linalg.norm(zigzag)
+    values = np.exp(3.0 * (math.sqrt(r2) * trend + math.sqrt(1 - r2) * zigzag))
+    growth = fit_growth(LAYERS, values)
+    assert (growth.law != "none") == named
+    assert growth.r2 == pytest.approx(r2, abs=0.01)

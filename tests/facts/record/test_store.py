@@ -107,9 +107,9 @@ def test_numbers_of_numpy_are_kept_as_numbers() -> None:
     ["UPDATE reading SET value = 0", "DELETE FROM reading", "DELETE FROM reading WHERE layer = 1"],
 )
 def test_readings_cannot_be_changed_even_by_other_programs(saved: Path, command: str) -> None:
-    with sqlite3.connect(saved) as connection:
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            connection.execute(command)
+    connection = sqlite3.connect(saved)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(command)
     connection.close()
     with Record.open(saved) as record:
         assert len(record) == len(gpt2_record())
@@ -153,7 +153,7 @@ def test_other_files_are_not_records(tmp_path: Path) -> None:
         Record.open(text)
     with pytest.raises(RecordError, match=r"b\.db is an SQLite file, but not a Leadline record"):
         Record.open(other)
-    with pytest.raises(RecordError, match="There is no record at .*absent: no such file"):
+    with pytest.raises(RecordError, match=r"There is no record at .*absent: no such file"):
         Record.open(tmp_path / "absent")
     with pytest.raises(RecordError, match="Is a directory"):
         Record.open(tmp_path)
@@ -185,7 +185,7 @@ def test_older_schema_is_refused(saved: Path) -> None:
 def test_truncated_file_is_refused(saved: Path, share: float) -> None:
     whole = saved.read_bytes()
     saved.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(RecordError, match="not a Leadline record|damaged or cut short"):
+    with pytest.raises(RecordError, match=r"not a Leadline record|damaged or cut short"):
         Record.open(saved)
 
 

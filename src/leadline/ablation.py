@@ -1,0 +1,153 @@
+"""Leave one block or one write out, run again, and see what the loss says.
+
+Dropping a block hands its input on as its output; dropping a write replaces the update by zeros
+(the norm after the addition still stands). The increase of the loss over the intact model is
+recorded. One forward pass each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Block, Sublayer
+from leadline.anatomy.tensors import first_tensor, stream_input
+from leadline.errors import ProbeError
+from leadline.record import Quantity, Reading, Site
+
+__all__ = ["Ablation", "ablate"]
+
+BLOCK = Quantity(
+    name="ablation.block",
+    title="Loss increase without the block",
+    symbol="L(without block l) − L",
+    formula="loss with the block's output replaced by its input, minus the loss of the whole model",
+    lives_on="layer",
+    headline="value",
+    high="The model needs this block.",
+    low="The model can do without this block; below zero it is better without it.",
+    source="Men et al. 2024, arXiv 2403.03853",
+)
+SUBLAYER = Quantity(
+    name="ablation.sublayer",
+    title="Loss increase without the write",
+    symbol="L(without write) − L",
+    formula="loss with one update replaced by zeros, minus the loss of the whole model",
+    lives_on="sublayer",
+    headline="value",
+    high="The model needs this branch.",
+    low="The model can do without this branch; below zero it is better without it.",
+)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    quantities: tuple[Quantity, ...]
+    readings: tuple[Reading, ...]
+    passes: int
+
+
+def ablate(
+    model: nn.Module,
+    anatomy: Anatomy,
+    loss: Callable[[], torch.Tensor],
+    *,
+    unit: str = "block",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Ablation:
+    """The loss increase for every block, or for every sublayer. `loss` runs the model once."""
+    if unit not in ("block", "sublayer"):
+        raise ProbeError(f"Ablation leaves out a 'block' or a 'sublayer', not a {unit!r}.")
+    with torch.no_grad():
+        whole = float(loss())
+        cuts = list(_cuts(anatomy, unit))
+        readings: list[Reading] = []
+        for done, (site, path, hook) in enumerate(cuts):
+            if progress is not None:
+                progress(f"leaving out one {unit} at a time", done, len(cuts))
+            handle = model.get_submodule(path).register_forward_hook(hook, with_kwargs=True)
+            try:
+                without = float(loss())
+            finally:
+                handle.remove()
+            name = BLOCK.name if unit == "block" else SUBLAYER.name
+            readings.append(Reading(name, site, "value", without - whole))
+    if progress is not None:
+        progress(f"leaving out one {unit} at a time", len(cuts), len(cuts))
+    return Ablation((BLOCK if unit == "block" else SUBLAYER,), tuple(readings), len(cuts) + 1)
+
+
+def _cuts(anatomy: Anatomy, unit: str) -> list[tuple[Site, str, Callable[..., Any]]]:
+    cuts: list[tuple[Site, str, Callable[..., Any]]] = []
+    for stack in anatomy.stacks:
+        counts: dict[str, int] = {}
+        for block in stack.blocks:
+            call = counts.get(block.module, 0)
+            counts[block.module] = call + 1
+            if unit == "block":
+                if block.entry.module != block.exit.module:
+                    raise ProbeError(
+                        f"The layers of the {stack.name} are no modules of their own, so a whole "
+                        "block cannot be left out; use the unit 'sublayer'."
+                    )
+                site = Site(stack.name, block.layer, None, "block")
+                cuts.append((site, block.module, _skip(call)))
+                continue
+            for s in block.sublayers:
+                per_block = 1 + max(
+                    [o.call for o in block.sublayers if o.module == s.module], default=0
+                )
+                site = Site(stack.name, block.layer, s.sublayer, s.role)
+                cuts.append((site, s.module, _silence(s, block, call * per_block + s.call)))
+    return cuts
+
+
+def _skip(call: int) -> Callable[..., Any]:
+    """A hook that makes one call of a block hand its input on."""
+    count = 0
+
+    def hook(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        nonlocal count
+        count += 1
+        if count - 1 != call:
+            return None
+        after = first_tensor(output)
+        assert after is not None
+        before = stream_input(args, kwargs, like=after.shape)
+        assert before is not None
+        return _with_first(output, before)
+
+    return hook
+
+
+def _silence(s: Sublayer, block: Block, call: int) -> Callable[..., Any]:
+    """A hook that makes one call of a branch write nothing."""
+    count = 0
+
+    def hook(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        nonlocal count
+        count += 1
+        if count - 1 != call:
+            return None
+        update = first_tensor(output)
+        assert update is not None
+        return _with_first(output, torch.zeros_like(update))
+
+    return hook
+
+
+def _with_first(output: Any, replacement: torch.Tensor) -> Any:
+    """The same output with its first tensor replaced."""
+    if isinstance(output, torch.Tensor):
+        return replacement
+    if isinstance(output, (tuple, list)):
+        return type(output)((replacement, *output[1:]))
+    raise ProbeError(f"A block that returns {type(output).__name__} cannot be left out.")

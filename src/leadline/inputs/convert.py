@@ -1,0 +1,105 @@
+"""Anything that one would hand to a model, as Inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.errors import InputError
+from leadline.inputs.batch import Inputs, check_ids, check_length, preview_of_ids
+from leadline.inputs.model_facts import (
+    context_limit,
+    device_of,
+    forward_names,
+    main_name,
+    vocabulary_size,
+)
+from leadline.inputs.text import inputs_from_rows, text_inputs
+
+__all__ = ["as_inputs"]
+
+
+def as_inputs(
+    value: Any, model: nn.Module, *, tokenizer: Any = None, truncate: bool = False
+) -> Inputs:
+    """Make Inputs of a tensor, a dictionary, a tuple, texts, rows of ids, or Inputs.
+
+    A tuple is read as the positional arguments of `forward`. In a dictionary `attention_mask`
+    tells the real tokens, and `labels` are kept for the loss and not handed to the model.
+    """
+    if isinstance(value, Inputs):
+        return value.to(device_of(model))
+    if isinstance(value, str):
+        return text_inputs(value, tokenizer, model, truncate=truncate)
+    if isinstance(value, Tensor):
+        return _from_tensors({main_name(model): value}, model)
+    if isinstance(value, Mapping) or hasattr(value, "keys"):
+        return _from_tensors({str(name): value[name] for name in value}, model)
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return text_inputs(value, tokenizer, model, truncate=truncate)
+    if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
+        return inputs_from_rows(value, model, kind="tensor", truncate=truncate)
+    if isinstance(value, tuple) and value:
+        names = forward_names(model)
+        if len(value) > len(names):
+            raise InputError(
+                f"{len(value)} tensors were given and forward takes {len(names)} "
+                f"({', '.join(names)})."
+            )
+        return _from_tensors(dict(zip(names, value, strict=False)), model)
+    raise InputError(
+        f"A {type(value).__name__} cannot be fed to the model; give a tensor, a dictionary of "
+        "tensors, texts, or what random_tokens returns."
+    )
+
+
+def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
+    tensors = {name: _tensor(name, value) for name, value in values.items() if value is not None}
+    labels = tensors.pop("labels", None)
+    if not tensors:
+        raise InputError("There is no tensor to feed to the model.")
+    mask = _mask(tensors, "attention_mask")
+    decoder_mask = _mask(tensors, "decoder_attention_mask")
+    ids = tensors.get("input_ids", tensors.get(main_name(model)))
+    preview = ""
+    if ids is not None and not ids.is_floating_point() and ids.ndim == 2:
+        if ids.numel() == 0:
+            raise InputError("The input has no tokens; give at least one.")
+        vocabulary = vocabulary_size(model)
+        # The whole-tensor test first: rows are walked only to say where the culprit stands.
+        if int(ids.min()) < 0 or (vocabulary is not None and int(ids.max()) >= vocabulary):
+            check_ids(ids.tolist(), vocabulary)
+        check_length(ids.shape[1], context_limit(model), what="The longest example")
+        preview = preview_of_ids(ids)
+    inputs = Inputs(
+        tensors,
+        mask=mask,
+        kind="tensor",
+        preview=preview,
+        labels=labels,
+        decoder_mask=decoder_mask,
+    )
+    return inputs.to(device_of(model))
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{name!r} is a {type(value).__name__} that cannot become a tensor; "
+            "ask the tokenizer for return_tensors='pt' and padding=True."
+        ) from error
+
+
+def _mask(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+    mask = tensors.get(name)
+    if mask is None or mask.ndim != 2:
+        return None
+    real = mask > 0
+    if not bool(real.any(dim=1).all()):
+        raise InputError(f"In {name} an example has no real token; leave that example out.")
+    return None if bool(real.all()) else real

@@ -1,0 +1,159 @@
+"""What a model says of itself that its inputs depend on: vocabulary, positions, special ids.
+
+Hugging Face models say it in their configuration; of other modules the embedding and the
+signature of `forward` are asked.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = [
+    "context_limit",
+    "forward_names",
+    "is_pair",
+    "main_name",
+    "padding_id",
+    "special_ids",
+    "text_configuration",
+    "unwrapped",
+    "vocabulary_size",
+]
+
+_POSITIONS = (
+    "max_position_embeddings",
+    "max_encoder_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "max_target_positions",
+)
+_VOCABULARIES = ("vocab_size", "src_vocab_size", "tgt_vocab_size", "decoder_vocab_size")
+# Model types that name a number of positions but do not stop there.
+_UNLIMITED = frozenset({"t5", "mt5", "umt5", "longt5", "switch_transformers", "xlnet", "mamba"})
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside `torch.compile`."""
+    inner = getattr(model, "_orig_mod", model)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def text_configuration(model: nn.Module) -> Any:
+    """The configuration of the text part of a Hugging Face model, or None."""
+    config: Any = getattr(unwrapped(model), "config", None)
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def vocabulary_size(model: nn.Module) -> int | None:
+    """How many token ids the model takes; None where it takes none."""
+    embedding = _token_embedding(model)
+    sizes = [embedding.num_embeddings] if embedding is not None else []
+    config = text_configuration(model)
+    sizes += [
+        size
+        for name in _VOCABULARIES
+        if isinstance(size := getattr(config, name, None), int) and size > 0
+    ]
+    return min(sizes) if sizes else None
+
+
+def _token_embedding(model: nn.Module) -> nn.Embedding | None:
+    inner = unwrapped(model)
+    if hasattr(inner, "get_input_embeddings"):
+        try:
+            found = inner.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+        except (NotImplementedError, AttributeError):
+            found = None
+        if isinstance(found, nn.Embedding):
+            return found
+        return None
+    embeddings = [module for module in inner.modules() if isinstance(module, nn.Embedding)]
+    return embeddings[0] if embeddings else None
+
+
+def context_limit(model: nn.Module) -> int | None:
+    """The number of tokens that the model has positions for; None where it names no limit.
+
+    RoBERTa's kind counts positions from the padding id on, so some of the table is out of reach.
+    """
+    config = text_configuration(model)
+    if config is None or getattr(config, "model_type", None) in _UNLIMITED:
+        return None
+    limits = [
+        limit
+        for name in _POSITIONS
+        if isinstance(limit := getattr(config, name, None), int) and limit > 0
+    ]
+    if not limits:
+        return None
+    for name, module in unwrapped(model).named_modules():
+        if not isinstance(module, nn.Embedding) or not name.endswith("position_embeddings"):
+            continue
+        if module.padding_idx is not None and module.num_embeddings == limits[0]:
+            return limits[0] - module.padding_idx - 1
+    return limits[0]
+
+
+def special_ids(model: nn.Module) -> set[int]:
+    """The ids that the configuration names for padding, start, end, mask, images and the like."""
+    found: set[int] = set()
+    configs: list[Any] = [getattr(unwrapped(model), "config", None), text_configuration(model)]
+    for config in configs:
+        if not hasattr(config, "to_dict"):
+            continue
+        for name, value in config.to_dict().items():
+            if name.endswith(("token_id", "token_index")):
+                values = value if isinstance(value, list) else [value]
+                found |= {item for item in values if isinstance(item, int)}
+    return found
+
+
+def padding_id(model: nn.Module) -> int:
+    """An id to fill short rows with; the mask hides what it becomes."""
+    config = text_configuration(model)
+    for name in ("pad_token_id", "eos_token_id"):
+        value = getattr(config, name, None)
+        value = value[0] if isinstance(value, list) and value else value
+        if isinstance(value, int) and value >= 0:
+            return value
+    return 0
+
+
+def is_pair(model: nn.Module) -> bool:
+    """Whether the model is an encoder with a decoder."""
+    config = getattr(unwrapped(model), "config", None)
+    return bool(getattr(config, "is_encoder_decoder", False))
+
+
+def forward_names(model: nn.Module) -> list[str]:
+    """The names of the arguments of `forward`, without *args and **kwargs."""
+    parameters = inspect.signature(unwrapped(model).forward).parameters.values()
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def main_name(model: nn.Module) -> str:
+    """The name under which the model takes its main input."""
+    declared = getattr(unwrapped(model), "main_input_name", None)
+    if isinstance(declared, str):
+        return declared
+    names = forward_names(model)
+    return names[0] if names else "input"
+
+
+def float_type(model: nn.Module) -> torch.dtype:
+    """The number type of the model's weights, for inputs that are not ids."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            return parameter.dtype
+    return torch.get_default_dtype()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the first parameter is."""
+    for parameter in model.parameters():
+        return parameter.device
+    return torch.device("cpu")

@@ -1,0 +1,285 @@
+"""measure(model, inputs) -> Record: one forward and one backward pass, all probes at once.
+
+The anatomy is read first (a few small forward passes and one on the real inputs) and judged again
+during the measuring pass itself; its balance goes into the record. The model is left as it was.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.ablation import ablate as leave_out
+from leadline.anatomy import (
+    Anatomy,
+    Balance,
+    Declaration,
+    refuse_imbalance,
+    untouched,
+    unwrapped,
+)
+from leadline.catalog import Choice
+from leadline.errors import AnatomyError, InputError
+from leadline.inputs import Inputs, Loss, choose_loss
+from leadline.probes._plan import Plan, plan
+from leadline.record import Finding, Record, Site
+from leadline.running import Done, batch_for, call, read, run
+
+__all__ = ["anatomy_of", "measure"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, the steps done and the steps in all."""
+
+
+def measure(
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    probes: str | Sequence[str | Choice | Mapping[str, Any]] | None = None,
+    loss: str | Callable[..., torch.Tensor] = "auto",
+    anatomy: Anatomy | Declaration | None = None,
+    families: bool = True,
+    ablate: str | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    source: str = "given",
+    progress: Progress | None = None,
+) -> Record:
+    """Measure how signal and gradient travel through a model.
+
+    `inputs` is what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
+    for random ones. `probes` are names or choices such as `recall(ridge=0.01)`; None means all
+    that ride on one forward and one backward pass. `loss` is "auto", "next-token", "masked",
+    "random" (a seeded random cotangent) or a function of output and inputs. `anatomy` is a
+    declaration, or an anatomy that `anatomy_of` proved before; `families=False` leaves all to
+    discovery. `ablate` is "block" or "sublayer": each is left out in turn and the loss measured
+    again.
+    """
+    started = time.perf_counter()
+    planned = plan(probes)
+    module = unwrapped(model)
+    say = progress or _silent
+    batch = batch_for(module, inputs, seed)
+    _refuse_broken_inputs(batch)
+    known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
+    with untouched(module):
+        chosen, batch = choose_loss(module, batch, loss, seed=seed)
+        say("reading the anatomy", 0, 3)
+        proved = known or _read(module, batch, anatomy, families, seed)
+        say("forward and backward", 1, 3)
+        done = run(module, proved, planned, batch, chosen)
+        refuse_imbalance(module, proved, done.balance)
+        if done.balance.unjudged:
+            _refuse_broken_weights(module, proved, done.balance)
+        say("writing the record", 2, 3)
+        record = _record(planned, done)
+        passes = {"forward": 1, "backward": int(planned.backward)}
+        passes["anatomy"] = 0 if known is not None else 1
+        if ablate is not None:
+            found = leave_out(
+                module,
+                proved,
+                lambda: chosen.compute(call(module, batch), batch),
+                unit=ablate,
+                progress=progress,
+            )
+            for quantity in found.quantities:
+                record.describe(quantity)
+            record.append(found.readings)
+            passes["ablation_forward"] = found.passes
+    record.note("model", _model_facts(module, name, source, compiled=module is not model))
+    record.note("anatomy", proved.proved(done.balance).to_json())
+    record.note("input", batch.summary())
+    record.note("loss", _loss_facts(chosen, done.loss))
+    record.note("passes", passes)
+    record.note("probes", [str(choice) for choice in planned.choices])
+    record.note("coverage", _coverage(module, planned, done, proved))
+    record.note("versions", _versions())
+    record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    record.note("seconds", round(time.perf_counter() - started, 3))
+    for finding in _findings(record, proved, done.balance):
+        record.add_finding(finding)
+    say("done", 3, 3)
+    return record
+
+
+def anatomy_of(
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    anatomy: Anatomy | Declaration | None = None,
+    families: bool = True,
+    seed: int = 0,
+) -> Anatomy:
+    """The anatomy of a model, proved by its balance on the inputs."""
+    module = unwrapped(model)
+    batch = batch_for(module, inputs, seed)
+    with untouched(module):
+        return _read(module, batch, anatomy, families, seed)
+
+
+def _read(
+    module: nn.Module,
+    batch: Inputs,
+    declared: Anatomy | Declaration | None,
+    families: bool,
+    seed: int,
+) -> Anatomy:
+    try:
+        return read(module, batch, declared=declared, families=families, seed=seed)
+    except AnatomyError as error:
+        broken = _broken_parameter(module)
+        if broken is None:
+            raise
+        raise AnatomyError(f"{broken} {error}") from error
+
+
+def _record(planned: Plan, done: Done) -> Record:
+    record = Record()
+    readings = done.collector.readings()
+    for quantity in planned.quantities:
+        if quantity.name in done.collector.seen:
+            record.describe(quantity)
+    record.append(readings)
+    return record
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def _refuse_broken_inputs(batch: Inputs) -> None:
+    for key, tensor in batch.tensors.items():
+        if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
+            raise InputError(f"The input '{key}' holds values that are not finite.")
+
+
+def _refuse_broken_weights(module: nn.Module, anatomy: Anatomy, balance: Balance) -> None:
+    """A stream that is not finite although all weights are is a finding; broken weights are not."""
+    broken = _broken_parameter(module)
+    if broken is not None:
+        raise AnatomyError(
+            f"{broken} They reach the stream first at {_place(anatomy, *balance.unjudged[0])}."
+        )
+
+
+def _broken_parameter(module: nn.Module) -> str | None:
+    for name, parameter in module.named_parameters():
+        bad = int((~torch.isfinite(parameter)).sum())
+        if bad:
+            return (
+                f"The parameter '{name}' holds {bad} values that are not finite (of "
+                f"{parameter.numel()}); load intact weights."
+            )
+    return None
+
+
+def _place(anatomy: Anatomy, stack: str, layer: int) -> str:
+    path = next(b.module for b in anatomy.stack(stack).blocks if b.layer == layer)
+    return f"{stack} layer {layer} ('{path}')"
+
+
+# --- provenance ----------------------------------------------------------------------------------
+
+
+def _findings(record: Record, anatomy: Anatomy, balance: Balance) -> list[Finding]:
+    """What must be said whatever was asked: values that are not finite, and where they begin."""
+    if balance.unjudged:
+        stack, layer = balance.unjudged[0]
+        return [
+            Finding(
+                verdict=f"The stream is not finite from {_place(anatomy, stack, layer)} on; "
+                f"{len(balance.unjudged)} layers could not be judged.",
+                quantity="stream.norm",
+                site=Site(stack, layer),
+                severity="serious",
+            )
+        ]
+    found: list[Finding] = []
+    for name in record.quantities:
+        broken = [r.site for r in record.select(name) if not abs(r.value) < float("inf")]
+        if broken:
+            first = min(broken, key=lambda site: (site.layer, site.sublayer or 0))
+            found.append(
+                Finding(
+                    verdict=f"{name} is not finite at {len(set(broken))} sites, first at {first}.",
+                    quantity=name,
+                    site=first,
+                    severity="serious",
+                )
+            )
+    return found
+
+
+def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) -> dict[str, Any]:
+    refused: list[dict[str, str]] = []
+
+    def refuse(what: str, why: str) -> None:
+        refused.append({"what": what, "why": why})
+
+    one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
+    for quantity in planned.quantities:
+        if quantity.name not in done.collector.seen:
+            lane = quantity.name.startswith("lane.") and one_lane
+            refuse(quantity.name, "the stream has one lane" if lane else "too few tokens")
+    for stack in done.shared:
+        refuse(
+            f"gradient.parameters of the {stack}",
+            "one set of weights serves several layers; their gradients add up",
+        )
+    for stack, layer in sorted(done.unheard):
+        refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
+    for stack in sorted(done.collector.unmasked):
+        refuse(
+            f"padding of the {stack}",
+            "the mask has another shape than the stream, so padded tokens are counted",
+        )
+    frozen = sum(not p.requires_grad for p in module.parameters())
+    if frozen and planned.having("parameters"):
+        refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
+    return {
+        "measured": sorted(done.collector.seen),
+        "refused": refused,
+        "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
+        "precision": "statistics in float32 (float64 for a float64 stream), means in float64",
+    }
+
+
+def _model_facts(
+    module: nn.Module, name: str | None, source: str, *, compiled: bool
+) -> dict[str, Any]:
+    config = getattr(module, "config", None)
+    found = name or getattr(config, "name_or_path", None) or getattr(config, "model_type", None)
+    first = next(module.parameters(), None)
+    return {
+        "name": found or type(module).__name__,
+        "class": type(module).__name__,
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "dtype": "none" if first is None else str(first.dtype).removeprefix("torch."),
+        "device": "none" if first is None else str(first.device),
+        "source": source,
+        "mode": "eval, uncompiled" if compiled else "eval",
+    }
+
+
+def _loss_facts(loss: Loss, value: float) -> dict[str, Any]:
+    return {"kind": loss.kind, "reason": loss.reason, "value": value, "seed": loss.seed}
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("leadline", "transformers"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """No progress was asked for."""

@@ -1,0 +1,1 @@
+"""How to compute it right: fast reductions, each with a slow reference beside it."""

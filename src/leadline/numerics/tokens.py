@@ -1,0 +1,191 @@
+"""Statistics of the tokens of one tensor, each computed once and shared by all who ask.
+
+X is [example, token, width]; x_i its rows, n tokens of one example, m their mean.
+
+    norm      |x_i|                    mean, variance   over the features of x_i
+    residual  |X - 1 m'|_F             relative residual: over |X|_F
+    cosine    mean of cos(x_i, x_j) over i != j = (|sum_i x_i/|x_i||^2 - n) / (n (n - 1))
+    ranks     of C = X - 1 m' without the first token, with p_k = s_k(C)^2 / |C|_F^2:
+              stable rank 1 / max p_k, entropy rank exp(-sum p_k log p_k)
+
+Centring comes first: from the raw Gram matrix the residual cancels below 3e-4 of the stream,
+exactly where tokens collapse. It is done twice (subtract the mean, then the mean of what is
+left): the first difference is exact for nearly equal tokens, so that a relative residual of 1e-6
+keeps five digits in float32. Values with the first token follow from those without it by sums of
+positive terms: |C_all|^2 = |C|^2 + (n-1)/n |x_0 - m|^2. A massive first token would make every
+rank 1, so ranks leave it out.
+
+Padding: with a mask every example is reduced on its own tokens; the first token is the first real
+one. Half precision is raised to float32 first. `numerics.reference` says the same slowly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+__all__ = ["PerExample", "Tokens", "dot", "ranks"]
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class PerExample:
+    """One number per example, over all its tokens and over all but the first."""
+
+    all: Tensor
+    rest: Tensor
+
+
+class Tokens:
+    """One tensor [example, token, width] and what is known about its tokens."""
+
+    def __init__(self, x: Tensor, mask: Tensor | None = None) -> None:
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        self.x = x
+        self.mask = mask
+
+    @property
+    def length(self) -> int:
+        return self.x.shape[1]
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """[example, token]"""
+        return torch.linalg.vector_norm(self.x, dim=-1)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """[example, token]"""
+        return self.x.mean(-1)
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """[example, token], over the features, by two passes"""
+        centred = self.x - self.mean.unsqueeze(-1)
+        return torch.linalg.vector_norm(centred, dim=-1).square() / self.x.shape[-1]
+
+    @cached_property
+    def _parts(self) -> list[tuple[Tensor, Tensor]]:
+        """(tokens, norms) without padding: the whole batch, or one example at a time."""
+        if self.mask is None:
+            return [(self.x, self.norm)]
+        return [
+            (self.x[e, keep].unsqueeze(0), self.norm[e, keep].unsqueeze(0))
+            for e, keep in enumerate(self.mask)
+        ]
+
+    @cached_property
+    def _centred(self) -> list[_Centred]:
+        return [_centre(x) for x, _ in self._parts]
+
+    @cached_property
+    def residual(self) -> PerExample:
+        """[example] each"""
+        return PerExample(
+            torch.cat([c.residual_all for c in self._centred]),
+            torch.cat([c.residual_rest for c in self._centred]),
+        )
+
+    @cached_property
+    def relative_residual(self) -> PerExample:
+        """[example] each"""
+        total = [torch.linalg.vector_norm(norm, dim=1) for _, norm in self._parts]
+        rest = [torch.linalg.vector_norm(norm[:, 1:], dim=1) for _, norm in self._parts]
+        return PerExample(
+            self.residual.all / torch.cat(total), self.residual.rest / torch.cat(rest)
+        )
+
+    @cached_property
+    def cosine(self) -> PerExample:
+        """[example] each; NaN where there are fewer than two tokens"""
+        found = [_mean_cosine(x, norm) for x, norm in self._parts]
+        return PerExample(torch.cat([f.all for f in found]), torch.cat([f.rest for f in found]))
+
+    def gram(self) -> list[Tensor]:
+        """Gram matrices of the centred tokens after the first, of trace 1, for `ranks`.
+
+        One [example, k, k] per group of equal length, k the smaller of tokens and width. The
+        centred tokens are let go: nothing else needs them.
+        """
+        grams: list[Tensor] = []
+        for centred in self._centred:
+            c = centred.rest
+            scale = torch.where(centred.residual_rest > 0, 1 / centred.residual_rest, 0.0)
+            c = c * scale[:, None, None]
+            grams.append(c @ c.mT if c.shape[1] <= c.shape[2] else c.mT @ c)
+        return grams
+
+
+@dataclass(frozen=True)
+class _Centred:
+    rest: Tensor
+    residual_rest: Tensor
+    residual_all: Tensor
+
+
+def _centre(x: Tensor) -> _Centred:
+    """[example, token, width] -> tokens after the first minus their mean, and both residuals."""
+    first, rest = x[:, 0], x[:, 1:]
+    count = rest.shape[1]
+    if count == 0:
+        none = torch.zeros(x.shape[0], dtype=x.dtype, device=x.device)
+        return _Centred(rest, none * float("nan"), none)
+    coarse = rest.mean(1, keepdim=True)
+    centred = rest - coarse
+    fine = centred.mean(1, keepdim=True)
+    centred -= fine
+    inner = _frobenius(centred)
+    # (first - coarse) - fine, in this order: the first difference is exact for close tokens.
+    apart = torch.linalg.vector_norm((first - coarse[:, 0]) - fine[:, 0], dim=-1)
+    return _Centred(centred, inner, torch.hypot(inner, apart * (count / (count + 1)) ** 0.5))
+
+
+def _frobenius(x: Tensor) -> Tensor:
+    """[example]; by rows first: one long float32 sum is biased."""
+    return torch.linalg.vector_norm(torch.linalg.vector_norm(x, dim=-1), dim=-1)
+
+
+def _mean_cosine(x: Tensor, norm: Tensor) -> PerExample:
+    weights = torch.where(norm > 0, 1 / norm, 0.0)
+    without = weights.clone()
+    without[:, 0] = 0
+    sums = torch.stack([weights, without], dim=1) @ x
+    squares = torch.linalg.vector_norm(sums, dim=-1).square()
+    n = x.shape[1]
+
+    def over_pairs(square: Tensor, count: int) -> Tensor:
+        if count < 2:
+            return torch.full_like(square, float("nan"))
+        return (square - count) / (count * (count - 1))
+
+    return PerExample(over_pairs(squares[:, 0], n), over_pairs(squares[:, 1], n - 1))
+
+
+def dot(first: Tokens, second: Tokens) -> Tensor:
+    """[example, token]: cosine of corresponding tokens; 0 where one of them is 0."""
+    product = torch.linalg.vecdot(first.x, second.x)
+    scale = first.norm * second.norm
+    return torch.where(scale > 0, product / scale, 0.0)
+
+
+def ranks(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Stable and entropy rank from Gram matrices of trace 1; both 0 where all tokens are equal.
+
+    NaN in, NaN out.
+    """
+    if gram.shape[-1] == 0:
+        none = torch.full(gram.shape[:-2], float("nan"), dtype=gram.dtype, device=gram.device)
+        return none, none
+    finite = torch.isfinite(gram).all(-1).all(-1)
+    shares = torch.linalg.eigvalsh(torch.where(finite[..., None, None], gram, 0.0)).clamp_min(0)
+    total = shares.sum(-1, keepdim=True)
+    shares = torch.where(total > 0, shares / total, 0.0)
+    largest = shares.amax(-1)
+    stable = torch.where(largest > 0, 1 / largest, 0.0)
+    entropy = torch.where(largest > 0, torch.special.entr(shares).sum(-1).exp(), 0.0)
+    unknown = torch.where(finite, 0.0, float("nan"))
+    return stable + unknown, entropy + unknown

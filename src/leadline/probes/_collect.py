@@ -1,0 +1,187 @@
+"""From tensors to rows: hands what the tap reads to the probes and keeps only numbers.
+
+Per-token numbers are held until about a million have gathered; then means and medians are taken
+for all sites at once. Padding never enters: a mask is looked up for every stack by its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from leadline.anatomy import Block, Stack, Sublayer
+from leadline.numerics.tokens import Tokens
+from leadline.probes._plan import Plan
+from leadline.probes._probe import At, Each, PerToken, Result, Single
+from leadline.record import Reading, Site
+
+__all__ = ["Collector"]
+
+Tensor = torch.Tensor
+_FLUSH_AT = 1_000_000
+
+
+@dataclass
+class _Pending:
+    """Per-token numbers of many sites that share one mask."""
+
+    mask: Tensor | None
+    labels: list[tuple[str, Site]] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+
+class Collector:
+    """The listener of a measuring pass. `masks` are candidates, main one first, per stack name."""
+
+    def __init__(self, plan: Plan, masks: Sequence[Tensor] = ()) -> None:
+        self.masks = [mask.bool() for mask in masks]
+        self.seen: set[str] = set()
+        self.unmasked: set[str] = set()
+        self._streams = plan.having("stream")
+        self._updates = plan.having("update")
+        self._blocks = plan.having("block")
+        self._gradients = plan.having("gradient")
+        self._parameters = plan.having("parameters")
+        self._starts: dict[str, Tokens] = {}
+        self._latest: dict[str, list[Tokens]] = {}
+        self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
+        self._held = 0
+        self._singles: list[tuple[str, Site, str, Tensor]] = []
+        self._readings: list[Reading] = []
+
+    # --- the tap's listener ----------------------------------------------------------------
+
+    def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None:
+        tokens = self._tokens(stack, x)
+        start = self._starts.setdefault(stack.name, tokens)
+        at = At(stack, Site(stack.name, layer, sublayer))
+        for probe in self._streams:
+            self._take(at, tokens, probe.stream(at, tokens, start))
+        # The centred copy is as large as the stream itself; only the stream is kept.
+        tokens.__dict__.pop("_centred", None)
+
+    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
+        if not self._updates:
+            return
+        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+        before = self._tokens(stack, x)
+        update = Tokens(u, before.mask)
+        for probe in self._updates:
+            self._take(at, update, probe.update(at, update, before))
+
+    def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
+        if not self._blocks:
+            return
+        at = At(stack, Site(stack.name, block.layer, None, "block"))
+        first, second = self._tokens(stack, before), self._tokens(stack, after)
+        for probe in self._blocks:
+            self._take(at, first, probe.block(at, first, second))
+
+    def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
+        if not self._gradients:
+            return
+        at = At(stack, Site(stack.name, layer, sublayer))
+        tokens = Tokens(g, self._mask(stack, g))
+        for probe in self._gradients:
+            self._take(at, tokens, probe.gradient(at, tokens))
+
+    def parameters(self, stack: Stack, block: Block, written: Sublayer, norm: Tensor) -> None:
+        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+        for probe in self._parameters:
+            self._take(at, None, probe.parameters(at, norm))
+
+    # --- reduction -------------------------------------------------------------------------
+
+    def _tokens(self, stack: Stack, x: Tensor) -> Tokens:
+        """The statistics of a tensor seen a moment ago are used again: a stream is read thrice."""
+        latest = self._latest.setdefault(stack.name, [])
+        for tokens in latest:
+            if _same_memory(tokens.x, x):
+                return tokens
+        tokens = Tokens(x, self._mask(stack, x))
+        latest.append(tokens)
+        del latest[:-2]
+        return tokens
+
+    def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
+        order = self.masks if "decoder" not in stack.name else self.masks[::-1]
+        for mask in order:
+            if mask.shape == x.shape[:2]:
+                return None if bool(mask.all()) else mask.to(x.device)
+        if any(not bool(mask.all()) for mask in self.masks):
+            self.unmasked.add(stack.name)
+        return None
+
+    def _take(self, at: At, tokens: Tokens | None, results: Iterable[Result]) -> None:
+        for result in results:
+            self.seen.add(result.quantity.name)
+            site = result.site if result.site is not None else at.site
+            name = result.quantity.name
+            if isinstance(result, Single):
+                self._singles.append((name, site, result.statistic, result.value))
+            elif isinstance(result, Each):
+                self._singles.append((name, site, "mean", result.values.all.mean()))
+                self._singles.append(
+                    (name, site, "mean_without_first", result.values.rest.mean())
+                )
+            elif isinstance(result, PerToken):
+                self._hold(name, site, result.values, None if tokens is None else tokens.mask)
+
+    def _hold(self, name: str, site: Site, values: Tensor, mask: Tensor | None) -> None:
+        key = (id(mask) if mask is not None else 0, tuple(values.shape))
+        pending = self._pending.setdefault(key, _Pending(mask))
+        pending.labels.append((name, site))
+        pending.values.append(values)
+        self._held += values.numel()
+        if self._held > _FLUSH_AT:
+            self._flush()
+
+    def _flush(self) -> None:
+        for pending in self._pending.values():
+            table = torch.stack(pending.values)
+            mask = pending.mask
+            if mask is None:
+                mask = torch.ones(table.shape[1:], dtype=torch.bool, device=table.device)
+            every = table[:, mask]
+            after_first = mask & (mask.cumsum(1) > 1)
+            rest = table[:, after_first]
+            columns = {"mean": every.double().mean(1), "median": _median(every)}
+            if rest.shape[1]:
+                columns["mean_without_first"] = rest.double().mean(1)
+                columns["median_without_first"] = _median(rest)
+            for statistic, column in columns.items():
+                for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
+                    self._readings.append(Reading(name, site, statistic, value))
+        self._pending.clear()
+        self._held = 0
+
+    def readings(self) -> list[Reading]:
+        """Everything measured so far, as rows."""
+        self._flush()
+        if self._singles:
+            values = torch.stack([value.detach().double() for *_, value in self._singles])
+            for (name, site, statistic, _), value in zip(
+                self._singles, values.tolist(), strict=True
+            ):
+                self._readings.append(Reading(name, site, statistic, value))
+            self._singles.clear()
+        return self._readings
+
+
+def _median(table: Tensor) -> Tensor:
+    """Row by row; the mean of the two middle values for an even count. NaN in, NaN out."""
+    ordered = table.double().sort(dim=1).values
+    count = table.shape[1]
+    middle = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return torch.where(table.isnan().any(1), float("nan"), middle)
+
+
+def _same_memory(first: Tensor, second: Tensor) -> bool:
+    return (
+        first.data_ptr() == second.data_ptr()
+        and first.shape == second.shape
+        and first.dtype == second.dtype
+        and first.stride() == second.stride()
+    )

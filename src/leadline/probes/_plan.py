@@ -1,0 +1,66 @@
+"""Merge what the probes need into the fewest passes: one forward, and one backward if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.catalog import Choice, split_choices
+from leadline.errors import ProbeError
+from leadline.probes._probe import PROBES
+from leadline.record import Quantity
+
+__all__ = ["DEFAULT", "Plan", "plan"]
+
+DEFAULT = ("stream", "tokens", "rank", "update", "gradient", "influence", "memory", "lanes")
+"""Every probe that rides on the one forward and one backward pass; `recall` costs more."""
+
+_METHODS = ("stream", "update", "block", "gradient", "parameters")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Probes sorted by the method that they have."""
+
+    choices: tuple[Choice, ...]
+    probes: tuple[Any, ...]
+
+    def having(self, method: str) -> list[Any]:
+        return [probe for probe in self.probes if hasattr(probe, method)]
+
+    @property
+    def backward(self) -> bool:
+        return bool(self.having("gradient") or self.having("parameters"))
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        return [quantity for probe in self.probes for quantity in probe.quantities]
+
+
+def plan(
+    probes: str | Sequence[str | Choice | Mapping[str, Any]] | None = None,
+) -> Plan:
+    """The plan for the named probes; None means the default set, "all" every probe there is."""
+    if probes is None:
+        choices = [Choice(name) for name in DEFAULT]
+    elif isinstance(probes, str):
+        choices = split_choices(probes)
+    else:
+        choices = [Choice.parse(probe) for probe in probes]
+    if [c.name for c in choices] == ["all"]:
+        choices = [Choice(name) for name in PROBES.names()]
+    if not choices:
+        raise ProbeError(f"No probe was asked for. Known: {', '.join(PROBES.names())}.")
+    names = [choice.name for choice in choices]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ProbeError(f"The probe {twice[0]!r} was asked for twice; name each probe once.")
+    built = tuple(PROBES.build(choice) for choice in choices)
+    for choice, probe in zip(choices, built, strict=True):
+        if not any(hasattr(probe, method) for method in _METHODS):
+            raise ProbeError(
+                f"The probe {choice.name!r} has none of the methods {', '.join(_METHODS)}, "
+                "so it would measure nothing."
+            )
+    return Plan(tuple(choices), built)

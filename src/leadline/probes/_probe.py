@@ -1,0 +1,67 @@
+"""What a probe is: a class with quantities and one method per thing that it wants to see.
+
+    stream(at, x, start)    at every stream site; `start` is the stream that entered the stack
+    update(at, u, x)        at every write; `x` is the stream before it
+    block(at, before, after)        around every block
+    gradient(at, g)         the loss gradient at every stream site (asks for a backward pass)
+    parameters(at, norm)    norm of the loss gradient of a sublayer's parameters (likewise)
+
+A method yields `PerToken`, `Each` or `Single` results; all tensors are reduced on the device,
+and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
+the plan reads off them how many passes are run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from leadline.anatomy import Stack
+from leadline.catalog import Catalog
+from leadline.numerics.tokens import PerExample
+from leadline.record import Quantity, Site
+
+__all__ = ["PROBES", "At", "Each", "PerToken", "Result", "Single"]
+
+PROBES: Catalog[Any] = Catalog("probe", package="leadline.probes", group="leadline.probes")
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a tensor was read: the stack, and the site's address in the record."""
+
+    stack: Stack
+    site: Site
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """[example, token] numbers; mean and median, with and without the first token, are kept."""
+
+    quantity: Quantity
+    values: torch.Tensor
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Each:
+    """One number per example, over all tokens and over all but the first; the mean is kept."""
+
+    quantity: Quantity
+    values: PerExample
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Single:
+    """One number for the site."""
+
+    quantity: Quantity
+    value: torch.Tensor
+    statistic: str = "value"
+    site: Site | None = None
+
+
+Result = PerToken | Each | Single

@@ -1,0 +1,176 @@
+"""The passes of a measurement: read the anatomy, then one forward and one backward for all probes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Balance, Declaration, Sublayer, Tap, read_anatomy
+from leadline.errors import InputError
+from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.probes._collect import Collector
+from leadline.probes._plan import Plan
+
+__all__ = ["Done", "batch_for", "call", "read", "run"]
+
+_FIT_LENGTH = 32
+
+
+@dataclass
+class Done:
+    """What came out of the measuring pass."""
+
+    collector: Collector
+    balance: Balance
+    loss: float
+    unheard: set[tuple[str, int]]
+    shared: list[str] = field(default_factory=list)
+
+
+def batch_for(module: nn.Module, inputs: Any, seed: int) -> Inputs:
+    """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
+    if inputs is not None:
+        return as_inputs(inputs, module)
+    return random_inputs(module, length=min(128, context_limit(module) or 128), seed=seed)
+
+
+def call(module: nn.Module, batch: Inputs) -> Any:
+    """One forward pass, without a key-value cache: it is of no use here and costs memory."""
+    extra: dict[str, Any] = {}
+    names = inspect.signature(module.forward).parameters
+    if "use_cache" in names and "use_cache" not in batch.tensors:
+        extra["use_cache"] = False
+    return module(**batch.tensors, **extra)
+
+
+def read(
+    module: nn.Module,
+    batch: Inputs,
+    *,
+    declared: Anatomy | Declaration | None,
+    families: bool,
+    seed: int,
+) -> Anatomy:
+    """Fitted on a small random batch, judged on the real inputs.
+
+    Where random inputs do not fit the model, the fit gets the first half of the real examples.
+    """
+    small = _fit_batch(module, batch, seed)
+    return read_anatomy(
+        module,
+        lambda: call(module, small),
+        lambda: call(module, batch),
+        declared=declared,
+        families=families,
+    )
+
+
+def _fit_batch(module: nn.Module, batch: Inputs, seed: int) -> Inputs:
+    length = min(_FIT_LENGTH, context_limit(module) or _FIT_LENGTH)
+    try:
+        small = random_inputs(module, examples=2, length=length, seed=seed + 1)
+        with torch.no_grad():
+            call(module, small)
+        return small
+    except Exception:  # noqa: BLE001: whatever a foreign forward raises, the real inputs remain
+        return _narrowed(batch)
+
+
+def _narrowed(batch: Inputs) -> Inputs:
+    """The first half of the examples, at least one, where the first axis counts examples."""
+    examples = batch.main.shape[0] if batch.main.ndim else 1
+    if examples < 2:
+        return batch
+    half = examples // 2
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[:half] if tensor.ndim and tensor.shape[0] == examples else tensor
+
+    return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
+
+
+def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss: Loss) -> Done:
+    """One forward pass with the tap on, then one backward pass if a probe asks for it."""
+    masks = [mask for mask in (batch.mask, batch.decoder_mask) if mask is not None]
+    collector = Collector(planned, masks)
+    tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
+    shared: list[str] = []
+    owners = _owners(anatomy, shared) if planned.having("parameters") else {}
+    if not planned.backward:
+        with tap, torch.no_grad():
+            value = loss.compute(call(module, batch), batch)
+        return Done(collector, tap.balance(), float(value), tap.unheard)
+    norms: dict[str, torch.Tensor] = {}
+    with torch.enable_grad(), _parameter_norms(module, owners, norms):
+        with tap:
+            value = loss.compute(call(module, batch), batch)
+        if not value.requires_grad:
+            raise InputError(
+                "The loss does not depend on any tensor that carries a gradient, so there is no "
+                "backward pass; measure without the probe 'gradient'."
+            )
+        value.backward()
+    _hand_over(anatomy, owners, norms, collector)
+    return Done(collector, tap.balance(), float(value.detach()), tap.unheard, shared)
+
+
+def _owners(anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:
+    """Parameter name -> its sublayer. Weights that serve several layers cannot be split."""
+    owners: dict[str, Sublayer] = {}
+    for stack in anatomy.stacks:
+        if stack.shared:
+            shared.append(stack.name)
+            continue
+        for block in stack.blocks:
+            for s in block.sublayers:
+                for name in s.parameters:
+                    owners.setdefault(name, s)
+    return owners
+
+
+@contextmanager
+def _parameter_norms(
+    module: nn.Module, owners: Mapping[str, Sublayer], norms: dict[str, torch.Tensor]
+) -> Iterator[None]:
+    """Reduce every parameter's gradient to its norm as soon as it is complete, then let it go."""
+    names = {id(p): n for n, p in module.named_parameters()}
+    handles: list[Any] = []
+
+    def reduce(parameter: torch.Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        name = names[id(parameter)]
+        if gradient is None or name not in owners:
+            return
+        # By rows first: one long float32 sum is biased.
+        rows = torch.linalg.vector_norm(gradient, dim=-1) if gradient.ndim else gradient
+        norms[name] = torch.linalg.vector_norm(rows.double())
+
+    try:
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                handles.append(parameter.register_post_accumulate_grad_hook(reduce))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hand_over(
+    anatomy: Anatomy,
+    owners: Mapping[str, Sublayer],
+    norms: Mapping[str, torch.Tensor],
+    collector: Collector,
+) -> None:
+    for stack in anatomy.stacks:
+        for block in stack.blocks:
+            for s in block.sublayers:
+                found = [norms[p] for p in s.parameters if p in norms and owners[p] is s]
+                if found:
+                    total = torch.linalg.vector_norm(torch.stack(found))
+                    collector.parameters(stack, block, s, total)

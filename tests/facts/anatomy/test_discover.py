@@ -1,0 +1,229 @@
+"""What discovery sees in models made for the purpose, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import leadline
+from leadline.anatomy import Anatomy, declare, read_anatomy
+from leadline.errors import AnatomyError, BalanceError
+from leadline.testing.tiny import Linear, MeanAttention
+
+WIDTH = 16
+
+
+def _stream(seed: int, *, examples: int = 3, tokens: int = 7) -> torch.Tensor:
+    return torch.randn(examples, tokens, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def _read(model: nn.Module, **options: object) -> Anatomy:
+    model.eval()
+    first, second = _stream(0), _stream(1)
+    return read_anatomy(model, lambda: model(first), lambda: model(second), **options)  # pyright: ignore
+
+
+class _Stack(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class _Block(nn.Module):
+    """One equation per kind; attention moves other tokens, the MLP does not."""
+
+    def __init__(self, kind: str, *, gain: float = 1.0, keep: float = 1.0) -> None:
+        super().__init__()
+        self.kind, self.gain, self.keep = kind, gain, keep
+        self.attention = MeanAttention(0.6)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.kind == "pre":
+            x = self.keep * x + self.gain * self.attention(self.norm1(x))
+            return self.keep * x + self.gain * self.mlp(self.norm2(x))
+        if self.kind == "post":
+            x = self.norm1(self.keep * x + self.gain * self.attention(x))
+            return self.norm2(self.keep * x + self.gain * self.mlp(x))
+        if self.kind == "parallel":
+            return x + self.attention(self.norm1(x)) + self.mlp(self.norm1(x))
+        if self.kind == "vector":
+            x = x + self.scale * self.attention(self.norm1(x))
+            return x + self.mlp(self.norm2(x))
+        if self.kind == "in place":
+            x += self.attention(x)
+            return x + self.mlp(self.norm2(x))
+        if self.kind == "against autograd":
+            x += self.attention(self.norm1(x))
+            return x + self.mlp(self.norm2(x))
+        if self.kind == "no residual":
+            return self.mlp(self.attention(self.norm1(x)))
+        raise AssertionError(self.kind)
+
+
+def _blocks(kind: str, depth: int = 3, **options: float) -> _Stack:
+    torch.manual_seed(0)
+    return _Stack(*(_Block(kind, **options) for _ in range(depth)))
+
+
+def test_pre_norm_is_read_as_such() -> None:
+    block = _read(_blocks("pre")).stacks[0].blocks[0]
+    assert [(s.role, s.placement) for s in block.sublayers] == [
+        ("attention", "pre"),
+        ("mlp", "pre"),
+    ]
+    assert [s.module for s in block.sublayers] == ["layers.0.attention", "layers.0.mlp"]
+
+
+def test_post_norm_is_read_with_its_settling_norms() -> None:
+    block = _read(_blocks("post")).stacks[0].blocks[1]
+    assert [s.settle for s in block.sublayers] == ["layers.1.norm1", "layers.1.norm2"]
+    assert block.placement == "post"
+
+
+@pytest.mark.parametrize("kind", ["pre", "post"])
+def test_keep_and_gain_of_every_write_are_found(kind: str) -> None:
+    block = _read(_blocks(kind, gain=0.3, keep=0.8)).stacks[0].blocks[0]
+    assert [s.keep for s in block.sublayers] == pytest.approx([0.8, 0.8], rel=1e-5)
+    assert [s.gain for s in block.sublayers] == pytest.approx([0.3, 0.3], rel=1e-5)
+
+
+def test_gains_that_differ_from_layer_to_layer_are_fitted_one_by_one() -> None:
+    torch.manual_seed(0)
+    model = _Stack(*(_Block("pre", gain=1 / (i + 1)) for i in range(4)))
+    anatomy = _read(model)
+    found = [b.sublayers[0].gain for b in anatomy.stacks[0].blocks]
+    assert found == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=1e-5)
+
+
+def test_parallel_branches_are_told_from_sequential_ones() -> None:
+    assert _read(_blocks("parallel")).stacks[0].blocks[0].parallel
+    assert not _read(_blocks("pre")).stacks[0].blocks[0].parallel
+
+
+def test_a_parameter_that_scales_the_update_is_named() -> None:
+    first, second = _read(_blocks("vector")).stacks[0].blocks[2].sublayers
+    assert first.gain == "layers.2.scale"
+    assert second.gain == 1.0
+    assert "layers.2.scale" in first.parameters
+
+
+def test_a_block_that_works_in_place_balances() -> None:
+    anatomy = _read(_InPlace(_blocks("in place")))
+    assert anatomy.stacks[0].blocks[0].in_place
+    assert anatomy.balance is not None and anatomy.balance.eps < 1
+
+
+def test_a_block_whose_gradient_torch_refuses_is_refused_by_name() -> None:
+    with pytest.raises(AnatomyError, match="Gradients inside 'inner.layers.0' fail.*in-?place"):
+        _read(_InPlace(_blocks("against autograd")))
+
+
+class _InPlace(nn.Module):
+    """Hands a copy to the blocks, which change it."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.clone())
+
+
+def test_blocks_without_a_residual_are_refused() -> None:
+    with pytest.raises(AnatomyError, match="is not its input plus outputs of its modules"):
+        _read(_blocks("no residual"))
+
+
+def test_a_residual_tower_that_never_mixes_tokens_is_no_transformer() -> None:
+    class Tower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.mlp(x)
+
+    with pytest.raises(AnatomyError, match="none of them moves other tokens"):
+        _read(_Stack(Tower(), Tower()))
+
+
+def test_a_model_without_repeated_blocks_is_refused() -> None:
+    with pytest.raises(AnatomyError, match="no row of repeated blocks"):
+        _read(nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, 2)))
+
+
+def test_a_convolutional_network_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3))
+    image = torch.randn(2, 3, 8, 8)
+    with pytest.raises(AnatomyError):
+        leadline.anatomy_of(model, image)
+
+
+def test_blocks_held_as_attributes_are_found() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.second = _Block("pre"), _Block("pre")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x))
+
+    assert [b.module for b in _read(Named()).stacks[0].blocks] == ["first", "second"]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_torch_encoders_are_read_on_either_token_axis(norm_first: bool, batch_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, 4, 32, dropout=0.0, norm_first=norm_first, batch_first=batch_first
+    )
+    model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    anatomy = _read(model)
+    stack = anatomy.stacks[0]
+    assert stack.token_axis == (1 if batch_first else 0)
+    assert stack.blocks[0].placement == ("pre" if norm_first else "post")
+    assert [s.role for s in stack.blocks[0].sublayers] == ["attention", "mlp"]
+
+
+def test_duplicates_do_not_share_a_coefficient() -> None:
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = MeanAttention(0.6)
+            self.outer = nn.Sequential(self.attention, nn.Identity(), nn.Identity())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.outer(x)
+
+    sublayer = _read(_Stack(Wrapped(), Wrapped())).stacks[0].blocks[0].sublayers
+    assert len(sublayer) == 1 and sublayer[0].gain == 1.0
+
+
+def test_the_toy_of_known_answers_takes_its_declaration() -> None:
+    anatomy = _read(Linear(5), declared=declare(blocks="layers", writes=["attention", "mlp"]))
+    assert anatomy.stacks[0].depth == 5
+    assert anatomy.sublayers == 10
+    assert "mixer: x <- x + attention" not in str(anatomy)
+    assert "attention: x <- x + attention" in str(anatomy)
+
+
+def test_training_mode_with_dropout_functions_is_refused_with_a_hint() -> None:
+    class Dropping(_Block):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + nn.functional.dropout(self.attention(self.norm1(x)), 0.5, training=True)
+            return x + self.mlp(self.norm2(x))
+
+    torch.manual_seed(0)
+    with pytest.raises((BalanceError, AnatomyError)):
+        _read(_Stack(*(Dropping("pre") for _ in range(3))))
