@@ -27,6 +27,7 @@ from leadline.anatomy import (
 from leadline.catalog import Choice
 from leadline.errors import AnatomyError, InputError
 from leadline.inputs import Inputs, Loss, choose_loss
+from leadline.loading import LoadedModel
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
 from leadline.running import Done, batch_for, call, read, run
@@ -38,7 +39,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def measure(
-    model: nn.Module,
+    model: nn.Module | LoadedModel,
     inputs: Any = None,
     *,
     probes: str | Sequence[str | Choice | Mapping[str, Any]] | None = None,
@@ -53,7 +54,7 @@ def measure(
 ) -> Record:
     """Measure how signal and gradient travel through a model.
 
-    `inputs` is what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
+    `model` is a module or what `load` returns. `inputs` is texts (with a loaded model),  what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
     for random ones. `probes` are names or choices such as `recall(ridge=0.01)`; None means all
     that ride on one forward and one backward pass. `loss` is "auto", "next-token", "masked",
     "random" (a seeded random cotangent) or a function of output and inputs. `anatomy` is a
@@ -63,9 +64,11 @@ def measure(
     """
     started = time.perf_counter()
     planned = plan(probes)
-    module = unwrapped(model)
+    if isinstance(model, LoadedModel):
+        name, source = name or model.name, model.source
+    given, module = _modules(model)
     say = progress or _silent
-    batch = batch_for(module, inputs, seed)
+    batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
     _refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
     with untouched(module):
@@ -93,7 +96,7 @@ def measure(
                 record.describe(quantity)
             record.append(found.readings)
             passes["ablation_forward"] = found.passes
-    record.note("model", _model_facts(module, name, source, compiled=module is not model))
+    record.note("model", _model_facts(module, name, source, compiled=module is not given))
     record.note("anatomy", proved.proved(done.balance).to_json())
     record.note("input", batch.summary())
     record.note("loss", _loss_facts(chosen, done.loss))
@@ -110,7 +113,7 @@ def measure(
 
 
 def anatomy_of(
-    model: nn.Module,
+    model: nn.Module | LoadedModel,
     inputs: Any = None,
     *,
     anatomy: Anatomy | Declaration | None = None,
@@ -118,10 +121,28 @@ def anatomy_of(
     seed: int = 0,
 ) -> Anatomy:
     """The anatomy of a model, proved by its balance on the inputs."""
-    module = unwrapped(model)
-    batch = batch_for(module, inputs, seed)
+    _, module = _modules(model)
+    batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
     with untouched(module):
         return _read(module, batch, anatomy, families, seed)
+
+
+def _modules(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
+    """The module as given, and the one inside any wrapper."""
+    given = model.model if isinstance(model, LoadedModel) else model
+    if not isinstance(given, nn.Module):
+        raise InputError(
+            f"A {type(given).__name__} was given where a torch module is measured; load it first "
+            "with leadline.load(...)."
+        )
+    return given, unwrapped(given)
+
+
+def _tokenizer(model: nn.Module | LoadedModel, inputs: Any) -> Any:
+    texts = isinstance(inputs, str) or (
+        isinstance(inputs, list) and any(isinstance(item, str) for item in inputs)
+    )
+    return model.tokenizer if texts and isinstance(model, LoadedModel) else None
 
 
 def _read(
@@ -224,9 +245,11 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
 
     one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
     for quantity in planned.quantities:
-        if quantity.name not in done.collector.seen:
-            lane = quantity.name.startswith("lane.") and one_lane
-            refuse(quantity.name, "the stream has one lane" if lane else "too few tokens")
+        if quantity.name in done.collector.seen:
+            continue
+        # Lanes belong to the default set; where there is one stream nothing is missing.
+        if not (quantity.name.startswith("lane.") and one_lane):
+            refuse(quantity.name, "too few tokens")
     for stack in done.shared:
         refuse(
             f"gradient.parameters of the {stack}",

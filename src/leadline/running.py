@@ -33,10 +33,10 @@ class Done:
     shared: list[str] = field(default_factory=list)
 
 
-def batch_for(module: nn.Module, inputs: Any, seed: int) -> Inputs:
+def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
     """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
     if inputs is not None:
-        return as_inputs(inputs, module)
+        return as_inputs(inputs, module, tokenizer=tokenizer)
     return random_inputs(module, length=min(128, context_limit(module) or 128), seed=seed)
 
 

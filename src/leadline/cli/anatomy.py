@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
+from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
 from leadline.cli._voice import Voice
 
 
@@ -32,7 +33,7 @@ def anatomy(
 
     For every sublayer, what was kept plus what was written must equal what came out, to rounding.
     """
-    model_request = o.ModelRequest(
+    model_request = ModelRequest(
         source=model,
         random_init=random_init,
         overrides=overrides or (),
@@ -41,7 +42,7 @@ def anatomy(
         trust_remote_code=trust_remote_code,
         seed=seed,
     )
-    input_request = o.InputRequest(
+    input_request = InputRequest(
         texts=text or (),
         text_file=text_file,
         windows=windows,
@@ -58,7 +59,7 @@ def anatomy(
         with voice.progress("Loading the model") as gauge:
             from leadline.measurement import anatomy_of
 
-            declared = o.read_declaration(declare)
+            declared = read_declaration(declare)
             loaded = model_request.load()
             inputs = input_request.make(loaded)
             gauge("Finding the anatomy")

@@ -9,6 +9,7 @@ import typer
 
 from leadline.catalog import load_plugin, split_choices
 from leadline.cli import _options as o
+from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
 from leadline.cli._voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
 
@@ -90,7 +91,7 @@ def measure(
 
     One forward and one backward pass feed every probe. The anatomy is found and proved first.
     """
-    model_request = o.ModelRequest(
+    model_request = ModelRequest(
         source=model,
         random_init=random_init,
         overrides=overrides or (),
@@ -99,7 +100,7 @@ def measure(
         trust_remote_code=trust_remote_code,
         seed=seed,
     )
-    input_request = o.InputRequest(
+    input_request = InputRequest(
         texts=text or (),
         text_file=text_file,
         windows=windows,
@@ -118,7 +119,7 @@ def measure(
         with voice.progress("Loading the model") as gauge:
             from leadline.measurement import measure as measure_model
 
-            declared = o.read_declaration(declare)
+            declared = read_declaration(declare)
             loaded = model_request.load()
             record = measure_model(
                 loaded.model,

@@ -28,10 +28,11 @@ def controls(charts: Sequence[Chart], *, depths_differ: bool) -> str:
         depths = {"layer": "layer", "relative": "layer / depth"}
         parts.append(("Depth", segmented("depth", depths, chosen="layer")))
     choosable = [chart for chart in charts if len(chart.statistics) > 1]
-    on = {statistic for chart in choosable for statistic in chart.shown}
     statistics = dict.fromkeys(one for chart in choosable for one in chart.statistics)
     if statistics:
-        chips = "".join(_chip(one, "statistic-all", on=one in on) for one in statistics)
+        chips = "".join(
+            _chip(one, "statistic-all", on=_mostly_shown(one, choosable)) for one in statistics
+        )
         parts.append(("Lines", chips))
     groups = "".join(
         f'<div class="control" role="group" aria-label="{word}, all charts">'
@@ -39,6 +40,11 @@ def controls(charts: Sequence[Chart], *, depths_differ: bool) -> str:
         for word, buttons in parts
     )
     return f'<div class="controls">{groups}</div>'
+
+
+def _mostly_shown(statistic: str, charts: Sequence[Chart]) -> bool:
+    having = [chart for chart in charts if statistic in chart.statistics]
+    return 2 * sum(statistic in chart.shown for chart in having) > len(having)
 
 
 def chart_groups(charts: Sequence[Chart]) -> list[tuple[str, list[Chart]]]:

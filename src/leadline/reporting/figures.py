@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Chart", "Series", "draw_charts", "quantity_figure", "record_names"]
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
-_SHOWN_TOO = "median_without_first"
+_SHOWN_TOO = ("median_without_first", "mean_without_first")
 _TICKS = 12
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -137,12 +137,9 @@ def _draw(
     several = len(records) > 1
     panels = _panels(lines)
     statistics = _statistics(quantity, lines)
-    shown = tuple(
-        statistic
-        for statistic in statistics
-        if statistic == statistics[0]
-        or (statistic == _SHOWN_TOO and statistics[0] == "mean" and not several)
-    )
+    shown = statistics[:1]
+    if shown == ("mean",) and not several:
+        shown += tuple(one for one in _SHOWN_TOO if one in statistics)[:1]
     series: list[Series] = []
     data: list[dict[str, Any]] = []
     gaps: list[str] = []

@@ -35,7 +35,7 @@ def formula(text: str) -> str:
 
 def law(text: str) -> str:
     """Escape a sentence with laws of growth, and raise the exponent of l^0.5; names stay."""
-    escaped = html.escape(text).replace("R² ", "R²\u00a0")
+    escaped = html.escape(text).replace("best R²", "best\u00a0R²").replace("R² ", "R²\u00a0")
     return re.sub(r"\bl\^([-−]?\d+(?:\.\d+)?)", "<i>l</i>\u200a<sup>\\1</sup>", escaped)
 
 

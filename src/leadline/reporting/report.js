@@ -68,6 +68,7 @@
     const numbers = heights.filter((y) => y !== null && (!log || y > 0));
     const flat = flatRange(numbers);
     const factor = Math.max(...numbers) / Math.min(...numbers);
+    const plain = Math.min(...numbers) > 1e-4 && Math.max(...numbers) < 1e5;
     const panels = chart.panels.length;
     chart.plot.style.setProperty("--rows", narrow ? panels : 1);
     for (let panel = 0; panel < panels; panel++) {
@@ -83,7 +84,7 @@
       y.domain = narrow ? [1 - from - size, 1 - from] : [0, 1];
       y.type = chart.scale;
       // Over few decades every tick gets its whole number, not the digit alone.
-      if (log && factor < 2e3) y.tickformat = ".3~g";
+      if (log && factor < 2e3) y.tickformat = plain ? ".3~r" : ".3~g";
       if (log && factor > 5 && factor < 2e3) y.dtick = "D2";
       y.showticklabels = narrow || panel === 0;
       if (flat) y.range = log ? flat.map(Math.log10) : flat;

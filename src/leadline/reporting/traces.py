@@ -155,7 +155,7 @@ def _hover_template(profile: Profile, quantity: Quantity, style: LineStyle) -> s
         f"<b>{_in_template(stack)}%{{customdata[0]}}, {_in_template(profile.point)}</b>",
         f"{_in_template(words)} {with_indices(_in_template(quantity.symbol))} = "
         f"<b>%{{customdata[1]}}</b>{_in_template(unit)}",
-        _in_template(style.record),
+        _in_template(_shorten(style.record)),
         "%{customdata[2]}",
     ]
     return "<br>".join(row for row in rows if row) + "<extra></extra>"
@@ -181,6 +181,11 @@ def _fold(path: str) -> str:
             rows.append("")
         rows[-1] += part
     return "\n".join(rows)
+
+
+def _shorten(name: str) -> str:
+    """Cut a name that would make the hover box wider than a phone."""
+    return name if len(name) <= _HOVER_WIDTH else f"{name[: _HOVER_WIDTH - 1]}…"
 
 
 def _parts(path: str) -> list[str]:

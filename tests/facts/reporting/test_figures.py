@@ -60,6 +60,16 @@ def test_the_headline_and_the_robust_median_are_drawn_at_first() -> None:
     assert visible == set(chart.shown)
 
 
+def test_the_mean_without_the_first_token_stands_in_for_a_missing_median() -> None:
+    readings = [
+        Reading("q", Site("decoder", at), statistic, 1.0)
+        for at in range(3)
+        for statistic in ("mean", "mean_without_first")
+    ]
+    (chart,) = draw_charts([record_with(readings)])
+    assert chart.shown == ("mean", "mean_without_first")
+
+
 def test_two_records_begin_with_the_headline_alone() -> None:
     chart = chart_of([gpt2_record(), gpt2_record(seed=1)], "stream.norm")
     assert chart.shown == ("mean",)

@@ -70,6 +70,24 @@ def test_an_ordinary_first_token_is_not_mentioned() -> None:
     assert "first token" not in told
 
 
+@pytest.mark.parametrize(("ratio", "told"), [(9.9, False), (10.1, True)])
+def test_a_first_token_is_massive_from_ten_times_the_median_on(ratio: float, told: bool) -> None:
+    record = Record()
+    record.describe(Quantity("stream.norm", "Stream norm", "‖x_l‖", "q"))
+    record.note("input", {"examples": 1, "tokens": 100})
+    for layer in range(5):
+        heavy = ratio if layer == 2 else 1.0
+        for statistic, value in (
+            ("mean", (99 + heavy) / 100),
+            ("mean_without_first", 1.0),
+            ("median_without_first", 1.0),
+        ):
+            record.append([Reading("stream.norm", Site("decoder", layer), statistic, value)])
+    assert any("first token" in sentence for sentence in sentences(record)) == told
+    if told:
+        assert "up to 10 times the median norm of the others at layer 2" in sentences(record)[2]
+
+
 def test_the_structure_is_said_in_one_sentence() -> None:
     first = sentences(gpt2_record(depth=12, name="my model"))[0]
     assert first == (

@@ -257,7 +257,7 @@ def test_no_records_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LeadlineError, match="cannot be written to .*nowhere"):
+    with pytest.raises(LeadlineError, match=r"cannot be written to .*nowhere"):
         write_html([gpt2_record()], tmp_path / "nowhere" / "x.html")
     folder = tmp_path / "folder.html"
     folder.mkdir()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli._options import InputRequest, ModelRequest, read_overrides, read_size
+from leadline.cli._requests import InputRequest, ModelRequest, read_overrides, read_size
 from leadline.errors import InputError, LoadingError
 
 
