@@ -71,8 +71,75 @@ def quantities_page() -> str:
     return "\n".join(lines)
 
 
+def models_page() -> str:
+    """Model types that were built tiny, found and balanced, or refused, with the reason."""
+    from leadline.anatomy import read_anatomy, untouched
+    from leadline.errors import AnatomyError
+    from leadline.inputs import as_inputs
+    from leadline.running import call
+    from leadline.testing.zoo import ZOO
+
+    rows: list[str] = []
+    refused: list[str] = []
+    balanced: set[str] = set()
+    for name, specimen in ZOO.items():
+        model = specimen.build(0).eval()
+        fit, fresh = (as_inputs(specimen.inputs(model, seed), model) for seed in (1, 2))
+        try:
+            with untouched(model):
+                anatomy = read_anatomy(
+                    model,
+                    lambda model=model, fit=fit: call(model, fit),
+                    lambda model=model, fresh=fresh: call(model, fresh),
+                )
+        except AnatomyError as error:
+            reason = str(error).partition(". ")[2].partition(". ")[0]
+            refused.append(f"| `{name}` | {specimen.kind} | {_cell(reason)} |")
+            continue
+        balanced.add(name.partition("-")[0])
+        assert anatomy.balance is not None
+        limit = next(n for n in (1, 2, 4) if anatomy.balance.eps <= n)
+        writes = " / ".join(
+            f"{', '.join(s.role for s in stack.blocks[0].sublayers)}" for stack in anatomy.stacks
+        )
+        norms = " / ".join(stack.blocks[0].placement for stack in anatomy.stacks)
+        parallel = any(b.parallel for stack in anatomy.stacks for b in stack.blocks)
+        more = [
+            *(["parallel"] if parallel else []),
+            *(f"{s.lanes} lanes" for s in anatomy.stacks if s.lanes > 1),
+            *(["shared layers"] if any(s.shared for s in anatomy.stacks) else []),
+        ]
+        rows.append(
+            f"| `{name}` | {specimen.kind} | {writes} | {norms} | {', '.join(more)} | "
+            f"{anatomy.source} | ≤ {limit} eps |"
+        )
+    return "\n".join(
+        [
+            "# Models that balance",
+            "",
+            GENERATED.format(source="the specimens in src/leadline/testing/zoo"),
+            "",
+            f"{len(rows)} tiny models with random weights, {len(balanced)} Hugging Face model "
+            f"types among them, were found and proved on a fresh batch; {len(refused)} were "
+            "refused. Writes and norms are those of the first block; `/` parts the stacks.",
+            "",
+            "| model type | kind | writes | norms | also | found by | balance |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            "## Refused",
+            "",
+            "| model type | kind | reason |",
+            "|---|---|---|",
+            *refused,
+            "",
+        ]
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
+    "models.md": models_page,
     "python.md": python_page,
     "quantities.md": quantities_page,
 }

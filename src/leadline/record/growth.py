@@ -42,6 +42,7 @@ Law = Literal["flat", "linear", "power", "exponential", "none"]
 FEWEST = 4
 FLAT_RANGE = 0.05
 FLAT_SPREAD = 0.20
+FAINTEST = 1e-100
 LEAST_R2 = 0.8
 # Residuals below this are rounding. Laws that both fit to rounding tie, and the first one stands.
 ROUNDING = 1e-9
@@ -163,6 +164,9 @@ def _straight_in_logarithm(depth: Vector, level: Vector, observed: Vector) -> _F
 
     A step that would make a + b l negative somewhere, or not lower the residual, is halved.
     """
+    if float(level.min()) < FAINTEST:
+        # No straight line runs over so many orders of magnitude, and 1 / level^2 overflows.
+        return _Fit("linear", 0.0, math.inf, 2)
     columns = np.stack([np.ones_like(depth), depth], axis=1)
     start, *_ = np.linalg.lstsq(columns / level[:, None], np.ones_like(level), rcond=None)
     if np.any(columns @ start <= 0):

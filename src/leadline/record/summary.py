@@ -97,6 +97,9 @@ def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, 
     robust = _same_place(line, lines, ROBUST)
     if robust is None or robust.layers != line.layers:
         return "", None
+    if np.any(line.values > 0) and np.any(line.values < 0):
+        # Around zero the mean is no size, and no token can dominate it.
+        return "", None
     upper, lower = np.abs(line.values), np.abs(robust.values)
     # Near zero a ratio says nothing: the gap must show on the scale of the whole line.
     scale = float(np.nanmax(upper, initial=0.0, where=np.isfinite(upper)))

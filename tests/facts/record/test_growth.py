@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leadline.record import fit_growth
@@ -190,6 +190,7 @@ def test_a_jump_and_a_fall_have_no_law() -> None:
     assert growth.brief == "no law"
 
 
+@example([0.0, 1.0, 1.0, 1.0, 6e307])
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=0, max_size=40))
 def test_any_series_gets_an_answer(values: list[float]) -> None:
     growth = fit_growth(range(len(values)), values)
@@ -256,3 +257,11 @@ def test_law_is_named_from_eighty_percent_of_the_variance_on(r2: float, named: b
     growth = fit_growth(LAYERS, values)
     assert (growth.law != "none") == named
     assert growth.r2 == pytest.approx(r2, abs=0.01)
+
+
+def test_a_value_that_leaps_over_three_hundred_orders_of_magnitude_is_no_line() -> None:
+    growth = fit_growth(range(6), [0.0, 1.0, 1.0, 1.0, 1.0, 6e307])
+    assert growth.law != "linear"
+    steady = fit_growth(range(6), [1.0, 1e-60, 1e-120, 1e-180, 1e-240, 1e-300])
+    assert steady.law == "exponential"
+    assert steady.rate == pytest.approx(1e-60, rel=1e-6)
