@@ -90,7 +90,11 @@ def main() -> None:
         try:
             module = load_file(path)
             console.print(f"{name}: {(module.__doc__ or '').strip().partition(chr(10))[0]}")
-            new[name] = list(module.run())
+            found: list[Result] = []
+            for result in module.run():
+                found.append(result)
+                console.print(f"  {result.name}: {result.ratio:.3f}", highlight=False)
+            new[name] = found
         except Exception:
             traceback.print_exc()
             failed.append(name)

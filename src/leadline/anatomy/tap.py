@@ -218,7 +218,8 @@ class Tap:
             self.listener.update(
                 walk.stack, walk.block, s, self._tokens(walk, u), self._tokens(walk, state)
             )
-        self._faint.append(torch.linalg.vector_norm(u) / torch.linalg.vector_norm(state))
+        # One example is enough to see whether rounding could hide this write.
+        self._faint.append(torch.linalg.vector_norm(u[0]) / torch.linalg.vector_norm(state[0]))
         walk.total = kept + u
         last = s is walk.block.sublayers[-1]
         following = None if last else walk.block.sublayers[s.sublayer]

@@ -29,6 +29,8 @@ import torch
 __all__ = ["PerExample", "Tokens", "dot", "ranks"]
 
 Tensor = torch.Tensor
+_SAFE = 1e15
+"""Residuals between 1/_SAFE and _SAFE have squares within the range of float32."""
 
 
 @dataclass(frozen=True)
@@ -106,16 +108,15 @@ class Tokens:
         return PerExample(torch.cat([f.all for f in found]), torch.cat([f.rest for f in found]))
 
     def gram(self) -> list[Tensor]:
-        """Gram matrices of the centred tokens after the first, of trace 1, for `ranks`.
+        """Gram matrices of the centred tokens after the first, for `ranks`, which needs no scale.
 
-        One [example, k, k] per group of equal length, k the smaller of tokens and width. The
-        centred tokens are let go: nothing else needs them.
+        One [example, k, k] per group of equal length, k the smaller of tokens and width.
         """
         grams: list[Tensor] = []
         for centred in self._centred:
-            c = centred.rest
-            scale = torch.where(centred.residual_rest > 0, 1 / centred.residual_rest, 0.0)
-            c = c * scale[:, None, None]
+            c, size = centred.rest, centred.residual_rest
+            if bool(((size < 1 / _SAFE) | (size > _SAFE)).any()):
+                c = c * torch.where(size > 0, 1 / size, 0.0)[:, None, None]
             grams.append(c @ c.mT if c.shape[1] <= c.shape[2] else c.mT @ c)
         return grams
 
@@ -173,15 +174,18 @@ def dot(first: Tokens, second: Tokens) -> Tensor:
 
 
 def ranks(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Stable and entropy rank from Gram matrices of trace 1; both 0 where all tokens are equal.
+    """Stable and entropy rank from Gram matrices; both 0 where all tokens are equal.
 
     NaN in, NaN out.
     """
     if gram.shape[-1] == 0:
         none = torch.full(gram.shape[:-2], float("nan"), dtype=gram.dtype, device=gram.device)
         return none, none
-    finite = torch.isfinite(gram).all(-1).all(-1)
-    shares = torch.linalg.eigvalsh(torch.where(finite[..., None, None], gram, 0.0)).clamp_min(0)
+    # A row with a value that is not finite has no finite square either: the diagonal shows it.
+    finite = torch.isfinite(gram.diagonal(dim1=-2, dim2=-1).sum(-1))
+    if not bool(finite.all()):
+        gram = torch.where(finite[..., None, None], gram, 0.0)
+    shares = torch.linalg.eigvalsh(gram).clamp_min(0)
     total = shares.sum(-1, keepdim=True)
     shares = torch.where(total > 0, shares / total, 0.0)
     largest = shares.amax(-1)

@@ -147,9 +147,9 @@ class Collector:
             every = table[:, mask]
             after_first = mask & (mask.cumsum(1) > 1)
             rest = table[:, after_first]
-            columns = {"mean": every.double().mean(1), "median": _median(every)}
+            columns = {"mean": every.mean(1, dtype=torch.float64), "median": _median(every)}
             if rest.shape[1]:
-                columns["mean_without_first"] = rest.double().mean(1)
+                columns["mean_without_first"] = rest.mean(1, dtype=torch.float64)
                 columns["median_without_first"] = _median(rest)
             for statistic, column in columns.items():
                 for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
@@ -172,10 +172,10 @@ class Collector:
 
 def _median(table: Tensor) -> Tensor:
     """Row by row; the mean of the two middle values for an even count. NaN in, NaN out."""
-    ordered = table.double().sort(dim=1).values
     count = table.shape[1]
-    middle = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
-    return torch.where(table.isnan().any(1), float("nan"), middle)
+    low = table.kthvalue((count + 1) // 2, dim=1).values.double()
+    high = table.kthvalue(count // 2 + 1, dim=1).values.double() if count % 2 == 0 else low
+    return torch.where(table.isnan().any(1), float("nan"), (low + high) / 2)
 
 
 def _same_memory(first: Tensor, second: Tensor) -> bool:

@@ -45,11 +45,12 @@ VARIANCE = Quantity(
 
 @PROBES.register("stream")
 class StreamProbe:
-    """Norm, mean and variance of the residual stream at every site."""
+    """Norm of the residual stream at every site; mean and variance at block boundaries."""
 
     quantities = (NORM, MEAN, VARIANCE)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         yield PerToken(NORM, x.norm)
-        yield PerToken(MEAN, x.mean)
-        yield PerToken(VARIANCE, x.variance)
+        if at.site.sublayer is None:
+            yield PerToken(MEAN, x.mean)
+            yield PerToken(VARIANCE, x.variance)

@@ -48,12 +48,12 @@ COSINE = Quantity(
 
 @PROBES.register("tokens")
 class TokensProbe:
-    """Residual, relative residual and mean cosine of the tokens at every site."""
+    """Residual, relative residual and mean cosine of the tokens at block boundaries."""
 
     quantities = (RESIDUAL, RELATIVE, COSINE)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
-        if x.length < 2:
+        if at.site.sublayer is not None or x.length < 2:
             return
         yield Each(RESIDUAL, x.residual)
         yield Each(RELATIVE, x.relative_residual)
