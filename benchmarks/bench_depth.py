@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from _harness import Result, exponent, interleave, peak_memory
 
 import leadline
+from _harness import Result, exponent, interleave, peak_memory
 
 DEPTHS = (12, 24, 48, 96)
 LINEAR = 1.1

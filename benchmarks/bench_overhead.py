@@ -28,9 +28,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from _harness import Result, interleave, peak_memory, ratio
 
 import leadline
+from _harness import Result, interleave, peak_memory, ratio
 from leadline.anatomy import Tap
 from leadline.inputs import Inputs, choose_loss
 from leadline.probes import plan
@@ -70,21 +70,26 @@ def _same_backward(model: Any, inputs: Inputs) -> Callable[[], object]:
     anatomy = leadline.anatomy_of(model, inputs)
     loss, _ = choose_loss(model, inputs)
     planned = plan()
-    owners = {p: (stack, block, s) for stack in anatomy.stacks for block in stack.blocks
-              for s in block.sublayers for p in s.parameters}
+    places = [(st, b, s) for st in anatomy.stacks for b in st.blocks for s in b.sublayers]
+    owners = {model.get_parameter(p): s.module for _, _, s in places for p in s.parameters}
 
     def work() -> object:
         collector = Collector(planned)
+        norms: dict[str, list[torch.Tensor]] = {}
+
+        def reduce(parameter: torch.Tensor) -> None:
+            assert parameter.grad is not None
+            rows = torch.linalg.vector_norm(parameter.grad, dim=-1)
+            norms.setdefault(owners[parameter], []).append(torch.linalg.vector_norm(rows))
+
+        hooks = [parameter.register_post_accumulate_grad_hook(reduce) for parameter in owners]
         with Tap(model, anatomy, collector, gradients=True) as tap:
             value = loss.compute(model(**inputs.tensors, use_cache=False), inputs)
         value.backward()
-        norms: dict[int, list[torch.Tensor]] = {}
-        for name, parameter in model.named_parameters():
-            if name in owners:
-                rows = torch.linalg.vector_norm(parameter.grad, dim=-1)
-                norms.setdefault(id(owners[name][2]), []).append(torch.linalg.vector_norm(rows))
-        for stack, block, s in {id(o[2]): o for o in owners.values()}.values():
-            total = torch.linalg.vector_norm(torch.stack(norms[id(s)]))
+        for hook in hooks:
+            hook.remove()
+        for stack, block, s in places:
+            total = torch.linalg.vector_norm(torch.stack(norms[s.module]))
             collector.parameters(stack, block, s, total)
         model.zero_grad(set_to_none=True)
         return tap.balance(), collector.readings()

@@ -263,7 +263,7 @@ def _note_gpt2(record: Record, *, depth: int, seed: int, name: str) -> None:
             "text_preview": "",
         },
         "loss": {"kind": "next-token", "value": 10.9347, "seed": seed, "reason": "its head"},
-        "passes": {"forward": 1, "backward": 1, "anatomy": 1},
+        "passes": {"forward": 1, "backward": 1, "anatomy_forward": 6},
         "coverage": {"measured": [quantity.name for quantity in QUANTITIES], "refused": []},
         "versions": {"leadline": "0.1.0", "python": "3.11.2", "numpy": "2.4.6"},
         "time": "2026-01-02T03:04:05+00:00",

@@ -46,6 +46,8 @@ SUBLAYER = Quantity(
 
 @dataclass(frozen=True)
 class Ablation:
+    """What leaving parts out has shown, and how many forward passes it took."""
+
     quantities: tuple[Quantity, ...]
     readings: tuple[Reading, ...]
     passes: int
@@ -110,9 +112,7 @@ def _skip(call: int) -> Callable[..., Any]:
     """A hook that makes one call of a block hand its input on."""
     count = 0
 
-    def hook(
-        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         nonlocal count
         count += 1
         if count - 1 != call:
@@ -130,9 +130,7 @@ def _silence(s: Sublayer, block: Block, call: int) -> Callable[..., Any]:
     """A hook that makes one call of a branch write nothing."""
     count = 0
 
-    def hook(
-        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         nonlocal count
         count += 1
         if count - 1 != call:

@@ -74,7 +74,10 @@ def measure(
     with untouched(module):
         chosen, batch = choose_loss(module, batch, loss, seed=seed)
         say("reading the anatomy", 0, 3)
-        proved = known or _read(module, batch, anatomy, families, seed)
+        reading = 0
+        proved = known
+        if proved is None:
+            proved, reading = _read(module, batch, anatomy, families, seed)
         say("forward and backward", 1, 3)
         done = run(module, proved, planned, batch, chosen)
         refuse_imbalance(module, proved, done.balance)
@@ -82,8 +85,7 @@ def measure(
             _refuse_broken_weights(module, proved, done.balance)
         say("writing the record", 2, 3)
         record = _record(planned, done)
-        passes = {"forward": 1, "backward": int(planned.backward)}
-        passes["anatomy"] = 0 if known is not None else 1
+        passes = {"forward": 1, "backward": int(planned.backward), "anatomy_forward": reading}
         if ablate is not None:
             found = leave_out(
                 module,
@@ -124,7 +126,7 @@ def anatomy_of(
     _, module = _modules(model)
     batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
     with untouched(module):
-        return _read(module, batch, anatomy, families, seed)
+        return _read(module, batch, anatomy, families, seed)[0]
 
 
 def _modules(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -151,7 +153,7 @@ def _read(
     declared: Anatomy | Declaration | None,
     families: bool,
     seed: int,
-) -> Anatomy:
+) -> tuple[Anatomy, int]:
     try:
         return read(module, batch, declared=declared, families=families, seed=seed)
     except AnatomyError as error:

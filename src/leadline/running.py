@@ -56,19 +56,27 @@ def read(
     declared: Anatomy | Declaration | None,
     families: bool,
     seed: int,
-) -> Anatomy:
-    """Fitted on a small random batch, judged on the real inputs.
+) -> tuple[Anatomy, int]:
+    """The anatomy, and the number of forward passes it took. Fitted on a small random batch, judged on the real inputs.
 
     Where random inputs do not fit the model, the fit gets the first half of the real examples.
     """
     small = _fit_batch(module, batch, seed)
-    return read_anatomy(
+    passes = 0
+
+    def counted(which: Inputs) -> Any:
+        nonlocal passes
+        passes += 1
+        return call(module, which)
+
+    anatomy = read_anatomy(
         module,
-        lambda: call(module, small),
-        lambda: call(module, batch),
+        lambda: counted(small),
+        lambda: counted(batch),
         declared=declared,
         families=families,
     )
+    return anatomy, passes
 
 
 def _fit_batch(module: nn.Module, batch: Inputs, seed: int) -> Inputs:
@@ -78,7 +86,7 @@ def _fit_batch(module: nn.Module, batch: Inputs, seed: int) -> Inputs:
         with torch.no_grad():
             call(module, small)
         return small
-    except Exception:  # noqa: BLE001: whatever a foreign forward raises, the real inputs remain
+    except Exception:
         return _narrowed(batch)
 
 

@@ -241,9 +241,7 @@ def _folded(stack: Stack) -> list[str]:
     for run in runs:
         first, last = run[0], run[-1]
         layers = f"layer {first.layer}" if len(run) == 1 else f"layers {first.layer}-{last.layer}"
-        where = (
-            first.module if first.module == last.module else f"{first.module} ... {last.module}"
-        )
+        where = first.module if first.module == last.module else f"{first.module} ... {last.module}"
         kind = "parallel, " if first.parallel else ""
         lines.append(f"{layers}: {where} ({kind}{first.placement} norm)")
         lines += [f"  {_equation(s, first)}" for s in first.sublayers]

@@ -63,9 +63,7 @@ class Declaration:
             raise AnatomyError(f"'{self.blocks}' holds no modules that could be blocks.")
         return paths
 
-    def _block(
-        self, model: nn.Module, call: Call, layer: int, roles: tuple[str, ...]
-    ) -> Block:
+    def _block(self, model: nn.Module, call: Call, layer: int, roles: tuple[str, ...]) -> Block:
         path = call.path
         sublayers = tuple(
             Sublayer(

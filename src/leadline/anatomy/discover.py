@@ -60,16 +60,15 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
         taken |= {id(call) for call in row.calls}
     if not stacks:
         raise AnatomyError(
-            f"No anatomy of {type(model).__name__} balances. " + " ".join(failures[:3])
+            f"No anatomy of {type(model).__name__} balances. "
+            + " ".join(failures[:3])
             + " If you know which modules write to the stream, declare them: "
             "leadline.declare(blocks='...', writes=['...'])."
         )
     return Anatomy(tuple(_named(stacks)), "discovery")
 
 
-def refit(
-    model: nn.Module, forward: Forward, stack: Stack, layers: set[int]
-) -> Stack:
+def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) -> Stack:
     """Read the given layers one by one: their equation may differ from the others' (gains)."""
     numbers = _numbers(stack)
     blocks = list(stack.blocks)

@@ -222,7 +222,9 @@ class _Search:
             best: _Solution | None = None
             for members, coefficients in _screen(gram, size):
                 values = coefficients * scales[-1] / scales[[0, *members]]
-                solution = self.judged(target, settler, state, [pool[m - 1] for m in members], values)
+                solution = self.judged(
+                    target, settler, state, [pool[m - 1] for m in members], values
+                )
                 if solution is not None and (best is None or solution.eps < best.eps):
                     best = solution
             if best is not None:
@@ -267,9 +269,7 @@ class _Search:
         assert state is not None
         sources: list[tuple[float, Tensor]] = [(1.0, state)]
         position = entered
-        for index, (update, total) in enumerate(
-            zip(solution.updates, solution.gains, strict=True)
-        ):
+        for index, (update, total) in enumerate(zip(solution.updates, solution.gains, strict=True)):
             last = index == len(solution.updates) - 1
             middle = None
             if not last:
@@ -282,7 +282,13 @@ class _Search:
                 gain = update.gain
             writes.append(
                 Write(
-                    update.seen, _snapped(keep), gain, None, sources[-1][1], tuple(sources), position
+                    update.seen,
+                    _snapped(keep),
+                    gain,
+                    None,
+                    sources[-1][1],
+                    tuple(sources),
+                    position,
                 )
             )
             sources = [(factor * keep, tensor) for factor, tensor in sources]
@@ -294,9 +300,7 @@ class _Search:
         writes[-1].settle = closing
         return writes
 
-    def _between(
-        self, state: Tensor, updates: Sequence[_Candidate]
-    ) -> tuple[float, Tensor] | None:
+    def _between(self, state: Tensor, updates: Sequence[_Candidate]) -> tuple[float, Tensor] | None:
         """The stream after some of the writes, if a module took it in: (kept share, the tensor)."""
         latest = updates[-1].seen.order
         for seen in self.replay.seen:

@@ -71,11 +71,7 @@ def refuse_imbalance(
         )
     if balance.eps <= TOLERANCE:
         return
-    block = next(
-        b
-        for b in anatomy.stack(balance.stack).blocks
-        if b.layer == balance.layer
-    )
+    block = next(b for b in anatomy.stack(balance.stack).blocks if b.layer == balance.layer)
     unit = torch.finfo(getattr(torch, balance.dtype)).eps
     read = ", ".join(s.module for s in block.sublayers)
     message = (
@@ -100,8 +96,7 @@ def _what_would(model: nn.Module, fit: Forward, balance: Balance) -> str:
         for block in stack.blocks:
             if block.layer == balance.layer:
                 good = ", ".join(
-                    s.module if s.gain == 1.0 else f"{s.gain} x {s.module}"
-                    for s in block.sublayers
+                    s.module if s.gain == 1.0 else f"{s.gain} x {s.module}" for s in block.sublayers
                 )
                 return f" These modules would balance: {good}."
     return ""

@@ -49,6 +49,8 @@ class Seen:
 
 @dataclass
 class Replay:
+    """A block that was run again: its stream as a leaf of the graph, and all that was seen."""
+
     path: str
     block: nn.Module
     stream: Tensor
@@ -70,7 +72,9 @@ def capture_arguments(
             number = counts.get(path, 0)
             counts[path] = number + 1
             if (path, number) in wanted:
-                found[path, number] = mapped((args, _uncached(kwargs)), _Once(lambda t: t.detach().clone()))
+                found[path, number] = mapped(
+                    (args, _uncached(kwargs)), _Once(lambda t: t.detach().clone())
+                )
 
         return hook
 
@@ -161,9 +165,7 @@ def replay_block(path: str, block: nn.Module, arguments: Arguments, shape: torch
         for handle in handles:
             handle.remove()
     assert after is not None
-    return Replay(
-        path, block, leaf, leaf.detach().clone(), after.detach().clone(), seen, others
-    )
+    return Replay(path, block, leaf, leaf.detach().clone(), after.detach().clone(), seen, others)
 
 
 class _Once:

@@ -41,7 +41,7 @@ class Mixing:
 
 def mark_parallel(replay: Replay, writes: list[Write]) -> None:
     """A write whose update does not depend on the write before it is parallel to it."""
-    for earlier, later in zip(writes, writes[1:], strict=False):
+    for earlier, later in itertools.pairwise(writes):
         if earlier.settle is not None or later.seen.frozen is None or earlier.seen.live is None:
             continue
         gradient = _gradient(later.seen.frozen, earlier.seen.live)

@@ -210,9 +210,10 @@ class Tap:
             gain: float | None = None
         else:
             returned = _like(live.detach(), state)
-            gain = s.gain if isinstance(s.gain, float) else None
-            vector = self._vectors[s.gain] if isinstance(s.gain, str) else None
-            u = returned * vector if vector is not None else _scaled(returned, s.gain)
+            if isinstance(s.gain, str):
+                gain, u = None, returned * self._vectors[s.gain]
+            else:
+                gain, u = s.gain, _scaled(returned, s.gain)
             kept = _scaled(walk.total if walk.total is not None else state, s.keep)
         if self.listener is not None:
             self.listener.update(
@@ -342,9 +343,10 @@ def _stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -
     """The first tensor among the arguments that can be the stream of this stack."""
     width = stack.width
     for tensor in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
-        if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.ndim >= 2:
-            if tensor.shape[-1] in (width, width * stack.lanes):
-                return tensor
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.ndim < 2:
+            continue
+        if tensor.shape[-1] in (width, width * stack.lanes):
+            return tensor
     return None
 
 
@@ -354,8 +356,8 @@ def _like(tensor: Tensor | None, other: Tensor | None) -> Tensor:
     return tensor if tensor.shape == other.shape else tensor.reshape(other.shape)
 
 
-def _scaled(tensor: Tensor, factor: float | str) -> Tensor:
-    return tensor if factor == 1.0 else tensor * factor  # pyright: ignore[reportOperatorIssue]
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    return tensor if factor == 1.0 else tensor * factor
 
 
 def _needs_leaf(x: Tensor) -> bool:

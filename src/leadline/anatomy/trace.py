@@ -7,6 +7,7 @@ row like any others.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,9 +163,7 @@ def _runs(calls: list[Call]) -> list[tuple[Call, ...]]:
 
 def _links(run: tuple[Call, ...]) -> int:
     """How often what left one call is what entered the next."""
-    return sum(
-        _same(first.left, second.entered) for first, second in zip(run, run[1:], strict=False)
-    )
+    return sum(_same(first.left, second.entered) for first, second in itertools.pairwise(run))
 
 
 def _same(first: Tensor | None, second: Tensor | None) -> bool:

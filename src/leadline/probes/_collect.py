@@ -123,9 +123,7 @@ class Collector:
                 self._singles.append((name, site, result.statistic, result.value))
             elif isinstance(result, Each):
                 self._singles.append((name, site, "mean", result.values.all.mean()))
-                self._singles.append(
-                    (name, site, "mean_without_first", result.values.rest.mean())
-                )
+                self._singles.append((name, site, "mean_without_first", result.values.rest.mean()))
             elif isinstance(result, PerToken):
                 self._hold(name, site, result.values, None if tokens is None else tokens.mask)
 

@@ -110,7 +110,7 @@ def test_a_declaration_with_the_wrong_gain_is_refused(
 
 def test_a_declared_path_that_does_not_exist_is_answered_with_the_nearest() -> None:
     model, batch = _model("gpt2")
-    with pytest.raises(AnatomyError, match="transformer.h"):
+    with pytest.raises(AnatomyError, match=r"transformer\.h"):
         leadline.anatomy_of(model, batch, anatomy=declare(blocks="transfomer.h", writes=["attn"]))
     with pytest.raises(AnatomyError, match=r"transformer\.h\.0\.attn"):
         leadline.anatomy_of(model, batch, anatomy=declare(blocks="transformer.h", writes=["atn"]))

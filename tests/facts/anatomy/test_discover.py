@@ -123,7 +123,7 @@ def test_a_block_that_works_in_place_balances() -> None:
 
 
 def test_a_block_whose_gradient_torch_refuses_is_refused_by_name() -> None:
-    with pytest.raises(AnatomyError, match="Gradients inside 'inner.layers.0' fail.*in-?place"):
+    with pytest.raises(AnatomyError, match=r"Gradients inside 'inner\.layers\.0' fail.*in-?place"):
         _read(_InPlace(_blocks("against autograd")))
 
 

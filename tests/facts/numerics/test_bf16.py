@@ -20,7 +20,9 @@ def test_loss_equals_rounding_by_hand() -> None:
         assert float(fast[0, token]) == pytest.approx(slow, rel=1e-5)
 
 
-@pytest.mark.parametrize(("share", "lost"), [(0.1, 0.02), (0.01, 0.17), (0.003, 0.49), (0.001, 0.80)])
+@pytest.mark.parametrize(
+    ("share", "lost"), [(0.1, 0.02), (0.01, 0.17), (0.003, 0.49), (0.001, 0.80)]
+)
 def test_small_writes_drown(share: float, lost: float) -> None:
     g = torch.Generator().manual_seed(1)
     stream = torch.randn(1, 64, 512, generator=g)

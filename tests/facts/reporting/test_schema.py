@@ -139,7 +139,7 @@ def test_findings_and_the_rest_of_the_provenance_are_there() -> None:
     assert (finding["site"]["stack"], finding["site"]["layer"]) == ("decoder", 3)
     assert data["provenance"]["seconds"] == 1.83
     assert "model" not in data["provenance"]
-    assert data["passes"] == {"forward": 1, "backward": 1, "anatomy": 1}
+    assert data["passes"] == {"forward": 1, "backward": 1, "anatomy_forward": 6}
 
 
 def _keys(value: Any, *, at: str = "") -> set[str]:

@@ -152,7 +152,10 @@ def _pre_norm_pair(
     laws: tuple[Affine, ...],
     scalings: tuple[str | None, str | None],
 ) -> tuple[Sublayer, ...]:
-    rows = (("attention", "input_layernorm", "self_attn"), ("mlp", "post_attention_layernorm", "mlp"))
+    rows = (
+        ("attention", "input_layernorm", "self_attn"),
+        ("mlp", "post_attention_layernorm", "mlp"),
+    )
     return tuple(
         Sublayer(
             index + 1,

@@ -105,9 +105,7 @@ def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[S
     )
 
 
-def _laned(
-    model: nn.Module, class_name: str, law: type[Mixed] | type[Kept]
-) -> list[Stack] | None:
+def _laned(model: nn.Module, class_name: str, law: type[Mixed] | type[Kept]) -> list[Stack] | None:
     blocks = blocks_in(model, class_name, lambda path: _pair(model, path, law))
     if not blocks:
         return None
