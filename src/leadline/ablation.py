@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Block, Sublayer
+from leadline.anatomy import Anatomy
 from leadline.anatomy.tensors import first_tensor, stream_input
 from leadline.errors import ProbeError
 from leadline.record import Quantity, Reading, Site
@@ -97,19 +97,19 @@ def _cuts(anatomy: Anatomy, unit: str) -> list[tuple[Site, str, Callable[..., An
                         "block cannot be left out; use the unit 'sublayer'."
                     )
                 site = Site(stack.name, block.layer, None, "block")
-                cuts.append((site, block.module, _skip(call)))
+                cuts.append((site, block.module, _at_call(call, _input)))
                 continue
             for s in block.sublayers:
                 per_block = 1 + max(
                     [o.call for o in block.sublayers if o.module == s.module], default=0
                 )
                 site = Site(stack.name, block.layer, s.sublayer, s.role)
-                cuts.append((site, s.module, _silence(s, block, call * per_block + s.call)))
+                cuts.append((site, s.module, _at_call(call * per_block + s.call, _zeros)))
     return cuts
 
 
-def _skip(call: int) -> Callable[..., Any]:
-    """A hook that makes one call of a block hand its input on."""
+def _at_call(call: int, replaced: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """A hook that replaces the first tensor of one call's output and leaves the others alone."""
     count = 0
 
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
@@ -117,29 +117,23 @@ def _skip(call: int) -> Callable[..., Any]:
         count += 1
         if count - 1 != call:
             return None
-        after = first_tensor(output)
-        assert after is not None
-        before = stream_input(args, kwargs, like=after.shape)
-        assert before is not None
-        return _with_first(output, before)
+        returned = first_tensor(output)
+        assert returned is not None
+        return _with_first(output, replaced(args, kwargs, returned))
 
     return hook
 
 
-def _silence(s: Sublayer, block: Block, call: int) -> Callable[..., Any]:
-    """A hook that makes one call of a branch write nothing."""
-    count = 0
+def _input(args: tuple[Any, ...], kwargs: dict[str, Any], after: torch.Tensor) -> torch.Tensor:
+    """What entered the block: a block that hands it on does nothing."""
+    before = stream_input(args, kwargs, like=after.shape)
+    assert before is not None
+    return before
 
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count - 1 != call:
-            return None
-        update = first_tensor(output)
-        assert update is not None
-        return _with_first(output, torch.zeros_like(update))
 
-    return hook
+def _zeros(args: tuple[Any, ...], kwargs: dict[str, Any], update: torch.Tensor) -> torch.Tensor:
+    """A branch that writes nothing."""
+    return torch.zeros_like(update)
 
 
 def _with_first(output: Any, replacement: torch.Tensor) -> Any:

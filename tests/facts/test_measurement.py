@@ -613,3 +613,18 @@ def test_a_proved_anatomy_is_not_read_again() -> None:
     assert isinstance(anatomy, Anatomy)
     record = leadline.measure(model, inputs, anatomy=anatomy)
     assert record.provenance["passes"] == {"forward": 1, "backward": 1, "anatomy_forward": 0}
+
+
+@pytest.mark.inductor
+# Inductor imports parts of torch that torch itself calls old.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_model_compiled_by_inductor_is_measured() -> None:
+    model = _gpt2().eval()
+    inputs = leadline.random_tokens(model, examples=2, length=8, seed=0)
+    plain = leadline.measure(model, inputs)
+    compiled = torch.compile(model)
+    with torch.no_grad():
+        compiled(**inputs.tensors)
+    record = leadline.measure(compiled, inputs)  # pyright: ignore
+    assert list(record["stream.norm"].values) == list(plain["stream.norm"].values)
+    assert record.provenance["model"]["mode"] == "eval, uncompiled"

@@ -20,7 +20,7 @@ def _draw(*shape: int, seed: int) -> torch.Tensor:
 def test_mixed_lanes_follow_the_matrix_equation() -> None:
     x, u = _draw(1, 1, LANES, WIDTH, seed=0), _draw(1, 1, WIDTH, seed=1)
     post, comb = _draw(1, 1, LANES, seed=2), _draw(1, 1, LANES, LANES, seed=3)
-    kept, update = Mixed("hc")(x, u, {"hc": (post, comb, None)})
+    kept, update = Mixed(("hc",))(x, u, {"hc": (post, comb, None)})
     for k in range(LANES):
         for d in range(WIDTH):
             by_hand = sum(float(comb[0, 0, j, k]) * float(x[0, 0, j, d]) for j in range(LANES))
@@ -33,7 +33,7 @@ def test_mixed_lanes_follow_the_matrix_equation() -> None:
 def test_lanes_without_mixing_keep_themselves() -> None:
     x, u = _draw(1, 2, LANES, WIDTH, seed=0).float(), _draw(1, 2, WIDTH, seed=1).float()
     post = _draw(1, 2, LANES, seed=2).float()
-    kept, update = Kept("hc")(x, u, {"hc": (post, None)})
+    kept, update = Kept(("hc",))(x, u, {"hc": (post, None)})
     assert torch.equal(kept, x)
     assert float(update[0, 1, 2, 3]) == pytest.approx(float(post[0, 1, 2] * u[0, 1, 3]))
 
@@ -41,7 +41,7 @@ def test_lanes_without_mixing_keep_themselves() -> None:
 def test_injected_lanes_lie_side_by_side() -> None:
     x, u = _draw(1, 1, LANES * WIDTH, seed=0), _draw(1, 1, WIDTH, seed=1)
     inject = _draw(1, 1, LANES, seed=2)
-    kept, update = Injected("hc")(x, u, {"hc": (None, None, inject)})
+    kept, update = Injected(("hc",))(x, u, {"hc": (None, None, inject)})
     assert torch.equal(kept, x)
     for k in range(LANES):
         for d in range(WIDTH):

@@ -27,17 +27,13 @@ Tensor = torch.Tensor
 class Mixed:
     """comb' x + post u, with (post, comb, read) returned by the connection's module."""
 
-    connection: str
+    watches: tuple[str, ...]
     formula: str = "comb' x + post u"
-
-    @property
-    def watches(self) -> tuple[str, ...]:
-        return (self.connection,)
 
     def __call__(
         self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
     ) -> tuple[Tensor, Tensor]:
-        post, comb, _ = _parts(watched[self.connection])
+        post, comb, _ = _parts(watched[self.watches[0]])
         kept = torch.matmul(comb.to(before.dtype).transpose(-1, -2), before)
         return kept, post.to(before.dtype).unsqueeze(-1) * returned.unsqueeze(-2)
 
@@ -46,17 +42,13 @@ class Mixed:
 class Kept:
     """x + post u in float32, with (post, read) returned by the connection's module."""
 
-    connection: str
+    watches: tuple[str, ...]
     formula: str = "x + post u"
-
-    @property
-    def watches(self) -> tuple[str, ...]:
-        return (self.connection,)
 
     def __call__(
         self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
     ) -> tuple[Tensor, Tensor]:
-        post, *_ = _parts(watched[self.connection])
+        post, *_ = _parts(watched[self.watches[0]])
         return before.float(), post.float().unsqueeze(-1) * returned.float().unsqueeze(-2)
 
 
@@ -64,17 +56,13 @@ class Kept:
 class Injected:
     """x + inject u on lanes side by side, with (read, x, inject) from the connection's module."""
 
-    connection: str
+    watches: tuple[str, ...]
     formula: str = "x + inject u"
-
-    @property
-    def watches(self) -> tuple[str, ...]:
-        return (self.connection,)
 
     def __call__(
         self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
     ) -> tuple[Tensor, Tensor]:
-        _, _, inject = _parts(watched[self.connection])
+        _, _, inject = _parts(watched[self.watches[0]])
         return before, (returned.unsqueeze(-2) * inject.unsqueeze(-1)).flatten(-2)
 
 
@@ -91,7 +79,7 @@ def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[S
             "attention",
             attention,
             placement="pre",
-            law=law(f"{path}.attn_hc"),
+            law=law((f"{path}.attn_hc",)),
             parameters=owned(model, f"{path}.attn_hc", f"{path}.input_layernorm", attention),
         ),
         Sublayer(
@@ -99,7 +87,7 @@ def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[S
             "mlp",
             mlp,
             placement="pre",
-            law=law(f"{path}.ffn_hc"),
+            law=law((f"{path}.ffn_hc",)),
             parameters=owned(model, f"{path}.ffn_hc", f"{path}.post_attention_layernorm", mlp),
         ),
     )
@@ -165,7 +153,7 @@ def _injected(model: nn.Module, path: str) -> tuple[Sublayer, ...]:
                 role,
                 f"{path}.{module}",
                 placement="pre",
-                law=Injected(f"{path}.{gate}"),
+                law=Injected((f"{path}.{gate}",)),
                 parameters=owned(model, f"{path}.{gate}", f"{path}.{module}"),
             )
         )

@@ -1,0 +1,103 @@
+"""What every probe and every quantity must have, whoever wrote it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import leadline
+from leadline.ablation import BLOCK, SUBLAYER
+from leadline.catalog import load_plugin
+from leadline.probes import DEFAULT, PROBES, plan
+from leadline.record import Quantity
+from leadline.testing.zoo import ZOO
+
+METHODS = ("stream", "update", "block", "gradient", "parameters")
+QUANTITIES = [q for _, probe in PROBES.items() for q in probe.quantities] + [BLOCK, SUBLAYER]
+
+
+@pytest.mark.parametrize("name", PROBES.names())
+def test_a_probe_says_what_it_is_and_has_something_to_do(name: str) -> None:
+    probe = PROBES.get(name)
+    assert probe.__doc__ and probe.__doc__.endswith(".")
+    assert probe.quantities
+    assert any(hasattr(probe, method) for method in METHODS)
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda q: q.name)
+def test_a_quantity_explains_itself(quantity: Quantity) -> None:
+    for text in (quantity.title, quantity.symbol, quantity.formula, quantity.high, quantity.low):
+        assert text.strip()
+    assert quantity.high.endswith(".") and quantity.low.endswith(".")
+    assert quantity.lives_on in ("stream", "sublayer", "layer")
+    assert "." in quantity.name and quantity.name == quantity.name.lower()
+
+
+def test_no_quantity_is_defined_twice() -> None:
+    names = [quantity.name for quantity in QUANTITIES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", PROBES.names())
+def test_a_probe_alone_measures_all_its_quantities_with_finite_numbers(name: str) -> None:
+    specimen = ZOO["deepseek_v4" if name == "lanes" else "gpt2"]
+    model = specimen.build(0)
+    record = leadline.measure(model, dict(specimen.inputs(model, 1)), probes=name)
+    assert set(record.quantities) == {q.name for q in PROBES.get(name).quantities}
+    assert all(math.isfinite(r.value) for r in record.select())
+    for quantity in record.quantities.values():
+        assert any(r.statistic == quantity.headline for r in record.select(quantity.name))
+
+
+def test_the_default_set_is_everything_that_costs_no_extra_pass() -> None:
+    assert set(DEFAULT) == set(PROBES.names()) - {"recall"}
+    assert plan("all").backward and not plan("stream").backward
+
+
+PLUGIN = '''
+"""A probe from outside: the largest feature of every token."""
+
+from leadline.probes import PROBES, PerToken
+from leadline.record import Quantity
+
+LARGEST = Quantity(
+    name="mine.largest",
+    title="Largest feature",
+    symbol="max |x|",
+    formula="largest absolute feature of a token",
+    high="One feature dominates.",
+    low="No feature dominates.",
+)
+
+
+@PROBES.register("{name}")
+class Largest:
+    """Largest absolute feature of every token."""
+
+    quantities = (LARGEST,)
+
+    def stream(self, at, x, start):
+        yield PerToken(LARGEST, x.x.abs().amax(-1))
+'''
+
+
+def test_one_file_with_one_decorator_adds_a_probe(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.replace("{name}", "largest-of-a-test"))
+    load_plugin(file)
+    try:
+        specimen = ZOO["llama"]
+        model = specimen.build(0).eval()
+        tensors = dict(specimen.inputs(model, 1))
+        record = leadline.measure(model, tensors, probes="largest-of-a-test")
+        with torch.no_grad():
+            states = model(**tensors, output_hidden_states=True).hidden_states
+        mask = tensors.get("attention_mask", torch.ones(states[0].shape[:2])).bool()
+        found = record.by_layer("mine.largest", statistic="mean").values
+        assert found[0] == pytest.approx(float(states[0].abs().amax(-1)[mask].mean()), rel=1e-5)
+        assert found[1] == pytest.approx(float(states[1].abs().amax(-1)[mask].mean()), rel=1e-5)
+    finally:
+        PROBES._entries.pop("largest-of-a-test")
