@@ -18,7 +18,7 @@ from torch import nn
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.fit import Write
 from leadline.anatomy.replay import capture_arguments, replay_block
-from leadline.anatomy.roles import mixing, role_of
+from leadline.anatomy.roles import Mixing, mixing, role_of
 from leadline.anatomy.trace import Call, trace_calls
 from leadline.errors import AnatomyError, nearest_names
 
@@ -43,13 +43,16 @@ class Declaration:
         if not calls or calls[0].left is None:
             raise AnatomyError(f"None of the declared blocks {paths} ran in the forward pass.")
         shape = calls[0].left.shape
-        roles, causal = self._roles(model, forward, calls[0], shape)
+        roles, mixes = self._roles(model, forward, calls[0], shape)
+        causal = next((m.causal for m in mixes if m.causal is not None), None)
+        swapped = any(m.first_axis and not m.second_axis for m in mixes)
         blocks = tuple(self._block(model, call, i + 1, roles) for i, call in enumerate(calls))
         stack = Stack(
             name=self.name or ("decoder" if causal else "encoder"),
             blocks=blocks,
             width=shape[-1],
             lanes=shape[2] if len(shape) == 4 else 1,
+            token_axis=0 if swapped or len(shape) == 2 else 1,
             causal=causal,
         )
         return Anatomy((stack,), "user")
@@ -88,7 +91,7 @@ class Declaration:
 
     def _roles(
         self, model: nn.Module, forward: Callable[[], object], call: Call, shape: torch.Size
-    ) -> tuple[tuple[str, ...], bool | None]:
+    ) -> tuple[tuple[str, ...], list[Mixing]]:
         """By token mixing, as in discovery; `branch` where the block cannot be run on its own."""
         unknown = tuple("branch" for _ in self.writes)
         try:
@@ -96,24 +99,24 @@ class Declaration:
             arguments = capture_arguments(model, forward, {key})[key]
             replay = replay_block(call.path, call.module, arguments, shape)
         except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
-            return unknown, None
+            return unknown, []
         seen = {s.path: s for s in replay.seen}
         roles: list[str] = []
-        causal: bool | None = None
+        mixes: list[Mixing] = []
         state, earlier = replay.stream, -1
         for name, settle in zip(self.writes, self.settle, strict=True):
             update = seen.get(f"{call.path}.{name}")
             if update is None or update.live is None:
-                return unknown, None
+                return unknown, []
             write = Write(update, 1.0, 1.0, state=state, sources=((1.0, state),))
             mix = mixing(replay, write)
+            mixes.append(mix)
             roles.append(role_of(mix, replay, write, earlier))
-            causal = mix.causal if causal is None else causal
             after = seen.get(f"{call.path}.{settle}") if settle else update
             if not self.parallel and after is not None and after.live is not None:
                 state = after.live
             earlier = update.order
-        return tuple(roles), causal
+        return tuple(roles), mixes
 
 
 def declare(

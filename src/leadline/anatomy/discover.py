@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,7 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
             "declare its blocks: leadline.declare(blocks='...', writes=['...'])."
         )
     stacks: list[Stack] = []
+    remarks: list[str] = []
     taken: set[int] = set()
     failures: list[str] = []
     for row in rows:
@@ -57,6 +59,11 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
             failures.append(str(problem))
             continue
         stacks.append(stack)
+        if row.linked < len(row.calls) - 1:
+            remarks.append(
+                f"Between the blocks of '{row.where}' something else changes the stream; what "
+                "enters a block is not always what left the one before."
+            )
         taken |= {id(call) for call in row.calls}
     if not stacks:
         raise AnatomyError(
@@ -65,18 +72,23 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
             + " If you know which modules write to the stream, declare them: "
             "leadline.declare(blocks='...', writes=['...'])."
         )
-    return Anatomy(tuple(_named(stacks)), "discovery")
+    return Anatomy(tuple(_named(stacks)), "discovery", remarks=tuple(remarks))
 
 
 def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) -> Stack:
     """Read the given layers one by one: their equation may differ from the others' (gains)."""
-    numbers = _numbers(stack)
+    if not layers:
+        return stack
+    calls = {(call.path, call.number): call for call in trace_calls(model, forward)}
     blocks = list(stack.blocks)
+    counts: Counter[str] = Counter()
     for index, block in enumerate(blocks):
-        if block.layer not in layers:
+        call = calls.get((block.module, counts[block.module]))
+        counts[block.module] += 1
+        if block.layer not in layers or call is None:
             continue
         try:
-            reading = _read_block(model, forward, block.module, numbers[index])
+            reading = _read_block(model, forward, call)
         except _Unread:
             continue
         blocks[index] = replace(block, sublayers=_placed(reading.sublayers, block.module))
@@ -87,22 +99,11 @@ class _Unread(Exception):
     """A row that turns out to be no stack; the message goes into the final refusal."""
 
 
-def _numbers(stack: Stack) -> list[int]:
-    counts: dict[str, int] = {}
-    numbers: list[int] = []
-    for block in stack.blocks:
-        numbers.append(counts.get(block.module, 0))
-        counts[block.module] = numbers[-1] + 1
-    return numbers
-
-
 def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
     kinds: dict[tuple[object, ...], Call] = {}
     for call in row.calls:
         kinds.setdefault(_kind(call.module), call)
-    readings = {
-        kind: _read_block(model, forward, call.path, call.number) for kind, call in kinds.items()
-    }
+    readings = {kind: _read_block(model, forward, call) for kind, call in kinds.items()}
     mixes = [m for reading in readings.values() for m in reading.mixing]
     if not any(m.mixes or m.cross for m in mixes):
         raise _Unread(
@@ -140,12 +141,12 @@ def _kind(module: nn.Module) -> tuple[object, ...]:
     return tuple((name, type(inner).__name__) for name, inner in module.named_modules())
 
 
-def _read_block(model: nn.Module, forward: Forward, path: str, number: int) -> _Reading:
-    module = model.get_submodule(path)
+def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
+    path, key = call.path, (call.path, call.number)
+    assert call.left is not None
     try:
-        captured = capture_arguments(model, forward, {(path, number)})[path, number]
-        shape = _shape_of(model, forward, path, number)
-        replay = replay_block(path, module, captured, shape)
+        captured = capture_arguments(model, forward, {key})[key]
+        replay = replay_block(path, call.module, captured, call.left.shape)
     except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
     if not torch.isfinite(replay.after).all():
@@ -161,13 +162,6 @@ def _read_block(model: nn.Module, forward: Forward, path: str, number: int) -> _
         return _sublayers(replay, list(fit.writes), fit.opening)
     except RuntimeError as error:
         raise _Unread(f"Gradients inside '{path}' fail: {str(error).split(';')[0]}.") from error
-
-
-def _shape_of(model: nn.Module, forward: Forward, path: str, number: int) -> torch.Size:
-    for call in trace_calls(model, forward):
-        if call.path == path and call.number == number and call.left is not None:
-            return call.left.shape
-    raise AttributeError(f"{path} was not called")
 
 
 def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:

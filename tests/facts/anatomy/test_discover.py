@@ -196,6 +196,34 @@ def test_torch_encoders_are_read_on_either_token_axis(norm_first: bool, batch_fi
     assert [s.role for s in stack.blocks[0].sublayers] == ["attention", "mlp"]
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_declaration_finds_the_token_axis_too(batch_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, 4, 32, dropout=0.0, norm_first=True, batch_first=batch_first
+    )
+    model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    stack = _read(model, declared=declare(blocks="layers", writes=["dropout1", "dropout2"])).stacks[
+        0
+    ]
+    assert stack.token_axis == (1 if batch_first else 0)
+    assert [s.role for s in stack.blocks[0].sublayers] == ["attention", "mlp"]
+
+
+def test_what_happens_between_blocks_is_remarked_on() -> None:
+    class Shifting(_Stack):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x) + 0.5
+            return x
+
+    torch.manual_seed(0)
+    anatomy = _read(Shifting(*(_Block("pre") for _ in range(3))))
+    assert anatomy.stacks[0].depth == 3
+    assert "something else changes the stream" in anatomy.remarks[0]
+    assert not _read(_blocks("pre")).remarks
+
+
 def test_duplicates_do_not_share_a_coefficient() -> None:
     class Wrapped(nn.Module):
         def __init__(self) -> None:
