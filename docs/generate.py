@@ -96,7 +96,7 @@ def models_page() -> str:
             reason = str(error).partition(". ")[2].partition(". ")[0]
             refused.append(f"| `{name}` | {specimen.kind} | {_cell(reason)} |")
             continue
-        balanced.add(name.partition("-")[0])
+        balanced.add(model.config.model_type)
         assert anatomy.balance is not None
         limit = next(n for n in (1, 2, 4) if anatomy.balance.eps <= n)
         writes = " / ".join(
