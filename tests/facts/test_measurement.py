@@ -197,6 +197,36 @@ def test_a_model_with_answers_known_by_hand() -> None:
         assert gradient.value == pytest.approx(grown ** (depth - layer) * math.sqrt(60), rel=1e-5)
 
 
+def test_a_stream_changed_in_place_between_blocks_is_read_anew() -> None:
+    class Doubling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Linear(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.inner.layers:
+                x = layer(x)
+                x *= 2
+            return x
+
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    anatomy = leadline.declare(blocks="inner.layers", writes=["attention", "mlp"])
+    record = leadline.measure(Doubling(), x, anatomy=anatomy, probes="stream,update")
+    first, second = (
+        record.select("update.norm", layer=layer, sublayer=2, statistic="mean")[0].value
+        for layer in (1, 2)
+    )
+    mean, spread = x.mean(1, keepdim=True), x - x.mean(1, keepdim=True)
+    after = 2 * (1.5 * 0.75 * mean + 0.75 * spread)
+    # What the second layer's MLP reads: its mean grown by the attention, then a quarter of it.
+    read = 1.5 * after.mean(1, keepdim=True) + (after - after.mean(1, keepdim=True))
+    assert second == pytest.approx(0.25 * float(read.norm(dim=-1).mean()), rel=1e-5)
+    assert second > 1.5 * first
+    ratio = record.select("update.ratio", layer=2, sublayer=1, statistic="mean")[0].value
+    share = 0.5 * after.mean(1, keepdim=True).norm(dim=-1) / after.norm(dim=-1)
+    assert ratio == pytest.approx(float(share.mean()), rel=1e-5)
+
+
 def test_padding_changes_nothing() -> None:
     model = _gpt2().eval()
     ids = leadline.random_tokens(model, examples=2, length=12, seed=1).tensors["input_ids"]

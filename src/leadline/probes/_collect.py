@@ -45,7 +45,7 @@ class Collector:
         self._gradients = plan.having("gradient")
         self._parameters = plan.having("parameters")
         self._starts: dict[str, Tokens] = {}
-        self._latest: dict[str, list[Tokens]] = {}
+        self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
         self._held = 0
         self._singles: list[tuple[str, Site, str, Tensor]] = []
@@ -97,11 +97,13 @@ class Collector:
     def _tokens(self, stack: Stack, x: Tensor) -> Tokens:
         """The statistics of a tensor seen a moment ago are used again: a stream is read thrice."""
         latest = self._latest.setdefault(stack.name, [])
-        for tokens in latest:
-            if _same_memory(tokens.x, x):
+        for seen, version, tokens in latest:
+            # The tensor is kept, so its memory is not used again; its version tells whether it
+            # was changed in place since.
+            if _same_memory(seen, x) and x._version == version:
                 return tokens
         tokens = Tokens(x, self._mask(stack, x))
-        latest.append(tokens)
+        latest.append((x, x._version, tokens))
         del latest[:-2]
         return tokens
 
