@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from leadline.anatomy import (
     untouched,
     unwrapped,
 )
+from leadline.anatomy.trace import trace_calls
 from leadline.catalog import Choice
 from leadline.errors import AnatomyError, InputError
 from leadline.inputs import Inputs, Loss, choose_loss
@@ -71,7 +73,7 @@ def measure(
     batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
     _refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
-    with untouched(module):
+    with _gradients_on(), untouched(module):
         chosen, batch = choose_loss(module, batch, loss, seed=seed)
         say("reading the anatomy", 0, 3)
         reading = 0
@@ -125,8 +127,15 @@ def anatomy_of(
     """The anatomy of a model, proved by its balance on the inputs."""
     _, module = _modules(model)
     batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
-    with untouched(module):
+    with _gradients_on(), untouched(module):
         return _read(module, batch, anatomy, families, seed)[0]
+
+
+@contextmanager
+def _gradients_on() -> Iterator[None]:
+    """Whatever mode the caller is in: roles and gradient norms need autograd."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def _modules(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -160,7 +169,9 @@ def _read(
         broken = _broken_parameter(module)
         if broken is None:
             raise
-        raise AnatomyError(f"{broken} {error}") from error
+        first = _first_broken_output(module, batch)
+        where = f" They are first seen in what '{first}' returns." if first else ""
+        raise AnatomyError(f"{broken}{where}") from error
 
 
 def _record(planned: Plan, done: Done) -> Record:
@@ -196,9 +207,18 @@ def _broken_parameter(module: nn.Module) -> str | None:
         bad = int((~torch.isfinite(parameter)).sum())
         if bad:
             return (
-                f"The parameter '{name}' holds {bad} values that are not finite (of "
+                f"The parameter '{name}' holds values that are not finite ({bad} of "
                 f"{parameter.numel()}); load intact weights."
             )
+    return None
+
+
+def _first_broken_output(module: nn.Module, batch: Inputs) -> str | None:
+    """The first innermost module whose output is not finite."""
+    for called in trace_calls(module, lambda: call(module, batch)):
+        innermost = next(called.module.children(), None) is None
+        if innermost and called.left is not None and not torch.isfinite(called.left).all():
+            return called.path
     return None
 
 
@@ -250,7 +270,10 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         if quantity.name in done.collector.seen:
             continue
         # Lanes belong to the default set; where there is one stream nothing is missing.
-        if not (quantity.name.startswith("lane.") and one_lane):
+        if quantity.name.startswith("lane.") and one_lane:
+            continue
+        # Shared weights have their reason below.
+        if not (quantity.name == "gradient.parameters" and done.shared):
             refuse(quantity.name, "too few tokens")
     for stack in done.shared:
         refuse(

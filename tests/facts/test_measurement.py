@@ -551,6 +551,64 @@ def test_recall_is_measured_when_asked_for() -> None:
     assert profile.layers == (0, 1, 2, 3)
 
 
+def test_the_callers_gradient_mode_does_not_matter() -> None:
+    model = _gpt2().eval()
+    inputs = leadline.random_tokens(model, examples=2, length=8, seed=0)
+    plain = leadline.measure(model, inputs)
+    with torch.no_grad():
+        first = leadline.measure(model, inputs)
+        assert not torch.is_grad_enabled()
+    with torch.inference_mode():
+        second = leadline.measure(model, inputs)
+    for record in (first, second):
+        assert list(record["gradient.stream"].values) == list(plain["gradient.stream"].values)
+
+
+def test_padding_on_either_side_gives_the_same_gradients() -> None:
+    model = _gpt2().eval()
+    ids = leadline.random_tokens(model, examples=2, length=9, seed=1).tensors["input_ids"]
+    filler, ones, zeros = torch.full((2, 4), 5), torch.ones(2, 9).long(), torch.zeros(2, 4).long()
+    right = {
+        "input_ids": torch.cat([ids, filler], 1),
+        "attention_mask": torch.cat([ones, zeros], 1),
+        "position_ids": torch.arange(13).expand(2, -1),
+    }
+    left = {
+        "input_ids": torch.cat([filler, ids], 1),
+        "attention_mask": torch.cat([zeros, ones], 1),
+        "position_ids": (torch.arange(13) - 4).clamp_min(0).expand(2, -1),
+    }
+    alone = leadline.measure(model, {"input_ids": ids})
+    for tensors in (right, left):
+        record = leadline.measure(model, tensors)
+        assert record.provenance["loss"]["value"] == pytest.approx(
+            alone.provenance["loss"]["value"], rel=1e-5
+        )
+        for row in alone.select():
+            (same,) = [
+                r
+                for r in record.select(row.quantity, statistic=row.statistic, layer=row.site.layer)
+                if r.site == row.site
+            ]
+            assert same.value == pytest.approx(row.value, rel=2e-4, abs=1e-6), row
+
+
+def test_two_tokens_are_measured_without_a_false_alarm() -> None:
+    model = _gpt2()
+    record = leadline.measure(model, leadline.random_tokens(model, examples=2, length=2))
+    assert not record.findings
+    assert "tokens.cosine" in record.quantities
+
+
+def test_rows_of_unequal_length_are_padded_inside_the_vocabulary() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    # The default end-of-text id of GPT-2 lies outside this vocabulary.
+    model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=50))
+    record = leadline.measure(model, [[1, 2, 3, 4], [5, 6]])
+    assert record.provenance["input"]["padded"] == 2
+
+
 # --- bad input ---------------------------------------------------------------------------------
 
 
@@ -569,8 +627,35 @@ def test_broken_embeddings_are_reported_too() -> None:
     model = _gpt2()
     with torch.no_grad():
         model.transformer.wpe.weight.fill_(float("inf"))
-    with pytest.raises(AnatomyError, match=r"transformer\.wpe\.weight"):
+    with pytest.raises(AnatomyError) as caught:
         leadline.measure(model, leadline.random_tokens(model, examples=2, length=8))
+    assert "'transformer.wpe.weight' holds values that are not finite" in str(caught.value)
+    assert "first seen in what 'transformer.wpe' returns" in str(caught.value)
+
+
+def test_one_block_alone_is_refused_with_the_reason() -> None:
+    with pytest.raises(AnatomyError, match="at least two are needed"):
+        leadline.measure(_gpt2(1))
+
+
+def test_a_declared_write_of_another_width_is_refused() -> None:
+    wrong = leadline.declare(blocks="transformer.h", writes=["attn", "mlp.c_fc"])
+    with pytest.raises(AnatomyError, match=r"c_fc' returns \[.*128\] and the stream is \[.*32\]"):
+        leadline.measure(_gpt2(), anatomy=wrong)
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    with pytest.raises(InputError, match="attention_mask has the shape"):
+        leadline.measure(
+            _gpt2(),
+            {"input_ids": torch.ones(2, 8).long(), "attention_mask": torch.ones(2, 5).long()},
+        )
+
+
+@pytest.mark.parametrize("ridge", ["x", -1, 0, True])
+def test_a_ridge_that_is_none_is_refused(ridge: object) -> None:
+    with pytest.raises(ProbeError, match="ridge"):
+        leadline.measure(_gpt2(), probes=[leadline.Choice("recall", ridge=ridge)])
 
 
 def test_a_stream_that_overflows_is_measured_and_is_a_finding() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.errors import RecordError
+from leadline.record import Record
 from leadline.record.address import address_of
 from leadline.record.provenance import strict_number, text_at
 from leadline.record.summary import headline_lines
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from leadline.record import Growth, Profile, Record
+    from leadline.record import Growth, Profile
     from leadline.record.quantity import Scale
 
 __all__ = ["Comparison", "ComparisonRow", "Parting", "Side", "compare"]
@@ -121,7 +122,16 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
             f"{len(names)} names were given for {len(records)} records: give one for each."
         )
     called = tuple(names) if names is not None else _names(records)
-    found = [_lines(record) for record in records]
+    for record in records:
+        if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RecordError(
+                f"A {type(record).__name__} was given where records are compared; open a file "
+                "with leadline.Record.open(path)."
+            )
+    # Two one-stack models are compared whatever their stacks are called; otherwise a decoder
+    # stands beside a decoder.
+    by_stack = any(len(record.stacks) > 1 for record in records)
+    found = [_lines(record, by_stack=by_stack) for record in records]
     labels = dict.fromkeys(label for lines in found for label in lines)
     return Comparison(called, tuple(_row(label, found) for label in labels))
 
@@ -133,14 +143,14 @@ class _Line:
     depth: int
 
 
-def _lines(record: Record) -> dict[tuple[str, str], _Line]:
+def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     """Return the headline lines of a record by address and statistic."""
-    stacks = record.stacks
+    unnamed = "" if by_stack else next(iter(record.stacks), "")
     lines: dict[tuple[str, str], _Line] = {}
     for name, quantity in record.quantities.items():
         profiles = record.profiles(name)
         for profile in headline_lines(profiles, quantity.headline):
-            label = str(address_of(profile, profiles, first_stack=stacks[0]))
+            label = str(address_of(profile, profiles, first_stack=unnamed))
             line = _Line(profile, quantity.scale, record.depth(profile.stack))
             lines[label, profile.statistic] = line
     return lines

@@ -25,6 +25,7 @@ from leadline.errors import AnatomyError
 __all__ = ["discover", "refit"]
 
 Forward = Callable[[], object]
+_DECLARE = "leadline.declare(blocks='...', writes=['...']), or --declare on the command line"
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
     if not rows:
         raise AnatomyError(
             f"{type(model).__name__} has no row of repeated blocks through which a tensor of one "
-            "shape passes, so no residual stream was found. Is it a Transformer? If it is, "
-            "declare its blocks: leadline.declare(blocks='...', writes=['...'])."
+            "shape passes (at least two are needed), so no residual stream was found. If it has "
+            f"one, declare it: {_DECLARE}."
         )
     stacks: list[Stack] = []
     remarks: list[str] = []
@@ -69,8 +70,7 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
         raise AnatomyError(
             f"No anatomy of {type(model).__name__} balances. "
             + " ".join(failures[:3])
-            + " If you know which modules write to the stream, declare them: "
-            "leadline.declare(blocks='...', writes=['...'])."
+            + f" If you know which modules write to the stream, declare them: {_DECLARE}."
         )
     return Anatomy(tuple(_named(stacks)), "discovery", remarks=tuple(remarks))
 

@@ -209,6 +209,11 @@ class Tap:
             kept, u = s.law(state, live.detach(), walk.watched)
             gain: float | None = None
         else:
+            if live.numel() != state.numel() or live.shape[-1] != state.shape[-1]:
+                raise AnatomyError(
+                    f"'{s.module}' returns {list(live.shape)} and the stream is "
+                    f"{list(state.shape)}, so it cannot be what is added to it."
+                )
             returned = _like(live.detach(), state)
             if isinstance(s.gain, str):
                 gain, u = None, returned * self._vectors[s.gain]

@@ -121,6 +121,9 @@ def find_rows(model: nn.Module, calls: list[Call]) -> list[Row]:
     modules = dict(model.named_modules())
     groups: dict[tuple[str, str], list[Call]] = {}
     for call in calls:
+        if next(call.module.children(), None) is None:
+            # A block holds at least one module that writes; a norm alone is no block.
+            continue
         parent, _, _ = call.path.rpartition(".")
         kind = type(call.module).__name__
         if isinstance(modules.get(parent), _CONTAINERS):

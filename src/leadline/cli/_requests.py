@@ -96,7 +96,7 @@ class InputRequest:
                 self.texts, loaded.tokenizer, loaded.model, truncate=self.truncate
             )
         if self.text_file is not None:
-            examples, length = read_size(self.windows or DEFAULT_SIZE, "--windows")
+            examples, length = _size(self.windows, "--windows", loaded)
             return inputs.text_file(
                 self.text_file,
                 loaded.tokenizer,
@@ -107,7 +107,7 @@ class InputRequest:
             )
         if self.tokens_file is not None:
             return inputs.token_file(self.tokens_file, loaded.model, truncate=self.truncate)
-        examples, length = read_size(self.random or DEFAULT_SIZE, "--random")
+        examples, length = _size(self.random, "--random", loaded)
         return inputs.random_inputs(loaded.model, examples=examples, length=length, seed=self.seed)
 
 
@@ -137,6 +137,15 @@ def read_declaration(text: str | None) -> Declaration | None:
             f"it has {', '.join(map(str, given)) if isinstance(given, dict) else 'none of them'}."
         )
     return declare(**given)
+
+
+def _size(text: str | None, option: str, loaded: LoadedModel) -> tuple[int, int]:
+    """The size asked for; without one the default, cut to the model's context."""
+    from leadline.inputs import context_limit
+
+    examples, length = read_size(text or DEFAULT_SIZE, option)
+    limit = context_limit(loaded.model)
+    return examples, length if text is not None or limit is None else min(length, limit)
 
 
 def read_size(text: str, option: str) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def measure(
         typer.Option(
             "--probes",
             metavar="CHOICES",
-            help="Which probes, such as stream,update,memory(ridge=0.01); "
+            help="Which probes, such as stream,update,recall(ridge=0.01); "
             "`leadline list probes` names them.",
             rich_help_panel=o.MEASURING,
             show_default=False,

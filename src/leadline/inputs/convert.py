@@ -50,6 +50,8 @@ def as_inputs(
                 f"({', '.join(names)})."
             )
         return _from_tensors(dict(zip(names, value, strict=False)), model)
+    if isinstance(value, (list, tuple)) and not value:
+        raise InputError("The input is empty; give at least one text or one row of token ids.")
     raise InputError(
         f"A {type(value).__name__} cannot be fed to the model; give a tensor, a dictionary of "
         "tensors, texts, or what random_tokens returns."
@@ -61,9 +63,14 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
     labels = tensors.pop("labels", None)
     if not tensors:
         raise InputError("There is no tensor to feed to the model.")
-    mask = _mask(tensors, "attention_mask")
-    decoder_mask = _mask(tensors, "decoder_attention_mask")
     ids = tensors.get("input_ids", tensors.get(main_name(model)))
+    if ids is not None and not ids.is_floating_point() and ids.ndim < 2:
+        raise InputError(
+            f"Token ids of shape {list(ids.shape)} were given; the model takes [example, token]: "
+            "add an axis with ids.unsqueeze(0)."
+        )
+    mask = _mask(tensors, "attention_mask", ids)
+    decoder_mask = _mask(tensors, "decoder_attention_mask", tensors.get("decoder_input_ids"))
     preview = ""
     if ids is not None and not ids.is_floating_point() and ids.ndim == 2:
         if ids.numel() == 0:
@@ -95,10 +102,16 @@ def _tensor(name: str, value: Any) -> Tensor:
         ) from error
 
 
-def _mask(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+def _mask(tensors: Mapping[str, Tensor], name: str, ids: Tensor | None) -> Tensor | None:
     mask = tensors.get(name)
     if mask is None or mask.ndim != 2:
         return None
+    is_tokens = ids is not None and ids.ndim == 2 and not ids.is_floating_point()
+    if ids is not None and is_tokens and mask.shape != ids.shape:
+        raise InputError(
+            f"{name} has the shape {list(mask.shape)} and the token ids {list(ids.shape)}; "
+            "both must be [example, token]."
+        )
     real = mask > 0
     if not bool(real.any(dim=1).all()):
         raise InputError(f"In {name} an example has no real token; leave that example out.")

@@ -133,7 +133,7 @@ def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
 
 
 def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
-    """For each position the id that follows it, -100 at the end and in the padding."""
+    """For each real position the real id that follows it, -100 elsewhere."""
     if inputs.labels is not None and pair:
         return inputs.labels
     ids = inputs.tensors.get("decoder_input_ids" if pair else name)
@@ -145,6 +145,9 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
         given = given.masked_fill(~mask, _IGNORED)
     targets = torch.full_like(given, _IGNORED)
     targets[:, :-1] = given[:, 1:]
+    if mask is not None:
+        # With padding on the left the first real token would be predicted from a padded one.
+        targets = targets.masked_fill(~mask, _IGNORED)
     if not bool((targets != _IGNORED).any()):
         raise InputError(
             "The next-token loss needs an example of at least two tokens; give a longer text."

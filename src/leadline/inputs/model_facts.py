@@ -115,10 +115,12 @@ def special_ids(model: nn.Module) -> set[int]:
 def padding_id(model: nn.Module) -> int:
     """An id to fill short rows with; the mask hides what it becomes."""
     config = text_configuration(model)
+    vocabulary = vocabulary_size(model)
     for name in ("pad_token_id", "eos_token_id"):
         value = getattr(config, name, None)
         value = value[0] if isinstance(value, list) and value else value
-        if isinstance(value, int) and value >= 0:
+        # A configuration may name an id that its own vocabulary does not have.
+        if isinstance(value, int) and 0 <= value < (vocabulary or value + 1):
             return value
     return 0
 

@@ -84,28 +84,36 @@ class Tokens:
     def _centred(self) -> list[_Centred]:
         return [_centre(x) for x, _ in self._parts]
 
+    def _gathered(self, found: list[PerExample]) -> PerExample:
+        """Of every example that has two tokens to compare, or two after the first."""
+        counts = [norm.shape[1] for _, norm in self._parts]
+        none = self.x.new_zeros(0)
+        return PerExample(
+            torch.cat([none, *(f.all for f, n in zip(found, counts, strict=True) if n >= 2)]),
+            torch.cat([none, *(f.rest for f, n in zip(found, counts, strict=True) if n >= 3)]),
+        )
+
     @cached_property
     def residual(self) -> PerExample:
-        """[example] each"""
-        return PerExample(
-            torch.cat([c.residual_all for c in self._centred]),
-            torch.cat([c.residual_rest for c in self._centred]),
-        )
+        """[example] each; an example of fewer than two tokens has none"""
+        return self._gathered([PerExample(c.residual_all, c.residual_rest) for c in self._centred])
 
     @cached_property
     def relative_residual(self) -> PerExample:
-        """[example] each"""
-        total = [torch.linalg.vector_norm(norm, dim=1) for _, norm in self._parts]
-        rest = [torch.linalg.vector_norm(norm[:, 1:], dim=1) for _, norm in self._parts]
-        return PerExample(
-            self.residual.all / torch.cat(total), self.residual.rest / torch.cat(rest)
-        )
+        """[example] each; an example of fewer than two tokens has none"""
+        sizes = [
+            PerExample(
+                c.residual_all / torch.linalg.vector_norm(norm, dim=1),
+                c.residual_rest / torch.linalg.vector_norm(norm[:, 1:], dim=1),
+            )
+            for c, (_, norm) in zip(self._centred, self._parts, strict=True)
+        ]
+        return self._gathered(sizes)
 
     @cached_property
     def cosine(self) -> PerExample:
-        """[example] each; NaN where there are fewer than two tokens"""
-        found = [_mean_cosine(x, norm) for x, norm in self._parts]
-        return PerExample(torch.cat([f.all for f in found]), torch.cat([f.rest for f in found]))
+        """[example] each; an example of fewer than two tokens has none"""
+        return self._gathered([_mean_cosine(x, norm) for x, norm in self._parts])
 
     def gram(self) -> list[Tensor]:
         """Gram matrices of the centred tokens after the first, for `ranks`, which needs no scale.
@@ -159,9 +167,7 @@ def _mean_cosine(x: Tensor, norm: Tensor) -> PerExample:
     n = x.shape[1]
 
     def over_pairs(square: Tensor, count: int) -> Tensor:
-        if count < 2:
-            return torch.full_like(square, float("nan"))
-        return (square - count) / (count * (count - 1))
+        return (square - count) / max(count * (count - 1), 1)
 
     return PerExample(over_pairs(squares[:, 0], n), over_pairs(squares[:, 1], n - 1))
 

@@ -124,8 +124,10 @@ class Collector:
             if isinstance(result, Single):
                 self._singles.append((name, site, result.statistic, result.value))
             elif isinstance(result, Each):
-                self._singles.append((name, site, "mean", result.values.all.mean()))
-                self._singles.append((name, site, "mean_without_first", result.values.rest.mean()))
+                both = (("mean", result.values.all), ("mean_without_first", result.values.rest))
+                for statistic, values in both:
+                    if values.numel():
+                        self._singles.append((name, site, statistic, values.mean()))
             elif isinstance(result, PerToken):
                 self._hold(name, site, result.values, None if tokens is None else tokens.mask)
 

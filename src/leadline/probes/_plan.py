@@ -45,9 +45,13 @@ def plan(
     if probes is None:
         choices = [Choice(name) for name in DEFAULT]
     elif isinstance(probes, str):
-        choices = split_choices(probes)
-    else:
+        choices = split_choices(probes) if probes.strip() else []
+    elif isinstance(probes, Sequence):
         choices = [Choice.parse(probe) for probe in probes]
+    else:
+        raise ProbeError(
+            f"Probes are named by a text or a list of names, not by a {type(probes).__name__}."
+        )
     if [c.name for c in choices] == ["all"]:
         choices = [Choice(name) for name in PROBES.names()]
     if not choices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leadline.errors import ProbeError
 from leadline.numerics.ridge import held_out_r2
 from leadline.numerics.tokens import Tokens
 from leadline.probes._probe import PROBES, At, Result, Single
@@ -32,7 +33,11 @@ class RecallProbe:
     quantities = (R2,)
 
     def __init__(self, ridge: float = 1e-3, seed: int = 0) -> None:
-        self.ridge = ridge
+        if not isinstance(ridge, (int, float)) or isinstance(ridge, bool) or not ridge > 0:
+            raise ProbeError(f"The ridge of the probe 'recall' is {ridge!r}; it must be above 0.")
+        if not isinstance(seed, int):
+            raise ProbeError(f"The seed of the probe 'recall' is {seed!r}; it must be an integer.")
+        self.ridge = float(ridge)
         self.seed = seed
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

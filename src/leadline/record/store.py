@@ -180,6 +180,8 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise _unwritable(path, "it is a folder")
+    if target.exists() and not target.is_file():
+        raise _unwritable(path, "it is no ordinary file")
     if Path(f"{target}-wal").exists():
         raise _unwritable(
             path, f"a record there is still being written, or was never closed ({target.name}-wal)"

@@ -44,12 +44,15 @@ class SummaryRow:
 def summarize(record: Record) -> list[SummaryRow]:
     """Return a row per quantity and role; a second one where few tokens carry the mean."""
     stacks = record.stacks
+    only = stacks[0] if len(stacks) == 1 else ""
     rows: list[SummaryRow] = []
     for name, quantity in record.quantities.items():
         lines = record.profiles(name)
         for line in headline_lines(lines, quantity.headline):
-            label = str(address_of(line, lines, first_stack=stacks[0]))
-            remark, robust = _compare_with_robust(line, lines)
+            label = str(address_of(line, lines, first_stack=only))
+            # Where zero is an ordinary value (a cosine, a mean) no token dominates by its size.
+            sized = quantity.scale == "log"
+            remark, robust = _compare_with_robust(line, lines) if sized else ("", None)
             rows.append(SummaryRow(label, line, line.growth, quantity.scale, remark))
             if robust is not None:
                 rows.append(SummaryRow(label, robust, robust.growth, quantity.scale, "", True))
@@ -96,9 +99,6 @@ def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, 
         return "", None
     robust = _same_place(line, lines, ROBUST)
     if robust is None or robust.layers != line.layers:
-        return "", None
-    if np.any(line.values > 0) and np.any(line.values < 0):
-        # Around zero the mean is no size, and no token can dominate it.
         return "", None
     upper, lower = np.abs(line.values), np.abs(robust.values)
     # Near zero a ratio says nothing: the gap must show on the scale of the whole line.

@@ -92,7 +92,7 @@ def test_quantity_that_one_record_lacks_is_told() -> None:
     comparison = compare(gpt2_record(), t5_record())
     missing = [row.label for row in comparison.rows if row.sides[1] is None]
     alone = [row.label for row in comparison.rows if row.sides[0] is None]
-    assert "gradient.stream" in missing
+    assert "decoder/gradient.stream" in missing
     assert "decoder/update.norm[cross-attention]" in alone
     text = str(comparison)
     assert f"Only in t5: {', '.join(alone)}." in text
@@ -101,7 +101,7 @@ def test_quantity_that_one_record_lacks_is_told() -> None:
 
 def test_third_record_without_a_shared_quantity_is_named() -> None:
     text = str(compare(gpt2_record(), gpt2_record(name="b"), t5_record()))
-    assert "Not in t5: stream.variance, tokens.residual" in text
+    assert "Not in t5: decoder/stream.variance, decoder/tokens.residual" in text
 
 
 def test_records_are_called_by_their_models_and_numbered() -> None:
@@ -158,3 +158,11 @@ def test_notebook_form_shows_names_as_text() -> None:
     assert "&lt;b&gt;x" in html
     assert "<b>" not in html
     assert html.count("<svg") == 2
+
+
+def test_a_decoder_is_set_beside_the_decoder_of_an_encoder_decoder() -> None:
+    comparison = compare(gpt2_record(), t5_record())
+    rows = {row.label: row for row in comparison.rows}
+    both = rows["decoder/stream.norm"]
+    assert all(side is not None and side.profile.stack == "decoder" for side in both.sides)
+    assert rows["encoder/stream.norm"].sides[0] is None

@@ -140,8 +140,18 @@ def test_ranks_do_not_depend_on_the_scale(scale: float) -> None:
 
 def test_one_token_has_no_pairs() -> None:
     tokens = Tokens(torch.randn(2, 1, 4))
-    assert torch.isnan(tokens.cosine.all).all()
-    assert torch.isnan(tokens.residual.rest).all()
+    assert tokens.cosine.all.numel() == 0
+    assert tokens.residual.rest.numel() == 0
+
+
+def test_two_tokens_are_one_pair_and_none_without_the_first() -> None:
+    x = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]])
+    tokens = Tokens(x)
+    assert float(tokens.cosine.all) == pytest.approx(0.5**0.5)
+    assert tokens.cosine.rest.numel() == 0
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
+    padded = Tokens(torch.ones(2, 3, 2), mask)
+    assert padded.cosine.all.shape == (2,) and padded.cosine.rest.shape == (1,)
 
 
 def test_nan_goes_through_the_ranks_without_a_crash() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -361,3 +362,9 @@ def test_names_with_odd_letters_are_paths_like_others(tmp_path: Path) -> None:
     gpt2_record(depth=4).save(path)
     with Record.open(path) as record:
         assert record.depth() == 4
+
+
+def test_a_device_is_not_replaced_by_a_record() -> None:
+    with pytest.raises(RecordError, match="no ordinary file"):
+        Record().save("/dev/null")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)

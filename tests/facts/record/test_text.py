@@ -14,6 +14,7 @@ from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.address import Address, parse_address
 from leadline.record.notebook import svg_sparkline
 from leadline.record.numbers import BARS, align, format_count, format_number, sparkline
+from leadline.record.quantity import Scale
 from leadline.record.summary import summarize
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
 
@@ -165,9 +166,11 @@ def test_massive_first_token_is_told_with_the_median_without_it() -> None:
     assert "dominate" not in str(gpt2_record(massive=False))
 
 
-def _tokenwise(mean: list[float], median: list[float], without: list[float]) -> Record:
+def _tokenwise(
+    mean: list[float], median: list[float], without: list[float], scale: Scale = "log"
+) -> Record:
     record = Record()
-    record.describe(Quantity("q", "Q", "q", "q"))
+    record.describe(Quantity("q", "Q", "q", "q", scale=scale))
     for statistic, values in (
         ("mean", mean),
         ("median_without_first", median),
@@ -190,15 +193,20 @@ def test_factor_of_two_is_not_yet_remarkable() -> None:
     assert len(summarize(_tokenwise([2.1, 2, 2], [1, 1, 1], [1, 1, 1]))) == 2
 
 
+def test_where_zero_is_ordinary_no_token_dominates() -> None:
+    assert len(summarize(_tokenwise([1, 5, 1], [1, 1, 1], [1, 5, 1], scale="linear"))) == 1
+
+
 def test_large_ratio_near_zero_is_not_remarkable() -> None:
     # A cosine that passes through zero: ten times of nearly nothing is nearly nothing.
     assert len(summarize(_tokenwise([0.9, 0.001, 0.8], [0.9, 0.0001, 0.8], [0.9, 0.001, 0.8]))) == 1
 
 
-def test_text_names_the_stack_of_all_but_the_first() -> None:
+def test_text_names_the_stack_where_there_are_several() -> None:
     text = str(t5_record())
     assert "encoder 6 layers, decoder 12 layers, 48 sublayers" in text
-    assert "\nstream.norm " in text
+    assert "\nencoder/stream.norm " in text
+    assert "\nstream.norm " not in text
     assert "\ndecoder/update.norm[cross-attention] " in text
 
 

@@ -156,9 +156,9 @@ def test_comparison_fits_the_terminal(width: int) -> None:
     show_comparison(comparison, console)
     lines = ESCAPE.sub("", printed(console)).splitlines()
     assert max(len(line) for line in lines) <= width
-    at = lines.index(next(line for line in lines if line.startswith("stream.norm")))
+    at = lines.index(next(line for line in lines if line.startswith("decoder/stream.norm")))
     assert [line.split()[0] for line in lines[at + 1 : at + 4]] == ["gpt2", "gpt2-medium", "t5"]
-    assert any(line.startswith("Only in t5: decoder/stream.norm") for line in lines)
+    assert any(line.startswith("Only in t5: encoder/stream.norm") for line in lines)
 
 
 def test_comparison_shows_the_ratio_and_the_widest_layer() -> None:
