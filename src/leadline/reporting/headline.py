@@ -76,13 +76,15 @@ def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list
     """
     heavy = any(_heavy_layers(record) for record in records)
     gradients = [quantity for quantity in map(_gradient_quantity, records) if quantity]
+    several = any(len(record.stacks) > 1 for record in records)
+    shared = [s for s in records[0].stacks if all(s in record.stacks for record in records)]
     found: list[str] = []
     for quantity in dict.fromkeys([_STREAM_NORM, *gradients[:1]]):
         statistic = _WITHOUT_FIRST if heavy and quantity == _STREAM_NORM else ""
         lines = [
-            (name, profile)
+            (f"{name} ({profile.stack})" if several else name, profile)
             for record, name in zip(records, names, strict=True)
-            for profile in _first_lines(record, quantity, statistic)[:1]
+            for profile in _shared_first(_first_lines(record, quantity, statistic), shared)[:1]
         ]
         if len(lines) < 2:
             continue
@@ -306,6 +308,11 @@ def _first_lines(record: Record, quantity: str, statistic: str = "") -> list[Pro
         if not statistic or profile.statistic == statistic:
             found.setdefault(profile.stack, profile)
     return [found[stack] for stack in record.stacks if stack in found]
+
+
+def _shared_first(lines: list[Profile], shared: Sequence[str]) -> list[Profile]:
+    """Lines of the stacks that all records have, if there are any: a decoder beside a decoder."""
+    return [line for line in lines if line.stack in shared] or lines
 
 
 def _profiles(record: Record, quantity: str) -> list[Profile]:

@@ -184,3 +184,9 @@ def test_facts_tell_what_was_measured() -> None:
 
 def test_facts_of_a_bare_record_leave_out_what_is_unknown() -> None:
     assert [fact.label for fact in facts(norms([1.0, 2.0]))] == ["Layers"]
+
+
+def test_a_decoder_is_compared_with_the_decoder_of_an_encoder_decoder() -> None:
+    sentence = comparing_sentences([gpt2_record(massive=False), t5_record()], ["gpt2", "t5"])[0]
+    assert "gpt2 (decoder)" in sentence
+    assert "t5 (decoder)" in sentence
