@@ -96,6 +96,11 @@ def _cuts(anatomy: Anatomy, unit: str) -> list[tuple[Site, str, Callable[..., An
                         f"The layers of the {stack.name} are no modules of their own, so a whole "
                         "block cannot be left out; use the unit 'sublayer'."
                     )
+                if block.in_place:
+                    raise ProbeError(
+                        f"'{block.module}' changes its input in place, so it cannot be left out "
+                        "whole; use the unit 'sublayer'."
+                    )
                 site = Site(stack.name, block.layer, None, "block")
                 cuts.append((site, block.module, _at_call(call, _input)))
                 continue
@@ -119,7 +124,7 @@ def _at_call(call: int, replaced: Callable[..., torch.Tensor]) -> Callable[..., 
             return None
         returned = first_tensor(output)
         assert returned is not None
-        return _with_first(output, replaced(args, kwargs, returned))
+        return _with(output, returned, replaced(args, kwargs, returned))
 
     return hook
 
@@ -136,10 +141,10 @@ def _zeros(args: tuple[Any, ...], kwargs: dict[str, Any], update: torch.Tensor) 
     return torch.zeros_like(update)
 
 
-def _with_first(output: Any, replacement: torch.Tensor) -> Any:
-    """The same output with its first tensor replaced."""
-    if isinstance(output, torch.Tensor):
-        return replacement
+def _with(output: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
+    """The same output with one of its tensors replaced."""
+    if output is old:
+        return new
     if isinstance(output, (tuple, list)):
-        return type(output)((replacement, *output[1:]))
-    raise ProbeError(f"A block that returns {type(output).__name__} cannot be left out.")
+        return type(output)(new if item is old else item for item in output)
+    raise ProbeError(f"A module that returns {type(output).__name__} cannot be left out.")

@@ -275,11 +275,8 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         # Shared weights have their reason below.
         if not (quantity.name == "gradient.parameters" and done.shared):
             refuse(quantity.name, "too few tokens")
-    for stack in done.shared:
-        refuse(
-            f"gradient.parameters of the {stack}",
-            "one set of weights serves several layers; their gradients add up",
-        )
+    for what in done.shared:
+        refuse(what, "one set of weights serves several layers; their gradients add up")
     for stack, layer in sorted(done.unheard):
         refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
     for stack in sorted(done.collector.unmasked):

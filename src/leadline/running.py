@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +14,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Balance, Declaration, Sublayer, Tap, read_anatomy
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.inputs.model_facts import is_pair
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
 
@@ -36,7 +37,9 @@ class Done:
 def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
     """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
     if inputs is not None:
-        return as_inputs(inputs, module, tokenizer=tokenizer)
+        batch = as_inputs(inputs, module, tokenizer=tokenizer)
+        # The caller's own tensors must not collect gradients.
+        return replace(batch, tensors={n: t.detach() for n, t in batch.tensors.items()})
     return random_inputs(module, length=min(128, context_limit(module) or 128), seed=seed)
 
 
@@ -61,7 +64,6 @@ def read(
 
     Where random inputs do not fit the model, the fit gets the first half of the real examples.
     """
-    small = _fit_batch(module, batch, seed)
     passes = 0
 
     def counted(which: Inputs) -> Any:
@@ -69,6 +71,7 @@ def read(
         passes += 1
         return call(module, which)
 
+    small = _fit_batch(module, batch, seed, counted)
     anatomy = read_anatomy(
         module,
         lambda: counted(small),
@@ -79,12 +82,14 @@ def read(
     return anatomy, passes
 
 
-def _fit_batch(module: nn.Module, batch: Inputs, seed: int) -> Inputs:
+def _fit_batch(
+    module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
+) -> Inputs:
     length = min(_FIT_LENGTH, context_limit(module) or _FIT_LENGTH)
     try:
         small = random_inputs(module, examples=2, length=length, seed=seed + 1)
         with torch.no_grad():
-            call(module, small)
+            run_once(small)
         return small
     except Exception:
         return _narrowed(batch)
@@ -105,11 +110,12 @@ def _narrowed(batch: Inputs) -> Inputs:
 
 def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss: Loss) -> Done:
     """One forward pass with the tap on, then one backward pass if a probe asks for it."""
-    masks = [mask for mask in (batch.mask, batch.decoder_mask) if mask is not None]
-    collector = Collector(planned, masks)
+    collector = Collector(
+        planned, batch.mask, decoder_mask=batch.decoder_mask, pair=is_pair(module)
+    )
     tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
     shared: list[str] = []
-    owners = _owners(anatomy, shared) if planned.having("parameters") else {}
+    owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
     if not planned.backward:
         with tap, torch.no_grad():
             value = loss.compute(call(module, batch), batch)
@@ -131,18 +137,22 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
     return Done(collector, tap.balance(), float(value.detach()), tap.unheard, shared)
 
 
-def _owners(anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:
+def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:
     """Parameter name -> its sublayer. Weights that serve several layers cannot be split."""
     owners: dict[str, Sublayer] = {}
+    served: dict[int, set[int]] = {}
     for stack in anatomy.stacks:
         if stack.shared:
-            shared.append(stack.name)
+            shared.append(f"gradient.parameters of the {stack.name}")
             continue
         for block in stack.blocks:
             for s in block.sublayers:
                 for name in s.parameters:
                     owners.setdefault(name, s)
-    return owners
+                    served.setdefault(id(module.get_parameter(name)), set()).add(id(s))
+    tied = [name for name in owners if len(served[id(module.get_parameter(name))]) > 1]
+    shared += [f"gradient of '{name}'" for name in tied]
+    return {name: s for name, s in owners.items() if name not in tied}
 
 
 @contextmanager

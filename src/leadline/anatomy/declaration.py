@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
+from leadline.anatomy.discover import parameters_of
 from leadline.anatomy.fit import Write
 from leadline.anatomy.replay import capture_arguments, replay_block
 from leadline.anatomy.roles import Mixing, mixing, role_of
@@ -43,10 +44,12 @@ class Declaration:
         if not calls or calls[0].left is None:
             raise AnatomyError(f"None of the declared blocks {paths} ran in the forward pass.")
         shape = calls[0].left.shape
-        roles, mixes = self._roles(model, forward, calls[0], shape)
+        roles, mixes, owned = self._roles(model, forward, calls[0], shape)
         causal = next((m.causal for m in mixes if m.causal is not None), None)
         swapped = any(m.first_axis and not m.second_axis for m in mixes)
-        blocks = tuple(self._block(model, call, i + 1, roles) for i, call in enumerate(calls))
+        blocks = tuple(
+            self._block(model, call, i + 1, roles, owned) for i, call in enumerate(calls)
+        )
         stack = Stack(
             name=self.name or ("decoder" if causal else "encoder"),
             blocks=blocks,
@@ -66,7 +69,14 @@ class Declaration:
             raise AnatomyError(f"'{self.blocks}' holds no modules that could be blocks.")
         return paths
 
-    def _block(self, model: nn.Module, call: Call, layer: int, roles: tuple[str, ...]) -> Block:
+    def _block(
+        self,
+        model: nn.Module,
+        call: Call,
+        layer: int,
+        roles: tuple[str, ...],
+        owned: list[tuple[str, ...]],
+    ) -> Block:
         path = call.path
         sublayers = tuple(
             Sublayer(
@@ -78,10 +88,7 @@ class Declaration:
                 settle=None if s is None else _known(model, f"{path}.{s}"),
                 parallel=self.parallel and i > 0,
                 placement="post" if s is not None else "declared",
-                parameters=tuple(
-                    f"{path}.{name}.{n}"
-                    for n, _ in model.get_submodule(f"{path}.{name}").named_parameters()
-                ),
+                parameters=tuple(f"{path}.{n}" for n in owned[i]) if owned else (),
             )
             for i, (name, s) in enumerate(zip(self.writes, self.settle, strict=True))
         )
@@ -91,7 +98,7 @@ class Declaration:
 
     def _roles(
         self, model: nn.Module, forward: Callable[[], object], call: Call, shape: torch.Size
-    ) -> tuple[tuple[str, ...], list[Mixing]]:
+    ) -> tuple[tuple[str, ...], list[Mixing], list[tuple[str, ...]]]:
         """By token mixing, as in discovery; `branch` where the block cannot be run on its own."""
         unknown = tuple("branch" for _ in self.writes)
         try:
@@ -99,24 +106,32 @@ class Declaration:
             arguments = capture_arguments(model, forward, {key})[key]
             replay = replay_block(call.path, call.module, arguments, shape)
         except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
-            return unknown, []
+            return unknown, [], []
         seen = {s.path: s for s in replay.seen}
         roles: list[str] = []
         mixes: list[Mixing] = []
+        writes: list[Write] = []
         state, earlier = replay.stream, -1
         for name, settle in zip(self.writes, self.settle, strict=True):
             update = seen.get(f"{call.path}.{name}")
             if update is None or update.live is None:
-                return unknown, []
-            write = Write(update, 1.0, 1.0, state=state, sources=((1.0, state),))
-            mix = mixing(replay, write)
+                return unknown, [], []
+            settled = seen.get(f"{call.path}.{settle}") if settle else None
+            write = Write(update, 1.0, 1.0, settled, state=state, sources=((1.0, state),))
+            writes.append(write)
+            try:
+                mix = mixing(replay, write)
+            except RuntimeError:  # the block works in place and autograd refuses it
+                return unknown, [], []
             mixes.append(mix)
             roles.append(role_of(mix, replay, write, earlier))
-            after = seen.get(f"{call.path}.{settle}") if settle else update
+            after = settled if settle else update
             if not self.parallel and after is not None and after.live is not None:
                 state = after.live
             earlier = update.order
-        return tuple(roles), mixes
+        start = len(call.path) + 1
+        owned = [tuple(n[start:] for n in names) for names in parameters_of(replay, writes)]
+        return tuple(roles), mixes, owned
 
 
 def declare(

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, 
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
 from leadline.errors import AnatomyError
 
-__all__ = ["discover", "refit"]
+__all__ = ["discover", "parameters_of", "refit"]
 
 Forward = Callable[[], object]
 _DECLARE = "leadline.declare(blocks='...', writes=['...']), or --declare on the command line"
@@ -166,7 +167,7 @@ def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
 
 def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:
     mark_parallel(replay, writes)
-    owners = _parameters(replay, writes)
+    owners = parameters_of(replay, writes)
     sublayers: list[Sublayer] = []
     mixes: list[Mixing] = []
     earlier = -1
@@ -221,7 +222,7 @@ def _under(path: str, name: str | None) -> str | None:
     return None if name is None else f"{path}.{name}"
 
 
-def _parameters(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
+def parameters_of(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
     """Parameters by sublayer: a module serves the first write at or after its first call.
 
     A settling norm serves the write that it settles; a vector gain the write that it scales.
@@ -253,8 +254,8 @@ def _named(stacks: list[Stack]) -> list[Stack]:
     named: list[Stack] = []
     counts: dict[str, int] = {}
     for stack in stacks:
-        path = stack.blocks[0].module.lower()
-        hint = next((h for h in _HINTS if h in path), None)
+        words = re.split(r"[._\d]+", stack.blocks[0].module.lower())
+        hint = next((h for h in _HINTS if any(word.startswith(h) for word in words)), None)
         if hint is None:
             hint = "decoder" if stack.causal else "encoder"
         hint = "vision" if hint == "visual" else hint

@@ -92,7 +92,8 @@ def _what_would(model: nn.Module, fit: Forward, balance: Balance) -> str:
         found = discover(model, fit)
     except AnatomyError:
         return " Discovery finds no modules that balance either."
-    for stack in found.stacks:
+    named = [stack for stack in found.stacks if stack.name == balance.stack]
+    for stack in named or found.stacks:
         for block in stack.blocks:
             if block.layer == balance.layer:
                 good = ", ".join(

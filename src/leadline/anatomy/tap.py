@@ -57,6 +57,7 @@ class _Walk:
     calls: Counter[str] = field(default_factory=Counter)
     watched: dict[str, object] = field(default_factory=dict)
     inside: bool = False
+    again: bool = False
 
     @property
     def block(self) -> Block:
@@ -87,7 +88,7 @@ class Tap:
         self._vectors: dict[str, Tensor] = {}
 
     def __enter__(self) -> Tap:
-        modules = dict(self.model.named_modules())
+        modules = dict(self.model.named_modules(remove_duplicate=False))
         entries, others = self._places()
         try:
             for path, walks in entries.items():
@@ -132,7 +133,10 @@ class Tap:
     def _entry(self, walks: list[_Walk]) -> Callable[..., Any]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             for walk in walks:
-                if walk.inside or walk.index + 1 >= walk.stack.depth:
+                if walk.inside:
+                    continue
+                if walk.index + 1 >= walk.stack.depth:
+                    walk.again = True
                     continue
                 x = _stream_among(args, kwargs, walk.stack)
                 if x is None:
@@ -143,6 +147,8 @@ class Tap:
                 replaced = None
                 if walk.index < 0 and self.gradients and not x.requires_grad and _needs_leaf(x):
                     leaf = x.detach().requires_grad_(True)
+                    if walk.stack.blocks[0].in_place:
+                        leaf = leaf.clone()
                     replaced = _swap(args, kwargs, x, leaf)
                     x = leaf
                 self._start(walk, x)
@@ -288,11 +294,13 @@ class Tap:
             self.unheard.add((walk.stack.name, layer))
             return
         listener, stack = self.listener, walk.stack
+        assert walk.before is not None
+        shape = walk.before.shape
 
         def hook(gradient: Tensor) -> None:
             with torch.no_grad():
                 g = gradient if factor == 1.0 else gradient * factor
-                listener.gradient(stack, layer, sublayer, self._tokens(walk, g))
+                listener.gradient(stack, layer, sublayer, self._tokens(walk, g.reshape(shape)))
 
         live.register_hook(hook)
 
@@ -307,6 +315,11 @@ class Tap:
     def balance(self) -> Balance:
         """The books of the pass. AnatomyError when a stack was not walked to its end."""
         for walk in self._walks:
+            if walk.again:
+                raise AnatomyError(
+                    f"The forward pass goes through the {walk.stack.name} again after its "
+                    f"{walk.stack.depth} layers; measure the part that is used twice on its own."
+                )
             if walk.index + 1 != walk.stack.depth or walk.inside:
                 raise AnatomyError(
                     f"The forward pass went through {walk.index + 1} of the {walk.stack.depth} "

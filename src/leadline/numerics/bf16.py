@@ -19,4 +19,4 @@ def write_loss(update: Tokens, stream: Tokens) -> torch.Tensor:
     # r(x) + u is rounded to float32 here, some 1e-5 of what rounding to bfloat16 does to it.
     wanted = stream.x.bfloat16().to(update.x.dtype).add_(update.x)
     lost = torch.linalg.vector_norm(wanted.bfloat16().to(wanted.dtype).sub_(wanted), dim=-1)
-    return torch.where(update.norm > 0, lost / update.norm, 0.0)
+    return torch.where(update.norm == 0, 0.0, lost / update.norm)

@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 
 def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> Tensor:
-    """R^2 of target [token, width] from source [token, width]; NaN below four tokens."""
+    """R^2 of target [token, width] from source [token, width]; NaN below four tokens or if not finite."""
     tokens = source.shape[0]
     if tokens < 4:
         return torch.tensor(float("nan"), dtype=torch.float64)
@@ -27,6 +27,8 @@ def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> T
     order = torch.randperm(tokens, generator=generator).to(source.device)
     train, test = order[: tokens // 2], order[tokens // 2 :]
     x, y = source.double(), target.double()
+    if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
+        return torch.tensor(float("nan"), dtype=torch.float64)
     x_mean, y_mean = x[train].mean(0), y[train].mean(0)
     x_train, x_test = x[train] - x_mean, x[test] - x_mean
     y_train, y_test = y[train] - y_mean, y[test] - y_mean

@@ -118,13 +118,17 @@ class Tokens:
     def gram(self) -> list[Tensor]:
         """Gram matrices of the centred tokens after the first, for `ranks`, which needs no scale.
 
-        One [example, k, k] per group of equal length, k the smaller of tokens and width.
+        One [example, k, k] per group of equal length, k the smaller of tokens and width; an
+        example without two tokens after the first has none.
         """
         grams: list[Tensor] = []
         for centred in self._centred:
             c, size = centred.rest, centred.residual_rest
+            if c.shape[1] < 2:
+                continue
             if bool(((size < 1 / _SAFE) | (size > _SAFE)).any()):
-                c = c * torch.where(size > 0, 1 / size, 0.0)[:, None, None]
+                scale = torch.where(size == 0, 0.0, 1 / size)
+                c = c * torch.where(size.isinf(), float("nan"), scale)[:, None, None]
             grams.append(c @ c.mT if c.shape[1] <= c.shape[2] else c.mT @ c)
         return grams
 
@@ -159,24 +163,26 @@ def _frobenius(x: Tensor) -> Tensor:
 
 
 def _mean_cosine(x: Tensor, norm: Tensor) -> PerExample:
-    weights = torch.where(norm > 0, 1 / norm, 0.0)
+    weights = torch.where(norm == 0, 0.0, 1 / norm)
     without = weights.clone()
     without[:, 0] = 0
+    # A zero token has the cosine 0 with every other, and none with itself.
+    own = (norm != 0).sum(1), (norm[:, 1:] != 0).sum(1)
     sums = torch.stack([weights, without], dim=1) @ x
     squares = torch.linalg.vector_norm(sums, dim=-1).square()
     n = x.shape[1]
 
-    def over_pairs(square: Tensor, count: int) -> Tensor:
-        return (square - count) / max(count * (count - 1), 1)
-
-    return PerExample(over_pairs(squares[:, 0], n), over_pairs(squares[:, 1], n - 1))
+    return PerExample(
+        (squares[:, 0] - own[0]) / max(n * (n - 1), 1),
+        (squares[:, 1] - own[1]) / max((n - 1) * (n - 2), 1),
+    )
 
 
 def dot(first: Tokens, second: Tokens) -> Tensor:
     """[example, token]: cosine of corresponding tokens; 0 where one of them is 0."""
     product = torch.linalg.vecdot(first.x, second.x)
     scale = first.norm * second.norm
-    return torch.where(scale > 0, product / scale, 0.0)
+    return torch.where(scale == 0, 0.0, product / scale)
 
 
 def ranks(gram: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ for all sites at once. Padding never enters: a mask is looked up for every stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -33,10 +33,23 @@ class _Pending:
 
 
 class Collector:
-    """The listener of a measuring pass. `masks` are candidates, main one first, per stack name."""
+    """The listener of a measuring pass.
 
-    def __init__(self, plan: Plan, masks: Sequence[Tensor] = ()) -> None:
-        self.masks = [mask.bool() for mask in masks]
+    `mask` tells the real tokens of every stack; of an encoder with a decoder (`pair`) it is the
+    encoder's, and the decoder has its own.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        mask: Tensor | None = None,
+        *,
+        decoder_mask: Tensor | None = None,
+        pair: bool = False,
+    ) -> None:
+        self.pair = pair
+        self.main_mask = mask
+        self.decoder_mask = decoder_mask
         self.seen: set[str] = set()
         self.unmasked: set[str] = set()
         self._streams = plan.having("stream")
@@ -47,6 +60,7 @@ class Collector:
         self._starts: dict[str, Tokens] = {}
         self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
+        self._masks: dict[tuple[int, str], Tensor] = {}
         self._held = 0
         self._singles: list[tuple[str, Site, str, Tensor]] = []
         self._readings: list[Reading] = []
@@ -108,13 +122,21 @@ class Collector:
         return tokens
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
-        order = self.masks if "decoder" not in stack.name else self.masks[::-1]
-        for mask in order:
-            if mask.shape == x.shape[:2]:
-                return None if bool(mask.all()) else mask.to(x.device)
-        if any(not bool(mask.all()) for mask in self.masks):
+        decoder = self.pair and "decoder" in stack.name
+        mask = self.decoder_mask if decoder else self.main_mask
+        if mask is None or bool(mask.bool().all()):
+            return None
+        if mask.shape != x.shape[:2]:
             self.unmasked.add(stack.name)
-        return None
+            return None
+        return self._on(mask, x.device)
+
+    def _on(self, mask: Tensor, device: torch.device) -> Tensor:
+        """The mask on the device, made once: sites that share a mask are summed up together."""
+        key = (id(mask), str(device))
+        if key not in self._masks:
+            self._masks[key] = mask.bool().to(device)
+        return self._masks[key]
 
     def _take(self, at: At, tokens: Tokens | None, results: Iterable[Result]) -> None:
         for result in results:

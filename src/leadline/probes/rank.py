@@ -50,6 +50,8 @@ class RankProbe:
         if at.site.sublayer is not None or x.length < 3:
             return
         found = [ranks(gram) for gram in x.gram()]
+        if not found:
+            return
         stable = torch.cat([stable for stable, _ in found])
         entropy = torch.cat([entropy for _, entropy in found])
         yield Single(STABLE, stable.mean(), "mean_without_first")
