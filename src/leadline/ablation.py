@@ -7,6 +7,7 @@ recorded. One forward pass each.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy
+from leadline.anatomy import Anatomy, Block, Stack
 from leadline.anatomy.tensors import first_tensor, stream_input
 from leadline.errors import ProbeError
 from leadline.record import Quantity, Reading, Site
@@ -66,7 +67,7 @@ def ablate(
         raise ProbeError(f"Ablation leaves out a 'block' or a 'sublayer', not a {unit!r}.")
     with torch.no_grad():
         whole = float(loss())
-        cuts = list(_cuts(anatomy, unit))
+        cuts = _cuts(model, anatomy, unit)
         readings: list[Reading] = []
         for done, (site, path, hook) in enumerate(cuts):
             if progress is not None:
@@ -83,34 +84,50 @@ def ablate(
     return Ablation((BLOCK if unit == "block" else SUBLAYER,), tuple(readings), len(cuts) + 1)
 
 
-def _cuts(anatomy: Anatomy, unit: str) -> list[tuple[Site, str, Callable[..., Any]]]:
+def _cuts(
+    model: nn.Module, anatomy: Anatomy, unit: str
+) -> list[tuple[Site, str, Callable[..., Any]]]:
+    """Where to cut: the site, the module, and a hook that knows which of its calls is meant.
+
+    Calls are counted by module: one module may serve several layers under one name or several.
+    """
     cuts: list[tuple[Site, str, Callable[..., Any]]] = []
+    counts: Counter[nn.Module] = Counter()
     for stack in anatomy.stacks:
-        counts: dict[str, int] = {}
         for block in stack.blocks:
-            call = counts.get(block.module, 0)
-            counts[block.module] = call + 1
             if unit == "block":
-                if block.entry.module != block.exit.module:
-                    raise ProbeError(
-                        f"The layers of the {stack.name} are no modules of their own, so a whole "
-                        "block cannot be left out; use the unit 'sublayer'."
-                    )
-                if block.in_place:
-                    raise ProbeError(
-                        f"'{block.module}' changes its input in place, so it cannot be left out "
-                        "whole; use the unit 'sublayer'."
-                    )
+                module = model.get_submodule(block.module)
+                _refuse_uncuttable(stack, block)
                 site = Site(stack.name, block.layer, None, "block")
-                cuts.append((site, block.module, _at_call(call, _input)))
+                cuts.append((site, block.module, _at_call(counts[module], _input)))
+                counts[module] += 1
                 continue
+            calls: Counter[nn.Module] = Counter()
             for s in block.sublayers:
-                per_block = 1 + max(
-                    [o.call for o in block.sublayers if o.module == s.module], default=0
-                )
+                module = model.get_submodule(s.module)
+                if getattr(s.law, "gain_bias", None) is not None:
+                    raise ProbeError(
+                        f"'{s.module}' writes a bias even when it returns zeros, so this write "
+                        "cannot be left out; use the unit 'block'."
+                    )
                 site = Site(stack.name, block.layer, s.sublayer, s.role)
-                cuts.append((site, s.module, _at_call(call * per_block + s.call, _zeros)))
+                cuts.append((site, s.module, _at_call(counts[module] + s.call, _zeros)))
+                calls[module] = max(calls[module], s.call + 1)
+            counts.update(calls)
     return cuts
+
+
+def _refuse_uncuttable(stack: Stack, block: Block) -> None:
+    if block.entry.module != block.exit.module:
+        raise ProbeError(
+            f"The layers of the {stack.name} are no modules of their own, so a whole block cannot "
+            "be left out; use the unit 'sublayer'."
+        )
+    if block.in_place:
+        raise ProbeError(
+            f"'{block.module}' changes its input in place, so it cannot be left out whole; use "
+            "the unit 'sublayer'."
+        )
 
 
 def _at_call(call: int, replaced: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -145,6 +162,7 @@ def _with(output: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     """The same output with one of its tensors replaced."""
     if output is old:
         return new
-    if isinstance(output, (tuple, list)):
-        return type(output)(new if item is old else item for item in output)
+    if isinstance(output, (tuple, list)) and any(item is old for item in output):
+        items = [new if item is old else item for item in output]
+        return type(output)(*items) if hasattr(output, "_fields") else type(output)(items)
     raise ProbeError(f"A module that returns {type(output).__name__} cannot be left out.")

@@ -291,7 +291,7 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         "measured": sorted(done.collector.seen),
         "refused": refused,
         "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
-        "precision": "statistics in float32 (float64 for a float64 stream), means in float64",
+        "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
     }
 
 

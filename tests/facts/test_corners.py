@@ -349,3 +349,99 @@ def test_what_would_balance_is_said_of_the_stack_that_missed():
     )
     with pytest.raises(leadline.BalanceError, match=r"would balance: decoder\."):
         leadline.anatomy_of(model, tensors, anatomy=wrong)
+
+
+def test_a_module_shared_by_blocks_is_silenced_in_the_layer_named():
+    torch.manual_seed(0)
+    mlp = nn.Linear(W, W)
+    model, x = Tower(Blk(mlp), Blk(mlp), Blk(mlp)).eval(), stream()
+
+    def loss(left_out):
+        y = x
+        for number, layer in enumerate(model.layers, start=1):
+            y = y + layer.attention(layer.norm(y).mean(1, keepdim=True).expand_as(y))
+            y = y + (0 if number == left_out else 1) * layer.mlp(layer.norm2(y))
+        return float(y.detach().square().sum())
+
+    record = leadline.measure(
+        model, x, probes="stream", ablate="sublayer", loss=lambda o, i: o.square().sum()
+    )
+    for layer in (1, 2, 3):
+        (row,) = record.select("ablation.sublayer", layer=layer, sublayer=2)
+        assert row.value == pytest.approx(loss(layer) - loss(None), rel=1e-4)
+
+
+def test_the_padding_of_a_text_is_not_that_of_an_image():
+    model = ZOO["clip"].build(0).eval()
+    tensors = dict(ZOO["clip"].inputs(model, 1))
+    seen = []
+    block = model.get_submodule(
+        leadline.anatomy_of(model, tensors).stack("vision").blocks[0].module
+    )
+    handle = block.register_forward_pre_hook(
+        lambda m, a, k: seen.append((a[0] if a else k["hidden_states"]).detach()), with_kwargs=True
+    )
+    model(**tensors)
+    patches = seen[0].shape[1]
+    ids = torch.randint(1, 40, (2, patches), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[0, patches // 2 :] = 0
+    record = leadline.measure(
+        model, {**tensors, "input_ids": ids, "attention_mask": mask}, loss="random"
+    )
+    handle.remove()
+    found = record.by_layer("stream.norm", stack="vision", statistic="mean").values[0]
+    assert found == pytest.approx(float(seen[0].norm(dim=-1).mean()), rel=1e-5)
+
+
+def test_a_block_that_returns_a_named_tuple_is_left_out():
+    from typing import NamedTuple
+
+    class Output(NamedTuple):
+        hidden: torch.Tensor
+        weights: object
+
+    class Named(Blk):
+        def forward(self, x):
+            return Output(super().forward(x), None)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = nn.ModuleList(Named() for _ in range(3))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x).hidden
+            return x
+
+    record = leadline.measure(
+        Model(), stream(), probes="stream", loss=lambda o, i: o.square().sum(), ablate="block"
+    )
+    assert all(r.value != 0 for r in record.select("ablation.block"))
+
+
+def test_a_block_that_cannot_be_replayed_is_refused_in_a_sentence():
+    class Popping(Blk):
+        def forward(self, x):
+            self.left.pop()
+            return super().forward(x)
+
+    class Model(Tower):
+        def forward(self, x):
+            left = [1, 2, 3]
+            for layer in self.layers:
+                layer.left = left
+                x = layer(x)
+            return x
+
+    with pytest.raises(leadline.AnatomyError, match="could not be run again"):
+        leadline.anatomy_of(Model(Popping(), Popping(), Popping()), stream())
+
+
+def test_a_write_with_a_bias_of_its_own_cannot_be_left_out():
+    model = ZOO["zaya"].build(0).eval()
+    tensors = dict(ZOO["zaya"].inputs(model, 1))
+    with pytest.raises(leadline.ProbeError, match="writes a bias"):
+        leadline.measure(model, tensors, probes="stream", ablate="sublayer")

@@ -63,11 +63,15 @@ def _loss(output: torch.Tensor, inputs: Inputs) -> torch.Tensor:
 
 def test_the_fit_gets_two_short_random_examples_that_the_judge_never_sees() -> None:
     model = ZOO["gpt2"].build(0).eval()
-    batch = batch_for(model, None, 0)
-    small = _fit_batch(model, batch, 0, lambda which: call(model, which))
-    examples, length = small.main.shape
-    assert (examples, length) == (2, min(32, batch.main.shape[1]))
-    assert not torch.equal(small.main, batch.main[:2, :length])
+
+    def fitted(batch: Inputs) -> torch.Tensor:
+        return _fit_batch(model, batch, 0, lambda which: call(model, which)).main
+
+    examples, length = fitted(batch_for(model, None, 0)).shape
+    assert (examples, length) == (2, min(32, model.config.n_positions))  # pyright: ignore
+    # The same seed and shape, asked for by the user.
+    given = leadline.random_tokens(model, examples=examples, length=length, seed=0)
+    assert not torch.equal(fitted(given), given.main)
 
 
 def test_where_random_inputs_do_not_fit_the_first_half_of_the_examples_is_taken() -> None:

@@ -105,7 +105,7 @@ class Declaration:
             key = (call.path, call.number)
             arguments = capture_arguments(model, forward, {key})[key]
             replay = replay_block(call.path, call.module, arguments, shape)
-        except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError):
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
             return unknown, [], []
         seen = {s.path: s for s in replay.seen}
         roles: list[str] = []

@@ -148,7 +148,14 @@ def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
     try:
         captured = capture_arguments(model, forward, {key})[key]
         replay = replay_block(path, call.module, captured, call.left.shape)
-    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError) as error:
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        AssertionError,
+    ) as error:
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
     if not torch.isfinite(replay.after).all():
         raise _Unread(f"'{path}' returns values that are not finite.")

@@ -52,7 +52,6 @@ class _Walk:
     index: int = -1
     before: Tensor | None = None
     state: Tensor | None = None
-    kept: Tensor | None = None
     total: Tensor | None = None
     calls: Counter[str] = field(default_factory=Counter)
     watched: dict[str, object] = field(default_factory=dict)
@@ -165,7 +164,7 @@ class Tap:
         walk.watched.clear()
         values = x.detach()
         walk.before = values.clone() if walk.block.in_place else values
-        walk.state, walk.total, walk.kept = walk.before, None, None
+        walk.state, walk.total = walk.before, None
         if walk.index == 0:
             self._dtype = x.dtype
             self._say_stream(walk, 0, None, walk.before)
@@ -194,7 +193,8 @@ class Tap:
         walk.calls[path] += 1
         with torch.no_grad():
             if block.opening == path and call == 0:
-                walk.state = _like(first_tensor(output), walk.state)
+                opened = first_tensor(output)
+                walk.state = _like(None if opened is None else opened.detach(), walk.state)
             for s in block.sublayers:
                 if s.law is not None and path in s.law.watches:
                     walk.watched[path] = output

@@ -123,6 +123,9 @@ class Collector:
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.pair and "decoder" in stack.name
+        if not self.pair and stack.name.partition("-")[0] in ("vision", "audio"):
+            # In a model of two towers the mask is that of the text.
+            return None
         mask = self.decoder_mask if decoder else self.main_mask
         if mask is None or bool(mask.bool().all()):
             return None
