@@ -121,7 +121,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
             value = loss.compute(call(module, batch), batch)
         return Done(collector, tap.balance(), float(value), tap.unheard)
     norms: dict[str, torch.Tensor] = {}
-    # Gradients that no probe reads are not computed: the output head alone can be a tenth of all.
+    # Gradients that no probe reads are not computed; that of a large output head costs most.
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name in owners)
     with torch.enable_grad(), _parameter_norms(module, owners, norms):

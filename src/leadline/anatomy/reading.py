@@ -26,7 +26,7 @@ __all__ = ["TOLERANCE", "judge", "read_anatomy", "refuse_imbalance"]
 Forward = Callable[[], object]
 
 TOLERANCE = 4.0
-"""Largest miss of any token, in eps of the stream: two or three additions make at most that."""
+"""Largest miss of any token, in eps of the stream, that is still taken for rounding."""
 
 
 def read_anatomy(

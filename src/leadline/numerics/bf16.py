@@ -16,7 +16,7 @@ __all__ = ["write_loss"]
 
 def write_loss(update: Tokens, stream: Tokens) -> torch.Tensor:
     """[example, token]: the share of the update that rounding takes; 0 for a zero update."""
-    # r(x) + u is rounded to float32 here, some 1e-5 of what rounding to bfloat16 does to it.
+    # r(x) + u is rounded to float32 here, which is nothing beside the rounding to bfloat16.
     wanted = stream.x.bfloat16().to(update.x.dtype).add_(update.x)
     lost = torch.linalg.vector_norm(wanted.bfloat16().to(wanted.dtype).sub_(wanted), dim=-1)
     return torch.where(update.norm == 0, 0.0, lost / update.norm)
