@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         LoadingError,
         MissingExtra,
         ProbeError,
+        RecipeError,
         RecordError,
         UnknownName,
     )
     from leadline.inputs import random_inputs, random_tokens
     from leadline.loading import load
     from leadline.measurement import anatomy_of, measure
+    from leadline.parts import Recipe, Transformer
     from leadline.record import Record
     from leadline.reporting import report
 
@@ -43,8 +45,11 @@ __all__ = [
     "LoadingError",
     "MissingExtra",
     "ProbeError",
+    "Recipe",
+    "RecipeError",
     "Record",
     "RecordError",
+    "Transformer",
     "UnknownName",
     "__version__",
     "anatomy_of",
@@ -60,7 +65,9 @@ __all__ = [
 _HOME = (
     {
         "Choice": "catalog",
+        "Recipe": "parts",
         "Record": "record",
+        "Transformer": "parts",
         "anatomy_of": "measurement",
         "compare": "analysis.compare",
         "declare": "anatomy",

@@ -41,12 +41,21 @@ class Catalog(Generic[T]):
 
     `kind` is the noun that messages use, `package` the folder whose files hold the entries (those
     whose name starts with an underscore hold none), `group` the entry-point group of outsiders.
+    `given` names the arguments that whoever builds an entry hands over: they are no options.
     """
 
-    def __init__(self, kind: str, *, package: str | None = None, group: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        package: str | None = None,
+        group: str | None = None,
+        given: tuple[str, ...] = (),
+    ) -> None:
         self.kind = kind
         self.package = package
         self.group = group
+        self.given = given
         self._entries: dict[str, T] = {}
         self._places: dict[str, str] = {}
         self._loaded = False
@@ -99,10 +108,11 @@ class Catalog(Generic[T]):
             key: parameter
             for key, parameter in inspect.signature(entry).parameters.items()
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            and key not in self.given
         }
 
-    def build(self, choice: str | Mapping[str, Any] | Choice) -> Any:
-        """Call the chosen entry with the chosen options and return what it returns."""
+    def check(self, choice: str | Mapping[str, Any] | Choice) -> Choice:
+        """Return the choice, or raise when no such entry, or no such option of it, is there."""
         choice = Choice.parse(choice)
         entry = self.get(choice.name)
         if not callable(entry):
@@ -117,7 +127,13 @@ class Catalog(Generic[T]):
                     f"The {self.kind} {choice.name!r} needs the option {option!r}, "
                     f"such as {choice.name}({option}=...)."
                 )
-        return entry(**choice.options)
+        return choice
+
+    def build(self, choice: str | Mapping[str, Any] | Choice, **given: Any) -> Any:
+        """Call the chosen entry with what is given and the chosen options; return the result."""
+        choice = self.check(choice)
+        entry: Any = self.get(choice.name)
+        return entry(**given, **choice.options)
 
     def __contains__(self, name: object) -> bool:
         self._load()

@@ -23,6 +23,7 @@ __all__ = [
     "LoadingError",
     "MissingExtra",
     "ProbeError",
+    "RecipeError",
     "RecordError",
     "UnknownName",
     "nearest_names",
@@ -64,6 +65,10 @@ class MissingExtra(LeadlineError):
 
 class ProbeError(LeadlineError):
     """A probe that cannot measure what was asked."""
+
+
+class RecipeError(LeadlineError):
+    """A model that cannot be built as described, or weights that do not fit it."""
 
 
 class UnknownName(LeadlineError, LookupError):

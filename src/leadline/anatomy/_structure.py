@@ -22,28 +22,32 @@ __all__ = ["Anatomy", "Balance", "Block", "Law", "Port", "Stack", "Sublayer"]
 Tensor = torch.Tensor
 
 
-class Law(Protocol):
-    """A write that is no scalar equation. `watches` names modules whose outputs it needs."""
-
-    @property
-    def watches(self) -> tuple[str, ...]: ...
-
-    @property
-    def formula(self) -> str: ...
-
-    def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
-    ) -> tuple[Tensor, Tensor]:
-        """Return (kept, update): the stream after this write is their sum."""
-        ...
-
-
 @dataclass(frozen=True)
 class Port:
     """Where a tensor is read: what goes into a module, or what comes out of it."""
 
     module: str
     side: Literal["input", "output"]
+
+
+class Law(Protocol):
+    """A write that is no scalar equation. 
+
+    `watches` names what it needs to see: the path of a module whose output, or the port at which
+    the first argument of a module's call.
+    """
+
+    @property
+    def watches(self) -> tuple[str | Port, ...]: ...
+
+    @property
+    def formula(self) -> str: ...
+
+    def __call__(
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
+    ) -> tuple[Tensor, Tensor]:
+        """Return (kept, update): the stream after this write is their sum."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from leadline.anatomy._structure import Anatomy, Balance, Block, Stack, Sublayer
+from leadline.anatomy._structure import Anatomy, Balance, Block, Port, Stack, Sublayer
 from leadline.anatomy.fit import misses
-from leadline.anatomy.tensors import first_tensor, stream_input
+from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 from leadline.errors import AnatomyError
 
 __all__ = ["Listener", "Tap"]
@@ -54,7 +54,7 @@ class _Walk:
     state: Tensor | None = None
     total: Tensor | None = None
     calls: Counter[str] = field(default_factory=Counter)
-    watched: dict[str, object] = field(default_factory=dict)
+    watched: dict[str | Port, object] = field(default_factory=dict[str | Port, object])
     inside: bool = False
     again: bool = False
 
@@ -90,6 +90,9 @@ class Tap:
         modules = dict(self.model.named_modules(remove_duplicate=False))
         entries, others = self._places()
         try:
+            for path, walks in self._watched_inputs().items():
+                hook = self._watch_input(path, walks)
+                self._handles.append(_module(modules, path).register_forward_pre_hook(hook))
             for path, walks in entries.items():
                 hook = self._entry(walks)
                 self._handles.append(
@@ -119,13 +122,26 @@ class Tap:
                 _join(entries, block.entry.module, walk)
                 paths = [block.exit.module, block.opening]
                 for s in block.sublayers:
-                    paths += [s.module, s.settle, *(s.law.watches if s.law is not None else ())]
+                    paths += [s.module, s.settle]
+                    if s.law is not None:
+                        paths += [watch for watch in s.law.watches if isinstance(watch, str)]
                     if isinstance(s.gain, str):
                         self._vectors[s.gain] = self.model.get_parameter(s.gain).detach()
                 for path in paths:
                     if path is not None:
                         _join(others, path, walk)
         return entries, others
+
+    def _watched_inputs(self) -> dict[str, list[_Walk]]:
+        """Module paths whose first argument a law asks for."""
+        places: dict[str, list[_Walk]] = {}
+        for walk in self._walks:
+            for block in walk.stack.blocks:
+                for s in block.sublayers:
+                    for watch in s.law.watches if s.law is not None else ():
+                        if isinstance(watch, Port):
+                            _join(places, watch.module, walk)
+        return places
 
     # --- the hooks -------------------------------------------------------------------------
 
@@ -154,6 +170,14 @@ class Tap:
                 if replaced is not None:
                     return replaced
             return None
+
+        return hook
+
+    def _watch_input(self, path: str, walks: list[_Walk]) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+            for walk in walks:
+                if walk.inside:
+                    walk.watched[Port(path, "input")] = args[0]
 
         return hook
 
@@ -360,7 +384,9 @@ def _module(modules: dict[str, nn.Module], path: str) -> nn.Module:
 def _stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -> Tensor | None:
     """The first tensor among the arguments that can be the stream of this stack."""
     width = stack.width
-    for tensor in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
+    for value in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
+        # A state of several tensors starts with the stream.
+        tensor = first_tensor(value) if isinstance(value, tuple) else value
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.ndim < 2:
             continue
         if tensor.shape[-1] in (width, width * stack.lanes):
@@ -385,7 +411,7 @@ def _needs_leaf(x: Tensor) -> bool:
 def _swap(
     args: tuple[Any, ...], kwargs: dict[str, Any], old: Tensor, new: Tensor
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return (
-        tuple(new if a is old else a for a in args),
-        {k: new if v is old else v for k, v in kwargs.items()},
-    )
+    def exchanged(tensor: Tensor) -> Tensor:
+        return new if tensor is old else tensor
+
+    return mapped(args, exchanged), mapped(kwargs, exchanged)

@@ -81,6 +81,13 @@ def choose_loss(
 
 def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tuple[str, str]:
     inner = unwrapped(model)
+    own = getattr(inner, "objective", None)
+    if own in ("next-token", "masked"):
+        if own == "masked" and not _masks(model, inputs, mask_token_id):
+            return "random", "the model predicts masked words, but no mask token is known"
+        if own == "next-token" and inputs.labels is None and _length(inputs) < 2:
+            return "random", "one token has no next one"
+        return own, "the model says so itself"
     if not hasattr(inner, "config") or not type(inner).__module__.startswith("transformers"):
         return "random", "the model is not of transformers, so its head is not known"
     ids = inputs.tensors.get("decoder_input_ids" if is_pair(model) else "input_ids")
@@ -98,6 +105,17 @@ def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tup
     if inputs.kind == "random tokens":
         return "masked", "the model has a masked language head; the last id stands for the mask"
     return "random", "the model has a masked language head, but no mask token is known"
+
+
+def _masks(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> bool:
+    """Whether there is something to mask words with; for random tokens the last id will do."""
+    known = _mask_token(model, inputs, mask_token_id) is not None
+    return known or inputs.labels is not None or inputs.kind == "random tokens"
+
+
+def _length(inputs: Inputs) -> int:
+    ids = inputs.tensors.get("input_ids")
+    return 0 if ids is None else ids.shape[1]
 
 
 def _heads(class_name: str) -> set[str]:

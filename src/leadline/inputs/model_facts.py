@@ -80,6 +80,9 @@ def context_limit(model: nn.Module) -> int | None:
 
     RoBERTa's kind counts positions from the padding id on, so some of the table is out of reach.
     """
+    own = getattr(unwrapped(model), "context_limit", None)
+    if isinstance(own, int):
+        return own
     config = text_configuration(model)
     if config is None or getattr(config, "model_type", None) in _UNLIMITED:
         return None

@@ -33,7 +33,7 @@ class VarianceKeeping:
     formula: str = "sqrt(1 - b^2) x + b u"
 
     def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
     ) -> tuple[Tensor, Tensor]:
         beta = torch.sigmoid(self.gate / self.temperature)
         # 1 - sigmoid(w) is written sigmoid(-w), which keeps its digits for large w.
@@ -54,7 +54,7 @@ class Affine:
     formula: str = "r (x + r_b) + s (u + s_b)"
 
     def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
     ) -> tuple[Tensor, Tensor]:
         kept = before if self.keep_bias is None else before + self.keep_bias
         update = returned if self.gain_bias is None else returned + self.gain_bias

@@ -31,7 +31,7 @@ class Mixed:
     formula: str = "comb' x + post u"
 
     def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
     ) -> tuple[Tensor, Tensor]:
         post, comb, _ = _parts(watched[self.watches[0]])
         kept = torch.matmul(comb.to(before.dtype).transpose(-1, -2), before)
@@ -46,7 +46,7 @@ class Kept:
     formula: str = "x + post u"
 
     def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
     ) -> tuple[Tensor, Tensor]:
         post, *_ = _parts(watched[self.watches[0]])
         return before.float(), post.float().unsqueeze(-1) * returned.float().unsqueeze(-2)
@@ -60,7 +60,7 @@ class Injected:
     formula: str = "x + inject u"
 
     def __call__(
-        self, before: Tensor, returned: Tensor, watched: Mapping[str, object]
+        self, before: Tensor, returned: Tensor, watched: Mapping[Any, object]
     ) -> tuple[Tensor, Tensor]:
         _, _, inject = _parts(watched[self.watches[0]])
         return before, (returned.unsqueeze(-2) * inject.unsqueeze(-1)).flatten(-2)

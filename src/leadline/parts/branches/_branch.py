@@ -1,0 +1,87 @@
+"""What a branch is: a module that is called with x [example, token, width] and the running pass.
+
+It returns an update of the same shape, names the weights that an init draws, and asks the
+placement for the norms inside it. Attention and MLP have a catalog each, because a recipe chooses
+one of both; "none" leaves that branch out of every layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from leadline.catalog import Catalog
+from leadline.parts.place import Place
+
+__all__ = ["ATTENTIONS", "MLPS", "Branch", "Inside", "Run", "linear"]
+
+Inside = Callable[[str, int], nn.Module | None]
+"""The placement's norms inside a branch: point and width to a module or None."""
+
+ATTENTIONS: Catalog[Any] = Catalog(
+    "attention",
+    package="leadline.parts.branches.attention",
+    group="leadline.attentions",
+    given=("place", "inside"),
+)
+MLPS: Catalog[Any] = Catalog(
+    "mlp",
+    package="leadline.parts.branches.mlp",
+    group="leadline.mlps",
+    given=("place", "inside"),
+)
+
+
+class Rotation(Protocol):
+    """Turns queries and keys by their positions."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
+class KeyValues(Protocol):
+    """Where keys and values of earlier tokens are kept."""
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass
+class Run:
+    """What all layers of one forward pass share."""
+
+    mask: Tensor | None = None
+    """[example or 1, 1, query, key], True where a query may look; None where nothing is hidden."""
+    causal: bool = False
+    """Whether the kernel itself hides later tokens; the mask is None then."""
+    rotate: Rotation | None = None
+    cache: KeyValues | None = None
+    shared: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """What an early layer leaves for later ones: the first values."""
+
+
+class Branch(nn.Module):
+    """See the module's first lines."""
+
+    causal: bool | None = None
+    """Whether later tokens are hidden; None where tokens do not see each other at all."""
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        raise NotImplementedError
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Roles and weights: query, key, value, output, up, gate, down."""
+        raise NotImplementedError
+
+
+def linear(width: int, out: int, *, bias: bool) -> nn.Linear:
+    """A linear map whose weight is left to the init, with a zero bias."""
+    layer = skip_init(nn.Linear, width, out, bias=bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+

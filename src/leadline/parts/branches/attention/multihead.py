@@ -1,0 +1,135 @@
+"""Multi-head attention, with grouped queries, rotary positions, query-key norms, value residual.
+
+    head h:  softmax(scale q_h k_g' + mask) v_g,   g = the group of h
+    update:  concatenated heads times W_o
+
+Vaswani et al. 2017 (arXiv 1706.03762). scale = 1/sqrt(head width) unless given. One matrix holds
+W_q, W_k and W_v. `groups` key-value heads serve all heads (Ainslie et al. 2023, arXiv 2305.13245).
+`qk_norm`: "head" norms every query and key over its head width, "width" over all heads together
+(OLMo-2). `value_residual` (Zhou et al. 2024, arXiv 2410.17897): v_l <- (1 - r) v_l + r v_1 with
+r = 0.5 in the paper, or "learned", which starts there with one number per layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from leadline.errors import RecipeError
+from leadline.parts.branches._branch import ATTENTIONS, Branch, Inside, Run, linear
+from leadline.parts.place import Place
+
+LEARNED_START = 0.5
+
+
+@ATTENTIONS.register("multihead")
+class MultiHead(Branch):
+    """Softmax attention of several heads."""
+
+    def __init__(
+        self,
+        place: Place,
+        inside: Inside,
+        *,
+        causal: bool = True,
+        groups: int | None = None,
+        head_width: int | None = None,
+        qk_norm: str | None = None,
+        bias: bool = True,
+        output_bias: bool | None = None,
+        scale: float | None = None,
+        value_residual: float | str | None = None,
+    ) -> None:
+        super().__init__()
+        heads, groups = place.heads, groups or place.heads
+        if heads % groups:
+            raise RecipeError(
+                f"{heads} heads cannot share {groups} groups of keys and values; "
+                "choose a number of groups that divides the heads."
+            )
+        size = head_width or place.width // heads
+        self.layer = place.layer
+        self.causal = causal
+        self.heads, self.groups, self.size = heads, groups, size
+        self.scale = scale
+        self.widths = (heads * size, groups * size, groups * size)
+        self.qkv = linear(place.width, sum(self.widths), bias=bias)
+        self.output = linear(
+            heads * size, place.width, bias=bias if output_bias is None else output_bias
+        )
+        if qk_norm not in (None, "head", "width"):
+            raise RecipeError(
+                f"qk_norm is {qk_norm!r}; choose head (over each head), width (over all heads "
+                "together) or none."
+            )
+        self.whole = qk_norm == "width"
+        self.query_norm, self.key_norm, self.value_norm = (
+            inside(point, size) for point in ("query", "key", "value")
+        )
+        if qk_norm is not None:
+            self.query_norm = place.norm(self.widths[0] if self.whole else size)
+            self.key_norm = place.norm(self.widths[1] if self.whole else size)
+        self.head_scale = inside("heads", heads)
+        self.mixed_norm = inside("mixed", heads * size)
+        self.share = _share(value_residual, place.layer)
+
+    def forward(self, x: Tensor, run: Run) -> Tensor:
+        examples, tokens, _ = x.shape
+        q, k, v = self.qkv(x).split(self.widths, -1)
+        if self.whole:
+            q, k = _normed(self.query_norm, q), _normed(self.key_norm, k)
+        q = q.view(examples, tokens, self.heads, self.size)
+        k = k.view(examples, tokens, self.groups, self.size)
+        v = v.view(examples, tokens, self.groups, self.size)
+        if not self.whole:
+            q, k = _normed(self.query_norm, q), _normed(self.key_norm, k)
+        v = _normed(self.value_norm, v)
+        if self.share is not None:
+            v = self._with_first(v, run)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        if run.rotate is not None:
+            q, k = run.rotate(q), run.rotate(k)
+        if run.cache is not None:
+            k, v = run.cache.extend(self.layer, k, v)
+        out = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=run.mask,
+            is_causal=run.causal,
+            scale=self.scale,
+            enable_gqa=self.groups != self.heads,
+        )
+        if self.head_scale is not None:
+            out = self.head_scale(out)
+        out = _normed(self.mixed_norm, out.transpose(1, 2).reshape(examples, tokens, -1))
+        return self.output(out)
+
+    def _with_first(self, v: Tensor, run: Run) -> Tensor:
+        first = run.shared.setdefault("values", v)
+        return v if first is v else torch.lerp(v, first, self.share)  # type: ignore[arg-type]
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        for role, part in zip(
+            ("query", "key", "value"), self.qkv.weight.split(self.widths), strict=True
+        ):
+            yield role, part
+        yield "output", self.output.weight
+
+
+def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
+    return x if norm is None else norm(x)
+
+
+def _share(value_residual: float | str | None, layer: int) -> nn.Parameter | float | None:
+    if value_residual is None or isinstance(value_residual, float):
+        return value_residual
+    if value_residual == "learned":
+        return nn.Parameter(torch.tensor(LEARNED_START))
+    raise RecipeError(
+        f"value_residual is {value_residual!r}; give the share of the first values, such as 0.5, "
+        "or learned."
+    )

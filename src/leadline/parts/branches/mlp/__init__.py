@@ -1,0 +1,1 @@
+"""Multilayer perceptrons: one file per kind."""

@@ -1,0 +1,32 @@
+"""Which tokens a query may see: padding hidden, and later tokens where attention is causal."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["mask_of"]
+
+
+def mask_of(
+    padding: Tensor | None, *, tokens: int, start: int, causal: bool, device: torch.device
+) -> tuple[Tensor | None, bool]:
+    """The mask [example or 1, 1, query, key], and whether the kernel hides later tokens itself.
+
+    `start` tokens are in the cache already; `padding` is 0 at padding and covers them too. A
+    query that would see nothing at all (padding before the first token) sees itself.
+    """
+    if padding is not None and bool(padding.all()):
+        padding = None
+    if padding is None:
+        if not causal or tokens == 1:
+            return None, False
+        if start == 0:
+            return None, True
+    every = torch.arange(start + tokens, device=device)
+    mine = every[start:].unsqueeze(1)
+    mask = (every <= mine) if causal else torch.ones_like(every <= mine)
+    if padding is None:
+        return mask[None, None], False
+    seen = mask & padding.bool()[:, None, None, :]
+    return seen | ((every == mine) & ~seen.any(-1, keepdim=True)), False

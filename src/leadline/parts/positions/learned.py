@@ -1,0 +1,26 @@
+"""Learned positions: a vector for each place, added to the token's embedding (GPT-2, BERT)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from leadline.parts.positions._positions import POSITIONS, Positions
+
+
+@POSITIONS.register("learned")
+class Learned(Positions):
+    """A learned vector per position, added to the embedding."""
+
+    def __init__(self, width: int, context: int, head_width: int) -> None:
+        super().__init__()
+        self.limit = context
+        self.table = skip_init(nn.Embedding, context, width)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.table(positions)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        yield "positions", self.table.weight

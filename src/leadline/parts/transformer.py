@@ -1,0 +1,261 @@
+"""The composable Transformer: embedding, a stack of sublayers, a closing norm, a head.
+
+    model = Transformer(depth=48, width=256, connection="identity", placement="post")
+    logits = model(ids)                      [example, token, vocabulary]
+    other = model.with_(placement="pre")     one part exchanged, the other weights kept
+
+Models of one seed share the weights of all parts that they share: the draw of a weight depends on
+its name alone. Building a model leaves the global random numbers as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.anatomy import Anatomy
+from leadline.errors import InputError
+from leadline.parts.branches import ATTENTIONS, MLPS, Branch, Run
+from leadline.parts.branches.joined import Joined
+from leadline.parts.connections import CONNECTIONS, Connection, State
+from leadline.parts.declared import declared_anatomy
+from leadline.parts.embedding import EMBEDDINGS, Embedding
+from leadline.parts.head import HEADS, Head
+from leadline.parts.inits import INITS
+from leadline.parts.inits._init import generator_of
+from leadline.parts.masking import mask_of
+from leadline.parts.norms import NORMS
+from leadline.parts.place import Place
+from leadline.parts.placements import PLACEMENTS, Placement
+from leadline.parts.positions import POSITIONS
+from leadline.parts.recipe import Recipe
+from leadline.parts.sublayer import Block, Sublayer
+
+__all__ = ["Transformer"]
+
+
+class Transformer(nn.Module):
+    """A Transformer made by a recipe, or by the fields of one: see the module's first lines."""
+
+    embedding: Embedding
+    head: Head
+
+    def __init__(self, recipe: Recipe | None = None, *, seed: int = 0, **fields: Any) -> None:
+        super().__init__()
+        recipe = Recipe.from_json(fields) if recipe is None else recipe.but(**fields)
+        self.recipe = recipe
+        self.seed = seed
+        self.placement: Placement = PLACEMENTS.build(recipe.choice("placement"))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._build()
+        self._fill()
+
+    # --- building --------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        recipe = self.recipe
+        assert recipe.heads is not None
+        head_width = recipe.choice("attention").options.get("head_width")
+        if not isinstance(head_width, int):
+            head_width = recipe.width // recipe.heads
+        positions = POSITIONS.build(
+            recipe.choice("positions"),
+            width=recipe.width,
+            context=recipe.context,
+            head_width=head_width,
+        )
+        self.embedding = EMBEDDINGS.build(
+            recipe.choice("embedding"),
+            vocabulary=recipe.vocabulary,
+            width=recipe.width,
+            positions=positions,
+            norm=self._norm,
+            opening=self.placement.opening,
+        )
+        self.blocks = nn.ModuleList(self._block(layer) for layer in range(1, recipe.depth + 1))
+        self.norm = self._norm(recipe.width) if self.placement.closing else None
+        self.head = HEADS.build(
+            recipe.choice("head"), vocabulary=recipe.vocabulary, width=recipe.width, norm=self._norm
+        )
+
+    def _norm(self, width: int) -> nn.Module | None:
+        return NORMS.build(self.recipe.choice("norm"), width=width)
+
+    def place(self, layer: int, sublayer: int = 1) -> Place:
+        """The address of a sublayer; layer 0 is the embedding and the head."""
+        recipe = self.recipe
+        assert recipe.heads is not None
+        return Place(
+            width=recipe.width,
+            heads=recipe.heads,
+            depth=recipe.depth,
+            layer=layer,
+            sublayer=sublayer,
+            sublayers=1 if self.placement.joined else len(recipe.branches),
+            norm=self._norm,
+        )
+
+    def _block(self, layer: int) -> Block:
+        if self.placement.joined:
+            place = self.place(layer)
+            return Block({"joined": self._sublayer(place, self._joined(place))})
+        return Block(
+            {
+                name: self._sublayer(place, self._branch(name, place))
+                for name, place in (
+                    (name, self.place(layer, index))
+                    for index, name in enumerate(self.recipe.branches, 1)
+                )
+            }
+        )
+
+    def _branch(self, name: str, place: Place) -> Branch:
+        catalog = ATTENTIONS if name == "attention" else MLPS
+        return catalog.build(
+            self.recipe.choice(name),
+            place=place,
+            inside=lambda point, width: self.placement.inside(place, point, width),
+        )
+
+    def _joined(self, place: Place) -> Branch:
+        two = self.placement.joined == 2
+        return Joined(
+            self._branch("attention", place),
+            self._branch("mlp", place),
+            attention_norm=self._norm(place.width) if two else None,
+            mlp_norm=self._norm(place.width) if two else None,
+        )
+
+    def _sublayer(self, place: Place, branch: Branch) -> Sublayer:
+        return Sublayer(
+            branch,
+            CONNECTIONS.build(self.recipe.choice("connection"), place=place),
+            enter=self.placement.enter(place),
+            exit=self.placement.exit(place),
+            settle=self.placement.settle(place),
+        )
+
+    @torch.no_grad()
+    def _fill(self) -> None:
+        """Draw every weight that a part names, each with a generator of its own."""
+        init = INITS.build(self.recipe.choice("init"))
+        outer = self.place(0)
+        for role, weight in (*self.embedding.weights(), *self.head.weights()):
+            name = "tied" if role == "embedding" and self.head.ties else role
+            init.fill(name, weight, outer, generator_of(self.seed, role))
+        for sublayer in self.sublayers():
+            place = sublayer.connection.place
+            for role, weight in (*sublayer.branch.weights(), *sublayer.connection.weights()):
+                generator = generator_of(self.seed, f"layer {place.layer} {role}")
+                init.fill(role, weight, place, generator)
+
+    def sublayers(self) -> Iterator[Sublayer]:
+        """Every sublayer, in the order of the writes."""
+        for block in self.blocks:
+            yield from (m for m in block.children() if isinstance(m, Sublayer))
+
+    # --- running ---------------------------------------------------------------------------
+
+    @property
+    def causal(self) -> bool | None:
+        """Whether later tokens are hidden; None where tokens do not see each other."""
+        return next((s.branch.causal for s in self.sublayers() if s.branch.causal is not None), None)
+
+    @property
+    def context_limit(self) -> int | None:
+        """How many tokens there are positions for, or None."""
+        return self.embedding.positions.limit
+
+    @property
+    def objective(self) -> str | None:
+        """The loss that the model is made for: next-token, masked, or none."""
+        if not self.head.gives_logits or not self.embedding.takes_ids:
+            return None
+        return {True: "next-token", False: "masked", None: None}[self.causal]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        cache: Any = None,
+    ) -> Tensor:
+        """Logits [example, token, vocabulary]. `attention_mask` is 0 at padding."""
+        x = self.stream(input_ids, attention_mask, token_type_ids, cache=cache)
+        return self.head(x, self._table())
+
+    def stream(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        cache: Any = None,
+    ) -> Tensor:
+        """The stream after the last layer and the closing norm."""
+        start = 0 if cache is None else cache.length
+        tokens = input_ids.shape[1]
+        limit = self.context_limit
+        if limit is not None and start + tokens > limit:
+            raise InputError(
+                f"The model has positions for {limit} tokens and was given {start + tokens}; "
+                "shorten the input, or build it with a larger context."
+            )
+        positions = torch.arange(start, start + tokens, device=input_ids.device)
+        x = self.embedding(input_ids, positions, token_type_ids)
+        run = Run(cache=cache, rotate=self.embedding.positions.rotation(positions, x.dtype))
+        run.mask, run.causal = mask_of(
+            attention_mask, tokens=tokens, start=start, causal=bool(self.causal), device=x.device
+        )
+        state: State = self.first.open(x)
+        for block in self.blocks:
+            state = block(state, run)
+        if cache is not None:
+            cache.length += tokens
+        x = self.last.close(state)
+        return x if self.norm is None else self.norm(x)
+
+    @property
+    def first(self) -> Connection:
+        """The connection that opens the stream."""
+        return next(self.sublayers()).connection
+
+    @property
+    def last(self) -> Connection:
+        """The connection that closes the stream."""
+        return list(self.sublayers())[-1].connection
+
+    def _table(self) -> Tensor | None:
+        return self.embedding.tokens.weight if self.head.ties else None  # type: ignore[attr-defined]
+
+    # --- exchanging ------------------------------------------------------------------------
+
+    def with_(self, **changes: Any) -> Transformer:
+        """A new model with some fields of the recipe changed; weights that still fit are kept.
+
+        A weight is kept when the new model has one of the same name and shape; what is new is
+        drawn as in a new model.
+        """
+        other = Transformer(self.recipe.but(**changes), seed=self.seed)
+        mine = self.state_dict()
+        fitting = {
+            name: mine[name]
+            for name, weight in other.state_dict().items()
+            if name in mine and mine[name].shape == weight.shape
+        }
+        other.load_state_dict(fitting, strict=False)
+        reference = next(self.parameters())
+        return other.to(device=reference.device, dtype=reference.dtype).train(self.training)
+
+    def anatomy(self) -> Anatomy:
+        """The model's own word on its stream and sublayers; `measure` proves it by the balance."""
+        return declared_anatomy(self)
+
+    def extra_repr(self) -> str:
+        r = self.recipe
+        return f"{r.connection} connection, {r.placement} placement, depth {r.depth}"
