@@ -47,7 +47,10 @@ Times = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table. `spread` is the 95 % interval of the ratio."""
+    """One line of the table. `spread` is the 95 % interval of the ratio.
+
+    The target is the most that the ratio may be, or the least where `at_least`.
+    """
 
     name: str
     compared: str
@@ -57,10 +60,12 @@ class Result:
     spread: tuple[float, float]
     met: bool | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    at_least: bool = False
 
     def __post_init__(self) -> None:
         if self.met is None and self.target is not None:
-            object.__setattr__(self, "met", self.ratio <= self.target)
+            met = self.ratio >= self.target if self.at_least else self.ratio <= self.target
+            object.__setattr__(self, "met", met)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as it stands in results.json."""
@@ -98,6 +103,7 @@ def ratio(
     name: str,
     target: float | None = None,
     detail: Mapping[str, Any] | None = None,
+    at_least: bool = False,
 ) -> Result:
     """Return the ratio of two contenders of one interleaved run."""
     quotients = np.asarray(times[contender]) / np.asarray(times[baseline])
@@ -111,6 +117,7 @@ def ratio(
         repetitions=len(quotients),
         spread=(low, high),
         detail={"seconds": seconds, **(detail or {})},
+        at_least=at_least,
     )
 
 

@@ -44,9 +44,12 @@ def table_of(results: Iterable[dict[str, Any]]) -> Table:
     """Draw the results."""
     table = Table("benchmark", "compared", "ratio", "95 % interval", "target", "", "rounds")
     for row in results:
-        target = "" if row["target"] is None else f"≤ {row['target']:g}"
-        verdict = {True: "met", False: "MISSED", None: ""}[row["met"]]
+        sign = "≥" if row.get("at_least") else "≤"
+        target = "" if row["target"] is None else f"{sign} {row['target']:g}"
         low, high = row["spread"]
+        verdict = {True: "met", False: "MISSED", None: ""}[row["met"]]
+        if row["target"] is not None and low <= row["target"] <= high:
+            verdict += ", inside the interval"
         table.add_row(
             row["name"],
             row["compared"],

@@ -137,9 +137,37 @@ def models_page() -> str:
     )
 
 
+def parts_page() -> str:
+    """Every part of the composable Transformer, from the docstrings of the files."""
+    from leadline.cli._shelves import open_shelf
+    from leadline.parts import PARTS
+
+    lines = ["# Parts", "", GENERATED.format(source="the files in src/leadline/parts")]
+    lines += [
+        "",
+        "What the [composable Transformer](transformer.md) is made of. `leadline explain NAME` "
+        "prints the same in the terminal. In a formula x is the stream, u the update, F the "
+        "branch, N a norm.",
+    ]
+    for kind in (f"{field}s" if not field.endswith("s") else field for field in PARTS):
+        pages = open_shelf(kind)
+        lines += ["", f"## {kind.capitalize()}", "", "| name | | options |", "|---|---|---|"]
+        for page in pages.values():
+            options = _cell(page.facts.get("options", ""))
+            lines.append(f"| `{page.name}` | {_cell(page.summary)} | {options} |")
+        for page in pages.values():
+            lines += ["", f"### {page.name} ({kind})", "", _indented_code(page.text)]
+            facts = {k: v for k, v in page.facts.items() if k not in ("place", "options")}
+            if facts:
+                lines += ["", "| | |", "|---|---|"]
+                lines += [f"| {k.replace('_', ' ')} | {_cell(v)} |" for k, v in facts.items()]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "models.md": models_page,
+    "parts.md": parts_page,
     "python.md": python_page,
     "quantities.md": quantities_page,
 }
@@ -196,6 +224,15 @@ def _signature(name: str, value: object) -> str:
 def _fenced(text: str) -> str:
     """Put the examples of a docstring between fences, as Markdown wants them."""
     return re.sub(r"(?m)^(>>> .*(?:\n(?!$).*)*)", r"```python\n\1\n```", text)
+
+
+def _indented_code(text: str) -> str:
+    """Put the indented formulas of a docstring between fences, so that they keep their lines."""
+    return re.sub(r"(?m)((?:^ {4}.*\n?(?:^\n(?=^ {4}))?)+)", _fence, text + "\n").rstrip()
+
+
+def _fence(found: re.Match[str]) -> str:
+    return f"```\n{inspect.cleandoc(found[0])}\n```\n"
 
 
 def _methods(value: type) -> list[tuple[str, str]]:

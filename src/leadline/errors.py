@@ -26,6 +26,7 @@ __all__ = [
     "RecipeError",
     "RecordError",
     "UnknownName",
+    "did_you_mean",
     "nearest_names",
     "require",
 ]
@@ -87,9 +88,7 @@ class UnknownName(LeadlineError, LookupError):
         return nearest_names(self.name, self.known)
 
     def __str__(self) -> str:
-        sentence = f"No {self.kind} is called {self.name!r}."
-        if self.nearest:
-            sentence += f" Did you mean {_either(self.nearest)}?"
+        sentence = f"No {self.kind} is called {self.name!r}.{did_you_mean(self.name, self.known)}"
         known = ", ".join(self.known) if self.known else "none"
         return f"{sentence} Known: {known}."
 
@@ -101,6 +100,12 @@ def nearest_names(name: str, known: Iterable[str], *, at_most: int = 3) -> list[
         by_folded.setdefault(candidate.casefold(), candidate)
     close = difflib.get_close_matches(name.casefold(), list(by_folded), n=at_most, cutoff=0.6)
     return [by_folded[folded] for folded in close]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question whether a near name was meant, after a space; empty where none is near."""
+    near = nearest_names(name, known)
+    return f" Did you mean {_either(near)}?" if near else ""
 
 
 def require(module_name: str, *, extra: str) -> ModuleType:

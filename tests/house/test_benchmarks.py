@@ -70,6 +70,8 @@ def test_a_contender_that_takes_half_again_as_long_has_ratio_one_and_a_half(harn
     assert result.compared == "probed / plain"
     assert harness.ratio(times, "probed", "plain", name="cost", target=1.4).met is False
     assert harness.ratio(times, "probed", "plain", name="cost").met is None
+    assert harness.ratio(times, "probed", "plain", name="x", target=1.4, at_least=True).met is True
+    assert harness.ratio(times, "probed", "plain", name="x", target=1.6, at_least=True).met is False
 
 
 def test_the_interval_covers_the_true_median_about_nineteen_times_in_twenty(harness):

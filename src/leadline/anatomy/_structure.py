@@ -31,7 +31,7 @@ class Port:
 
 
 class Law(Protocol):
-    """A write that is no scalar equation. 
+    """A write that is no scalar equation.
 
     `watches` names what it needs to see: the path of a module whose output, or the port at which
     the first argument of a module's call.

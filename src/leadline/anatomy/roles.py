@@ -17,7 +17,7 @@ import torch
 from leadline.anatomy.fit import Write
 from leadline.anatomy.replay import Replay, Seen
 
-__all__ = ["Mixing", "mark_parallel", "mixing", "placement_of", "role_of"]
+__all__ = ["Mixing", "mark_parallel", "mixing", "placement_name", "placement_of", "role_of"]
 
 Tensor = torch.Tensor
 _FAINT = 1e-7
@@ -102,6 +102,11 @@ def placement_of(replay: Replay, write: Write, earlier: int) -> str:
         for s in inside
     )
     settles = write.settle is not None and write.settle.norm
+    return placement_name(enters, exits, settles)
+
+
+def placement_name(enters: bool, exits: bool, settles: bool) -> str:
+    """The word for norms before the branch, on its output, on the stream after the addition."""
     names = {
         (True, False, False): "pre",
         (False, True, False): "output",

@@ -28,12 +28,24 @@ RandomInit = Annotated[
         show_default=False,
     ),
 ]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="Instead of MODEL: a Transformer of a recipe with random weights, such as gpt2 "
+        "(`leadline list recipes` names them), default, or a JSON file of its fields.",
+        rich_help_panel=MODEL,
+        show_default=False,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a field of the configuration, such as n_layer=48; may be repeated.",
+        help="Change a field of the configuration or the recipe, such as n_layer=48 or "
+        "connection=hyper(lanes=4); may be repeated.",
         rich_help_panel=MODEL,
         show_default=False,
     ),

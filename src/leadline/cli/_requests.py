@@ -31,6 +31,7 @@ class ModelRequest:
 
     source: str | None
     random_init: str | None
+    recipe: str | None
     overrides: Sequence[str]
     dtype: str | None
     device: str
@@ -39,17 +40,20 @@ class ModelRequest:
 
     def load(self) -> LoadedModel:
         """Load the model."""
-        if (self.source is None) == (self.random_init is None):
-            both = "both were given" if self.source is not None else "neither was given"
+        given = [x for x in (self.source, self.random_init, self.recipe) if x is not None]
+        if len(given) != 1:
+            count = {0: "none was given", 2: "two were given"}.get(len(given), "all were given")
             raise LoadingError(
                 "Name a MODEL (a folder, a hub id, a .gguf file or package.module:function), or "
-                f"give --random-init TYPE for random weights; {both}."
+                "give --random-init TYPE for random weights, or --recipe NAME for a Transformer "
+                f"made of parts; {count}."
             )
         from leadline.loading import load_model
 
         return load_model(
-            self.source or self.random_init or "",
+            given[0],
             random_init=self.random_init is not None,
+            recipe=self.recipe is not None,
             overrides=read_overrides(self.overrides),
             dtype=self.dtype,
             device=self.device,

@@ -1,7 +1,8 @@
 """What `leadline list` and `leadline explain` can show: one shelf per kind of thing.
 
 A shelf is a catalog, whose pages are its entries' docstrings, or the definitions of the
-quantities.
+quantities. What takes time to compute, such as what a part costs, is added to one page alone, by
+`in_full`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from leadline.catalog import Catalog
 from leadline.errors import UnknownName
 
-__all__ = ["SHELVES", "SINGULAR", "Page", "open_shelf"]
+__all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ def open_shelf(kind: str) -> dict[str, Page]:
     return SHELVES[kind]()
 
 
+def in_full(kind: str, page: Page) -> Page:
+    """Return the page with the facts that are computed for it."""
+    from leadline.cli._part_facts import facts_of_part, facts_of_recipe
+
+    if kind in PART_KINDS:
+        facts = facts_of_part(PART_KINDS[kind], page.name)
+    elif kind == "recipes":
+        facts = facts_of_recipe(page.name)
+    else:
+        return page
+    return replace(page, facts={**facts, **page.facts})
+
+
 def _pages(catalog: Catalog[Any]) -> dict[str, Page]:
     """Return a page for every entry of a catalog: its docstring and its file's, options, place."""
     pages: dict[str, Page] = {}
@@ -46,8 +61,9 @@ def _pages(catalog: Catalog[Any]) -> dict[str, Page]:
         options = ", ".join(_option(p) for p in catalog.options(name).values())
         facts = {"options": options or "none", "place": catalog.place(name)}
         file = inspect.getdoc(inspect.getmodule(entry)) or ""
-        whole = "\n\n".join(part for part in (text, file) if part)
-        pages[name] = Page(name, summary=_first_line(text), facts=facts, text=whole)
+        # A file of one short part may say the same twice.
+        texts = dict.fromkeys(part for part in (text, file) if part)
+        pages[name] = Page(name, summary=_first_line(text), facts=facts, text="\n\n".join(texts))
     return pages
 
 
@@ -79,7 +95,22 @@ def _families() -> dict[str, Page]:
     from leadline.anatomy.families._family import FAMILIES
 
     # A family takes the model, which is no option.
-    pages = _pages(FAMILIES)
+    return _without_options(_pages(FAMILIES))
+
+
+def _parts(kind: str) -> dict[str, Page]:
+    from leadline.parts import PARTS
+
+    return _pages(PARTS[kind])
+
+
+def _recipes() -> dict[str, Page]:
+    from leadline.parts.recipes import RECIPES
+
+    return _without_options(_pages(RECIPES))
+
+
+def _without_options(pages: dict[str, Page]) -> dict[str, Page]:
     return {
         name: replace(page, facts={"place": page.facts["place"]}) for name, page in pages.items()
     }
@@ -88,17 +119,40 @@ def _families() -> dict[str, Page]:
 def _option(parameter: inspect.Parameter) -> str:
     if parameter.default is parameter.empty:
         return parameter.name
-    return f"{parameter.name}={parameter.default}"
+    default = parameter.default
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{parameter.name}={shown}"
 
 
 def _first_line(text: str) -> str:
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
+PART_KINDS = {
+    "connections": "connection",
+    "placements": "placement",
+    "norms": "norm",
+    "attentions": "attention",
+    "mlps": "mlp",
+    "positions": "positions",
+    "inits": "init",
+    "embeddings": "embedding",
+    "heads": "head",
+}
+"""The shelves of parts, and the field of a recipe that chooses from each."""
+
 SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "probes": _probes,
     "quantities": _quantities,
     "families": _families,
+    **{plural: partial(_parts, kind) for plural, kind in PART_KINDS.items()},
+    "recipes": _recipes,
 }
 
-SINGULAR = {"probes": "probe", "quantities": "quantity", "families": "family"}
+SINGULAR = {
+    "probes": "probe",
+    "quantities": "quantity",
+    "families": "family",
+    **PART_KINDS,
+    "recipes": "recipe",
+}

@@ -11,6 +11,7 @@ from leadline.cli._voice import Voice
 def anatomy(
     model: o.Model = None,
     random_init: o.RandomInit = None,
+    recipe: o.RecipeName = None,
     overrides: o.Overrides = None,
     dtype: o.Dtype = None,
     device: o.Device = "cpu",
@@ -36,6 +37,7 @@ def anatomy(
     model_request = ModelRequest(
         source=model,
         random_init=random_init,
+        recipe=recipe,
         overrides=overrides or (),
         dtype=dtype,
         device=device,

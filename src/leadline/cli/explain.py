@@ -8,10 +8,10 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
-from leadline.cli._columns import print_title, two_columns
-from leadline.cli._shelves import SHELVES, SINGULAR, Page, open_shelf
+from leadline.cli._columns import print_text, print_title, two_columns
+from leadline.cli._shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
 from leadline.cli._voice import Voice
-from leadline.errors import UnknownName
+from leadline.errors import CatalogError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ def explain(
         str,
         typer.Argument(
             metavar="NAME",
-            help="The name of anything that `leadline list` shows, such as stream.norm.",
+            help="The name of anything that `leadline list` shows, such as stream.norm or deepnorm.",
             show_default=False,
         ),
     ],
@@ -31,18 +31,28 @@ def explain(
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
 ) -> None:
-    """Explain one probe, quantity or model family in full."""
+    """Explain one probe, quantity, model family, part or recipe in full.
+
+    Where several things have the name, all of them are told.
+    """
     for file in plugin or ():
         load_plugin(file)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Reading the catalogs"):
             shelves = {kind: open_shelf(kind) for kind in SHELVES}
-        found = {kind: pages[name] for kind, pages in shelves.items() if name in pages}
+            found = {
+                kind: in_full(kind, pages[name]) for kind, pages in shelves.items() if name in pages
+            }
         if not found:
-            every = [known for pages in shelves.values() for known in pages]
-            raise UnknownName("probe, quantity or family", name, every)
+            raise CatalogError(_nothing(name, shelves))
         voice.emit(lambda: {kind: page.to_json() for kind, page in found.items()})
         voice.show(lambda console: _draw(found, console))
+
+
+def _nothing(name: str, shelves: dict[str, dict[str, Page]]) -> str:
+    """The sentence for a name that nothing has. All names would fill the screen."""
+    hint = did_you_mean(name, sorted({known for pages in shelves.values() for known in pages}))
+    return f"Nothing is called {name!r}.{hint} `leadline list` shows every name."
 
 
 def _draw(found: dict[str, Page], console: Console) -> None:
@@ -51,7 +61,7 @@ def _draw(found: dict[str, Page], console: Console) -> None:
             console.print()
         print_title(f"{page.name} ({SINGULAR[kind]})", console)
         if page.text:
-            console.print(page.text, markup=False, soft_wrap=not console.is_terminal)
+            print_text(page.text, console)
             console.print()
         facts = ((key.replace("_", " "), value) for key, value in page.facts.items())
         two_columns(facts, console)

@@ -19,6 +19,7 @@ import typer
 from leadline import __version__
 from leadline.cli._help import GroupedCommand
 from leadline.cli.anatomy import anatomy
+from leadline.cli.check import check
 from leadline.cli.compare import compare
 from leadline.cli.explain import explain
 from leadline.cli.list import list_
@@ -41,6 +42,7 @@ app.command("report", cls=GroupedCommand)(report)
 app.command("anatomy", cls=GroupedCommand)(anatomy)
 app.command("list", cls=GroupedCommand)(list_)
 app.command("explain", cls=GroupedCommand)(explain)
+app.command("check", cls=GroupedCommand)(check)
 
 
 def _version(asked: bool) -> None:

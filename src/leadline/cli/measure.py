@@ -20,6 +20,7 @@ Ablate = Literal["block", "sublayer"]
 def measure(
     model: o.Model = None,
     random_init: o.RandomInit = None,
+    recipe: o.RecipeName = None,
     overrides: o.Overrides = None,
     dtype: o.Dtype = None,
     device: o.Device = "cpu",
@@ -94,6 +95,7 @@ def measure(
     model_request = ModelRequest(
         source=model,
         random_init=random_init,
+        recipe=recipe,
         overrides=overrides or (),
         dtype=dtype,
         device=device,

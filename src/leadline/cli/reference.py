@@ -20,7 +20,8 @@ _INTRODUCTION = """\
 standard output, nothing else) and `--quiet` (nothing but errors).
 
 Exit code 0 means done. 2 means that something has to be put right: one sentence on standard error
-says what. 1 means that Leadline itself failed: `--debug` shows the traceback.
+says what. 1 means that Leadline itself failed: `--debug` shows the traceback. `leadline check`
+also leaves with 1 when a check failed.
 """
 
 

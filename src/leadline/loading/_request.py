@@ -69,15 +69,32 @@ def unknown_type(kind: object) -> str:
 
 
 def not_found(request: Request, error: Exception) -> LoadingError:
+    from leadline.parts.recipes import RECIPES
+
     transformers = require("transformers", extra="hf")
+    hints: list[str] = []
     if request.source in transformers.CONFIG_MAPPING:
-        hint = f"For random weights of this type: --random-init {request.source}."
-    else:
-        hint = "Check the name, or fetch the model first and give its folder."
+        hints.append(f"For random weights of this type: --random-init {request.source}.")
+    if request.source in RECIPES:
+        hints.append(f"For the recipe of this name: --recipe {request.source}.")
+    hint = " ".join(hints) or "Check the name, or fetch the model first and give its folder."
     return LoadingError(
         f"{request.source!r} is neither a folder nor a file here, and the hub did not give it "
         f"({first_line(error).rstrip('.')}). {hint}"
     )
+
+
+def refuse_giant(count: int, request: Request, *, at_least: bool = False) -> None:
+    """Refuse a model that is larger than the memory of this machine, before it is asked for."""
+    size = count * (request.dtype or torch.get_default_dtype()).itemsize
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        more = "at least " if at_least else ""
+        raise LoadingError(
+            f"{request.source} with this configuration has {more}{count / 1e9:.1f} billion "
+            f"parameters, {size / 1e9:.0f} GB, and this machine has {memory / 1e9:.0f} GB; set "
+            "smaller sizes, for example fewer layers."
+        )
 
 
 def place_of(request: Request) -> str:

@@ -26,6 +26,8 @@ from leadline.loading._request import (
     read_json,
 )
 from leadline.loading.configuration import class_of, remote_class_of, stored_configuration
+from leadline.parts.checkpoints import RECIPE_FILE
+from leadline.parts.checkpoints import load as load_own
 
 __all__ = ["from_folder", "from_gguf", "from_hub", "tokenizer_reader"]
 
@@ -35,12 +37,30 @@ _GGUF = b"GGUF"
 def from_folder(request: Request) -> LoadedModel:
     """A folder that save_pretrained wrote; its files are checked before they are opened."""
     folder = request.path
+    if (folder / RECIPE_FILE).is_file():
+        return _from_own_folder(request)
     config = stored_configuration(request)
     _check_weights(folder)
     model, missing = _pretrained(config, request)
     return LoadedModel(
         model, folder_name(folder), "local folder", tokenizer_reader(request), missing
     )
+
+
+def _from_own_folder(request: Request) -> LoadedModel:
+    """A folder that Transformer.save wrote. A tokenizer may stand beside it."""
+    if request.overrides:
+        raise LoadingError(
+            f"The recipe of {request.source} cannot be changed while it is loaded, and "
+            f"{', '.join(sorted(request.overrides))} was to be set; leave it out, and use with_ "
+            "on the model."
+        )
+    model = load_own(request.path)
+    if request.dtype is not None:
+        model = model.to(request.dtype)
+    has_tokenizer = any(request.path.glob("tokenizer*"))
+    reader = tokenizer_reader(request) if has_tokenizer else None
+    return LoadedModel(model, folder_name(request.path), "local folder", reader)
 
 
 def from_hub(request: Request) -> LoadedModel:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from leadline.errors import LoadingError, require
-from leadline.loading._request import LoadedModel, Request, first_line, folder_name, unknown_type
+from leadline.loading._request import (
+    LoadedModel,
+    Request,
+    first_line,
+    folder_name,
+    refuse_giant,
+    unknown_type,
+)
 from leadline.loading.configuration import (
     class_of,
     configured,
@@ -54,14 +60,7 @@ def _refuse_giant(model_class: Any, config: Any, request: Request) -> None:
     except Exception:
         # Some models compute with numbers while they are built; they cannot be counted this way.
         return
-    size = count * (request.dtype or torch.get_default_dtype()).itemsize
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > memory:
-        raise LoadingError(
-            f"{request.source} with this configuration has {count / 1e9:.1f} billion parameters, "
-            f"{size / 1e9:.0f} GB, and this machine has {memory / 1e9:.0f} GB; set smaller sizes, "
-            "for example fewer layers."
-        )
+    refuse_giant(count, request)
 
 
 @contextlib.contextmanager

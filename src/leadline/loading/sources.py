@@ -1,4 +1,4 @@
-"""Which source a text means: a record, a folder, a GGUF file, the hub, a function, a type."""
+"""Which source a text means: a record, a folder, a GGUF file, the hub, a function, a type, a recipe."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from leadline.loading._request import (
 from leadline.loading.functions import from_function
 from leadline.loading.pretrained import from_folder, from_gguf, from_hub
 from leadline.loading.random_weights import from_random
+from leadline.loading.recipes import from_recipe
 
 if TYPE_CHECKING:
     from leadline.record import Record
@@ -44,6 +45,7 @@ def load_model(
     source: str | Path,
     *,
     random_init: bool = False,
+    recipe: bool = False,
     overrides: Mapping[str, Any] | None = None,
     dtype: str | None = None,
     device: str = "cpu",
@@ -52,12 +54,20 @@ def load_model(
 ) -> LoadedModel:
     """Load a model from any of the sources that the module docstring lists.
 
-    `overrides` sets fields of the configuration; a dot reaches into a nested one. `seed` draws
-    what is random: all weights under `random_init`, otherwise those that the file lacks.
+    `overrides` sets fields of the configuration, of which a dot reaches into a nested one, or of
+    the recipe. `seed` draws what is random: all weights under `random_init` and `recipe`,
+    otherwise those that the file lacks.
     """
+    if random_init and recipe:
+        raise LoadingError(
+            f"{source} was asked for as a model type and as a recipe; choose one of the two."
+        )
     request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
     with no_trace(seed):
-        loaded = _from_source(request, random_init=random_init)
+        if recipe:
+            loaded = from_recipe(request, seed=seed)
+        else:
+            loaded = _from_source(request, random_init=random_init)
         try:
             loaded.model.to(torch.device(device))
         except (RuntimeError, AssertionError) as error:
@@ -92,7 +102,7 @@ def _refusal_of_file(path: Path) -> str:
         return f"{path} holds weights only; give its folder, with config.json beside it."
     return (
         f"{path} is not a model: give a folder with config.json, a GGUF file, "
-        "a hub id, package.module:function, or a model type with random init."
+        "a hub id, package.module:function, a model type with random init, or a recipe."
     )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from leadline.anatomy import Anatomy, Block, Port, Stack
 from leadline.anatomy import Sublayer as Write
+from leadline.anatomy.roles import placement_name
 from leadline.parts.branches.joined import Joined
 from leadline.parts.connections import Connection
 
@@ -46,7 +47,7 @@ def declared_anatomy(model: Transformer) -> Anatomy:
         path = f"blocks.{index}"
         writes: list[Write] = []
         for name, sublayer in block.named_children():
-            writes += _writes(model, sublayer, f"{path}.{name}", name, len(writes) + 1)  # type: ignore[arg-type]
+            writes += _writes(sublayer, f"{path}.{name}", name, len(writes) + 1)  # type: ignore[arg-type]
         entry, leave = Port(path, "input"), Port(path, "output")
         blocks.append(Block(index + 1, path, entry, leave, tuple(writes)))
     name = {True: "decoder", False: "encoder", None: "stack"}[model.causal]
@@ -56,11 +57,9 @@ def declared_anatomy(model: Transformer) -> Anatomy:
     return Anatomy((stack,), "declaration of the model")
 
 
-def _writes(
-    model: Transformer, sublayer: Sublayer, path: str, name: str, number: int
-) -> list[Write]:
+def _writes(sublayer: Sublayer, path: str, name: str, number: int) -> list[Write]:
     connection = sublayer.connection
-    placement = model.placement.kind(connection.place)
+    placement = _placement(sublayer)
     settle = f"{path}.settle" if sublayer.settle is not None else None
     owned = tuple(f"{path}.{parameter}" for parameter, _ in sublayer.named_parameters())
     if connection.keep is None or connection.gain is None:
@@ -94,7 +93,7 @@ def _writes(
                 first,
                 gain=gain,
                 keep=connection.keep,
-                placement="pre",
+                placement=placement,
                 parameters=shared + inside["attention"],
             ),
             Write(
@@ -104,7 +103,7 @@ def _writes(
                 gain=gain,
                 settle=settle,
                 parallel=True,
-                placement="pre",
+                placement=placement,
                 parameters=inside["mlp"],
             ),
         ]
@@ -120,6 +119,15 @@ def _writes(
             parameters=owned,
         )
     ]
+
+
+def _placement(sublayer: Sublayer) -> str:
+    """Where norms stand around the branch, in the words of discovery."""
+    branch = sublayer.branch
+    enters = sublayer.enter is not None or (
+        isinstance(branch, Joined) and branch.attention_norm is not None
+    )
+    return placement_name(enters, sublayer.exit is not None, sublayer.settle is not None)
 
 
 def _last_module(sublayer: Sublayer, path: str) -> str:

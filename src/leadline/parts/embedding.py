@@ -3,7 +3,7 @@
     token    x = scale E[id] + type vector, positions added, then a norm where asked
     none     the model is given the stream itself, [example, token, width]
 
-`scale` is a number, or "sqrt_width" (Gemma, T. 1). BERT adds one of `types` vectors and norms the
+`scale` is a number, or "sqrt_width" (Gemma). BERT adds one of `types` vectors and norms the
 sum.
 """
 
@@ -18,6 +18,7 @@ from torch.nn.utils import skip_init
 
 from leadline.catalog import Catalog
 from leadline.errors import RecipeError
+from leadline.parts.options import flag, number, whole
 from leadline.parts.positions import Positions
 
 __all__ = ["EMBEDDINGS", "Embedding"]
@@ -61,10 +62,11 @@ class TokenEmbedding(Embedding):
         super().__init__(positions)
         if isinstance(scale, str) and scale != "sqrt_width":
             raise RecipeError(f"The embedding's scale is {scale!r}; give a number or sqrt_width.")
-        self.scale = math.sqrt(width) if isinstance(scale, str) else float(scale)
-        self.tokens = skip_init(nn.Embedding, vocabulary, width)
-        self.types = skip_init(nn.Embedding, types, width) if types else None
-        self.norm = norm(width) if normed or opening else None
+        self.scale = math.sqrt(width) if isinstance(scale, str) else number("token", "scale", scale)
+        self.tokens = _table(vocabulary, width)
+        types = whole("token", "types", types, least=0)
+        self.types = _table(types, width) if types else None
+        self.norm = norm(width) if flag("token", "normed", normed) or opening else None
 
     def forward(self, ids: Tensor, positions: Tensor, types: Tensor | None) -> Tensor:
         x = self.tokens(ids)
@@ -81,6 +83,13 @@ class TokenEmbedding(Embedding):
         if self.types is not None:
             yield "types", self.types.weight
         yield from super().weights()
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    """A table whose rows are left to the init."""
+    table = skip_init(nn.Embedding, rows, width, device=torch.get_default_device())
+    assert isinstance(table, nn.Embedding)
+    return table
 
 
 @EMBEDDINGS.register("none")

@@ -4,6 +4,8 @@
     tied     E x, with the embedding's own table
     masked   BERT's: E N(gelu(W x + b)) + c
     none     the stream itself
+
+The closing norm of the placement stands before it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from torch.nn import functional as F
 
 from leadline.catalog import Catalog
 from leadline.parts.branches._branch import linear
+from leadline.parts.options import flag
 
 __all__ = ["HEADS", "Head"]
 
@@ -30,8 +33,12 @@ class Head(nn.Module):
     ties: bool = False
     gives_logits: bool = True
 
-    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The last step taken apart: what is multiplied, the matrix, the bias."""
         raise NotImplementedError
+
+    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+        return F.linear(*self.linear(x, table))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         return iter(())
@@ -50,10 +57,10 @@ class LinearHead(Head):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        self.projection = linear(width, vocabulary, bias=bias)
+        self.projection = linear(width, vocabulary, bias=flag("linear", "bias", bias))
 
-    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
-        return self.projection(x)
+    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        return x, self.projection.weight, self.projection.bias
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         yield "head", self.projection.weight
@@ -70,9 +77,9 @@ class TiedHead(Head):
     ) -> None:
         super().__init__()
 
-    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         assert table is not None
-        return F.linear(x, table)
+        return x, table, None
 
 
 @HEADS.register("masked")
@@ -89,10 +96,10 @@ class MaskedHead(Head):
         self.norm = norm(width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         assert table is not None
         x = F.gelu(self.transform(x))
-        return F.linear(x if self.norm is None else self.norm(x), table, self.bias)
+        return x if self.norm is None else self.norm(x), table, self.bias
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         yield "transform", self.transform.weight

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from leadline.errors import InputError
+
 __all__ = ["mask_of"]
 
 
@@ -16,6 +18,11 @@ def mask_of(
     `start` tokens are in the cache already; `padding` is 0 at padding and covers them too. A
     query that would see nothing at all (padding before the first token) sees itself.
     """
+    if padding is not None and (padding.ndim != 2 or padding.shape[1] != start + tokens):
+        raise InputError(
+            f"The attention mask is {list(padding.shape)}; give one number per example and token, "
+            f"{start + tokens} tokens in all."
+        )
     if padding is not None and bool(padding.all()):
         padding = None
     if padding is None:

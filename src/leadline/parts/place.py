@@ -27,6 +27,8 @@ class Place:
     sublayers: int = 2
     norm: Callable[[int], nn.Module | None] = nn.LayerNorm
     """Makes a norm of the given width, or None where the recipe has no norms."""
+    branch: str = "attention"
+    """What computes here: attention, mlp, or joined where both are one write."""
 
     @property
     def write(self) -> int:

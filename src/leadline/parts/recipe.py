@@ -107,8 +107,9 @@ class Recipe:
                 changes["init"] = None
         if {"width", "heads"} & set(changes) == {"width"} and self.heads is not None:
             head_width = self.width // self.heads
-            if changes["width"] % head_width == 0 and changes["width"] >= head_width:
-                changes["heads"] = changes["width"] // head_width
+            width = changes["width"]
+            if isinstance(width, int) and width % head_width == 0 and width >= head_width:
+                changes["heads"] = width // head_width
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
@@ -138,21 +139,21 @@ class Recipe:
         if "attention" not in self.branches:
             return
         if self.choice("attention").options.get("head_width") is None and self.width % self.heads:
+            heads = self.heads
             fits = [n for n in range(1, self.width + 1) if self.width % n == 0]
-            near = sorted(sorted(fits, key=lambda n: abs(n - self.heads))[:4])  # type: ignore[operator]
+            near = sorted(sorted(fits, key=lambda n: abs(n - heads))[:4])
+            some = "".join(f"{n}, " for n in near[:-2]) + " or ".join(map(str, near[-2:]))
             raise RecipeError(
-                f"The width {self.width} cannot be divided among {self.heads} heads; choose "
-                f"{', '.join(map(str, near[:-1]))} or {near[-1]} heads, or another width."
-                if len(near) > 1
-                else f"The width {self.width} cannot be divided among {self.heads} heads."
+                f"The width {self.width} cannot be divided among {heads} heads; choose {some} "
+                f"head{'s' if near[-1] > 1 else ''}, or another width."
             )
 
     def _check_pair(self) -> None:
         placement = PLACEMENTS.build(self.choice("placement"))
-        if placement.joined and len(self.branches) < 2:
+        if reason := placement.refuses(self.branches):
             raise RecipeError(
-                f"The placement {self.choice('placement').name!r} joins attention and MLP, and "
-                f"this recipe has {self.branches[0]} only; choose another placement."
+                f"The placement {self.choice('placement').name!r} makes no sense here: {reason}; "
+                "choose another placement, or add the branch."
             )
         if self.choice("norm").name == "none" and placement.settles and self._amplifies():
             raise RecipeError(
@@ -166,7 +167,10 @@ class Recipe:
                 f"The connection {self.choice('connection').name!r} makes no sense with the "
                 f"placement {self.choice('placement').name!r}: {reason}."
             )
-        if self.choice("head").name in ("tied", "masked") and self.choice("embedding").name == "none":
+        if (
+            self.choice("head").name in ("tied", "masked")
+            and self.choice("embedding").name == "none"
+        ):
             raise RecipeError(
                 "A tied head uses the embedding's table, and this recipe has no embedding; "
                 "choose the head linear or none."

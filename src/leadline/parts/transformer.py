@@ -10,8 +10,10 @@ its name alone. Building a model leaves the global random numbers as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,7 @@ from leadline.parts.embedding import EMBEDDINGS, Embedding
 from leadline.parts.head import HEADS, Head
 from leadline.parts.inits import INITS
 from leadline.parts.inits._init import generator_of
+from leadline.parts.loss import IGNORED, linear_cross_entropy
 from leadline.parts.masking import mask_of
 from leadline.parts.norms import NORMS
 from leadline.parts.place import Place
@@ -33,6 +36,9 @@ from leadline.parts.placements import PLACEMENTS, Placement
 from leadline.parts.positions import POSITIONS
 from leadline.parts.recipe import Recipe
 from leadline.parts.sublayer import Block, Sublayer
+
+if TYPE_CHECKING:
+    from leadline.parts.checkpoints import Origin
 
 __all__ = ["Transformer"]
 
@@ -43,16 +49,24 @@ class Transformer(nn.Module):
     embedding: Embedding
     head: Head
 
-    def __init__(self, recipe: Recipe | None = None, *, seed: int = 0, **fields: Any) -> None:
+    origin: Origin | None = None
+    """Which checkpoint the weights came from, where they came from one of another library."""
+
+    def __init__(
+        self, recipe: Recipe | None = None, *, seed: int = 0, draw: bool = True, **fields: Any
+    ) -> None:
+        """Build and draw the weights; `draw=False` leaves that to whoever loads them next."""
         super().__init__()
         recipe = Recipe.from_json(fields) if recipe is None else recipe.but(**fields)
         self.recipe = recipe
         self.seed = seed
         self.placement: Placement = PLACEMENTS.build(recipe.choice("placement"))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            # The processor's generator alone: torch.manual_seed would seed other devices too.
+            torch.default_generator.manual_seed(seed)
             self._build()
-        self._fill()
+        if draw and not next(self.parameters()).is_meta:
+            self._fill()
 
     # --- building --------------------------------------------------------------------------
 
@@ -85,7 +99,7 @@ class Transformer(nn.Module):
     def _norm(self, width: int) -> nn.Module | None:
         return NORMS.build(self.recipe.choice("norm"), width=width)
 
-    def place(self, layer: int, sublayer: int = 1) -> Place:
+    def place(self, layer: int, sublayer: int = 1, *, branch: str = "attention") -> Place:
         """The address of a sublayer; layer 0 is the embedding and the head."""
         recipe = self.recipe
         assert recipe.heads is not None
@@ -97,17 +111,18 @@ class Transformer(nn.Module):
             sublayer=sublayer,
             sublayers=1 if self.placement.joined else len(recipe.branches),
             norm=self._norm,
+            branch=branch,
         )
 
     def _block(self, layer: int) -> Block:
         if self.placement.joined:
-            place = self.place(layer)
+            place = self.place(layer, branch="joined")
             return Block({"joined": self._sublayer(place, self._joined(place))})
         return Block(
             {
                 name: self._sublayer(place, self._branch(name, place))
                 for name, place in (
-                    (name, self.place(layer, index))
+                    (name, self.place(layer, index, branch=name))
                     for index, name in enumerate(self.recipe.branches, 1)
                 )
             }
@@ -124,8 +139,8 @@ class Transformer(nn.Module):
     def _joined(self, place: Place) -> Branch:
         two = self.placement.joined == 2
         return Joined(
-            self._branch("attention", place),
-            self._branch("mlp", place),
+            self._branch("attention", replace(place, branch="attention")),
+            self._branch("mlp", replace(place, branch="mlp")),
             attention_norm=self._norm(place.width) if two else None,
             mlp_norm=self._norm(place.width) if two else None,
         )
@@ -163,7 +178,9 @@ class Transformer(nn.Module):
     @property
     def causal(self) -> bool | None:
         """Whether later tokens are hidden; None where tokens do not see each other."""
-        return next((s.branch.causal for s in self.sublayers() if s.branch.causal is not None), None)
+        return next(
+            (s.branch.causal for s in self.sublayers() if s.branch.causal is not None), None
+        )
 
     @property
     def context_limit(self) -> int | None:
@@ -177,6 +194,10 @@ class Transformer(nn.Module):
             return None
         return {True: "next-token", False: "masked", None: None}[self.causal]
 
+    def get_input_embeddings(self) -> nn.Module | None:
+        """The table of the token ids, as Hugging Face models name it; None without one."""
+        return self.embedding.tokens if self.embedding.takes_ids else None  # type: ignore[return-value]
+
     def forward(
         self,
         input_ids: Tensor,
@@ -184,10 +205,47 @@ class Transformer(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         cache: Any = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
-        """Logits [example, token, vocabulary]. `attention_mask` is 0 at padding."""
-        x = self.stream(input_ids, attention_mask, token_type_ids, cache=cache)
+        """Logits [example, token, vocabulary]. `attention_mask` is 0 at padding.
+
+        `positions` [token] or [example, token] count from 0 at the first token unless given.
+        """
+        x = self.stream(input_ids, attention_mask, token_type_ids, cache=cache, positions=positions)
         return self.head(x, self._table())
+
+    def loss(
+        self,
+        input_ids: Tensor,
+        targets: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Mean cross-entropy; without targets, that of each next token.
+
+        Targets of -100 are not counted. Much faster than going through the logits where the
+        vocabulary is large, because these are never held at once.
+        """
+        if not self.head.gives_logits:
+            raise InputError("The model has no head, so it has no loss of its own.")
+        x = self.stream(input_ids, attention_mask)
+        if targets is None:
+            if not self.causal:
+                raise InputError(
+                    "Only a causal model predicts its next token; give targets, -100 where a "
+                    "token is not to be counted."
+                )
+            targets = input_ids[:, 1:]
+            if attention_mask is not None:
+                seen = attention_mask[:, 1:].bool() & attention_mask[:, :-1].bool()
+                targets = targets.masked_fill(~seen, IGNORED)
+            x = x[:, :-1]
+        if targets.shape != x.shape[:2]:
+            raise InputError(
+                f"The targets are {list(targets.shape)} and the tokens {list(x.shape[:2])}; "
+                "give one target per token."
+            )
+        x, weight, bias = self.head.linear(x.flatten(0, 1), self._table())
+        return linear_cross_entropy(x, weight, targets.flatten(), bias=bias)
 
     def stream(
         self,
@@ -196,6 +254,7 @@ class Transformer(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         cache: Any = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """The stream after the last layer and the closing norm."""
         start = 0 if cache is None else cache.length
@@ -206,7 +265,8 @@ class Transformer(nn.Module):
                 f"The model has positions for {limit} tokens and was given {start + tokens}; "
                 "shorten the input, or build it with a larger context."
             )
-        positions = torch.arange(start, start + tokens, device=input_ids.device)
+        if positions is None:
+            positions = torch.arange(start, start + tokens, device=input_ids.device)
         x = self.embedding(input_ids, positions, token_type_ids)
         run = Run(cache=cache, rotate=self.embedding.positions.rotation(positions, x.dtype))
         run.mask, run.causal = mask_of(
@@ -251,6 +311,63 @@ class Transformer(nn.Module):
         other.load_state_dict(fitting, strict=False)
         reference = next(self.parameters())
         return other.to(device=reference.device, dtype=reference.dtype).train(self.training)
+
+    # --- checkpoints and text --------------------------------------------------------------
+
+    @classmethod
+    def from_hf(cls, source: Any, *, dtype: torch.dtype | None = None) -> Transformer:
+        """The same model as a transformers model in memory, or as a folder of a checkpoint."""
+        from leadline.parts.checkpoints import from_hf
+
+        return from_hf(source, dtype=dtype)
+
+    def to_hf(self, folder: str | Path, *, family: str | None = None) -> None:
+        """Write a folder that transformers loads; refused where no family there can be this."""
+        from leadline.parts.checkpoints import to_hf
+
+        to_hf(self, folder, family=family)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Transformer:
+        """The model that `save` wrote."""
+        from leadline.parts.checkpoints import load
+
+        return load(folder)
+
+    def save(self, folder: str | Path) -> None:
+        """Write recipe and weights into a folder; any recipe can be saved so."""
+        from leadline.parts.checkpoints import save
+
+        save(self, folder)
+
+    def generate(
+        self,
+        ids: Tensor,
+        *,
+        steps: int,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        stop: int | Sequence[int] | None = None,
+        attention_mask: Tensor | None = None,
+        cache: bool = True,
+    ) -> Tensor:
+        """The ids with `steps` more: see `leadline.parts.generation`."""
+        from leadline.parts.generation import generate
+
+        return generate(
+            self,
+            ids,
+            steps=steps,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            stop=stop,
+            attention_mask=attention_mask,
+            cache=cache,
+        )
 
     def anatomy(self) -> Anatomy:
         """The model's own word on its stream and sublayers; `measure` proves it by the balance."""

@@ -4,7 +4,7 @@ import leadline.cli.report as report_command
 from leadline import __version__
 from leadline.errors import RecordError
 
-COMMANDS = ["measure", "compare", "report", "anatomy", "list", "explain"]
+COMMANDS = ["measure", "compare", "report", "anatomy", "list", "explain", "check"]
 
 
 def test_the_help_names_every_command(leadline):

@@ -297,7 +297,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
         (["--declare", '{"blocks": "transformer.h", "writes": ["attn"]}'], "balance"),
         (["--device", "nowhere"], "nowhere"),
         (["--dtype", "float31"], "float31"),
-        (["gpt2"], "both were given"),
+        (["gpt2"], "two were given"),
     ],
 )
 def test_a_wrong_option_is_answered_with_what_to_do(refused, tiny, options, sentence):
@@ -305,7 +305,7 @@ def test_a_wrong_option_is_answered_with_what_to_do(refused, tiny, options, sent
 
 
 def test_a_model_that_is_not_named_is_asked_for(refused):
-    assert "neither was given" in refused("measure")
+    assert "none was given" in refused("measure")
 
 
 def test_an_unknown_model_type_is_answered_with_the_nearest(refused):

@@ -63,9 +63,18 @@ def test_two_kinds_of_input_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("source", "random_init", "said"), [(None, None, "neither"), ("gpt2", "gpt2", "both")]
+    ("source", "random_init", "recipe", "said"),
+    [
+        (None, None, None, "none was given"),
+        ("gpt2", "gpt2", None, "two were given"),
+        ("gpt2", None, "gpt2", "two were given"),
+        (None, "gpt2", "gpt2", "two were given"),
+        ("gpt2", "gpt2", "gpt2", "all were given"),
+    ],
 )
-def test_a_model_is_named_once(source, random_init, said):
-    request = ModelRequest(source, random_init, (), None, "cpu", trust_remote_code=False, seed=0)
-    with pytest.raises(LoadingError, match=f"{said} (was|were) given"):
+def test_a_model_is_named_once(source, random_init, recipe, said):
+    request = ModelRequest(
+        source, random_init, recipe, (), None, "cpu", trust_remote_code=False, seed=0
+    )
+    with pytest.raises(LoadingError, match=f"--recipe NAME .*; {said}"):
         request.load()

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from leadline.catalog import Catalog
-from leadline.parts.place import Place
 
 __all__ = ["ATTENTIONS", "MLPS", "Branch", "Inside", "Run", "linear"]
 
@@ -40,7 +39,7 @@ MLPS: Catalog[Any] = Catalog(
 class Rotation(Protocol):
     """Turns queries and keys by their positions."""
 
-    def __call__(self, x: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor, /) -> Tensor: ...
 
 
 class KeyValues(Protocol):
@@ -79,9 +78,8 @@ class Branch(nn.Module):
 
 def linear(width: int, out: int, *, bias: bool) -> nn.Linear:
     """A linear map whose weight is left to the init, with a zero bias."""
-    layer = skip_init(nn.Linear, width, out, bias=bias)
+    layer = skip_init(nn.Linear, width, out, bias=bias, device=torch.get_default_device())
+    assert isinstance(layer, nn.Linear)
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
-
-

@@ -1,9 +1,11 @@
-"""ReZero: one learned number per layer, zero at the start.
+"""ReZero: one learned number per write, zero at the start.
 
     x' = x + a u,        a = 0 at initialisation
 
-Bachlechner et al. 2020, arXiv 2003.04887; no norm is needed. Both sublayers of a layer share `a`
-in the released code; here each has its own unless `shared`. It costs one number per write.
+Bachlechner et al. 2020, arXiv 2003.04887. Made to train without norms: placement none. In the
+released code both sublayers of a layer share one a; here every write has its own. At the start
+the model is the identity and the branches get no gradient at all: only a moves in the first step.
+It costs one number per write.
 """
 
 from __future__ import annotations

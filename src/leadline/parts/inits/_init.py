@@ -31,9 +31,7 @@ class Init:
         raise NotImplementedError
 
 
-INITS: Catalog[type[Init]] = Catalog(
-    "init", package="leadline.parts.inits", group="leadline.inits"
-)
+INITS: Catalog[type[Init]] = Catalog("init", package="leadline.parts.inits", group="leadline.inits")
 
 
 def generator_of(seed: int, name: str) -> torch.Generator:

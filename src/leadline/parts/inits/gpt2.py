@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from leadline.parts.inits._init import INITS, RESIDUAL, Init, normal
+from leadline.parts.options import number
 from leadline.parts.place import Place
 
 
@@ -21,7 +22,7 @@ class GPT2(Init):
     """Normal of std 0.02, less by sqrt(writes) for the weights that write to the stream."""
 
     def __init__(self, *, std: float = 0.02) -> None:
-        self.std = std
+        self.std = number("gpt2", "std", std, wanted="a number from 0 on", fits=lambda v: v >= 0.0)
 
     def fill(self, role: str, weight: Tensor, place: Place, generator: torch.Generator) -> None:
         std = self.std / math.sqrt(place.writes) if role in RESIDUAL else self.std

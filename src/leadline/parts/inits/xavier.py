@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from leadline.parts.inits._init import INITS, TABLES, Init, normal, xavier
+from leadline.parts.options import number
 from leadline.parts.place import Place
 
 
@@ -21,7 +22,9 @@ class Xavier(Init):
     """Xavier uniform."""
 
     def __init__(self, *, gain: float = 1.0) -> None:
-        self.gain = gain
+        self.gain = number(
+            "xavier", "gain", gain, wanted="a number from 0 on", fits=lambda v: v >= 0.0
+        )
 
     def fill(self, role: str, weight: Tensor, place: Place, generator: torch.Generator) -> None:
         if role in TABLES:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from torch import nn
 
 from leadline.parts.norms._norm import NORMS
+from leadline.parts.options import flag, number
 
 
 @NORMS.register("layernorm")
@@ -17,4 +18,10 @@ class LayerNorm(nn.LayerNorm):
     """Zero mean, unit variance, then a learned gain and shift per feature."""
 
     def __init__(self, width: int, *, eps: float = 1e-5, bias: bool = True) -> None:
-        super().__init__(width, eps=eps, bias=bias)
+        super().__init__(
+            width,
+            eps=number(
+                "layernorm", "eps", eps, wanted="a number from 0 on", fits=lambda x: x >= 0.0
+            ),
+            bias=flag("layernorm", "bias", bias),
+        )

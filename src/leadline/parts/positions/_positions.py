@@ -35,9 +35,7 @@ class Positions(nn.Module):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x
 
-    def rotation(
-        self, positions: Tensor, dtype: torch.dtype
-    ) -> Callable[[Tensor], Tensor] | None:
+    def rotation(self, positions: Tensor, dtype: torch.dtype) -> Callable[[Tensor], Tensor] | None:
         return None
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
@@ -17,7 +18,9 @@ class Learned(Positions):
     def __init__(self, width: int, context: int, head_width: int) -> None:
         super().__init__()
         self.limit = context
-        self.table = skip_init(nn.Embedding, context, width)
+        table = skip_init(nn.Embedding, context, width, device=torch.get_default_device())
+        assert isinstance(table, nn.Embedding)
+        self.table = table
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + self.table(positions)

@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from leadline.errors import RecipeError
+from leadline.parts.options import number
 from leadline.parts.positions._positions import POSITIONS, Positions
 
 
 @POSITIONS.register("rotary")
 class Rotary(Positions):
     """Queries and keys turned by their positions."""
+
+    frequencies: Tensor
 
     def __init__(
         self,
@@ -35,8 +38,12 @@ class Rotary(Positions):
         super().__init__()
         if pairs not in ("half", "neighbours"):
             raise RecipeError(f"pairs is {pairs!r}; rotary pairs are half or neighbours.")
+        base = number("rotary", "base", base, wanted="a number above 0", fits=lambda x: x > 0.0)
+        share = number(
+            "rotary", "share", share, wanted="a number from 0 to 1", fits=lambda x: 0.0 <= x <= 1.0
+        )
         turned = int(head_width * share)
-        if turned % 2 or not 0 < turned <= head_width:
+        if turned % 2 or turned == 0:
             raise RecipeError(
                 f"Rotary positions turn pairs of features: {share:g} of a head of {head_width} is "
                 f"{turned}, which must be an even number from 2 to {head_width}. "
@@ -45,14 +52,24 @@ class Rotary(Positions):
         self.turned = turned
         self.whole = turned == head_width
         self.pairs = pairs
-        frequencies = base ** (-torch.arange(0, turned, 2, dtype=torch.float64) / turned)
-        self.register_buffer("frequencies", frequencies.float(), persistent=False)
+        self.base = base
+        self.register_buffer("frequencies", self._frequencies(), persistent=False)
 
-    def rotation(
-        self, positions: Tensor, dtype: torch.dtype
-    ) -> Callable[[Tensor], Tensor] | None:
+    def _frequencies(self) -> Tensor:
+        steps = torch.arange(0, self.turned, 2, dtype=torch.float64)
+        return (self.base ** (-steps / self.turned)).float()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
+        """Move, but never round: in bfloat16 the frequencies would lose most of their digits."""
+        super()._apply(fn, recurse)
+        with torch.device("cpu"):
+            exact = self._frequencies()
+        self.frequencies = exact.to(self.frequencies.device)
+        return self
+
+    def rotation(self, positions: Tensor, dtype: torch.dtype) -> Callable[[Tensor], Tensor] | None:
         # In float32 whatever the weights are: angles of late positions need the digits.
-        angles = positions.float().unsqueeze(-1) * self.frequencies.float()
+        angles = positions.float().unsqueeze(-1) * self.frequencies
         if self.pairs == "half":
             angles = torch.cat((angles, angles), -1)
         else:

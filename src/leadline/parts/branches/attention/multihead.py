@@ -7,7 +7,7 @@ Vaswani et al. 2017 (arXiv 1706.03762). scale = 1/sqrt(head width) unless given.
 W_q, W_k and W_v. `groups` key-value heads serve all heads (Ainslie et al. 2023, arXiv 2305.13245).
 `qk_norm`: "head" norms every query and key over its head width, "width" over all heads together
 (OLMo-2). `value_residual` (Zhou et al. 2024, arXiv 2410.17897): v_l <- (1 - r) v_l + r v_1 with
-r = 0.5 in the paper, or "learned", which starts there with one number per layer.
+r = 0.5 in the paper, or "learned", which starts there with one number per layer from the second.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from leadline.errors import RecipeError
 from leadline.parts.branches._branch import ATTENTIONS, Branch, Inside, Run, linear
+from leadline.parts.options import flag, number, whole
 from leadline.parts.place import Place
 
 LEARNED_START = 0.5
@@ -44,21 +45,27 @@ class MultiHead(Branch):
         value_residual: float | str | None = None,
     ) -> None:
         super().__init__()
-        heads, groups = place.heads, groups or place.heads
+        heads = place.heads
+        groups = heads if groups is None else whole("multihead", "groups", groups)
         if heads % groups:
             raise RecipeError(
                 f"{heads} heads cannot share {groups} groups of keys and values; "
                 "choose a number of groups that divides the heads."
             )
-        size = head_width or place.width // heads
+        size = place.width // heads
+        if head_width is not None:
+            size = whole("multihead", "head_width", head_width)
         self.layer = place.layer
-        self.causal = causal
+        self.causal = flag("multihead", "causal", causal)
         self.heads, self.groups, self.size = heads, groups, size
-        self.scale = scale
+        self.scale = None if scale is None else number("multihead", "scale", scale)
         self.widths = (heads * size, groups * size, groups * size)
+        bias = flag("multihead", "bias", bias)
+        if output_bias is None:
+            output_bias = bias
         self.qkv = linear(place.width, sum(self.widths), bias=bias)
         self.output = linear(
-            heads * size, place.width, bias=bias if output_bias is None else output_bias
+            heads * size, place.width, bias=flag("multihead", "output_bias", output_bias)
         )
         if qk_norm not in (None, "head", "width"):
             raise RecipeError(
@@ -88,7 +95,8 @@ class MultiHead(Branch):
             q, k = _normed(self.query_norm, q), _normed(self.key_norm, k)
         v = _normed(self.value_norm, v)
         if self.share is not None:
-            v = self._with_first(v, run)
+            first = run.shared.setdefault("values", v)
+            v = v if first is v else v + self.share * (first - v)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if run.rotate is not None:
             q, k = run.rotate(q), run.rotate(k)
@@ -108,15 +116,8 @@ class MultiHead(Branch):
         out = _normed(self.mixed_norm, out.transpose(1, 2).reshape(examples, tokens, -1))
         return self.output(out)
 
-    def _with_first(self, v: Tensor, run: Run) -> Tensor:
-        first = run.shared.setdefault("values", v)
-        return v if first is v else torch.lerp(v, first, self.share)  # type: ignore[arg-type]
-
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        for role, part in zip(
-            ("query", "key", "value"), self.qkv.weight.split(self.widths), strict=True
-        ):
-            yield role, part
+        yield from zip(("query", "key", "value"), self.qkv.weight.split(self.widths), strict=True)
         yield "output", self.output.weight
 
 
@@ -125,11 +126,20 @@ def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
 
 
 def _share(value_residual: float | str | None, layer: int) -> nn.Parameter | float | None:
-    if value_residual is None or isinstance(value_residual, float):
-        return value_residual
+    if value_residual is None:
+        return None
     if value_residual == "learned":
-        return nn.Parameter(torch.tensor(LEARNED_START))
-    raise RecipeError(
-        f"value_residual is {value_residual!r}; give the share of the first values, such as 0.5, "
-        "or learned."
+        # The first layer has nothing before it to take values from.
+        return LEARNED_START if layer == 1 else nn.Parameter(torch.tensor(LEARNED_START))
+    if isinstance(value_residual, str):
+        raise RecipeError(
+            f"value_residual is {value_residual!r}; give the share of the first values, such as "
+            "0.5, or learned."
+        )
+    return number(
+        "multihead",
+        "value_residual",
+        value_residual,
+        wanted="a number from 0 to 1",
+        fits=lambda x: 0.0 <= x <= 1.0,
     )

@@ -1,0 +1,24 @@
+"""Checkpoints: Hugging Face's in and out, one file per family, and Leadline's own format.
+
+model = from_hf("folder")        or a transformers model in memory
+to_hf(model, "folder")           which transformers loads
+save(model, "folder")            recipe.json and model.safetensors, for any recipe
+model = load("folder")
+"""
+
+from __future__ import annotations
+
+from leadline.parts.checkpoints._family import CHECKPOINTS, Family
+from leadline.parts.checkpoints._hf import Origin, from_hf, to_hf
+from leadline.parts.checkpoints._own import RECIPE_FILE, load, save
+
+__all__ = [
+    "CHECKPOINTS",
+    "RECIPE_FILE",
+    "Family",
+    "Origin",
+    "from_hf",
+    "load",
+    "save",
+    "to_hf",
+]

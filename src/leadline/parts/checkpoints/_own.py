@@ -1,0 +1,120 @@
+"""Leadline's own format: recipe.json and model.safetensors in one folder.
+
+    recipe.json          {"format": "leadline", "version": 1, "seed": ..., "recipe": {...}}
+    model.safetensors    the state of the model by name
+
+Any recipe can be saved so. Parts of a plug-in must be loaded before the model is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leadline.errors import LoadingError, RecipeError
+from leadline.parts.checkpoints._files import WEIGHTS, read_json, read_tensors, write_model
+from leadline.parts.recipe import Recipe
+from leadline.parts.transformer import Transformer
+
+__all__ = ["RECIPE_FILE", "VERSION", "load", "misfit", "save"]
+
+RECIPE_FILE = "recipe.json"
+VERSION = 1
+
+
+def save(model: Transformer, folder: str | Path) -> None:
+    """Write recipe and weights; a folder that holds another model is refused."""
+    folder = Path(folder)
+    content = {
+        "format": "leadline",
+        "version": VERSION,
+        "seed": model.seed,
+        "recipe": model.recipe.to_json(),
+    }
+    _check_free(folder, model.recipe)
+    write_model(folder, description=(RECIPE_FILE, content), tensors=model.state_dict())
+
+
+def load(folder: str | Path) -> Transformer:
+    """The model that `save` wrote, in evaluation mode."""
+    folder = Path(folder)
+    recipe, seed = _described(folder)
+    model = Transformer(recipe, seed=seed, draw=False)
+    found = read_tensors(folder)
+    kinds = {tensor.dtype for tensor in found.values() if tensor.is_floating_point()}
+    if len(kinds) == 1:
+        model = model.to(kinds.pop())
+    mine = model.state_dict(keep_vars=True)
+    shapes = {name: tensor.shape for name, tensor in mine.items()}
+    if reason := misfit(shapes, {name: tensor.shape for name, tensor in found.items()}):
+        raise RecipeError(f"The weights in {folder} do not fit its recipe: {reason}.")
+    for name, tensor in mine.items():
+        if tensor.is_floating_point() != found[name].is_floating_point():
+            raise RecipeError(
+                f"The weights in {folder} do not fit its recipe: {name} is stored as "
+                f"{found[name].dtype}, and {tensor.dtype} is needed."
+            )
+    for name, tensor in mine.items():
+        tensor.data = found[name]
+    return model.eval()
+
+
+def misfit(asked: dict[str, torch.Size], found: dict[str, torch.Size]) -> str | None:
+    """What is missing, too many or of another shape, or None where all fits."""
+    if missing := [name for name in asked if name not in found]:
+        return f"{_few(missing)} {_are(missing)} missing"
+    if extra := [name for name in found if name not in asked]:
+        return f"{_few(extra)} {_are(extra)} not expected"
+    for name, shape in asked.items():
+        if found[name] != shape:
+            return f"{name} is stored as {list(found[name])}, and {list(shape)} is needed"
+    return None
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _few(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _described(folder: Path) -> tuple[Recipe, int]:
+    if not folder.is_dir():
+        raise LoadingError(f"There is no folder {folder}; give one that save() wrote.")
+    if not (folder / RECIPE_FILE).is_file():
+        other = " It holds a Hugging Face model: use from_hf." * (folder / "config.json").is_file()
+        raise LoadingError(
+            f"{folder} has no {RECIPE_FILE}; give a folder that save() wrote.{other}"
+        )
+    content = read_json(folder / RECIPE_FILE)
+    version: Any = content.get("version")
+    if content.get("format") != "leadline" or not isinstance(content.get("recipe"), dict):
+        raise LoadingError(f"{folder / RECIPE_FILE} was not written by save(); it holds no recipe.")
+    if version != VERSION:
+        raise LoadingError(
+            f"{folder / RECIPE_FILE} is of version {version!r}, and this Leadline reads version "
+            f"{VERSION}; install the one that wrote it."
+        )
+    seed = content.get("seed", 0)
+    return Recipe.from_json(content["recipe"]), seed if isinstance(seed, int) else 0
+
+
+def _check_free(folder: Path, recipe: Recipe) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RecipeError(f"{folder} is a file; give a folder to save into.")
+    if (folder / RECIPE_FILE).is_file():
+        if _described(folder)[0] != recipe:
+            raise RecipeError(
+                f"{folder} holds a model of another recipe, which would be lost; choose another "
+                "folder, or remove it first."
+            )
+    elif (folder / WEIGHTS).exists() or (folder / "config.json").exists():
+        raise RecipeError(
+            f"{folder} holds a model of another format, which would be lost; choose another "
+            "folder, or remove it first."
+        )

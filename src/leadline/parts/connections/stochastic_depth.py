@@ -1,0 +1,41 @@
+"""Stochastic depth: whole updates are left out in training, example by example.
+
+    training:    x' = x + b u / (1 - p_l),   b = 0 with probability p_l, otherwise 1
+    evaluation:  x' = x + u
+
+Huang et al. 2016, arXiv 1603.09382. p_l = rate l / L (schedule linear, the paper's line: l is the
+layer from 1, L the number of layers, the last layer has the full rate) or rate everywhere
+(constant). rate 0.1. Every example and every write draws its own b; the two writes of a layer
+have the same rate. The paper does not divide in training and multiplies u by 1 - p_l in
+evaluation; dividing by 1 - p_l instead gives the same expectation and leaves evaluation as x + u,
+as is usual now. No parameters; the branch is computed even where it is dropped.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from leadline.parts.connections._connection import CONNECTIONS, Scalar
+from leadline.parts.connections._dropping import rate_of
+from leadline.parts.place import Place
+
+
+@CONNECTIONS.register("stochastic_depth")
+class StochasticDepth(Scalar):
+    """x + u with updates dropped at random in training, more often in later layers."""
+
+    formula = "x + b u / (1 - p_l) in training, x + u in evaluation"
+    varies = True
+
+    def __init__(self, place: Place, *, rate: float = 0.1, schedule: str = "linear") -> None:
+        super().__init__(place)
+        self.rate = rate_of("stochastic_depth", place, rate=rate, schedule=schedule)
+
+    def write(self, state: Tensor, update: Tensor) -> Tensor:
+        if not self.training:
+            return state + update
+        # In the stream's number type: under autocast the update has fewer digits.
+        drawn = state.new_empty((state.shape[0],) + (1,) * (state.ndim - 1))
+        drawn = drawn.bernoulli_(1.0 - self.rate) / (1.0 - self.rate)
+        return torch.addcmul(state, drawn, update)

@@ -1,0 +1,142 @@
+"""Conformance: does a part keep to what its protocol asks and to what it declares?
+
+    for check in check_part("connection", "deepnorm"):
+        print(check.name, check.passed, check.detail)
+
+`leadline check FILE.py` runs the same over the parts of a file. Every part is built into tiny
+Transformers and run: shapes, gradients, save and load, number types, autocast, torch.compile,
+state between calls, causality, cache, balance, random numbers. What a part declares of itself is
+proved on top. Nothing here knows the formula of a part: that is for the tests of its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from leadline.catalog import Choice
+from leadline.errors import UnknownName
+from leadline.parts import PARTS
+from leadline.testing.conformance import (
+    branches,
+    building,
+    connections,
+    documents,
+    inits,
+    norms,
+    pairs,
+    placements,
+    positions,
+    precision,
+    running,
+)
+from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._check import Check, Progress, Question, answer
+
+__all__ = [
+    "Check",
+    "check_attention",
+    "check_connection",
+    "check_embedding",
+    "check_head",
+    "check_init",
+    "check_mlp",
+    "check_norm",
+    "check_part",
+    "check_placement",
+    "check_positions",
+]
+
+Spelling = str | Mapping[str, Any] | Choice
+Questions = Callable[[Case], list[Question]]
+
+EVERY: tuple[Questions, ...] = (
+    building.questions,
+    documents.questions,
+    running.questions,
+    precision.questions,
+)
+"""What every part is asked."""
+
+OWN: dict[str, tuple[Questions, ...]] = {
+    "attention": (branches.questions,),
+    "positions": (positions.questions,),
+    "mlp": (branches.questions,),
+    "norm": (norms.questions,),
+    "connection": (connections.questions, pairs.questions),
+    "placement": (placements.questions, pairs.questions),
+    "init": (inits.questions,),
+    "embedding": (),
+    "head": (),
+}
+"""What the parts of each kind are asked besides."""
+
+
+def check_part(
+    kind: str,
+    choice: Spelling,
+    *,
+    only: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Check]:
+    """Check one part. `kind` is a field of a recipe, `choice` a name, with options if wanted.
+
+    `only` names the checks to run; that it builds is always asked, and a part that does not gets
+    no other. `progress` is called with the name of a check, the checks done and the checks in all.
+    """
+    if kind not in PARTS:
+        raise UnknownName("kind of part", kind, PARTS)
+    case = Case(kind, PARTS[kind].check(choice))
+    asked = [question for ask in (*EVERY, *OWN[kind]) for question in ask(case)]
+    if only is not None:
+        names = [name for name, _ in asked]
+        for name in only:
+            if name not in names:
+                raise UnknownName("check", name, names)
+        asked = [(name, ask) for name, ask in asked if name in {"builds", *only}]
+    return answer(asked, entry=case.entry, progress=progress)
+
+
+def check_connection(choice: Spelling) -> list[Check]:
+    """Check how an update joins the stream, and what the connection declares."""
+    return check_part("connection", choice)
+
+
+def check_placement(choice: Spelling) -> list[Check]:
+    """Check where norms stand, and what the placement declares."""
+    return check_part("placement", choice)
+
+
+def check_norm(choice: Spelling) -> list[Check]:
+    """Check a norm."""
+    return check_part("norm", choice)
+
+
+def check_attention(choice: Spelling) -> list[Check]:
+    """Check an attention branch."""
+    return check_part("attention", choice)
+
+
+def check_mlp(choice: Spelling) -> list[Check]:
+    """Check an MLP branch."""
+    return check_part("mlp", choice)
+
+
+def check_positions(choice: Spelling) -> list[Check]:
+    """Check positions."""
+    return check_part("positions", choice)
+
+
+def check_init(choice: Spelling) -> list[Check]:
+    """Check how weights start."""
+    return check_part("init", choice)
+
+
+def check_embedding(choice: Spelling) -> list[Check]:
+    """Check where the stream begins."""
+    return check_part("embedding", choice)
+
+
+def check_head(choice: Spelling) -> list[Check]:
+    """Check where the stream ends."""
+    return check_part("head", choice)

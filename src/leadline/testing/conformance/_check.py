@@ -1,0 +1,109 @@
+"""What a check is, and how a row of them is run: one that fails never stops the others."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from leadline.errors import LeadlineError
+
+__all__ = ["Check", "Failed", "Progress", "Question", "answer", "closeness", "require", "some"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being checked, the checks done and the checks in all."""
+
+Question = tuple[str, Callable[[], str]]
+"""The name of a check, and the function that returns what was found or raises."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of one part: whether it passed, and what was found or what to change."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+    seconds: float = 0.0
+
+
+class Failed(Exception):
+    """A check that did not pass; the message says what was found."""
+
+
+def require(held: bool, sentence: str) -> None:
+    """Fail with the sentence unless the fact holds."""
+    if not held:
+        raise Failed(sentence)
+
+
+def answer(
+    questions: Sequence[Question],
+    *,
+    entry: object = None,
+    needed: str = "builds",
+    progress: Progress | None = None,
+) -> list[Check]:
+    """Ask every question in turn. Without the `needed` one the later ones make no sense."""
+    found: list[Check] = []
+    for number, (name, ask) in enumerate(questions):
+        if progress is not None:
+            progress(name, number, len(questions))
+        found.append(_ask(name, ask, entry))
+        if name == needed and not found[-1].passed:
+            break
+    return found
+
+
+def _ask(name: str, ask: Callable[[], str], entry: object) -> Check:
+    started = time.perf_counter()
+    passed, detail = False, ""
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")  # what a part warns of is no fault
+        torch.manual_seed(0)
+        try:
+            detail = ask()
+            passed = True
+        except (Failed, LeadlineError) as error:
+            detail = str(error)
+        except Exception as error:  # anything may go wrong in a part
+            detail = f"{type(error).__name__}: {_sentence(error)}{_where(error, entry)}"
+    return Check(name, passed, detail, time.perf_counter() - started)
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else "no message"
+
+
+def _where(error: Exception, entry: object) -> str:
+    """The last line of the part's own file that the error went through."""
+    shown: Any = inspect.unwrap(entry) if callable(entry) else entry
+    try:
+        file = inspect.getsourcefile(shown)
+    except TypeError:
+        return ""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def closeness(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference, over the largest expected value."""
+    found, expected = found.detach().double(), expected.detach().double()
+    if found.shape != expected.shape:
+        raise Failed(f"the shape is {list(found.shape)} and was {list(expected.shape)} before")
+    size = float(expected.abs().max()) if expected.numel() else 0.0
+    miss = float((found - expected).abs().max()) if expected.numel() else 0.0
+    return miss if size == 0.0 else miss / size
+
+
+def some(names: list[str], at_most: int = 3) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(names[:at_most])
+    return shown if len(names) <= at_most else f"{shown} and {len(names) - at_most} more"

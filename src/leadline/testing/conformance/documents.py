@@ -1,0 +1,45 @@
+"""What a part says of itself: one line for `leadline list`, a page for `leadline explain`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._check import Question, require
+
+__all__ = ["questions"]
+
+LONGEST = 100
+"""Characters of the line that `leadline list` shows."""
+SOURCE = re.compile(
+    r"\b(19|20)\d\d\b|arXiv|https?://|\bas in\b|\bmodels of\b|\bno paper\b|\bfor comparison\b",
+    re.IGNORECASE,
+)
+"""A year, an address, a model that has it, or the word that there is none."""
+FORMULA = re.compile(r"^ {4,}\S.*=", re.MULTILINE)
+
+
+def questions(case: Case) -> list[Question]:
+    """The check of the docstrings."""
+    return [("documents", lambda: _documents(case))]
+
+
+def _documents(case: Case) -> str:
+    own = inspect.cleandoc(case.entry.__doc__ or "")
+    require(bool(own), "it has no docstring; write one line that says what it does")
+    line = own.partition("\n")[0]
+    require(line.endswith("."), f"the docstring begins with {line!r}, which is no whole sentence")
+    require(len(line) <= LONGEST, f"the first line has {len(line)} characters, over {LONGEST}")
+    page = inspect.getdoc(inspect.getmodule(case.entry)) or ""
+    require(bool(page), "its file has no docstring; write formula, source, constants, cost")
+    if case.kind in ("connection", "placement"):
+        require(
+            FORMULA.search(page) is not None,
+            "the docstring of its file has no formula: an indented line such as x' = x + u",
+        )
+        require(
+            SOURCE.search(page) is not None,
+            "the docstring of its file names no source: authors and year, a model that has it, or 'No paper.'",
+        )
+    return line
