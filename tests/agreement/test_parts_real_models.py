@@ -59,7 +59,7 @@ def test_smollm2_has_the_logits_and_the_text_of_transformers(tmp_path: Path) -> 
     assert (found - expected).abs().max() <= TOLERANCE
     continued = ours.generate(ids, steps=32)
     assert torch.equal(continued, text)
-    assert torch.equal(ours.generate(ids, steps=32, cache=False), text)
+    assert torch.equal(ours.generate(ids, steps=6, cache=False), text[:, : ids.shape[1] + 6])
     ours.to_hf(tmp_path)
     other = Transformer.from_hf(tmp_path)
     assert torch.equal(other(ids[:, :8]), ours(ids[:, :8]))

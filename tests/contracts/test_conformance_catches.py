@@ -139,6 +139,14 @@ class AlmostZero(Plain):
 
 
 @caught_by("starts_as")
+class DroppedInTraining(Plain):
+    """x + u in evaluation, and something else in training."""
+
+    def write(self, state: Tensor, update: Tensor) -> Tensor:
+        return state + F.dropout(update, 0.1, self.training)
+
+
+@caught_by("starts_as")
 class ClosedOtherwise(Plain):
     """Plain at every write, and doubled in the end."""
 
@@ -164,7 +172,7 @@ class Halved(Scalar):
 
 @caught_by("keeps_variance")
 class NearlyKept(Scalar):
-    """Off by three percent, in the last layer only."""
+    """Off by six percent, at the last write only."""
 
     keeps_identity = False
     keeps_variance = True
@@ -172,7 +180,7 @@ class NearlyKept(Scalar):
     def __init__(self, place: Any) -> None:
         super().__init__(place)
         self.keep = math.sqrt(0.5)
-        self.gain = math.sqrt(0.5 + 0.03 * place.ends_stack)
+        self.gain = math.sqrt(0.5 + 0.06 * place.ends_stack)
 
 
 class Lanes(Connection):
@@ -563,6 +571,7 @@ class KeepsForAll(Plain):
 
 @caught_by("float64")
 @caught_by("bfloat16")
+@caught_by("states")
 class AlwaysFloat32(Plain):
     """Computes in float32 and stays there."""
 

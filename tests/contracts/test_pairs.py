@@ -28,8 +28,7 @@ def build(connection, placement, **fields):
 def refused(connection, placement):
     try:
         leadline.Recipe(depth=4, width=16, heads=2, connection=connection, placement=placement)
-    except RecipeError as error:
-        assert connection in str(error) and placement in str(error)
+    except RecipeError:
         return True
     return False
 
@@ -37,7 +36,8 @@ def refused(connection, placement):
 @pytest.mark.parametrize(("connection", "placement"), PAIRS)
 def test_a_pair_runs_and_balances_or_is_refused_with_the_reason(connection, placement):
     if refused(connection, placement):
-        with pytest.raises(RecipeError, match="makes no sense with the placement .*: "):
+        sentence = rf"'{connection}' makes no sense with the placement '{placement}': \w+"
+        with pytest.raises(RecipeError, match=sentence):
             build(connection, placement)
         return
     model = build(connection, placement)
@@ -67,11 +67,11 @@ def test_a_stack_of_one_kind_of_branch_runs_with_every_connection_that_accepts_i
 ):
     placement = "pre" if not refused(connection, "pre") else "post"
     other = {"attention": "mlp", "mlp": "attention"}[branch]
-    try:
-        model = build(connection, placement, **{other: "none"})
-    except RecipeError as error:
-        assert connection in ("b2t",), str(error)
+    if connection == "b2t":
+        with pytest.raises(RecipeError, match="'b2t' makes no sense"):
+            build(connection, placement, **{other: "none"})
         return
+    model = build(connection, placement, **{other: "none"})
     out = model.eval()(torch.arange(8).view(1, 8))
     assert out.shape == (1, 8, 32) and bool(out.isfinite().all())
     inputs = leadline.random_tokens(model, examples=2, length=8, seed=0)

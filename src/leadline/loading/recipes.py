@@ -22,7 +22,10 @@ DEFAULT = "default"
 def from_recipe(request: Request, *, seed: int) -> LoadedModel:
     """Build the model with random weights; the name tells which fields were changed."""
     name, recipe = _found(request)
-    changed = recipe.but(**request.overrides)
+    if name == DEFAULT:  # so that what follows from a field, such as the heads, follows from it
+        changed = Recipe.from_json(request.overrides)
+    else:
+        changed = recipe.but(**request.overrides)
     _refuse_giant(changed, request)
     try:
         model = Transformer(changed, seed=seed)

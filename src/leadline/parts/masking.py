@@ -32,7 +32,9 @@ def mask_of(
             return None, True
     every = torch.arange(start + tokens, device=device)
     mine = every[start:].unsqueeze(1)
-    mask = (every <= mine) if causal else torch.ones_like(every <= mine)
+    mask = every <= mine
+    if not causal:
+        mask = torch.ones_like(mask)
     if padding is None:
         return mask[None, None], False
     seen = mask & padding.bool()[:, None, None, :]

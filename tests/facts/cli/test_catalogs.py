@@ -1,9 +1,15 @@
 """The commands that show the catalogs: list and explain."""
 
+import io
 import json
 
+from rich.console import Console
+
 from leadline.catalog import Catalog
+from leadline.cli._columns import print_text, two_columns
 from leadline.cli._shelves import SHELVES, SINGULAR
+from leadline.parts import PARTS
+from leadline.parts.recipes import RECIPES
 from leadline.probes import PROBES
 
 
@@ -54,7 +60,85 @@ def test_explain_prints_json_alone(leadline):
 def test_an_unknown_name_is_answered_with_the_nearest(leadline):
     said = leadline("explain", "strem.norm")
     assert said.code == 2
-    assert "Did you mean 'stream.norm'" in said.err
+    assert "Nothing is called 'strem.norm'. Did you mean 'stream.norm'" in said.err
+    assert "`leadline list` shows every name." in said.err
+    assert "Did you mean" not in leadline("explain", "zzzzzz").err
+
+
+def test_every_part_and_every_recipe_is_listed(leadline):
+    found = json.loads(leadline("list", "--json").out)
+    for kind, catalog in PARTS.items():
+        shelf = next(plural for plural, singular in SINGULAR.items() if singular == kind)
+        assert [entry["name"] for entry in found[shelf]] == catalog.names()
+    assert [entry["name"] for entry in found["recipes"]] == RECIPES.names()
+
+
+def facts_of(leadline, name, kind):
+    return json.loads(leadline("explain", name, "--json").out)[kind]["facts"]
+
+
+def test_a_connection_is_explained_with_its_facts_in_words(leadline):
+    rezero = facts_of(leadline, "rezero", "connections")
+    assert rezero["at_the_start"] == "the identity: the update is not heard"
+    assert rezero["zero_update"] == "leaves the stream exactly as it was"
+    assert rezero["refused_by"] == "no placement"
+    assert rezero["costs"] == "1 parameter per write at width 768"
+    assert "amplifies" not in rezero
+    assert facts_of(leadline, "identity", "connections")["costs"] == "no parameters"
+    deepnorm = facts_of(leadline, "deepnorm", "connections")
+    assert deepnorm["init"].startswith("deepnorm")
+    assert deepnorm["zero_update"] == "changes the stream"
+    assert "a norm must follow" in deepnorm["amplifies"]
+    names, _, reason = deepnorm["refused_by"].partition(": ")
+    assert {"pre", "none"} <= set(names.split(", "))
+    assert "post" not in names.split(", ")
+    assert "a norm must follow each addition" in reason
+    scaled = facts_of(leadline, "running_mean", "connections")
+    assert "unit variance" in scaled["variance"]
+    assert scaled["varies"]
+    assert "doubly stochastic" in facts_of(leadline, "manifold_hyper", "connections")["mixing"]
+
+
+def test_the_cost_of_a_part_is_counted_on_the_part(leadline):
+    # A matrix of 768 x 768; one number more per layer; 4 x 768 x 768 weights and 4 x 768 biases.
+    gated = facts_of(leadline, "gated", "connections")
+    assert gated["costs"] == "589,824 parameters per write at width 768"
+    dense = facts_of(leadline, "denseformer", "connections")
+    assert dense["costs"] == "0 to 13 parameters per write at width 768 and 12 layers"
+    attention = facts_of(leadline, "multihead", "attentions")
+    assert attention["costs"] == "2,362,368 parameters per layer at width 768"
+    assert facts_of(leadline, "layernorm", "norms")["costs"] == (
+        "1,536 parameters per norm at width 768"
+    )
+
+
+def test_a_placement_is_explained_with_its_norms_in_words(leadline):
+    post = facts_of(leadline, "post", "placements")
+    assert post["stream"] == "normed after every addition"
+    assert post["further_norms"] == "none"
+    pre = facts_of(leadline, "pre", "placements")
+    assert pre["stream"] == "not normed after every addition"
+    assert pre["further_norms"] == "after the last layer"
+    assert "deepnorm" in pre["refused_by"].split(", ")
+    assert facts_of(leadline, "parallel", "placements")["joined"]
+    assert facts_of(leadline, "mix", "placements")["varies"]
+
+
+def test_a_recipe_is_explained_with_its_fields(leadline):
+    recipe = facts_of(leadline, "gpt2", "recipes")
+    assert (recipe["depth"], recipe["width"], recipe["placement"]) == ("12", "768", "pre")
+    assert "options" not in recipe
+
+
+def test_a_name_that_several_kinds_have_is_explained_in_all_of_them(leadline):
+    said = leadline("explain", "none")
+    assert "none (connection)\n" in said.out
+    assert "none (placement)\n" in said.out
+    assert "none (head)\n" in said.out
+
+
+def test_options_are_spelt_as_on_the_command_line(leadline):
+    assert facts_of(leadline, "swiglu", "mlps")["options"] == "hidden=none, bias=false"
 
 
 def test_a_plugin_adds_to_the_list(leadline, tmp_path, monkeypatch):
@@ -73,3 +157,34 @@ def test_a_plugin_adds_to_the_list(leadline, tmp_path, monkeypatch):
     assert "mine  What nobody else measures." in said.out
     said = leadline("explain", "mine", "--plugin", plugin)
     assert "How mine is measured." in said.out
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(draw, width):
+    file = Terminal()
+    draw(Console(file=file, width=width, force_terminal=True, color_system=None))
+    return file.getvalue()
+
+
+def test_paragraphs_are_filled_and_formulas_stay_as_they_are():
+    text = "one two\nthree four\n\n    x' = x + u  which is long\n\nfive"
+    assert shown(lambda console: print_text(text, console), 12) == (
+        "one two\nthree four\n\n    x' = x + u  which is long\n\nfive\n"
+    )
+    assert "one two three four\n" in shown(lambda console: print_text(text, console), 40)
+    piped = io.StringIO()
+    print_text(text, Console(file=piped))
+    assert piped.getvalue() == f"{text}\n"
+
+
+def test_a_row_that_failed_stands_out():
+    file = Terminal()
+    console = Console(file=file, width=40, force_terminal=True, color_system="standard")
+    two_columns([("a", "fine"), ("b", "bad")], console, styles=["", "bold red"])
+    fine, bad = file.getvalue().splitlines()
+    assert fine == "  a  fine"
+    assert bad == "\x1b[1;31m  b  bad\x1b[0m"

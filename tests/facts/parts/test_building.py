@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -231,6 +232,22 @@ def test_every_sublayer_knows_its_place() -> None:
         (3, 2, "mlp", 6),
     ]
     assert {(p.width, p.heads, p.depth, p.writes) for p in places} == {(16, 2, 3, 6)}
+
+
+def test_a_place_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(Place(8, 2, 4, 1), "layer", 2)  # noqa: B010 - a type checker refuses the plain way
+
+
+def test_a_run_hides_nothing_unless_told() -> None:
+    run = Run()
+    assert (run.mask, run.causal, run.rotate, run.cache, run.shared) == (
+        None,
+        False,
+        None,
+        None,
+        {},
+    )
 
 
 class _Step(nn.Module):

@@ -119,6 +119,10 @@ def test_a_linear_head_has_a_matrix_of_its_own(bias: bool) -> None:
     assert not model.head.ties
 
 
+def test_a_linear_head_has_no_bias_unless_asked() -> None:
+    assert [n for n, _ in _model().head.named_parameters()] == ["projection.weight"]
+
+
 def test_a_tied_head_is_the_embeddings_table() -> None:
     model = _model(head="tied")
     table = model.get_parameter("embedding.tokens.weight")

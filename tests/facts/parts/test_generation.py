@@ -85,6 +85,20 @@ def test_a_cache_serves_every_connection(connection):
     assert torch.equal(text, model.generate(ids, steps=5, cache=False))
 
 
+@pytest.mark.parametrize(
+    ("options", "lengths"),
+    [({}, [5, 1, 1]), ({"cache": True}, [5, 1, 1]), ({"cache": False}, [5, 6, 7])],
+)
+def test_with_a_cache_each_step_computes_one_token(options, lengths):
+    model, seen = _model(), []
+    model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].shape[1]))
+    model.generate(_ids(), steps=3, **options)
+    assert seen == lengths
+    seen.clear()
+    generate(model, _ids(), steps=3, **options)
+    assert seen == lengths
+
+
 @torch.no_grad()
 def test_greedy_text_takes_the_largest_logit_each_time():
     model, ids = _model(), _ids()
@@ -150,6 +164,25 @@ def test_top_p_is_reached_by_the_fewest_tokens():
     assert found.tolist()[0] == pytest.approx([0.625, 0.375, 0.0, 0.0])
 
 
+def test_tokens_that_reach_p_exactly_are_enough_and_the_first_of_equals_come_first():
+    found = probabilities(torch.zeros(1, 64), 1.0, top_p=0.5)
+    assert found.tolist() == [[1 / 32] * 32 + [0.0] * 32]
+
+
+def test_the_narrowest_and_the_widest_choice_are_allowed():
+    model, ids = _model(), _ids()
+    greedy = model.generate(ids, steps=6)
+    assert torch.equal(model.generate(ids, steps=6, temperature=3.0, top_k=1), greedy)
+    free = model.generate(ids, steps=6, temperature=3.0)
+    assert torch.equal(model.generate(ids, steps=6, temperature=3.0, top_p=1.0), free)
+    assert not torch.equal(free, greedy)
+
+
+def test_the_first_and_the_last_id_are_ids():
+    assert _model().generate(torch.zeros(1, 3, dtype=torch.long), steps=1).shape == (1, 4)
+    assert _model().generate(torch.full((1, 3), 30), steps=1).shape == (1, 4)
+
+
 def test_tokens_as_likely_as_the_kth_stay():
     found = probabilities(torch.tensor([[1.0, 2.0, 1.0, 0.0]]), 1.0, top_k=2)
     assert (found > 0).tolist() == [[True, True, True, False]]
@@ -171,8 +204,9 @@ def test_a_seed_gives_the_same_text_and_leaves_the_global_numbers_alone():
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(model.generate(ids, steps=10, temperature=1.0, seed=4), first)
     assert not torch.equal(model.generate(ids, steps=10, temperature=1.0, seed=5), first)
-    default = model.generate(ids, steps=10, temperature=1.0)
-    assert torch.equal(default, model.generate(ids, steps=10, temperature=1.0, seed=0))
+    for default in (model.generate, lambda *a, **k: generate(model, *a, **k)):
+        text = default(ids, steps=10, temperature=1.0)
+        assert torch.equal(text, model.generate(ids, steps=10, temperature=1.0, seed=0))
 
 
 # Ends, padding, modes -----------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def test_a_size_may_be_one_but_not_left_out(field: str) -> None:
         (256, 3, "1, 2, 4 or 8 heads"),
         (7, 2, "1 or 7 heads"),
         (1, 2, "1 head"),
+        (2, 4, "1 or 2 heads"),
         (4, 8, "1, 2 or 4 heads"),
     ],
 )
@@ -148,6 +149,22 @@ def test_a_connection_that_multiplies_the_stream_needs_a_norm_after_it() -> None
     assert Recipe(connection="identity", placement="post", norm="none").depth == 12
 
 
+def test_a_connection_is_told_how_many_writes_a_layer_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def refuses(placement: Any, sublayers: int) -> str | None:
+        told.append(sublayers)
+        return "it was asked" if sublayers == 1 else None
+
+    monkeypatch.setattr(ReZero, "refuses", refuses)
+    Recipe(connection="rezero")
+    assert _refusal(connection="rezero", placement="parallel") == (
+        "The connection 'rezero' makes no sense with the placement 'parallel': it was asked."
+    )
+    _refusal(connection="rezero", mlp="none")
+    assert told == [2, 1, 1]
+
+
 def test_a_recipe_says_what_its_parts_are_unless_told() -> None:
     found = Recipe().to_json()
     assert found == {
@@ -201,6 +218,8 @@ def test_a_recipe_cannot_be_changed_but_by_but() -> None:
     recipe = Recipe(depth=3)
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(recipe, "depth", 4)  # noqa: B010 - a type checker refuses the plain way
+    with pytest.raises(TypeError, match="positional"):
+        Recipe(*(3,))
     assert recipe.but(depth=4) == Recipe(depth=4)
     assert recipe.but() == recipe
 

@@ -76,8 +76,8 @@ def sizes(f: Fields, *, depth: int, vocabulary: int, context: int) -> dict[str, 
 
 def grouped(f: Fields, width: int, heads: int, *, groups: int | None = None, **options: Any) -> Any:
     """Attention with `num_key_value_heads` groups and heads of `head_dim`."""
-    if f.get("num_key_value_heads", groups) is not None:
-        groups = f.whole("num_key_value_heads", groups)
+    given = f.get("num_key_value_heads", groups)
+    groups = None if given is None else f.whole("num_key_value_heads", groups)
     size = f.whole("head_dim", None) if f.get("head_dim", None) is not None else width // heads
     return said(
         "attention",

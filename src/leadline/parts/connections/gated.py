@@ -5,8 +5,9 @@
 The gate [width, width] reads the stream itself, not the normed copy that the branch reads. W is
 drawn by the recipe's init under the role gate_connection_1 or gate_connection_2 (first or second
 write of the layer); b is 0 and stands only with `bias`. At initialisation W x is small or has
-mean 0, so the gate is about 1/2: exactly 1/2 where W is 0. The stream itself is never gated. It
-costs width^2 weights per write, and as much work as the output projection of attention.
+mean 0, so the gate is about 1/2: exactly 1/2 where W is 0. The stream itself is never gated
+(`highway` gates both). No paper. It costs width^2 weights per write, and as much work as the
+output projection of attention.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ class Disconnected(Scalar):
 
     formula = "u"
     keeps_identity = False
+    keeps_variance = True
     keep = 0.0
 
     def write(self, state: object, update):  # type: ignore[no-untyped-def]

@@ -86,7 +86,10 @@ def check_part(
     """
     if kind not in PARTS:
         raise UnknownName("kind of part", kind, PARTS)
-    case = Case(kind, PARTS[kind].check(choice))
+    catalog, choice = PARTS[kind], Choice.parse(choice)
+    if set(choice.options) - set(catalog.options(choice.name)):
+        catalog.check(choice)  # which says what options there are
+    case = Case(kind, choice)
     asked = [question for ask in (*EVERY, *OWN[kind]) for question in ask(case)]
     if only is not None:
         names = [name for name, _ in asked]

@@ -14,7 +14,17 @@ import torch
 
 from leadline.errors import LeadlineError
 
-__all__ = ["Check", "Failed", "Progress", "Question", "answer", "closeness", "require", "some"]
+__all__ = [
+    "Check",
+    "Failed",
+    "Progress",
+    "Question",
+    "answer",
+    "closeness",
+    "require",
+    "some",
+    "within",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being checked, the checks done and the checks in all."""
@@ -107,3 +117,8 @@ def some(names: list[str], at_most: int = 3) -> str:
     """A few names, and how many more there are."""
     shown = ", ".join(names[:at_most])
     return shown if len(names) <= at_most else f"{shown} and {len(names) - at_most} more"
+
+
+def within(miss: float) -> str:
+    """How near two results are, in words."""
+    return f"the same within {miss:.1g}" if miss else "exactly the same"

@@ -36,9 +36,8 @@ def _builds(case: Case) -> str:
         "connection": f", placement {recipe.choice('placement')}",
         "placement": f", connection {recipe.choice('connection')}",
     }
-    return (
-        f"depth {recipe.depth}, width {recipe.width}{beside.get(case.kind, '')}, {count} parameters"
-    )
+    sizes = f"depth {recipe.depth}, width {recipe.width}{beside.get(case.kind, '')}"
+    return f"{sizes}, {count:,} parameters"
 
 
 def _filled(case: Case) -> str:

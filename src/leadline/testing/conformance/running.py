@@ -14,7 +14,7 @@ from torch import Tensor
 from leadline.measurement import anatomy_of
 from leadline.parts import Transformer
 from leadline.testing.conformance._case import VOCABULARY, Case, gradients
-from leadline.testing.conformance._check import Question, closeness, require, some
+from leadline.testing.conformance._check import Question, closeness, require, some, within
 
 __all__ = ["questions", "require_gradients"]
 
@@ -105,7 +105,7 @@ def _examples_apart(case: Case) -> str:
         miss <= ROUNDING,
         f"an example gives another result beside other examples ({miss:.2g} of the largest value)",
     )
-    return f"alone and together within {miss:.1g}"
+    return f"alone and together {within(miss)}"
 
 
 def _padding_hidden(case: Case) -> str:
@@ -116,7 +116,7 @@ def _padding_hidden(case: Case) -> str:
         padded, cut = model(given, mask)[:, :4], model(given[:, :4])
     miss = closeness(padded, cut)
     require(miss <= ROUNDING, f"padding is seen by real tokens ({miss:.2g} of the largest value)")
-    return f"within {miss:.1g}"
+    return f"with and without it {within(miss)}"
 
 
 def _causality(case: Case) -> str:
@@ -170,7 +170,7 @@ def _token_by_token(case: Case) -> str:
         f"one token at a time, with a cache, differs from all at once ({miss:.2g} of the largest "
         "value)",
     )
-    return f"with a cache, within {miss:.1g} of all at once"
+    return f"with a cache and all at once {within(miss)}"
 
 
 def _no_state(case: Case) -> str:

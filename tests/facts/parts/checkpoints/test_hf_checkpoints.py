@@ -237,6 +237,13 @@ def test_every_even_share_of_a_head_is_written_as_a_number_that_gives_it_back():
             assert share_of(turned, size) <= 1.0
 
 
+def test_no_number_of_groups_means_one_for_each_head():
+    plain = _recipe("mistral", sliding_window=None)
+    assert str(plain.attention) == "multihead(bias=false, groups=8)"
+    none = _recipe("mistral", sliding_window=None, num_key_value_heads=None)
+    assert str(none.attention) == "multihead(bias=false)"
+
+
 def test_names_of_other_fields_are_taken_too():
     assert _recipe("gpt2", hidden_size=64, num_hidden_layers=3, num_attention_heads=4) == _recipe(
         "gpt2", n_embd=64, n_layer=3, n_head=4

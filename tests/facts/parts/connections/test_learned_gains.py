@@ -337,7 +337,7 @@ def test_profiling_leaves_nothing_behind_but_the_numbers() -> None:
 
 def test_only_a_model_with_admin_can_be_profiled() -> None:
     model = leadline.Transformer(depth=1, width=8, heads=2)
-    with pytest.raises(RecipeError, match=r"build it with connection='admin'"):
+    with pytest.raises(RecipeError, match=r"no admin in it; build it with connection='admin'\.$"):
         profile(model, torch.zeros(1, 2, dtype=torch.long))
 
 

@@ -140,7 +140,7 @@ def test_variance_keeping_numbers_lie_on_the_unit_circle(choice: str, depth: int
 
 FACTS: dict[str, dict[str, Any]] = {
     "identity": {"starts_as": "plain", "formula": "x + u"},
-    "none": {"keeps_identity": False, "formula": "u"},
+    "none": {"keeps_identity": False, "keeps_variance": True, "formula": "u"},
     "weighted": {"starts_as": "plain", "formula": "x + alpha u"},
     "multiplier": {"formula": "x + c u"},
     "depth_mup": {"formula": "x + (L / L_0)^(-1/2) u"},

@@ -68,9 +68,10 @@ def test_rotary_has_the_base_ten_thousand_turns_all_and_pairs_halves_unless_told
     assert slowest == pytest.approx(10000.0 ** (-6 / 8), rel=1e-6)
 
 
-def test_frequencies_are_powers_of_the_base() -> None:
-    expected = [500.0 ** (-2 * k / 8) for k in range(4)]
-    assert _rotary(base=500.0).frequencies.tolist() == pytest.approx(expected, rel=1e-7)
+@pytest.mark.parametrize("base", [500.0, 0.1])
+def test_frequencies_are_powers_of_the_base(base: float) -> None:
+    expected = [base ** (-2 * k / 8) for k in range(4)]
+    assert _rotary(base=base).frequencies.tolist() == pytest.approx(expected, rel=1e-7)
 
 
 def test_frequencies_keep_their_digits_in_half_precision() -> None:
@@ -145,7 +146,7 @@ def test_attention_turns_queries_and_keys_but_not_values() -> None:
     [
         ({"pairs": "both"}, "pairs is 'both'; rotary pairs are half or neighbours."),
         ({"base": 0}, "The option base of rotary is 0; give a number above 0."),
-        ({"share": 2}, "The option share of rotary is 2; give a number from 0 to 1."),
+        ({"share": 1.5}, "The option share of rotary is 1.5; give a number from 0 to 1."),
         (
             {"share": 0.4},
             "Rotary positions turn pairs of features: 0.4 of a head of 8 is 3, which must be an "
