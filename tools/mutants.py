@@ -6,7 +6,7 @@
 A mutant is the file with one number, operator, comparison, truth value or sign changed; texts and
 annotations are left alone. Every mutant gets a process of its own, forked from one that has torch
 loaded, in which the changed source takes the place of the file; nothing is written to the tree.
-Test files that name the mutated module or the part it registers run first. A mutant that no test
+Test files that name the mutated module or the part it registers run first, the others after. A mutant that no test
 notices is alive: printed, and listed in the JSON file given by --output. Linux and macOS only.
 """
 
@@ -163,16 +163,16 @@ class _Instead(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         return compile(self.mutant.source, self.path, "exec")
 
 
-def tests_for(mutant: Mutant, files: list[Path]) -> list[str]:
-    """The test files, those that name the module or its part first."""
+def tests_for(mutant: Mutant, files: list[Path]) -> tuple[list[str], list[str]]:
+    """The test files that name the module or its part in quotes, and the others."""
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
     names = {Path(mutant.file).stem, *re.findall(r'\.register\("([^"]+)"\)', text)}
-    pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names if name))
+    pattern = re.compile("|".join(rf"[\"'.=]{re.escape(name)}\b" for name in names))
     named = [f for f in files if pattern.search(f.read_text(encoding="utf-8"))]
-    return [str(f) for f in [*named, *(f for f in files if f not in named)]]
+    return [str(f) for f in named], [str(f) for f in files if f not in named]
 
 
-def start(mutant: Mutant, files: list[str]) -> int:
+def start(mutant: Mutant, groups: tuple[list[str], ...]) -> int:
     """Fork, run the tests on the mutant, leave with 1 when they noticed it."""
     child = os.fork()
     if child:
@@ -186,8 +186,10 @@ def start(mutant: Mutant, files: list[str]) -> int:
     import pytest
 
     options = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "--no-header"]
-    code = pytest.main([*options, *files])
-    os._exit(0 if code in (0, 5) else 1)
+    for files in filter(None, groups):
+        if pytest.main([*options, *files]) not in (0, 5):
+            os._exit(1)
+    os._exit(0)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from leadline.catalog import Catalog
-from leadline.errors import RecipeError
+from leadline.errors import InputError, RecipeError
 from leadline.parts.options import flag, number, whole
 from leadline.parts.positions import Positions
 
@@ -75,6 +75,11 @@ class TokenEmbedding(Embedding):
             x = x * torch.tensor(self.scale, dtype=x.dtype)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
+        elif types is not None and bool(types.any()):
+            raise InputError(
+                "token_type_ids were given, and the model has no types; leave them out, or build "
+                "it with embedding='token(types=2)'."
+            )
         x = self.positions.embed(x, positions)
         return x if self.norm is None else self.norm(x)
 

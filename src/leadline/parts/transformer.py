@@ -164,8 +164,11 @@ class Transformer(nn.Module):
             init.fill(name, weight, outer, generator_of(self.seed, role))
         for sublayer in self.sublayers():
             place = sublayer.connection.place
-            for role, weight in (*sublayer.branch.weights(), *sublayer.connection.weights()):
+            for role, weight in sublayer.branch.weights():
                 generator = generator_of(self.seed, f"layer {place.layer} {role}")
+                init.fill(role, weight, place, generator)
+            for role, weight in sublayer.connection.weights():
+                generator = generator_of(self.seed, f"write {place.write} {role}")
                 init.fill(role, weight, place, generator)
 
     def sublayers(self) -> Iterator[Sublayer]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from leadline.errors import InputError
 from leadline.parts import Recipe, Transformer
 from leadline.parts.branches import Run
 from leadline.parts.connections import Connection
@@ -292,3 +293,21 @@ def test_a_sublayer_reads_enters_computes_exits_writes_and_settles() -> None:
     bare = Sublayer(branch, _Doubling(trace), enter=None, exit=None, settle=None)
     both = Block({"one": bare, "two": bare})
     assert both(torch.tensor(1.0), Run()).item() == 2 * 12.5 + 125.5
+
+
+@pytest.mark.parametrize("connection", ["gated", "highway", "gtrxl", "manifold_hyper"])
+def test_the_two_writes_of_a_layer_draw_their_connections_apart(connection: str) -> None:
+    model = Transformer(depth=2, width=16, heads=2, connection=connection)
+    drawn = [weight for s in model.sublayers() for _, weight in s.connection.weights()]
+    assert len(drawn) >= 4
+    for index, one in enumerate(drawn):
+        assert one.std() > 0
+        assert not any(torch.equal(one, other) for other in drawn[index + 1 :])
+
+
+def test_types_for_a_model_without_types_are_refused_unless_they_are_zero() -> None:
+    model = Transformer(depth=1, width=16, heads=2)
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    assert torch.equal(model(ids), model(ids, token_type_ids=ids))
+    with pytest.raises(InputError, match="the model has no types"):
+        model(ids, token_type_ids=ids + 1)

@@ -361,6 +361,7 @@ def test_impossible_wishes_are_refused(arguments, sentence):
         (torch.ones(1, 3), "of torch.float32"),
         (torch.tensor([[1, 31]]), "from 1 to 31, and the vocabulary from 0 to 30"),
         (torch.tensor([[-1, 3]]), "from -1 to 3"),
+        (torch.ones(1, 30, dtype=torch.long), "and 30 with 1 more were .* at most 0 more"),
     ],
 )
 def test_ids_that_are_none_are_refused(ids, sentence):

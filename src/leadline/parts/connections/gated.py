@@ -3,9 +3,8 @@
     x' = x + sigmoid(W x + b) u
 
 The gate [width, width] reads the stream itself, not the normed copy that the branch reads. W is
-drawn by the recipe's init under the role gate_connection_1 or gate_connection_2 (first or second
-write of the layer); b is 0 and stands only with `bias`. At initialisation W x is small or has
-mean 0, so the gate is about 1/2: exactly 1/2 where W is 0. The stream itself is never gated
+drawn by the recipe's init; b is 0 and stands only with `bias`. At initialisation W x is small or
+has mean 0, so the gate is about 1/2: exactly 1/2 where W is 0. The stream itself is never gated
 (`highway` gates both). No paper. It costs width^2 weights per write, and as much work as the
 output projection of attention.
 """
@@ -45,5 +44,4 @@ class Gated(Connection):
         return torch.sigmoid(F.linear(stream, self.weight, self.bias))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        # Equal names in one layer would be drawn alike.
-        yield f"gate_connection_{self.place.sublayer}", self.weight
+        yield "gate of the connection", self.weight

@@ -66,5 +66,4 @@ class GTrXL(Connection):
             self.from_reset.weight,
         )
         for name, matrix in zip(("W_r", "W_z", "W_g", "U_r", "U_z", "U_g"), matrices, strict=True):
-            # Equal names in one layer would be drawn alike.
-            yield f"{name}_connection_{self.place.sublayer}", matrix
+            yield f"{name} of the connection", matrix

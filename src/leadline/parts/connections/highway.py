@@ -44,5 +44,4 @@ class Highway(Connection):
         return (1.0 - gate) * state, gate * update
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        # Equal names in one layer would be drawn alike.
-        yield f"transform_connection_{self.place.sublayer}", self.transform.weight
+        yield "gate of the connection", self.transform.weight

@@ -73,5 +73,4 @@ class Laurel(Connection):
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.kind != "rw":
-            # Equal names in one layer would be drawn alike.
-            yield f"low_rank_connection_{self.place.sublayer}", self.down.weight
+            yield "low rank", self.down.weight

@@ -107,8 +107,7 @@ class Manifold(Connection):
         return self.scale[part].to(wide) * found.unflatten(-1, bias.shape) + bias.to(wide)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        # Equal names in one layer would be drawn alike.
-        yield f"phi_connection_{self.place.sublayer}", self.phi.weight
+        yield "coefficients", self.phi.weight
 
 
 def sinkhorn(logits: Tensor, iterations: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from leadline.errors import LoadingError, RecipeError, UnknownName
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE, load, save
-from leadline.parts.connections import CONNECTIONS
+from leadline.parts.connections import CONNECTIONS, Connection
 from leadline.parts.placements import PLACEMENTS
 
 safetensors = pytest.importorskip("safetensors.torch")
@@ -79,6 +79,47 @@ def test_several_number_types_are_kept_too(tmp_path):
     kinds = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     assert {name: tensor.dtype for name, tensor in other.state_dict().items()} == kinds
     assert len(set(kinds.values())) == 2
+
+
+class Buffered(Connection):
+    """A connection with a constant that is not stored."""
+
+    def __init__(self, place):
+        super().__init__(place)
+        self.register_buffer("share", torch.full((), 0.5), persistent=False)
+
+    def write(self, state, update):
+        return state + self.share * update
+
+
+def test_what_is_not_stored_takes_the_number_type_of_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setitem(CONNECTIONS._entries, "buffered", Buffered)
+    model = _model(connection="buffered").to(torch.bfloat16)
+    save(model, tmp_path)
+    other = load(tmp_path)
+    assert {buffer.dtype for buffer in other.buffers()} == {torch.bfloat16}
+    assert torch.equal(other(IDS), model(IDS))
+
+
+@pytest.mark.parametrize("seed", ["absent", "text"])
+def test_without_a_seed_it_is_0(seed, tmp_path):
+    save(_model(), tmp_path)
+    content = json.loads((tmp_path / RECIPE_FILE).read_text()) | {"seed": "text"}
+    if seed == "absent":
+        del content["seed"]
+    (tmp_path / RECIPE_FILE).write_text(json.dumps(content))
+    assert load(tmp_path).seed == 0
+
+
+def test_no_weight_is_drawn_only_to_be_replaced(tmp_path, monkeypatch):
+    save(_model(head="tied"), tmp_path / "own")
+    _model(head="tied").to_hf(tmp_path / "hf")
+
+    def drawn(_):
+        raise AssertionError("a weight was drawn")
+
+    monkeypatch.setattr(Transformer, "_fill", drawn)
+    assert torch.equal(load(tmp_path / "own")(IDS), Transformer.from_hf(tmp_path / "hf")(IDS))
 
 
 def test_a_tensor_that_two_parts_share_is_stored_under_both_names(tmp_path):
@@ -182,8 +223,15 @@ def _store(folder, tensors):
     ("change", "sentence"),
     [
         (lambda t: t.pop("norm.bias"), "norm.bias is missing"),
-        (lambda t: [t.pop(k) for k in list(t)[:5]], "and 2 more are missing"),
-        (lambda t: [t.pop(k) for k in list(t)[:3]], "are missing."),
+        (
+            lambda t: [t.pop(k) for k in list(t) if "blocks.1.mlp" in k],
+            "recipe: blocks.1.mlp.enter.weight, blocks.1.mlp.enter.bias, "
+            "blocks.1.mlp.branch.up.weight and 3 more are missing",
+        ),
+        (
+            lambda t: [t.pop(k) for k in list(t) if k.startswith(("norm", "embedding.tokens"))],
+            "recipe: embedding.tokens.weight, norm.weight, norm.bias are missing.",
+        ),
         (lambda t: t.update(more=torch.ones(1)), "more is not expected"),
         (
             lambda t: t.update({"norm.bias": torch.ones(17)}),

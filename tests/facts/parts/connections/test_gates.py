@@ -91,7 +91,9 @@ def test_gtrxl_has_six_matrices_and_one_bias() -> None:
     gate = built("gtrxl")
     assert sum(p.numel() for p in gate.parameters()) == 6 * WIDTH**2 + WIDTH
     named = dict(gate.weights())
-    assert list(named) == [f"{n}_connection_1" for n in ("W_r", "W_z", "W_g", "U_r", "U_z", "U_g")]
+    assert list(named) == [
+        f"{n} of the connection" for n in ("W_r", "W_z", "W_g", "U_r", "U_z", "U_g")
+    ]
     assert all(matrix.shape == (WIDTH, WIDTH) for matrix in named.values())
     stacked = torch.cat(list(named.values()))
     held = [gate.from_update.weight, gate.from_stream.weight, gate.from_reset.weight]

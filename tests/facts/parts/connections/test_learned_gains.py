@@ -157,8 +157,8 @@ def test_the_gate_has_no_bias_unless_asked_and_starts_at_one_half() -> None:
 def test_the_init_draws_another_gate_for_each_write_of_a_layer() -> None:
     model = leadline.Transformer(depth=2, width=16, heads=2, connection="gated")
     first, second, third, _ = (s.connection for s in model.sublayers())
-    assert [role for role, _ in first.weights()] == ["gate_connection_1"]
-    assert [role for role, _ in second.weights()] == ["gate_connection_2"]
+    assert [role for role, _ in first.weights()] == ["gate of the connection"]
+    assert [role for role, _ in second.weights()] == ["gate of the connection"]
     assert next(second.weights())[1] is second.weight
     assert not torch.equal(first.weight, second.weight)
     assert not torch.equal(first.weight, third.weight)

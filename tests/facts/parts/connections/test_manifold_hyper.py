@@ -98,7 +98,7 @@ def test_where_every_number_starts() -> None:
     assert sum(p.numel() for p in connection.parameters()) == (2 * 4 + 4**2) * (4 * WIDTH + 1) + 3
     leaning = built("manifold_hyper(diagonal=8)")
     assert np.array_equal(array(leaning.bias_res), 8 * np.eye(4))
-    assert dict(connection.weights()) == {"phi_connection_1": connection.phi.weight}
+    assert dict(connection.weights()) == {"coefficients": connection.phi.weight}
 
 
 def test_at_the_start_half_of_every_lane_is_read_and_every_lane_gets_the_update() -> None:

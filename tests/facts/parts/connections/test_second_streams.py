@@ -241,7 +241,7 @@ def test_where_every_number_of_laurel_starts() -> None:
     assert torch.count_nonzero(low.up.weight) == 0
     assert torch.count_nonzero(low.down.weight) > 0
     assert sum(p.numel() for p in low.parameters()) == 2 * 64 * WIDTH
-    assert list(dict(low.weights())) == ["low_rank_connection_1"]
+    assert list(dict(low.weights())) == ["low rank"]
     assert next(low.weights())[1] is low.down.weight
     assert list(built("laurel").weights()) == []
     third = built("laurel(kind=pa, rank=4)", place(2, 1))

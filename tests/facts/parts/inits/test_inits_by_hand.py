@@ -159,6 +159,7 @@ def test_depth_scaled_falls_with_the_root_of_the_layer(role: str) -> None:
     check_uniform(filled("depth_scaled", role, place(layer=1)), 1.0)
     check_uniform(filled("depth_scaled", role, place(layer=4)), 0.5)
     check_uniform(filled("depth_scaled(alpha=0.6)", role, place(layer=9)), 0.2)
+    check_uniform(filled("depth_scaled(alpha=0.5)", role, place(layer=1)), 0.5)
 
 
 def test_the_head_is_in_no_layer() -> None:
