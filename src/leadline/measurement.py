@@ -302,7 +302,7 @@ def _model_facts(
     found = name or getattr(config, "name_or_path", None) or getattr(config, "model_type", None)
     first = next(module.parameters(), None)
     return {
-        "name": found or type(module).__name__,
+        "name": found or _own_label(module) or type(module).__name__,
         "class": type(module).__name__,
         "parameters": sum(p.numel() for p in module.parameters()),
         "dtype": "none" if first is None else str(first.dtype).removeprefix("torch."),
@@ -328,3 +328,9 @@ def _versions() -> dict[str, str]:
 
 def _silent(what: str, done: int, total: int) -> None:
     """No progress was asked for."""
+
+
+def _own_label(module: nn.Module) -> str | None:
+    """What a model calls itself: ours say what is special about their recipe."""
+    label = getattr(module, "label", None)
+    return label if isinstance(label, str) else None

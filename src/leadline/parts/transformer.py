@@ -376,6 +376,12 @@ class Transformer(nn.Module):
         """The model's own word on its stream and sublayers; `measure` proves it by the balance."""
         return declared_anatomy(self)
 
+    @property
+    def label(self) -> str:
+        """What reports call the model: connection, placement and size."""
+        r = self.recipe
+        return f"{r.connection} {r.placement} {r.depth}x{r.width}"
+
     def extra_repr(self) -> str:
         r = self.recipe
         return f"{r.connection} connection, {r.placement} placement, depth {r.depth}"

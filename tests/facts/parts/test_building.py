@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import leadline
 from leadline.errors import InputError
 from leadline.parts import Recipe, Transformer
 from leadline.parts.branches import Run
@@ -311,3 +312,17 @@ def test_types_for_a_model_without_types_are_refused_unless_they_are_zero() -> N
     assert torch.equal(model(ids), model(ids, token_type_ids=ids))
     with pytest.raises(InputError, match="the model has no types"):
         model(ids, token_type_ids=ids + 1)
+
+
+def test_a_plain_stream_has_one_lane_and_hyper_connections_have_theirs() -> None:
+    fields = {"depth": 1, "width": 16, "heads": 2}
+    assert Transformer(**fields).anatomy().stacks[0].lanes == 1
+    assert Transformer(**fields, connection="hyper(lanes=3)").anatomy().stacks[0].lanes == 3
+
+
+def test_a_record_calls_a_model_by_its_design() -> None:
+    fields = {"depth": 2, "width": 16, "heads": 2}
+    model = Transformer(**fields, connection="hyper(lanes=2)")
+    inputs = leadline.random_tokens(model, examples=1, length=4, seed=0)
+    name = leadline.measure(model, inputs, probes="stream").provenance["model"]["name"]
+    assert name == "hyper(lanes=2) pre 2x16"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -167,8 +168,9 @@ def test_weights_in_several_parts_are_read(folder):
     assert "a model in several parts" in _refusal(to_hf, _model(), folder)
     (folder / "b.safetensors").unlink()
     assert "b.safetensors is missing" in _refusal(from_hf, folder, kind=LoadingError)
-    (folder / "model.safetensors.index.json").write_text("{}")
-    assert "has no weight_map" in _refusal(from_hf, folder, kind=LoadingError)
+    for content in ("{}", '{"weight_map": {}}', '{"weight_map": 1}'):
+        (folder / "model.safetensors.index.json").write_text(content)
+        assert "has no weight_map" in _refusal(from_hf, folder, kind=LoadingError)
 
 
 def test_special_tokens_travel_through(folder, tmp_path):
@@ -352,6 +354,10 @@ def test_another_family_is_refused_before_weights_are_read(tmp_path):
 def test_a_module_without_configuration_is_refused():
     found = _refusal(from_hf, torch.nn.Linear(2, 2), kind=LoadingError)
     assert "A Linear is no model of transformers" in found
+    odd = torch.nn.Linear(2, 2)
+    for config in (SimpleNamespace(model_type="gpt2"), SimpleNamespace(to_dict=dict)):
+        odd.config = config
+        assert "no configuration with a model_type" in _refusal(from_hf, odd, kind=LoadingError)
 
 
 @pytest.mark.parametrize(

@@ -122,15 +122,16 @@ def test_no_weight_is_drawn_only_to_be_replaced(tmp_path, monkeypatch):
     assert torch.equal(load(tmp_path / "own")(IDS), Transformer.from_hf(tmp_path / "hf")(IDS))
 
 
-def test_a_tensor_that_two_parts_share_is_stored_under_both_names(tmp_path):
+def test_a_tensor_that_several_parts_share_is_stored_under_every_name(tmp_path):
     model = _model(connection="rezero")
-    first, second = (block.attention.connection for block in model.blocks)
-    second.alpha = first.alpha
-    save(model, tmp_path)
-    stored = safetensors.load_file(tmp_path / "model.safetensors")
-    names = [f"blocks.{i}.attention.connection.alpha" for i in (0, 1)]
-    assert stored[names[0]] == stored[names[1]] == first.alpha
-    assert torch.equal(load(tmp_path)(IDS), model(IDS))
+    first, *others = (sublayer.connection for sublayer in model.sublayers())
+    for other in others:
+        other.alpha = first.alpha
+    save(model, tmp_path / "in" / "folders")
+    stored = safetensors.load_file(tmp_path / "in" / "folders" / "model.safetensors")
+    found = [tensor for name, tensor in stored.items() if name.endswith(".alpha")]
+    assert len(found) == 4 and all(tensor == first.alpha for tensor in found)
+    assert torch.equal(load(tmp_path / "in" / "folders")(IDS), model(IDS))
 
 
 def test_a_loaded_model_can_be_trained_and_saved_over_itself(tmp_path):
