@@ -5,8 +5,8 @@
 
 For each design and depth: the mean square of the stream after the last layer over that before the
 first, the gradient at the first layer over that at the last, and how alike the tokens have become.
-Every row has the same branches, drawn from the same seed; only the residual connection or the
-place of the norms is exchanged.
+All rows but DeepNorm's, which has an init of its own, have the same branches, drawn from the same
+seed; only the residual connection or the place of the norms is exchanged.
 """
 
 import sys

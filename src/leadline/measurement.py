@@ -309,6 +309,7 @@ def _model_facts(
         "device": "none" if first is None else str(first.device),
         "source": source,
         "mode": "eval, uncompiled" if compiled else "eval",
+        **_own_recipe(module),
     }
 
 
@@ -334,3 +335,11 @@ def _own_label(module: nn.Module) -> str | None:
     """What a model calls itself: ours say what is special about their recipe."""
     label = getattr(module, "label", None)
     return label if isinstance(label, str) else None
+
+
+def _own_recipe(module: nn.Module) -> dict[str, Any]:
+    """The recipe and the seed of a model that has them."""
+    recipe = getattr(module, "recipe", None)
+    if not hasattr(recipe, "to_json"):
+        return {}
+    return {"recipe": recipe.to_json(), "seed": getattr(module, "seed", None)}  # type: ignore[union-attr]

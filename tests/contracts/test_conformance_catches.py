@@ -113,6 +113,22 @@ class KeepsAtFirst(Connection):
         return self.alpha * state + update
 
 
+@caught_by("derivatives")
+class Severed(Plain):
+    """x + u, whose gradient does not reach the stream before."""
+
+    def write(self, state: Tensor, update: Tensor) -> Tensor:
+        return state.detach() + update
+
+
+@caught_by("derivatives")
+class Deaf(Plain):
+    """The branch reads a copy that no gradient comes back from."""
+
+    def read(self, state: Tensor) -> Tensor:
+        return state.detach()
+
+
 @caught_by("starts_as")
 class NotAtAll(Plain):
     """Said to start as the identity, and x + u."""

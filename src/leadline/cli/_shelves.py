@@ -60,7 +60,7 @@ def _pages(catalog: Catalog[Any]) -> dict[str, Page]:
         text = inspect.getdoc(entry) or ""
         options = ", ".join(_option(p) for p in catalog.options(name).values())
         facts = {"options": options or "none", "place": catalog.place(name)}
-        file = inspect.getdoc(inspect.getmodule(entry)) or ""
+        file = (getattr(inspect.getmodule(entry), "__doc__", None) or "").strip()
         # A file of one short part may say the same twice.
         texts = dict.fromkeys(part for part in (text, file) if part)
         pages[name] = Page(name, summary=_first_line(text), facts=facts, text="\n\n".join(texts))

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import torch
 
-from leadline.errors import LeadlineError, LoadingError, UnknownName
+from leadline.errors import LeadlineError, LoadingError
 from leadline.loading._request import LoadedModel, Request, first_line, read_json, refuse_giant
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE
-from leadline.parts.recipes import RECIPES
 
 __all__ = ["DEFAULT", "from_recipe"]
 
@@ -52,11 +51,7 @@ def _found(request: Request) -> tuple[str, Recipe]:
         if not path.is_file():
             raise LoadingError(f"There is no file {path}; give a recipe's name, or its file.")
         return str(path), _stored(read_json(path), str(path))
-    if source == DEFAULT:
-        return source, Recipe()
-    if source not in RECIPES:
-        raise UnknownName("recipe", source, [DEFAULT, *RECIPES.names()])
-    return source, RECIPES.build(source)
+    return source, Recipe.named(source)
 
 
 def _stored(content: Any, place: str) -> Recipe:

@@ -105,7 +105,9 @@ def probabilities(
     logits: Tensor, temperature: float, *, top_k: int | None = None, top_p: float | None = None
 ) -> Tensor:
     """What is sampled from: softmax(logits / temperature) over the tokens that are left."""
-    scaled = logits.float() / temperature
+    # Below the largest first: a tiny temperature then gives minus infinity, not NaN.
+    wide = logits.double()
+    scaled = ((wide - wide.amax(-1, keepdim=True)) / temperature).float()
     if top_k is not None and top_k < scaled.shape[-1]:
         least = scaled.topk(top_k, dim=-1).values[..., -1:]
         scaled = scaled.masked_fill(scaled < least, -math.inf)
@@ -171,15 +173,30 @@ def _check_model(model: Transformer) -> None:
             "A bidirectional model cannot generate: its tokens see those after them; build it "
             "with attention multihead(causal=true)."
         )
-    if not model.head.gives_logits or not model.embedding.takes_ids:
-        raise InputError("Only a model with token ids on both ends can generate: it needs a head.")
+    for there, part in (
+        (model.head.gives_logits, "head"),
+        (model.embedding.takes_ids, "embedding"),
+    ):
+        if not there:
+            raise InputError(f"A model without {part} cannot generate: its {part} is none.")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_ids(model: Transformer, ids: Tensor, steps: int, mask: Tensor | None) -> None:
-    if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int32, torch.int64):
+    if not isinstance(ids, Tensor):
+        raise InputError(f"The ids are a {type(ids).__name__}; give a tensor [example, token].")
+    if (
+        ids.ndim != 2
+        or len(ids) == 0
+        or ids.shape[1] == 0
+        or ids.dtype not in (torch.int32, torch.int64)
+    ):
         raise InputError(
             f"The ids are {list(ids.shape)} of {ids.dtype}; give whole numbers [example, token], "
-            "with one token at least."
+            "one example and one token at least."
         )
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise InputError(f"steps is {steps!r}; give a whole number from 0 on.")
@@ -207,9 +224,11 @@ def _check_ids(model: Transformer, ids: Tensor, steps: int, mask: Tensor | None)
 
 
 def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not (math.isfinite(temperature) and temperature >= 0.0):
-        raise InputError(f"The temperature is {temperature}; give 0 (greedy) or a number above it.")
+    if not _number(temperature) or not (math.isfinite(temperature) and temperature >= 0.0):
+        raise InputError(
+            f"The temperature is {temperature!r}; give 0 (greedy) or a number above it."
+        )
     if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
         raise InputError(f"top_k is {top_k!r}; give a whole number from 1 on, or none.")
-    if top_p is not None and not 0.0 < top_p <= 1.0:
+    if top_p is not None and (not _number(top_p) or not 0.0 < top_p <= 1.0):
         raise InputError(f"top_p is {top_p!r}; give a number above 0 and up to 1, or none.")

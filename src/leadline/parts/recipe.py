@@ -126,6 +126,13 @@ class Recipe:
                 raise RecipeError(_unknown_field(name, known))
         return cls(**found)
 
+    @classmethod
+    def named(cls, name: str) -> Recipe:
+        """A published model's recipe: gpt2, bert-base, llama, ...; `leadline list recipes`."""
+        from leadline.parts.recipes import RECIPES
+
+        return RECIPES.build(name)
+
     def __str__(self) -> str:
         lines = [f"{f.name:<11} {getattr(self, f.name)}" for f in dataclasses.fields(self)]
         return "\n".join(lines)

@@ -10,7 +10,7 @@ its name alone. Building a model leaves the global random numbers as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy
-from leadline.errors import InputError
+from leadline.errors import InputError, RecipeError
 from leadline.parts.branches import ATTENTIONS, MLPS, Branch, Run
 from leadline.parts.branches.joined import Joined
 from leadline.parts.connections import CONNECTIONS, Connection, State
@@ -30,6 +30,7 @@ from leadline.parts.inits import INITS
 from leadline.parts.inits._init import generator_of
 from leadline.parts.loss import IGNORED, linear_cross_entropy
 from leadline.parts.masking import mask_of
+from leadline.parts.model_inputs import check_inputs
 from leadline.parts.norms import NORMS
 from leadline.parts.place import Place
 from leadline.parts.placements import PLACEMENTS, Placement
@@ -57,7 +58,7 @@ class Transformer(nn.Module):
     ) -> None:
         """Build and draw the weights; `draw=False` leaves that to whoever loads them next."""
         super().__init__()
-        recipe = Recipe.from_json(fields) if recipe is None else recipe.but(**fields)
+        recipe = _recipe(recipe, fields)
         self.recipe = recipe
         self.seed = seed
         self.placement: Placement = PLACEMENTS.build(recipe.choice("placement"))
@@ -195,7 +196,8 @@ class Transformer(nn.Module):
         """The loss that the model is made for: next-token, masked, or none."""
         if not self.head.gives_logits or not self.embedding.takes_ids:
             return None
-        return {True: "next-token", False: "masked", None: None}[self.causal]
+        # Tokens that never meet cannot see the next one either.
+        return "masked" if self.causal is False else "next-token"
 
     def get_input_embeddings(self) -> nn.Module | None:
         """The table of the token ids, as Hugging Face models name it; None without one."""
@@ -232,10 +234,10 @@ class Transformer(nn.Module):
             raise InputError("The model has no head, so it has no loss of its own.")
         x = self.stream(input_ids, attention_mask)
         if targets is None:
-            if not self.causal:
+            if self.causal is False:
                 raise InputError(
-                    "Only a causal model predicts its next token; give targets, -100 where a "
-                    "token is not to be counted."
+                    "A bidirectional model sees its next token and cannot predict it; give "
+                    "targets, -100 where a token is not to be counted."
                 )
             targets = input_ids[:, 1:]
             if attention_mask is not None:
@@ -247,6 +249,7 @@ class Transformer(nn.Module):
                 f"The targets are {list(targets.shape)} and the tokens {list(x.shape[:2])}; "
                 "give one target per token."
             )
+        _check_targets(targets, self.recipe.vocabulary)
         x, weight, bias = self.head.linear(x.flatten(0, 1), self._table())
         return linear_cross_entropy(x, weight, targets.flatten(), bias=bias)
 
@@ -260,6 +263,8 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:
         """The stream after the last layer and the closing norm."""
+        if not torch.compiler.is_compiling():
+            check_inputs(self, input_ids, token_type_ids)
         start = 0 if cache is None else cache.length
         tokens = input_ids.shape[1]
         limit = self.context_limit
@@ -302,18 +307,37 @@ class Transformer(nn.Module):
         """A new model with some fields of the recipe changed; weights that still fit are kept.
 
         A weight is kept when the new model has one of the same name and shape; what is new is
-        drawn as in a new model.
+        drawn as in a new model. The init stays what it was unless it is among the changes: then
+        everything that an init draws is drawn again.
         """
-        other = Transformer(self.recipe.but(**changes), seed=self.seed)
+        recipe = self.recipe.but(**{"init": self.recipe.init, **changes})
+        other = Transformer(recipe, seed=self.seed)
         mine = self.state_dict()
+        redrawn = other._drawn_names() if recipe.init != self.recipe.init else set[str]()
         fitting = {
             name: mine[name]
             for name, weight in other.state_dict().items()
-            if name in mine and mine[name].shape == weight.shape
+            if name in mine and mine[name].shape == weight.shape and name not in redrawn
         }
         other.load_state_dict(fitting, strict=False)
+        frozen = {name for name, p in self.named_parameters() if not p.requires_grad}
+        for name, parameter in other.named_parameters():
+            parameter.requires_grad_(name not in frozen or name not in fitting)
+        other.origin = self.origin
         reference = next(self.parameters())
         return other.to(device=reference.device, dtype=reference.dtype).train(self.training)
+
+    def _drawn_names(self) -> set[str]:
+        """The names of the parameters that an init draws, as a whole or in parts."""
+        parts = (
+            self.embedding,
+            self.head,
+            *(p for s in self.sublayers() for p in (s.branch, s.connection)),
+        )
+        drawn = {w.untyped_storage().data_ptr() for part in parts for _, w in part.weights()}
+        return {
+            name for name, p in self.named_parameters() if p.untyped_storage().data_ptr() in drawn
+        }
 
     # --- checkpoints and text --------------------------------------------------------------
 
@@ -385,3 +409,35 @@ class Transformer(nn.Module):
     def extra_repr(self) -> str:
         r = self.recipe
         return f"{r.connection} connection, {r.placement} placement, depth {r.depth}"
+
+
+def _recipe(given: Recipe | str | Mapping[str, Any] | None, fields: dict[str, Any]) -> Recipe:
+    """The recipe that is meant by a recipe, its name, its fields, or nothing but changes."""
+    if given is None:
+        return Recipe.from_json(fields)
+    if isinstance(given, str):
+        given = Recipe.named(given)
+    if isinstance(given, Mapping):
+        return Recipe.from_json({**given, **fields})
+    if not isinstance(given, Recipe):
+        raise RecipeError(
+            f"A Transformer is made by a Recipe, the name of one such as 'gpt2', or its fields, "
+            f"not by a {type(given).__name__}."
+        )
+    return given.but(**fields)
+
+
+def _check_targets(targets: Tensor, vocabulary: int) -> None:
+    """Refuse targets that are no tokens, and a batch in which none is counted."""
+    if targets.is_meta:
+        return
+    counted = targets[targets != IGNORED]
+    if counted.numel() == 0:
+        raise InputError(
+            "No target is counted: give two tokens at least, or targets that are not all -100."
+        )
+    if not 0 <= int(counted.min()) <= int(counted.max()) < vocabulary:
+        raise InputError(
+            f"The targets reach from {int(counted.min())} to {int(counted.max())}, and the "
+            f"vocabulary from 0 to {vocabulary - 1}; mark those that do not count by -100."
+        )

@@ -62,7 +62,7 @@ def test_the_example_is_listed_explained_checked_and_measured(leadline, example)
     # The file was loaded before, so its names are not new: its entries say where they stand.
     checked = leadline("check", example)
     assert checked.code == 0, checked.out
-    assert "momentum (connection): all 30 checks passed." in checked.out
+    assert "momentum (connection): all 31 checks passed." in checked.out
     tiny = ["--set=depth=2", "--set=width=16", "--set=heads=2", "--random", "2x6"]
     chosen = ["--recipe", "default", "--set", "connection=momentum(momentum=0.5)"]
     measured = leadline("measure", *chosen, *tiny, "--plugin", example, "--json")
@@ -96,7 +96,7 @@ def test_a_failed_check_is_named_and_the_exit_code_is_one(leadline, tmp_path):
     assert "\n  ok      shapes " in said.out
     last = said.out.splitlines()[-1]
     assert last.startswith("forgetful-of-a-test (connection): ")
-    assert "of 30 checks failed" in last
+    assert "of 31 checks failed" in last
     assert "keeps_identity" in last
     quiet = leadline("check", file, "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (1, "", "")
@@ -176,3 +176,30 @@ def test_a_file_that_registers_nothing_is_told_what_to_write(leadline, tmp_path)
     file = tmp_path / "faulty.py"
     file.write_text("x = 1 / 0\n")
     assert "cannot be loaded: ZeroDivisionError" in leadline("check", file).err
+
+
+WHOLE_PAGE = '''
+"""Half: the update is halved. No paper.
+
+    x' = x + u / 2
+"""
+
+from leadline.parts.connections import CONNECTIONS, Scalar
+
+
+@CONNECTIONS.register("half-of-a-test")
+class Half(Scalar):
+    """x + u / 2."""
+
+    formula = "x + u / 2"
+    gain = 0.5
+'''
+
+
+def test_a_formula_that_is_all_of_the_page_is_seen(tmp_path, leadline):
+    file = tmp_path / "half.py"
+    file.write_text(WHOLE_PAGE.lstrip())
+    said = leadline("explain", "half-of-a-test", "--plugin", str(file)).out
+    assert "    x' = x + u / 2" in said
+    checked = leadline("check", str(file))
+    assert checked.code == 0, checked.out

@@ -320,8 +320,8 @@ def test_a_full_cache_says_so():
     ("fields", "sentence"),
     [
         ({"attention": "multihead(causal=false)"}, "A bidirectional model cannot generate"),
-        ({"head": "none"}, "it needs a head"),
-        ({"embedding": "none"}, "token ids on both ends"),
+        ({"head": "none"}, "A model without head"),
+        ({"embedding": "none"}, "A model without embedding"),
     ],
 )
 def test_models_that_cannot_generate_say_why(fields, sentence):

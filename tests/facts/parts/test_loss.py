@@ -107,7 +107,7 @@ def test_a_masked_model_needs_targets_and_counts_only_those():
     targets[0, 3], targets[1, 6] = 7, 9
     wanted = F.cross_entropy(model(ids)[[0, 1], [3, 6]], torch.tensor([7, 9]))
     assert torch.allclose(model.loss(ids, targets), wanted, atol=1e-6)
-    with pytest.raises(InputError, match="Only a causal model predicts its next token"):
+    with pytest.raises(InputError, match="A bidirectional model sees its next token"):
         model.loss(ids)
 
 

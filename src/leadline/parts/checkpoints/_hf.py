@@ -54,6 +54,13 @@ class Origin:
 
 def from_hf(source: nn.Module | str | Path, *, dtype: torch.dtype | None = None) -> Transformer:
     """The same model as a transformers model in memory or a folder, in evaluation mode."""
+    if isinstance(dtype, str):
+        raise LoadingError(f"dtype is the text {dtype!r}; give torch.{dtype}.")
+    if not isinstance(source, nn.Module | str | Path):
+        raise LoadingError(
+            f"A {type(source).__name__} was given; give a model of transformers, or the folder of "
+            "a checkpoint."
+        )
     if isinstance(source, nn.Module):
         config, found = _in_memory(source)
         place = f"this {type(source).__name__}"

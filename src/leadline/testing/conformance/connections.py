@@ -8,11 +8,14 @@ import torch
 from torch import nn
 
 from leadline.testing.conformance import connection_facts
-from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._case import STIR, Case
 from leadline.testing.conformance._check import Question, require
 from leadline.testing.conformance._walk import EPS, Facts, of_the_stream, walk
 
 __all__ = ["questions"]
+
+DERIVATIVE = 1e-5
+"""How far autograd may be from a difference quotient, whose own error is about 1e-9."""
 
 
 def questions(case: Case) -> list[Question]:
@@ -22,6 +25,7 @@ def questions(case: Case) -> list[Question]:
         ("declarations", lambda: _declarations(facts)),
         ("states", lambda: _states(facts)),
         ("split", lambda: _split(facts)),
+        ("derivatives", lambda: _derivatives(facts)),
         ("keep and gain", lambda: _keep_and_gain(facts)),
         *connection_facts.questions(facts),
     ]
@@ -95,6 +99,40 @@ def _split(facts: Facts) -> str:
             )
             worst = max(worst, miss)
     return f"kept + written is the stream, {worst / EPS * 4:.2g} eps"
+
+
+def _derivatives(facts: Facts) -> str:
+    """Autograd against a central difference, along one direction of the stream and the updates.
+
+    Whatever a write adds, the loss at the start looks normal even where its gradient is cut.
+    """
+    model = facts.model(std=STIR).double()
+    connections = [sublayer.connection for sublayer in model.sublayers()]
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 3, model.recipe.width)
+    points = torch.randn(len(connections) + 1, *shape, generator=generator, dtype=torch.float64)
+    way = torch.randn(points.shape, generator=generator, dtype=torch.float64)
+    weigh = torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def total(values: torch.Tensor) -> torch.Tensor:
+        state = connections[0].open(values[0])
+        for connection, update in zip(connections, values[1:], strict=True):
+            state = connection.write(state, update * connection.read(state).tanh())
+        return (connections[-1].close(state) * weigh).sum()
+
+    points.requires_grad_()
+    (found,) = torch.autograd.grad(total(points), points)
+    with torch.no_grad():
+        step = 1e-5
+        wanted = (total(points + step * way) - total(points - step * way)) / (2 * step)
+        got = (found * way).sum()
+        miss = float((got - wanted).abs() / wanted.abs().clamp_min(1e-3))
+    require(
+        miss < DERIVATIVE,
+        f"autograd gives {float(got):.6g} along a direction in which the stream changes by "
+        f"{float(wanted):.6g}: something in open, read, write or close cuts the gradient",
+    )
+    return f"autograd and differences agree to {miss:.0e}"
 
 
 def _keep_and_gain(facts: Facts) -> str:

@@ -31,7 +31,8 @@ def _documents(case: Case) -> str:
     line = own.partition("\n")[0]
     require(line.endswith("."), f"the docstring begins with {line!r}, which is no whole sentence")
     require(len(line) <= LONGEST, f"the first line has {len(line)} characters, over {LONGEST}")
-    page = inspect.getdoc(inspect.getmodule(case.entry)) or ""
+    # Not cleaned: where every line but the first is indented, the formula would lose its indent.
+    page = getattr(inspect.getmodule(case.entry), "__doc__", None) or ""
     require(bool(page), "its file has no docstring; write formula, source, constants, cost")
     if case.kind in ("connection", "placement"):
         require(

@@ -59,8 +59,8 @@ def test_the_last_connection_alone_holds_the_last_norm() -> None:
     connections = stack("dual", depth=3, stir=False)
     assert [c.norm is not None for c in connections] == [False] * 5 + [True]
     assert all((c.keep, c.gain) == (1.0, 1.0) for c in connections)
-    x, u = streams(2)
-    kept, written = connections[0].split((x, x), u)
+    x, r, u = streams(3)
+    kept, written = connections[0].split((x, r), u)
     assert kept is x and written is u
 
 
@@ -232,6 +232,15 @@ def test_previous_activations_go_through_one_low_rank_map(previous: int) -> None
         history.append(after)
         assert len(state) == min(previous, write + 1)
     assert same(connections[-1].close(state), history[-1])
+
+
+def test_a_shorter_history_of_laurel_takes_the_newest_numbers() -> None:
+    last = stirred(built("laurel(kind=pa, rank=2)", place(4, 2)))
+    x, older, u = streams(3)
+    after = last.write((x, older), u)  # a block was left out
+    g, low_rank = array(last.gamma), array(last.up.weight) @ array(last.down.weight)
+    heard = g[0] * array(x) + g[1] * array(older)
+    assert same(after[0], array(x) + heard @ low_rank.T + array(u))
 
 
 def test_where_every_number_of_laurel_starts() -> None:

@@ -3,7 +3,9 @@
     head h:  softmax(scale q_h k_g' + mask) v_g,   g = the group of h
     update:  concatenated heads times W_o
 
-Vaswani et al. 2017 (arXiv 1706.03762). scale = 1/sqrt(head width) unless given. One matrix holds
+Vaswani et al. 2017 (arXiv 1706.03762). scale = 1/sqrt(head width) unless given,
+head width = width / heads unless `head_width` is given. `causal` hides later tokens. `bias` is for
+query, key and value, and for the output unless `output_bias` says otherwise. One matrix holds
 W_q, W_k and W_v. `groups` key-value heads serve all heads (Ainslie et al. 2023, arXiv 2305.13245).
 `qk_norm`: "head" norms every query and key over its head width, "width" over all heads together
 (OLMo-2). `value_residual` (Zhou et al. 2024, arXiv 2410.17897): v_l <- (1 - r) v_l + r v_1 with
@@ -58,7 +60,15 @@ class MultiHead(Branch):
         self.layer = place.layer
         self.causal = flag("multihead", "causal", causal)
         self.heads, self.groups, self.size = heads, groups, size
-        self.scale = None if scale is None else number("multihead", "scale", scale)
+        self.scale = scale
+        if scale is not None:
+            self.scale = number(
+                "multihead",
+                "scale",
+                scale,
+                wanted="a number above 0",
+                fits=lambda s: s > 0.0,
+            )
         self.widths = (heads * size, groups * size, groups * size)
         bias = flag("multihead", "bias", bias)
         if output_bias is None:

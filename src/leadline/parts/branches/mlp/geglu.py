@@ -1,4 +1,10 @@
-"""GEGLU: gated by the tanh GELU, as in Gemma."""
+"""GEGLU: gated by the tanh GELU, as in Gemma.
+
+    W_2 (gelu(W_g x) * W_1 x),    gelu by its tanh approximation
+
+No biases unless `bias`. `hidden` is the inner width, 8/3 width rounded up to a multiple of 8
+unless given, so that it has about as many weights as a plain MLP.
+"""
 
 from __future__ import annotations
 

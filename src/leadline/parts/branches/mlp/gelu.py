@@ -1,4 +1,9 @@
-"""GELU with the exact error function (Hendrycks and Gimpel 2016, arXiv 1606.08415), as in BERT."""
+"""GELU with the exact error function (Hendrycks and Gimpel 2016, arXiv 1606.08415), as in BERT.
+
+    W_2 gelu(W_1 x + b_1) + b_2,    gelu(z) = z Phi(z), Phi the normal distribution
+
+`hidden` is the inner width, 4 width unless given; `bias` keeps b_1 and b_2.
+"""
 
 from __future__ import annotations
 

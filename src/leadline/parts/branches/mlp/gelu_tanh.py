@@ -1,4 +1,9 @@
-"""GELU by its tanh approximation, as in GPT-2."""
+"""GELU by its tanh approximation, as in GPT-2.
+
+    W_2 gelu(W_1 x + b_1) + b_2,    gelu(z) = z (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) / 2
+
+`hidden` is the inner width, 4 width unless given; `bias` keeps b_1 and b_2.
+"""
 
 from __future__ import annotations
 

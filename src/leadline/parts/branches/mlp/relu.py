@@ -1,4 +1,9 @@
-"""ReLU, as in the first Transformer."""
+"""ReLU, as in the first Transformer.
+
+    W_2 max(0, W_1 x + b_1) + b_2
+
+`hidden` is the inner width, 4 width unless given; `bias` keeps b_1 and b_2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""SiLU, x sigma(x), without a gate."""
+"""SiLU, x sigma(x), without a gate.
+
+    W_2 silu(W_1 x + b_1) + b_2,    silu(z) = z sigmoid(z)
+
+`hidden` is the inner width, 4 width unless given; `bias` keeps b_1 and b_2.
+"""
 
 from __future__ import annotations
 
