@@ -10,7 +10,8 @@ The state is a tensor, or a tuple whose first tensor is the stream as it stands 
 [example, token, lane, width] or a growing history are the connection's own business. Every
 sublayer has its own connection object, which knows its place.
 
-A connection declares facts, which `leadline check` proves:
+A connection declares facts, which `leadline check` proves. They are those of the default options;
+a constructor sets its own where an option changes them:
 
     keeps_identity   a zero update leaves the stream exactly as it was
     starts_as        "identity": at initialisation the update is not heard at all;
@@ -50,12 +51,12 @@ class Connection(nn.Module):
 
     formula: ClassVar[str] = ""
     """The write on one line, in x (the stream), u (the update) and the symbols of the file."""
-    keeps_identity: ClassVar[bool] = True
-    starts_as: ClassVar[Literal["identity", "plain"] | None] = None
+    keeps_identity: bool = True
+    starts_as: Literal["identity", "plain"] | None = None
     keeps_variance: ClassVar[bool] = False
     mixes: ClassVar[Literal["doubly stochastic"] | None] = None
-    varies: ClassVar[bool] = False
-    amplifies: ClassVar[bool] = False
+    varies: bool = False
+    amplifies: bool = False
     init: ClassVar[str | None] = None
     """The initialisation of the branches that belongs to the design, where there is one."""
 

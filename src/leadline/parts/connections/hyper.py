@@ -45,6 +45,8 @@ class Hyper(Connection):
         super().__init__(place)
         self.lanes = whole("hyper", "lanes", lanes)
         self.ends_as = one_of("hyper", "close", close, ("mean", "sum"))
+        if self.ends_as == "sum":
+            self.starts_as = None
         self.dynamic = flag("hyper", "dynamic", dynamic)
         eye = torch.eye(lanes)
         self.static_read = nn.Parameter(eye[(place.write - 1) % lanes].clone())

@@ -42,3 +42,6 @@ class LambdaSkip(Scalar):
                 wanted="a number other than 0 (that is the connection none), depth or sqrt_depth",
                 fits=lambda v: v != 0.0,
             )
+        self.amplifies = abs(self.keep) > 1.0
+        self.keeps_identity = self.keep == 1.0
+        self.starts_as = "plain" if self.keep == 1.0 else None

@@ -32,6 +32,7 @@ class SkipInit(Connection):
     def __init__(self, place: Place, *, start: float = 0.0) -> None:
         super().__init__(place)
         self.alpha = nn.Parameter(torch.tensor(number("skipinit", "start", start)))
+        self.starts_as = "plain" if start == 1.0 else "identity" if start == 0.0 else None
 
     def write(self, state: Tensor, update: Tensor) -> Tensor:
         return torch.addcmul(state, self.alpha, update)

@@ -31,6 +31,7 @@ class StochasticDepth(Scalar):
     def __init__(self, place: Place, *, rate: float = 0.1, schedule: str = "linear") -> None:
         super().__init__(place)
         self.rate = rate_of("stochastic_depth", place, rate=rate, schedule=schedule)
+        self.varies = schedule == "linear" and rate > 0.0
 
     def write(self, state: Tensor, update: Tensor) -> Tensor:
         if not self.training:

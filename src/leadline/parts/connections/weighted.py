@@ -33,6 +33,7 @@ class Weighted(Connection):
             value = place.writes**-0.5
         else:
             value = number("weighted", "alpha", alpha, wanted="a number or depth")
+        self.starts_as = "plain" if value == 1.0 else "identity" if value == 0.0 else None
         if flag("weighted", "learned", learned):
             self.alpha = nn.Parameter(torch.tensor(value))
             self.gain = "alpha"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import leadline
-from leadline.errors import RecipeError
+from leadline.errors import InputError, RecipeError
 from leadline.parts.connections import CONNECTIONS
 from leadline.parts.connections.admin import profile
 from leadline.parts.place import Place
@@ -329,7 +329,7 @@ def test_profiling_leaves_nothing_behind_but_the_numbers() -> None:
     assert all(torch.equal(model.state_dict()[k], v) for k, v in before.items())
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert model.training
-    with pytest.raises(IndexError):
+    with pytest.raises(InputError, match="The ids reach from 99"):
         profile(model, torch.full((1, 8), 99))
     hooked = [m for m in model.modules() if m._forward_hooks or m._forward_pre_hooks]
     assert hooked == []
