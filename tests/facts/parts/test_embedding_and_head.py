@@ -170,7 +170,7 @@ def test_without_a_head_the_model_returns_the_stream() -> None:
 def test_the_objective_follows_head_and_attention() -> None:
     assert _model().objective == "next-token"
     assert _model(attention="multihead(causal=false)").objective == "masked"
-    assert _model(attention="none").objective is None
+    assert _model(attention="none").objective == "next-token"
 
 
 @pytest.mark.parametrize("head", ["tied", "masked"])

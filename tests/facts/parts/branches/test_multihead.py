@@ -243,7 +243,7 @@ def test_an_attention_names_the_rows_of_its_weights() -> None:
         ({"causal": 1}, "The option causal of multihead is 1; give true or false."),
         ({"bias": "no"}, "The option bias of multihead is 'no'; give true or false."),
         ({"output_bias": 0}, "The option output_bias of multihead is 0; give true or false."),
-        ({"scale": "small"}, "The option scale of multihead is 'small'; give a number."),
+        ({"scale": "small"}, "The option scale of multihead is 'small'; give a number above 0."),
         (
             {"value_residual": "some"},
             "value_residual is 'some'; give the share of the first values, such as 0.5, or "

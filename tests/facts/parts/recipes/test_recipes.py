@@ -143,10 +143,15 @@ PARTS = {
             "head": "tied",
         },
     ),
+    "default": (4, 256, {}),
 }
 
 
-@pytest.mark.parametrize("name", RECIPES.names())
+def test_the_default_recipe_is_the_plain_one():
+    assert RECIPES.build("default") == Recipe()
+
+
+@pytest.mark.parametrize("name", sorted({*RECIPES.names()} - {"default"}))
 def test_a_recipe_is_made_of_the_parts_of_its_model(name):
     heads, context, parts = PARTS[name]
     recipe = RECIPES.build(name)
