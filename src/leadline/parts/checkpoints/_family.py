@@ -102,8 +102,6 @@ def meaning(recipe: Recipe) -> dict[str, Any]:
         mlp["hidden"] = gated_width(recipe.width) if gated else 4 * recipe.width
     if embedding.get("scale") == "sqrt_width":
         embedding["scale"] = math.sqrt(recipe.width)
-    if found["head"]["name"] == "none" and embedding["name"] == "none":
-        found["vocabulary"] = None
     return found
 
 

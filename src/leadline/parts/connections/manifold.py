@@ -62,6 +62,7 @@ class Manifold(Connection):
         self.iterations = whole("manifold_hyper", "iterations", iterations)
         start = number("manifold_hyper", "diagonal", diagonal)
         self.exact = flag("manifold_hyper", "exact", exact)
+        self.keeps_identity = self.exact
         self.phi = nn.Linear(lanes * place.width, 2 * lanes + lanes**2, bias=False)
         self.scale = nn.Parameter(torch.full((3,), SCALE))
         self.bias_pre = nn.Parameter(torch.zeros(lanes))

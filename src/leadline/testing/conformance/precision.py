@@ -17,7 +17,7 @@ __all__ = ["questions"]
 
 HALF = 0.1
 """How far bfloat16 may be from float32: eight bits, through six sublayers."""
-COMPILED = 1e-6
+COMPILED = 1e-5
 """How far a compiled block may be from the same block run as it is written."""
 
 

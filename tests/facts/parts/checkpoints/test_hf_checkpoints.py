@@ -219,6 +219,8 @@ def test_rotary_fields_of_before_and_after_transformers_5_mean_the_same():
     assert new == _recipe("llama", rope_theta=5e5, rope_scaling=None)
     assert new == _recipe("llama", rope_scaling={"type": "default", "rope_theta": 5e5})
     assert str(new.positions) == "rotary(base=500000.0)"
+    assert str(_recipe("llama", rope_theta=None).positions) == "rotary"
+    assert str(_recipe("gpt_neox").positions) == "rotary(share=0.25)"
     neox = _recipe("gpt_neox", rotary_pct=0.5, rotary_emb_base=20000)
     both = {"rope_theta": 20000, "partial_rotary_factor": 0.5}
     assert neox == _recipe("gpt_neox", rope_parameters=both)
@@ -445,6 +447,23 @@ def test_a_family_that_cannot_be_the_model_names_the_part(kind, fields, sentence
     assert f"A {kind} checkpoint cannot be this model" in found
     assert sentence in found and "save()" in found
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("llama", {"attention": f"multihead(bias=false, groups=1, scale={8**-0.5!r})"}),
+        ("llama", {"attention": "multihead(bias=false, groups=1, head_width=8)"}),
+        ("llama", {"mlp": "swiglu(hidden=48)"}),
+        ("gpt2", {"attention": "multihead(groups=2, output_bias=true)"}),
+        ("gpt2", {"mlp": "gelu_tanh(hidden=64)"}),
+        ("gpt2", {"init": "xavier"}),
+    ],
+)
+def test_a_default_that_is_spelled_out_changes_nothing(kind, fields, tmp_path):
+    model = _model(kind, **fields)
+    to_hf(model, tmp_path, family=kind)
+    assert torch.equal(from_hf(tmp_path)(IDS), model(IDS))
 
 
 def test_where_no_family_can_be_the_model_the_nearest_is_named(tmp_path):

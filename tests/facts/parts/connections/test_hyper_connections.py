@@ -147,8 +147,9 @@ def test_autocast_does_not_round_the_lanes() -> None:
 
 
 def test_the_facts_of_a_hyper_connection() -> None:
-    hyper = type(built("hyper"))
+    hyper = built("hyper")
     assert hyper.starts_as == "plain"
+    assert built("hyper(close=sum)").starts_as is None  # four times x + u
     assert hyper.keeps_identity is False  # once a_r moves
     assert hyper.mixes is None
 

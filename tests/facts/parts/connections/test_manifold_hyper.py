@@ -210,9 +210,13 @@ def test_a_zero_update_moves_the_lanes_and_keeps_their_mean() -> None:
     after = connection.write(state, torch.zeros(EXAMPLES, TOKENS, WIDTH).double())
     assert not torch.allclose(after, state, atol=0.01)
     assert torch.allclose(connection.close(after), connection.close(state), atol=1e-14)
-    assert type(connection).keeps_identity is True
-    assert type(connection).mixes == "doubly stochastic"
-    assert type(connection).starts_as is None
+    assert connection.keeps_identity is True
+    assert connection.mixes == "doubly stochastic"
+    assert connection.starts_as is None
+
+
+def test_sinkhorn_alone_does_not_promise_the_mean_for_all_weights() -> None:
+    assert built("manifold_hyper(exact=false)").keeps_identity is False
 
 
 def test_half_precision_is_mixed_by_a_matrix_of_float32() -> None:
