@@ -10,6 +10,7 @@ The closing norm of the placement stands before it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import torch
@@ -20,32 +21,40 @@ from leadline.catalog import Catalog
 from leadline.parts.branches._branch import linear
 from leadline.parts.options import flag
 
-__all__ = ["HEADS", "Head"]
+__all__ = ["HEADS", "Head", "LogitHead"]
 
 HEADS: Catalog[type[Head]] = Catalog(
     "head", group="leadline.heads", given=("vocabulary", "width", "norm")
 )
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """What turns the last stream into logits. `table` is the embedding's, for those that use it."""
 
     ties: bool = False
     gives_logits: bool = True
 
-    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The last step taken apart: what is multiplied, the matrix, the bias."""
-        raise NotImplementedError
-
+    @abstractmethod
     def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
-        return F.linear(*self.linear(x, table))
+        """What the model returns."""
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         return iter(())
 
 
+class LogitHead(Head):
+    """A head whose last step is a matrix."""
+
+    @abstractmethod
+    def linear(self, x: Tensor, table: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The last step taken apart: what is multiplied, the matrix, the bias."""
+
+    def forward(self, x: Tensor, table: Tensor | None) -> Tensor:
+        return F.linear(*self.linear(x, table))
+
+
 @HEADS.register("linear")
-class LinearHead(Head):
+class LinearHead(LogitHead):
     """A matrix of its own."""
 
     def __init__(
@@ -67,7 +76,7 @@ class LinearHead(Head):
 
 
 @HEADS.register("tied")
-class TiedHead(Head):
+class TiedHead(LogitHead):
     """The embedding's table, transposed."""
 
     ties = True
@@ -83,7 +92,7 @@ class TiedHead(Head):
 
 
 @HEADS.register("masked")
-class MaskedHead(Head):
+class MaskedHead(LogitHead):
     """BERT's head for masked words: a linear map, GELU, a norm, the embedding's table, a bias."""
 
     ties = True

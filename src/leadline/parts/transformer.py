@@ -25,7 +25,7 @@ from leadline.parts.branches.joined import Joined
 from leadline.parts.connections import CONNECTIONS, Connection, State
 from leadline.parts.declared import declared_anatomy
 from leadline.parts.embedding import EMBEDDINGS, Embedding
-from leadline.parts.head import HEADS, Head
+from leadline.parts.head import HEADS, Head, LogitHead
 from leadline.parts.inits import INITS
 from leadline.parts.inits._init import generator_of
 from leadline.parts.loss import IGNORED, linear_cross_entropy
@@ -250,6 +250,7 @@ class Transformer(nn.Module):
                 "give one target per token."
             )
         _check_targets(targets, self.recipe.vocabulary)
+        assert isinstance(self.head, LogitHead)  # a model without one has been refused above
         x, weight, bias = self.head.linear(x.flatten(0, 1), self._table())
         return linear_cross_entropy(x, weight, targets.flatten(), bias=bias)
 

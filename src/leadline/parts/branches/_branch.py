@@ -7,6 +7,7 @@ one of both; "none" leaves that branch out of every layer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -62,18 +63,19 @@ class Run:
     """What an early layer leaves for later ones: the first values."""
 
 
-class Branch(nn.Module):
+class Branch(nn.Module, ABC):
     """See the module's first lines."""
 
     causal: bool | None = None
     """Whether later tokens are hidden; None where tokens do not see each other at all."""
 
+    @abstractmethod
     def forward(self, x: Tensor, run: Run) -> Tensor:
-        raise NotImplementedError
+        """The update for x."""
 
+    @abstractmethod
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Roles and weights: query, key, value, output, up, gate, down."""
-        raise NotImplementedError
 
 
 def linear(width: int, out: int, *, bias: bool) -> nn.Linear:

@@ -14,6 +14,7 @@ out on the way in and written as 0 on the way out. A recipe's init is no part of
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Fields that mean nothing to a recipe and are kept from a checkpoint to the next."""
 
 
-class Family:
+class Family(ABC):
     """See the module's first lines."""
 
     prefix: ClassVar[str]
@@ -44,14 +45,17 @@ class Family:
     left_out: ClassVar[tuple[str, ...]] = ()
     """Patterns of tensors that a checkpoint may hold and that we have no use for."""
 
+    @abstractmethod
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
-        raise NotImplementedError
+        """The recipe of a configuration."""
 
+    @abstractmethod
     def config(self, recipe: Recipe) -> dict[str, Any]:
-        raise NotImplementedError
+        """The configuration of a recipe."""
 
+    @abstractmethod
     def rows(self, recipe: Recipe) -> Iterator[Row]:
-        raise NotImplementedError
+        """Where every weight stands on both sides."""
 
     def twins(self, recipe: Recipe) -> dict[str, str]:
         """Name of the copy to name of the original."""

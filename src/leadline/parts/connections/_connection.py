@@ -24,6 +24,7 @@ a constructor sets its own where an option changes them:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
@@ -46,7 +47,7 @@ CONNECTIONS: Catalog[type[Connection]] = Catalog(
 )
 
 
-class Connection(nn.Module):
+class Connection(nn.Module, ABC):
     """See the module's first lines. Options are the keyword arguments of the constructor."""
 
     formula: ClassVar[str] = ""
@@ -75,8 +76,9 @@ class Connection(nn.Module):
     def read(self, state: State) -> Tensor:
         return self.stream(state)
 
+    @abstractmethod
     def write(self, state: State, update: Tensor) -> State:
-        raise NotImplementedError(f"{type(self).__name__} has no write.")
+        """The state after the update has joined it: the one method that every connection needs."""
 
     def settle(self, state: State, norm: nn.Module) -> State:
         if isinstance(state, tuple):

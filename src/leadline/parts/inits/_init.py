@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
@@ -24,11 +25,12 @@ RESIDUAL = frozenset({"output", "down"})
 TABLES = frozenset({"embedding", "tied", "positions", "types"})
 
 
-class Init:
+class Init(ABC):
     """See the module's first lines. Options are the keyword arguments of the constructor."""
 
+    @abstractmethod
     def fill(self, role: str, weight: Tensor, place: Place, generator: torch.Generator) -> None:
-        raise NotImplementedError
+        """Draw one weight, in place."""
 
 
 INITS: Catalog[type[Init]] = Catalog("init", package="leadline.parts.inits", group="leadline.inits")
