@@ -1,0 +1,42 @@
+"""Assumptions that several bounds share, each checked on the facts, with what was found."""
+
+from __future__ import annotations
+
+from leadline.theory._bound import AttentionFacts, Condition
+
+__all__ = ["assume", "every_key_is_seen", "full_lower_triangle", "square"]
+
+
+def assume(assumption: str, holds: bool, otherwise: str) -> Condition:
+    """State an assumption; `otherwise` is what was found, told only where it does not hold."""
+    return Condition(assumption, holds, "" if holds else otherwise)
+
+
+def every_key_is_seen(facts: AttentionFacts) -> Condition:
+    """Check that there is no mask."""
+    return assume("every query sees every key", facts.mask == "none", _mask_in_words(facts))
+
+
+def full_lower_triangle(facts: AttentionFacts) -> Condition:
+    """Check that the mask is the plain causal one: no window, no second document."""
+    return assume(
+        "query i sees keys 1 to i, all of them", facts.mask == "causal", _mask_in_words(facts)
+    )
+
+
+def square(facts: AttentionFacts) -> Condition:
+    """Check that there are as many queries as keys."""
+    found = f"there are {facts.queries} queries and {facts.keys} keys"
+    return assume("there are as many queries as keys", facts.queries == facts.keys, found)
+
+
+def _mask_in_words(facts: AttentionFacts) -> str:
+    if facts.mask == "none":
+        return "there is no mask"
+    if facts.mask == "causal":
+        return "the mask is causal"
+    if not facts.allowed:
+        return "the mask is neither empty nor causal"
+    least, most = min(facts.allowed), max(facts.allowed)
+    seen = f"{least}" if least == most else f"{least} to {most}"
+    return f"the mask lets a query see {seen} of {facts.keys} keys and is not the causal one"

@@ -1,0 +1,32 @@
+"""The bound without a mask that does not grow with n: |A|_2 <= cosh(D/2)."""
+
+from __future__ import annotations
+
+import math
+
+from leadline.theory._assumptions import every_key_is_seen
+from leadline.theory._bound import BOUNDS, AttentionFacts, Condition
+from leadline.theory._span_bound import SpanBound
+
+
+@BOUNDS.register("cosh")
+class Cosh(SpanBound):
+    """|A|_2 <= min{sqrt(n), cosh(D/2)}, D = Delta of the weights.
+
+    Assumptions: those of `bidirectional`. Proof: the quotient there is largest, over all real k, at
+    k = n / (e^D + 1), where it is cosh(D/2)^2 / n. For m queries and n keys
+    min{sqrt(m), sqrt(m/n) cosh(D/2)}.
+    """
+
+    title = "without a mask, free of n, from the weights"
+    statement = "|A|₂ <= min{√n, cosh(Δ/2)}"
+    source = "Pólya and Szegő 1925; Kantorovich 1948"
+
+    def mask_conditions(self, facts: AttentionFacts) -> list[Condition]:
+        return [every_key_is_seen(facts)]
+
+    def at_span(self, facts: AttentionFacts, span: float) -> float:
+        root = math.sqrt(facts.keys)
+        enough = math.log(2.0 * root)  # cosh is above the root from here on, and cannot overflow
+        growth = math.cosh(min(span / 2.0, enough))
+        return math.sqrt(facts.queries) * min(1.0, growth / root)
