@@ -1,0 +1,57 @@
+"""Many small nonnegative matrices at once: sigma_1 from the traces of powers.
+
+With M = A'A, t_0 = tr M, N_0 = M / t_0 and N_{k+1} = N_k^2 / tr N_k^2, t_{k+1} = tr N_k^2:
+
+    sigma_1^2 <= (tr M^p)^(1/p) = prod_{k <= K} t_k^(1 / 2^k),   p = 2^K.
+
+tr M^p is the sum of the powers of all sigma_i^2, so the bound is at most n^(1/p) too large: 3e-6
+at p = 2^20 and n = 32. N_K is x x' / |x|^2 with the leading right vector x, and the float64
+quotient |A x| / |x| is the value and the lower end. Twenty batched products of small matrices cost less
+than one batched eigensolver.
+
+Rounding: all numbers are nonnegative, so each entry of a computed square is right to n u
+relatively (u = 2^-24 in float32) and the largest eigenvalue, which is monotone in every entry
+(Perron and Frobenius), as well. The error of step k counts 2^-k, twice the first in all: the bound
+on sigma_1^2 is moved by 2 (max(m, n) + 4) u, that on sigma_1 by half.
+
+This holds for products in true float32: where torch is told to multiply in a shorter format, the
+powers are taken in float64.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["SQUARINGS", "squared_norm"]
+
+Tensor = torch.Tensor
+
+SQUARINGS = 20
+"""K: the power is 2^20."""
+
+
+def squared_norm(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(value, lower, upper) of nonnegative matrices [matrix, m, n], float64."""
+    _, m, n = matrices.shape
+    exact = torch.get_float32_matmul_precision() == "highest"
+    work = matrices if exact or matrices.dtype == torch.float64 else matrices.double()
+    if m < n:
+        work, matrices = work.mT, matrices.mT
+    power = torch.bmm(work.mT, work)
+    spare = torch.empty_like(power)
+    logarithm = torch.zeros(len(matrices), dtype=torch.float64, device=matrices.device)
+    for k in range(SQUARINGS + 1):
+        trace = power.diagonal(dim1=1, dim2=2).sum(-1)
+        logarithm += trace.double().log() / 2**k
+        power.div_(trace[:, None, None])
+        if k < SQUARINGS:
+            torch.bmm(power, power, out=spare)
+            power, spare = spare, power
+    strongest = power.diagonal(dim1=1, dim2=2).argmax(-1)
+    vector = power.gather(2, strongest[:, None, None].expand(-1, power.shape[1], 1)).double()
+    image = torch.bmm(matrices.double(), vector)
+    value = image.square().sum((1, 2)).sqrt() / vector.square().sum((1, 2)).sqrt()
+    unit = torch.finfo(work.dtype).eps / 2
+    upper = (logarithm / 2).exp() * (1 + (max(m, n) + 4) * unit)
+    slack = (m + n + 8) * torch.finfo(torch.float64).eps
+    return value, value * (1 - slack), torch.maximum(upper, value) * (1 + slack)

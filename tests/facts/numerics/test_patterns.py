@@ -1,0 +1,370 @@
+"""Attention matrices become numbers: every one against a loop in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from leadline.anatomy import SeenAttention
+from leadline.numerics.patterns import LONG, MASKED, PROOF_LIMIT, Measured, Patterns, Shape
+
+
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def kernel(
+    query: Tensor,
+    key: Tensor,
+    *,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    scaling: float | None = None,
+    value: Tensor | None = None,
+) -> SeenAttention:
+    value = drawn(*key.shape[:3], 3, seed=9).to(query.dtype) if value is None else value
+    heads, groups = query.shape[1], key.shape[1]
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scaling,
+        enable_gqa=heads != groups,
+    )  # fmt: skip
+    return SeenAttention(
+        module="attention",
+        route="kernel",
+        value=value,
+        output=output,
+        query=query,
+        key=key,
+        mask=mask,
+        causal=causal,
+        scaling=scaling if scaling is not None else query.shape[-1] ** -0.5,
+    )
+
+
+def eager(logits: Tensor, **given: Any) -> SeenAttention:
+    weights = logits.softmax(-1)
+    value = drawn(*logits.shape[:2], logits.shape[3], 3, seed=9).to(logits.dtype)
+    return SeenAttention(
+        module="attention",
+        route="weights",
+        value=value,
+        output=weights @ value,
+        logits=logits,
+        weights=weights,
+        **given,
+    )
+
+
+def by_hand(logits: Tensor, hidden: Tensor) -> dict[str, float]:
+    """One matrix, entry by entry; hidden [m, n] is True where a key must not be seen."""
+    m, n = logits.shape
+    rows = [
+        [math.exp(float(logits[i, j])) if not hidden[i, j] else 0.0 for j in range(n)]
+        for i in range(m)
+    ]
+    a = [[x / sum(row) for x in row] for row in rows]
+    allowed = [[float(logits[i, j]) for j in range(n) if not hidden[i, j]] for i in range(m)]
+    variance = [sum(x * x for x in row) / len(row) - (sum(row) / len(row)) ** 2 for row in allowed]
+    singular = torch.linalg.svdvals(torch.tensor(a, dtype=torch.float64)).tolist()
+    return {
+        "norm": singular[0],
+        "second": singular[1] if len(singular) > 1 else math.nan,
+        "column_sum": max(sum(a[i][j] for i in range(m)) for j in range(n)),
+        "entropy": sum(-x * math.log(x) for row in a for x in row if x > 0) / m,
+        "logit_std": math.sqrt(sum(variance) / m),
+        "logit_span": max(max(row) - min(row) for row in allowed),
+        "sink_share": sum(a[i][0] for i in range(1, m)) / (m - 1) if m > 1 else math.nan,
+        "distance": sum(a[i][j] * abs(i - j) for i in range(m) for j in range(n)) / m,
+    }
+
+
+def divergence(matrices: list[list[list[float]]]) -> float:
+    """Mean over the rows of the entropy of the mean minus the mean of the entropies."""
+
+    def entropy(row: list[float]) -> float:
+        return sum(-x * math.log(x) for x in row if x > 0)
+
+    heads, rows = len(matrices), len(matrices[0])
+    total = 0.0
+    for i in range(rows):
+        mean = [sum(h[i][j] for h in matrices) / heads for j in range(len(matrices[0][i]))]
+        total += entropy(mean) - sum(entropy(h[i]) for h in matrices) / heads
+    return total / rows
+
+
+def agree(measured: Measured, example: int, head: int, expected: dict[str, float]) -> None:
+    assert measured.second is not None
+    got = {
+        "norm": measured.norm.value,
+        "second": measured.second.value,
+        "column_sum": measured.column_sum,
+        "entropy": measured.entropy,
+        "logit_std": measured.logit_std,
+        "logit_span": measured.logit_span,
+        "sink_share": measured.sink_share,
+        "distance": measured.distance,
+    }
+    for name, table in got.items():
+        assert float(table[example, head]) == pytest.approx(expected[name], rel=2e-5, abs=2e-5), (
+            name
+        )
+
+
+def triangle(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool).triu(1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [0.3, 6.0])
+def test_every_number_of_the_kernel_is_that_of_the_matrix(causal: bool, scale: float) -> None:
+    query, key = drawn(2, 3, 9, 4) * scale, drawn(2, 3, 9, 4, seed=1)
+    seen = kernel(query, key, causal=causal)
+    measured = Patterns(seen).measured
+    hidden = triangle(9) if causal else torch.zeros(9, 9, dtype=torch.bool)
+    logits = query.double() @ key.double().transpose(-1, -2) * 0.5
+    for example in range(2):
+        for head in range(3):
+            agree(measured, example, head, by_hand(logits[example, head], hidden))
+        masked = logits[example].masked_fill(hidden, float("-inf")).softmax(-1)
+        assert float(measured.divergence[example]) == pytest.approx(
+            divergence(masked.tolist()), rel=1e-4, abs=1e-6
+        )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_number_of_given_weights_is_that_of_the_matrix(causal: bool) -> None:
+    logits = drawn(2, 3, 9, 9) * 2
+    hidden = triangle(9) if causal else torch.zeros(9, 9, dtype=torch.bool)
+    measured = Patterns(eager(logits.masked_fill(hidden, -1e4))).measured
+    for example in range(2):
+        for head in range(3):
+            agree(measured, example, head, by_hand(logits[example, head].double(), hidden))
+
+
+def test_grouped_queries_share_their_keys() -> None:
+    query, key = drawn(2, 4, 7, 4), drawn(2, 2, 7, 4, seed=1)
+    measured = Patterns(kernel(query, key, causal=True)).measured
+    logits = query.double() @ key.double().repeat_interleave(2, 1).transpose(-1, -2) * 0.5
+    for head in range(4):
+        agree(measured, 1, head, by_hand(logits[1, head], triangle(7)))
+
+
+def test_padding_never_enters_on_either_side() -> None:
+    query, key = drawn(3, 2, 8, 4), drawn(3, 2, 8, 4, seed=1)
+    real = torch.zeros(3, 8, dtype=torch.bool)
+    real[0, :5] = real[1, 3:] = real[2, :] = True
+    mask = real[:, None, None, :] & ~triangle(8)
+    # A query that sees nothing sees itself, as models have it.
+    mask = mask | (torch.eye(8, dtype=torch.bool) & ~mask.any(-1, keepdim=True))
+    measured = Patterns(kernel(query, key, mask=mask), queries=real, keys=real).measured
+    logits = query.double() @ key.double().transpose(-1, -2) * 0.5
+    for example in range(3):
+        left = real[example].nonzero()[:, 0]
+        for head in range(2):
+            cut = logits[example, head][left][:, left]
+            agree(measured, example, head, by_hand(cut, triangle(len(left))))
+    assert measured.shapes == [
+        Shape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
+        Shape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
+        Shape(8, 8, 1, "causal", tuple(range(1, 9))),
+    ] or measured.shapes == [
+        Shape(5, 5, 2, "causal", (1, 2, 3, 4, 5)),
+        Shape(8, 8, 1, "causal", tuple(range(1, 9))),
+    ]
+
+
+def test_padding_of_a_causal_kernel_without_a_mask_is_cut_too() -> None:
+    query, key = drawn(1, 2, 8, 4), drawn(1, 2, 8, 4, seed=1)
+    real = torch.arange(8)[None] < 6
+    measured = Patterns(kernel(query, key, causal=True), queries=real, keys=real).measured
+    logits = query.double() @ key.double().transpose(-1, -2) * 0.5
+    agree(measured, 0, 1, by_hand(logits[0, 1, :6, :6], triangle(6)))
+
+
+def test_one_real_token_has_norm_one_however_long_the_padding() -> None:
+    """With the padded rows kept it is the square root of the padded length."""
+    query, key = drawn(1, 1, 5, 4), drawn(1, 1, 5, 4, seed=1)
+    real = torch.arange(5)[None] < 1
+    seen = kernel(query, key, mask=real[:, None, None, :] & ~triangle(5))
+    alone = Patterns(seen, queries=real, keys=real).measured
+    assert float(alone.norm.value) == pytest.approx(1.0, rel=1e-9)
+    assert alone.second is None
+    kept = Patterns(seen).measured
+    assert float(kept.norm.value) == pytest.approx(math.sqrt(5), rel=1e-6)
+
+
+def test_an_additive_mask_is_a_bias_where_it_does_not_hide() -> None:
+    query, key = drawn(1, 2, 6, 4), drawn(1, 2, 6, 4, seed=1)
+    bias = drawn(1, 2, 6, 6, seed=2)
+    hidden = triangle(6)
+    mask = bias.masked_fill(hidden, torch.finfo(torch.float32).min)
+    patterns = Patterns(kernel(query, key, mask=mask))
+    measured = patterns.measured
+    logits = query.double() @ key.double().transpose(-1, -2) * 0.5 + bias.double()
+    agree(measured, 0, 1, by_hand(logits[0, 1], hidden))
+    ranges = [
+        float(bias[0, h, i, : i + 1].max() - bias[0, h, i, : i + 1].min())
+        for h in range(2)
+        for i in range(6)
+    ]
+    assert measured.bias_range == pytest.approx(max(ranges), rel=1e-6)
+    assert patterns.scores is not None
+    assert patterns.scores.bias_range == measured.bias_range
+    assert [shape.mask for shape in measured.shapes] == ["causal"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "allowed"),
+    [
+        (torch.ones(5, 5, dtype=torch.bool), "none", (5, 5, 5, 5, 5)),
+        (torch.ones(5, 5, dtype=torch.bool).tril(), "causal", (1, 2, 3, 4, 5)),
+        (torch.ones(5, 5, dtype=torch.bool).tril().triu(-1), "other", (1, 2, 2, 2, 2)),
+        (torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool(), "other", (2, 2, 3, 3, 3)),
+    ],
+)
+def test_masks_are_told_by_what_they_allow(mask: Tensor, kind: str, allowed: tuple[int]) -> None:
+    query, key = drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=1)
+    (shape,) = Patterns(kernel(query, key, mask=mask)).measured.shapes
+    assert shape == Shape(5, 5, 2, kind, allowed)  # type: ignore[arg-type]
+
+
+def test_cross_attention_has_as_many_rows_as_queries() -> None:
+    query, key = drawn(2, 2, 4, 4), drawn(2, 2, 7, 4, seed=1)
+    measured = Patterns(kernel(query, key)).measured
+    logits = query.double() @ key.double().transpose(-1, -2) * 0.5
+    agree(measured, 0, 0, by_hand(logits[0, 0], torch.zeros(4, 7, dtype=torch.bool)))
+    assert measured.shapes[0].queries == 4 and measured.shapes[0].keys == 7
+
+
+def test_a_causal_kernel_on_more_keys_than_queries_begins_at_the_first_key() -> None:
+    query, key = drawn(1, 1, 3, 4), drawn(1, 1, 5, 4, seed=1)
+    measured = Patterns(kernel(query, key, causal=True)).measured
+    assert measured.proof is not None and measured.proof < PROOF_LIMIT
+    assert measured.shapes[0].allowed == (1, 2, 3)
+
+
+def test_the_right_matrix_is_proved_to_rounding() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        seen = kernel(drawn(2, 2, 20, 8, dtype=dtype) * 3, drawn(2, 2, 20, 8, seed=1, dtype=dtype))
+        proof = Patterns(seen).measured.proof
+        assert proof is not None and proof < PROOF_LIMIT / 4, dtype
+
+
+@pytest.mark.parametrize("change", ["bias", "scaling", "causal"])
+def test_a_matrix_that_was_not_used_is_not_proved(change: str) -> None:
+    from dataclasses import replace
+
+    query, key = drawn(2, 2, 20, 8), drawn(2, 2, 20, 8, seed=1)
+    bias = drawn(1, 2, 20, 20, seed=2) * 0.1
+    seen = kernel(query, key, mask=bias)
+    wrong = {
+        "bias": replace(seen, mask=None),
+        "scaling": replace(seen, scaling=0.34),
+        "causal": replace(seen, mask=bias.masked_fill(triangle(20), float("-inf"))),
+    }[change]
+    proof = Patterns(wrong).measured.proof
+    assert proof is not None and proof > 100 * PROOF_LIMIT
+
+
+def test_scaling_and_bias_are_found_where_only_scores_were_seen() -> None:
+    query, key = drawn(1, 2, 12, 4), drawn(1, 2, 12, 4, seed=1)
+    logits = query @ key.transpose(-1, -2) * 0.37
+    plain = Patterns(eager(logits.masked_fill(triangle(12), -1e4), query=query, key=key)).scores
+    assert plain is not None
+    assert plain.scaling == pytest.approx(0.37, rel=1e-5)
+    assert plain.bias_range == 0.0
+    slopes = -0.5 * (torch.arange(12)[:, None] - torch.arange(12)).abs()
+    biased = Patterns(
+        eager((logits + slopes).masked_fill(triangle(12), -1e4), query=query, key=key)
+    ).scores
+    # The fit may give a part of the bias to the scaling, so that the range is not exactly 5.5.
+    assert biased is not None and 3.0 < biased.bias_range < 8.0
+
+
+def test_a_soft_cap_is_undone_before_the_fit() -> None:
+    query, key = drawn(1, 2, 12, 4), drawn(1, 2, 12, 4, seed=1)
+    logits = 5.0 * torch.tanh(query @ key.transpose(-1, -2) * 0.37 / 5.0)
+    found = Patterns(eager(logits, query=query, key=key, soft_cap=5.0)).scores
+    assert found is not None
+    assert found.scaling == pytest.approx(0.37, rel=1e-4)
+    assert found.bias_range == 0.0
+    ignored = Patterns(eager(logits, query=query, key=key)).scores
+    assert ignored is not None and ignored.bias_range > 0
+
+
+def test_scores_of_unknown_queries_are_unknown() -> None:
+    assert Patterns(eager(drawn(1, 1, 4, 4))).scores is None
+
+
+def test_a_broken_logit_breaks_its_own_matrix_and_is_told() -> None:
+    query, key = drawn(2, 2, 6, 4), drawn(2, 2, 6, 4, seed=1)
+    query[1, 0, 3] = float("nan")
+    measured = Patterns(kernel(query, key)).measured
+    assert measured.broken
+    for table in (measured.norm.value, measured.entropy, measured.logit_std, measured.logit_span):
+        assert bool(table[1, 0].isnan())
+        assert bool(torch.isfinite(table[0]).all()) and bool(torch.isfinite(table[1, 1]))
+
+
+def test_a_row_that_sees_nothing_is_counted() -> None:
+    logits = drawn(1, 2, 4, 4)
+    logits[0, 0, 2] = MASKED * 2
+    assert Patterns(eager(logits)).measured.missing == 1
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[1] = False
+    assert (
+        Patterns(kernel(drawn(1, 2, 4, 4), drawn(1, 2, 4, 4, seed=1), mask=mask)).measured.missing
+        == 2
+    )
+
+
+def test_rows_that_do_not_sum_to_one_are_told_by_how_much() -> None:
+    from dataclasses import replace
+
+    seen = eager(drawn(1, 2, 4, 4))
+    assert seen.weights is not None
+    assert Patterns(seen).measured.uneven < 1e-6
+    scaled = replace(seen, weights=seen.weights * 0.9, output=seen.output * 0.9)
+    assert Patterns(scaled).measured.uneven == pytest.approx(0.1, rel=1e-5)
+
+
+def test_one_token_has_no_second_singular_value() -> None:
+    measured = Patterns(kernel(drawn(2, 2, 1, 4), drawn(2, 2, 1, 4, seed=1), causal=True)).measured
+    assert measured.second is None
+    assert torch.allclose(measured.norm.value, torch.ones(2, 2, dtype=torch.float64))
+    assert float(measured.entropy.abs().max()) < 1e-6
+    assert measured.logit_span.abs().max() == 0
+
+
+def test_a_matrix_is_handed_out_as_it_is() -> None:
+    query, key = drawn(2, 2, 6, 4), drawn(2, 2, 6, 4, seed=1)
+    patterns = Patterns(kernel(query, key, causal=True))
+    found = dict(patterns.matrices())
+    exact = (query.double() @ key.double().transpose(-1, -2) * 0.5).masked_fill(
+        triangle(6), float("-inf")
+    )
+    for example in range(2):
+        assert torch.allclose(found[example].double(), exact[example].softmax(-1), atol=1e-6)
+
+
+def test_from_the_long_limit_on_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from leadline.numerics import patterns as module
+    from leadline.numerics import spectrum
+    from leadline.numerics.attention_rows import AttentionRows
+
+    query, key = drawn(1, 2, 40, 4), drawn(1, 2, 40, 4, seed=1)
+    short = Patterns(kernel(query, key, causal=True)).measured
+    monkeypatch.setattr(module, "LONG", 40)
+    monkeypatch.setattr(spectrum, "WHOLE", 0)
+    monkeypatch.setattr(AttentionRows, "dense", lambda *_, **__: pytest.fail("formed"))
+    long = Patterns(kernel(query, key, causal=True)).measured
+    assert torch.allclose(long.norm.value, short.norm.value, rtol=1e-6)
+    assert torch.allclose(long.entropy, short.entropy)
+    assert long.second is not None and short.second is not None
+    assert torch.allclose(long.second.value, short.second.value, rtol=1e-4)
+    assert LONG == 4096
