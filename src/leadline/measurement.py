@@ -27,12 +27,14 @@ from leadline.anatomy import (
 )
 from leadline.anatomy.trace import trace_calls
 from leadline.catalog import Choice
-from leadline.errors import AnatomyError, InputError
+from leadline.errors import AnatomyError, InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
+from leadline.record.ingredients import INGREDIENTS
 from leadline.running import Done, batch_for, call, read, run
+from leadline.unseen import nothing_seen, unseen
 
 __all__ = ["anatomy_of", "measure"]
 
@@ -82,6 +84,8 @@ def measure(
             proved, reading = _read(module, batch, anatomy, families, seed)
         say("forward and backward", 1, 3)
         done = run(module, proved, planned, batch, chosen)
+        if _only_attention(planned) and not done.collector.attentions:
+            raise ProbeError(nothing_seen(module, proved, done))
         refuse_imbalance(module, proved, done.balance)
         if done.balance.unjudged:
             _refuse_broken_weights(module, proved, done.balance)
@@ -107,10 +111,14 @@ def measure(
     record.note("passes", passes)
     record.note("probes", [str(choice) for choice in planned.choices])
     record.note("coverage", _coverage(module, planned, done, proved))
+    if done.collector.attentions:
+        record.note("attention", done.collector.attentions)
     record.note("versions", _versions())
     record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     record.note("seconds", round(time.perf_counter() - started, 3))
     for finding in _findings(record, proved, done.balance):
+        record.add_finding(finding)
+    for finding in done.collector.remarks:
         record.add_finding(finding)
     say("done", 3, 3)
     return record
@@ -272,6 +280,11 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         # Lanes belong to the default set; where there is one stream nothing is missing.
         if quantity.name.startswith("lane.") and one_lane:
             continue
+        # An ingredient that a model does not have (a soft cap, a bias) is not missing.
+        if quantity.name in INGREDIENTS or (
+            not done.collector.attentions and (quantity.name.startswith("attention."))
+        ):
+            continue
         # Shared weights have their reason below.
         if not (quantity.name == "gradient.parameters" and done.shared):
             refuse(quantity.name, "too few tokens")
@@ -279,6 +292,9 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         refuse(what, "one set of weights serves several layers; their gradients add up")
     for stack, layer in sorted(done.unheard):
         refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
+    if planned.having("attention"):
+        for what, why in unseen(module, anatomy, done):
+            refuse(what, why)
     for stack in sorted(done.collector.unmasked):
         refuse(
             f"padding of the {stack}",
@@ -325,6 +341,10 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def _only_attention(planned: Plan) -> bool:
+    return all(hasattr(probe, "attention") for probe in planned.probes)
 
 
 def _silent(what: str, done: int, total: int) -> None:

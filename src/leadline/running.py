@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Balance, Declaration, Sublayer, Tap, read_anatomy
+from leadline.anatomy import (
+    MIXING,
+    Anatomy,
+    AttentionSpy,
+    Balance,
+    Declaration,
+    SeenAttention,
+    Sublayer,
+    Tap,
+    read_anatomy,
+)
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.inputs.model_facts import is_pair
@@ -32,6 +42,10 @@ class Done:
     loss: float
     unheard: set[tuple[str, int]]
     shared: list[str] = field(default_factory=list)
+    foreign: dict[tuple[str, int, int], str] = field(
+        default_factory=dict[tuple[str, int, int], str]
+    )
+    """Attention that was seen but is no matrix over the tokens of the stream, and why."""
 
 
 def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
@@ -114,19 +128,24 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
         planned, batch.mask, decoder_mask=batch.decoder_mask, pair=is_pair(module)
     )
     tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
+    foreign: dict[tuple[str, int, int], str] = {}
+    spy = _spy(module, tap, collector, foreign) if planned.having("attention") else nullcontext()
     shared: list[str] = []
     owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
     if not planned.backward:
-        with tap, torch.no_grad():
-            value = loss.compute(call(module, batch), batch)
-        return Done(collector, tap.balance(), float(value), tap.unheard)
+        with torch.no_grad():
+            with tap, spy:
+                output = call(module, batch)
+            value = loss.compute(output, batch)
+        return Done(collector, tap.balance(), float(value), tap.unheard, foreign=foreign)
     norms: dict[str, torch.Tensor] = {}
     # Gradients that no probe reads are not computed; that of a large output head costs most.
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name in owners)
     with torch.enable_grad(), _parameter_norms(module, owners, norms):
-        with tap:
-            value = loss.compute(call(module, batch), batch)
+        with tap, spy:
+            output = call(module, batch)
+        value = loss.compute(output, batch)
         if not value.requires_grad:
             raise InputError(
                 "The loss does not depend on any tensor that carries a gradient, so there is no "
@@ -134,7 +153,30 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
             )
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
-    return Done(collector, tap.balance(), float(value.detach()), tap.unheard, shared)
+    return Done(collector, tap.balance(), float(value.detach()), tap.unheard, shared, foreign)
+
+
+def _spy(
+    module: nn.Module, tap: Tap, collector: Collector, foreign: dict[tuple[str, int, int], str]
+) -> AttentionSpy:
+    """Hands every attention that belongs to a sublayer of the anatomy to the collector."""
+
+    def listen(seen: SeenAttention) -> None:
+        found = tap.locate(seen.module)
+        if found is None or found[2].role not in MIXING:
+            return
+        stack, block, written = found
+        grid = seen.weights if seen.weights is not None else seen.query
+        assert grid is not None
+        if grid.shape[2] != tap.tokens:
+            foreign[stack.name, block.layer, written.sublayer] = (
+                f"its matrices have {grid.shape[2]} rows and the stream {tap.tokens} tokens: it "
+                "runs over windows, chunks or something else than tokens"
+            )
+            return
+        collector.attention(stack, block, written, seen)
+
+    return AttentionSpy(module, listen, examples=lambda: tap.examples)
 
 
 def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from leadline.anatomy._structure import Anatomy, Balance, Block, Law, Port, Stack, Sublayer
+from leadline.anatomy.attention import AttentionSpy, SeenAttention
 from leadline.anatomy.declaration import Declaration, declare
 from leadline.anatomy.reading import TOLERANCE, judge, read_anatomy, refuse_imbalance
-from leadline.anatomy.tap import Listener, Tap
+from leadline.anatomy.tap import MIXING, Listener, Tap
 from leadline.anatomy.untouched import untouched, unwrapped
 
 __all__ = [
+    "MIXING",
     "TOLERANCE",
     "Anatomy",
+    "AttentionSpy",
     "Balance",
     "Block",
     "Declaration",
     "Law",
     "Listener",
     "Port",
+    "SeenAttention",
     "Stack",
     "Sublayer",
     "Tap",

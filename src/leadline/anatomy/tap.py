@@ -25,9 +25,11 @@ from leadline.anatomy.fit import misses
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 from leadline.errors import AnatomyError
 
-__all__ = ["Listener", "Tap"]
+__all__ = ["MIXING", "Listener", "Tap"]
 
 Tensor = torch.Tensor
+MIXING = ("attention", "cross-attention", "mixer")
+"""The roles of branches in which tokens see other tokens."""
 
 
 class Listener(Protocol):
@@ -335,6 +337,54 @@ class Tap:
         if walk.stack.token_axis == 0:
             x = x.transpose(0, 1)
         return x.flatten(2)
+
+    @property
+    def examples(self) -> int | None:
+        """How many examples the stream in flight holds; None between the stacks."""
+        return None if self._size is None else self._size[0]
+
+    @property
+    def tokens(self) -> int | None:
+        """How many tokens an example in flight has; None between the stacks."""
+        return None if self._size is None else self._size[1]
+
+    @property
+    def _size(self) -> tuple[int, int] | None:
+        for walk in reversed(self._walks):
+            if walk.inside and walk.before is not None:
+                shape = walk.before.shape
+                if len(shape) == 2:
+                    return 1, shape[0]
+                axis = walk.stack.token_axis
+                return shape[1 - axis], shape[axis]
+        return None
+
+    def locate(self, path: str) -> tuple[Stack, Block, Sublayer] | None:
+        """The sublayer that the running module belongs to; None where no block is running.
+
+        A sublayer owns a module if it owns parameters below it. A module without parameters
+        belongs to whom its parent belongs to; where that is the block itself, to the next
+        sublayer that mixes tokens and has not written yet.
+        """
+        walk = next((walk for walk in reversed(self._walks) if walk.inside), None)
+        if walk is None:
+            return None
+        block = walk.block
+        here = path
+        while here and here != block.module:
+            owners = [
+                s for s in block.sublayers if any(p.startswith(f"{here}.") for p in s.parameters)
+            ]
+            if len(owners) == 1:
+                return walk.stack, block, owners[0]
+            mixing = [s for s in owners if s.role in MIXING]
+            if len(mixing) == 1:
+                return walk.stack, block, mixing[0]
+            here = here.rpartition(".")[0]
+        waiting = [
+            s for s in block.sublayers if s.role in MIXING and walk.calls[s.module] <= s.call
+        ]
+        return (walk.stack, block, waiting[0]) if waiting else None
 
     def balance(self) -> Balance:
         """The books of the pass. AnatomyError when a stack was not walked to its end."""

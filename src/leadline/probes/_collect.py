@@ -7,15 +7,18 @@ for all sites at once. Padding never enters: a mask is looked up for every stack
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
-from leadline.anatomy import Block, Stack, Sublayer
+from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
+from leadline.numerics.patterns import PROOF_LIMIT, Patterns
 from leadline.numerics.tokens import Tokens
+from leadline.probes._attention_facts import attention_facts, attention_findings
 from leadline.probes._plan import Plan
-from leadline.probes._probe import At, Each, PerToken, Result, Single
-from leadline.record import Reading, Site
+from leadline.probes._probe import At, Each, PerHead, PerToken, Result, Single
+from leadline.record import Finding, Reading, Site
 
 __all__ = ["Collector"]
 
@@ -57,6 +60,10 @@ class Collector:
         self._blocks = plan.having("block")
         self._gradients = plan.having("gradient")
         self._parameters = plan.having("parameters")
+        self._attentions = plan.having("attention")
+        self.attentions: list[dict[str, Any]] = []
+        self.unproved: dict[tuple[str, int, int], float] = {}
+        self.remarks: list[Finding] = []
         self._starts: dict[str, Tokens] = {}
         self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
@@ -106,6 +113,21 @@ class Collector:
         for probe in self._parameters:
             self._take(at, None, probe.parameters(at, norm))
 
+    def attention(self, stack: Stack, block: Block, written: Sublayer, seen: SeenAttention) -> None:
+        site = Site(stack.name, block.layer, written.sublayer, written.role)
+        queries, keys = self._attention_masks(stack, written, seen)
+        patterns = Patterns(seen, queries=queries, keys=keys)
+        proof = patterns.measured.proof
+        if proof is not None and proof > PROOF_LIMIT:
+            self.unproved[stack.name, block.layer, written.sublayer] = proof
+            return
+        self.remarks += attention_findings(site, patterns)
+        # Some blocks call attention twice for one write; the heads of the second are counted on.
+        earlier = sum(one["heads"] for one in self.attentions if _at(one) == _place(site))
+        self.attentions.append(attention_facts(site, patterns, first_head=earlier + 1))
+        for probe in self._attentions:
+            self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
+
     # --- reduction -------------------------------------------------------------------------
 
     def _tokens(self, stack: Stack, x: Tensor) -> Tokens:
@@ -134,6 +156,25 @@ class Collector:
             return None
         return self._on(mask, x.device)
 
+    def _attention_masks(
+        self, stack: Stack, written: Sublayer, seen: SeenAttention
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The real tokens among queries and keys."""
+        grid = seen.weights if seen.weights is not None else seen.query
+        far = seen.weights.shape[-1] if seen.weights is not None else None
+        assert grid is not None
+        if far is None:
+            assert seen.key is not None
+            far = seen.key.shape[2]
+        queries = self._mask(stack, grid[:, 0, :, :1])
+        if written.role == "cross-attention":
+            mask = self.main_mask if self.pair else None
+            fits = mask is not None and mask.shape == (grid.shape[0], far)
+            keys = self._on(mask, grid.device) if fits and mask is not None else None
+        else:
+            keys = queries if far == grid.shape[2] else None
+        return queries, keys
+
     def _on(self, mask: Tensor, device: torch.device) -> Tensor:
         """The mask on the device, made once: sites that share a mask are summed up together."""
         key = (id(mask), str(device))
@@ -141,11 +182,18 @@ class Collector:
             self._masks[key] = mask.bool().to(device)
         return self._masks[key]
 
-    def _take(self, at: At, tokens: Tokens | None, results: Iterable[Result]) -> None:
+    def _take(
+        self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
+    ) -> None:
         for result in results:
             self.seen.add(result.quantity.name)
-            site = result.site if result.site is not None else at.site
             name = result.quantity.name
+            if isinstance(result, PerHead):
+                self._readings += _head_readings(result, at.site, heads_before)
+                continue
+            site = result.site if result.site is not None else at.site
+            if site.head is not None:
+                site = replace(site, head=site.head + heads_before)
             if isinstance(result, Single):
                 self._singles.append((name, site, result.statistic, result.value))
             elif isinstance(result, Each):
@@ -195,6 +243,47 @@ class Collector:
                 self._readings.append(Reading(name, site, statistic, value))
             self._singles.clear()
         return self._readings
+
+
+def _head_readings(result: PerHead, site: Site, before: int) -> list[Reading]:
+    """Per head mean and largest over the examples, then the same over all heads."""
+    if result.values.numel() == 0:
+        return []
+    heads = result.values.shape[1]
+    places = [replace(site, head=before + head) for head in range(1, heads + 1)]
+    # The heads of a second call have no summary of their own.
+    if not before:
+        places.append(site)
+    certified = result.lower is not None and result.upper is not None
+    ways = {"mean": torch.mean, "max": torch.amax} | ({"min": torch.amin} if certified else {})
+    readings: list[Reading] = []
+    for statistic, reduce in ways.items():
+        values, lower, upper = (
+            _by_head(table, reduce, heads) for table in (result.values, result.lower, result.upper)
+        )
+        for at, place in enumerate(places):
+            value = values[at]
+            assert value is not None
+            readings.append(
+                Reading(result.quantity.name, place, statistic, value, lower[at], upper[at])
+            )
+    return readings
+
+
+def _by_head(table: Tensor | None, reduce: Any, heads: int) -> list[float | None]:
+    """One number per head, then one for all of them."""
+    if table is None:
+        return [None] * (heads + 1)
+    each = reduce(table.double(), 0)
+    return [*each.tolist(), float(reduce(each, 0))]
+
+
+def _place(site: Site) -> tuple[str, int, int | None]:
+    return site.stack, site.layer, site.sublayer
+
+
+def _at(facts: dict[str, Any]) -> tuple[str, int, int | None]:
+    return facts["stack"], facts["layer"], facts["sublayer"]
 
 
 def _median(table: Tensor) -> Tensor:

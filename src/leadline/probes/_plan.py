@@ -14,9 +14,9 @@ from leadline.record import Quantity
 __all__ = ["DEFAULT", "Plan", "plan"]
 
 DEFAULT = ("stream", "tokens", "rank", "update", "gradient", "influence", "memory", "lanes")
-"""Every probe that rides on the one forward and one backward pass; `recall` costs more."""
+"""Every probe that costs next to nothing beside one forward and one backward pass."""
 
-_METHODS = ("stream", "update", "block", "gradient", "parameters")
+_METHODS = ("stream", "update", "block", "gradient", "parameters", "attention")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,10 @@ class Plan:
 def plan(
     probes: str | Sequence[str | Choice | Mapping[str, Any]] | None = None,
 ) -> Plan:
-    """The plan for the named probes; None means the default set, "all" every probe there is."""
+    """The plan for the named probes; None means the default set, "all" every probe there is.
+
+    The name "default" stands for the default set: "default,attention" adds one to it.
+    """
     if probes is None:
         choices = [Choice(name) for name in DEFAULT]
     elif isinstance(probes, str):
@@ -54,6 +57,11 @@ def plan(
         )
     if [c.name for c in choices] == ["all"]:
         choices = [Choice(name) for name in PROBES.names()]
+    choices = [
+        one
+        for choice in choices
+        for one in ([Choice(name) for name in DEFAULT] if choice == Choice("default") else [choice])
+    ]
     if not choices:
         raise ProbeError(f"No probe was asked for. Known: {', '.join(PROBES.names())}.")
     names = [choice.name for choice in choices]

@@ -5,8 +5,9 @@
     block(at, before, after)        around every block
     gradient(at, g)         the loss gradient at every stream site (asks for a backward pass)
     parameters(at, norm)    norm of the loss gradient of a sublayer's parameters (likewise)
+    attention(at, patterns) the attention matrices of every sublayer that has them
 
-A method yields `PerToken`, `Each` or `Single` results; all tensors are reduced on the device,
+A method yields `PerToken`, `PerHead`, `Each` or `Single` results; all tensors are reduced on the device,
 and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
 the plan reads off them how many passes are run.
 """
@@ -23,7 +24,7 @@ from leadline.catalog import Catalog
 from leadline.numerics.tokens import PerExample
 from leadline.record import Quantity, Site
 
-__all__ = ["PROBES", "At", "Each", "PerToken", "Result", "Single"]
+__all__ = ["PROBES", "At", "Each", "PerHead", "PerToken", "Result", "Single"]
 
 PROBES: Catalog[Any] = Catalog("probe", package="leadline.probes", group="leadline.probes")
 
@@ -55,6 +56,20 @@ class Each:
 
 
 @dataclass(frozen=True)
+class PerHead:
+    """[example, head] numbers; per head and over all heads, mean and largest are kept.
+
+    With a certified interval the smallest is kept too. Examples that have no such number (a
+    second singular value of one token) are left out before.
+    """
+
+    quantity: Quantity
+    values: torch.Tensor
+    lower: torch.Tensor | None = None
+    upper: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Single:
     """One number for the site."""
 
@@ -64,4 +79,4 @@ class Single:
     site: Site | None = None
 
 
-Result = PerToken | Each | Single
+Result = PerToken | PerHead | Each | Single

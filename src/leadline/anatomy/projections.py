@@ -1,0 +1,278 @@
+"""Where the queries and keys of an attention come from: which weights, behind which norm.
+
+Nothing is taken from names. Every product with a weight matrix and every norm that ran shortly
+before the attention is a candidate; a query of head h comes from the features a..b of a candidate
+if its norm is that of those features, times one factor, at every token. Norms are compared
+because rotary positions turn queries and keys without changing their length; where the features
+themselves agree, they have not been turned.
+
+A norm is anything whose class says so and that behaves like one: its output for s v does not
+depend on s for large s. Its gain and shift are read off its outputs for v and -v, v = (1, -1, 1,
+...), so no convention (weight, 1 + weight) is assumed:
+
+    gain = |f(s v) - f(-s v)| / 2,    shift = (f(s v) + f(-s v)) / 2
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy.tensors import first_tensor
+
+__all__ = ["NormReach", "Projections", "Source", "norm_reach"]
+
+Tensor = torch.Tensor
+_KEPT_PRODUCTS = 8
+_KEPT_NORMS = 8
+_SAMPLED = 64
+_TELLING = 4
+_AGREE = 1e-2
+"""Relative difference of two lengths that still counts as rounding, also in bfloat16."""
+_LARGE = 100.0
+"""So far out that a norm's eps no longer counts, and within the range of float16."""
+
+
+@dataclass(frozen=True)
+class NormReach:
+    """What a norm can return: gain * (a vector of norm at most sqrt(width)) + shift, by feature."""
+
+    module: str
+    gain: Tensor
+    shift: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.gain.numel()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one side's vectors come from, head by head.
+
+    `weight` is [head, head width, width] and `bias` [head, head width], already times the factor
+    between the product and what the attention got; both None where a norm stands last (QK-norm),
+    whose reach is `norm` then, for the features `features` of each head. Otherwise `norm` is the
+    norm whose output entered the product, if there is one.
+    """
+
+    module: str
+    turned: bool
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    norm: NormReach | None = None
+    features: tuple[slice, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Product:
+    entered: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    returned: Tensor
+    by_rows: bool
+
+
+@dataclass(frozen=True)
+class _Normed:
+    path: str
+    module: nn.Module
+    returned: Tensor
+
+
+class Projections:
+    """The candidates of the last moments. Tensors are kept only until the attention is found."""
+
+    def __init__(self) -> None:
+        self._products: deque[_Product] = deque(maxlen=_KEPT_PRODUCTS)
+        self._normed: deque[_Normed] = deque(maxlen=_KEPT_NORMS)
+        self._reaches: dict[int, NormReach | None] = {}
+
+    def forget(self) -> None:
+        self.forget_products()
+        self._normed.clear()
+
+    def forget_products(self) -> None:
+        self._products.clear()
+
+    def product(
+        self, entered: Tensor, weight: Tensor, bias: Any, returned: Tensor, *, by_rows: bool
+    ) -> None:
+        """A weight matrix was used; `by_rows`: it is [out, in]."""
+        if weight.ndim == 2:
+            given = bias.detach() if isinstance(bias, Tensor) else None
+            self._products.append(
+                _Product(entered.detach(), weight.detach(), given, returned.detach(), by_rows)
+            )
+
+    def passed(self, path: str, module: nn.Module, output: object) -> None:
+        """A module has run; norms are kept."""
+        if not looks_like_a_norm(module):
+            return
+        returned = first_tensor(output)
+        if returned is not None:
+            self._normed.append(_Normed(path, module, returned.detach()))
+
+    def source(self, vectors: Tensor | None) -> Source | None:
+        """Where [example, head, token, feature] come from; None where nothing fits."""
+        if vectors is None or vectors.shape[0] == 0:
+            return None
+        with torch.no_grad():
+            sample = _Sample(vectors)
+            for product in reversed(self._products):
+                found = self._from_product(sample, product)
+                if found is not None:
+                    return found
+            for normed in reversed(self._normed):
+                found = self._from_norm(sample, normed)
+                if found is not None:
+                    return found
+        return None
+
+    def _from_product(self, sample: _Sample, product: _Product) -> Source | None:
+        fitted = _fit(sample, product.returned)
+        if fitted is None:
+            return None
+        places, factor, turned = fitted
+        width = sample.width
+        weight = product.weight if product.by_rows else product.weight.T
+        rows = [slice(place, place + width) for place in places]
+        bias = None
+        if product.bias is not None and product.bias.ndim == 1:
+            bias = torch.stack([product.bias[row] for row in rows]).double() * factor
+        return Source(
+            module="",
+            turned=turned,
+            weight=torch.stack([weight[row] for row in rows]).double() * factor,
+            bias=bias,
+            norm=self._norm_of(product.entered),
+            features=tuple(rows),
+        )
+
+    def _from_norm(self, sample: _Sample, normed: _Normed) -> Source | None:
+        returned = normed.returned
+        orders = [returned]
+        if returned.ndim == 4 and returned.shape[-1] == sample.width:
+            # [example, token, head, feature] or [example, head, token, feature]
+            orders = [returned.flatten(2), returned.transpose(1, 2).flatten(2)]
+        fitted = next((found for one in orders if (found := _fit(sample, one))), None)
+        if fitted is None or abs(fitted[1] - 1.0) > _AGREE:
+            return None
+        places, _, turned = fitted
+        reach = self._reach(normed)
+        if reach is None:
+            return None
+        width = sample.width
+        per_head = reach.width == width
+        rows = tuple(
+            slice(0, width) if per_head else slice(place, place + width) for place in places
+        )
+        return Source(module=normed.path, turned=turned, norm=reach, features=rows)
+
+    def _norm_of(self, entered: Tensor) -> NormReach | None:
+        """The norm whose output this is."""
+        for normed in reversed(self._normed):
+            returned = normed.returned
+            if returned.numel() != entered.numel() or returned.shape[-1] != entered.shape[-1]:
+                continue
+            same = returned.data_ptr() == entered.data_ptr()
+            if same or torch.equal(returned.reshape(entered.shape), entered):
+                reach = self._reach(normed)
+                return reach if reach is not None and reach.width == entered.shape[-1] else None
+        return None
+
+    def _reach(self, normed: _Normed) -> NormReach | None:
+        key = id(normed.module)
+        if key not in self._reaches:
+            self._reaches[key] = norm_reach(normed.path, normed.module, normed.returned)
+        return self._reaches[key]
+
+
+def looks_like_a_norm(module: nn.Module) -> bool:
+    """Its class says so: LayerNorm, LlamaRMSNorm, T5LayerNorm, DyT ..."""
+    name = type(module).__name__.lower()
+    return "norm" in name or name in ("dyt", "derf", "dynamictanh")
+
+
+def norm_reach(path: str, module: nn.Module, like: Tensor) -> NormReach | None:
+    """Read gain and shift off a norm's answers; None where it does not behave like one."""
+    width = like.shape[-1]
+    if width < 2 or width % 2:
+        # An odd number of features has no alternating vector of mean zero.
+        return None
+    quiet = copy.copy(module)
+    quiet._forward_hooks = type(module._forward_hooks)()
+    quiet._forward_pre_hooks = type(module._forward_pre_hooks)()
+    signs = torch.ones(width, device=like.device, dtype=like.dtype)
+    signs[1::2] = -1
+    rows = torch.stack((signs, -signs)).reshape(2, 1, width)
+    try:
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            once = quiet(rows * _LARGE).float().reshape(2, -1)
+            far = quiet(rows * (2 * _LARGE)).float().reshape(2, -1)
+    except Exception:  # a norm that needs more than its input is not one that can be asked
+        return None
+    if once.shape != (2, width) or not torch.isfinite(once).all():
+        return None
+    if not torch.allclose(once, far, rtol=_AGREE, atol=_AGREE * float(once.abs().max())):
+        return None
+    return NormReach(
+        path, ((once[0] - once[1]) / 2).abs().double(), ((once[0] + once[1]) / 2).double()
+    )
+
+
+class _Sample:
+    """Some tokens of [example, head, token, feature]: enough to tell where they come from."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        self.examples, self.heads, self.tokens, self.width = vectors.shape
+        step = max(1, self.examples * self.tokens // _SAMPLED)
+        rows = torch.arange(0, self.examples * self.tokens, step, device=vectors.device)
+        self.example, self.token = rows // self.tokens, rows % self.tokens
+        # [token, head, feature]
+        self.vectors = vectors[self.example, :, self.token].float()
+        self.sizes = torch.linalg.vector_norm(self.vectors, dim=-1)
+
+    def of(self, returned: Tensor) -> Tensor | None:
+        """The same tokens of a candidate, [token, feature]; None where it has other tokens."""
+        features = returned.shape[-1]
+        if returned.numel() != self.examples * self.tokens * features:
+            return None
+        swapped = returned.ndim == 3 and returned.shape[:2] == (self.tokens, self.examples)
+        if swapped and self.tokens != self.examples:
+            return returned[self.token, self.example].float()
+        return returned.reshape(self.examples, self.tokens, features)[
+            self.example, self.token
+        ].float()
+
+
+def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | None:
+    """Which features of the candidate are which head: their first places, the factor, turned."""
+    width, features = sample.width, returned.shape[-1]
+    if width == 0 or features % width:
+        return None
+    theirs = sample.of(returned)
+    if theirs is None:
+        return None
+    sizes = torch.linalg.vector_norm(theirs.unflatten(-1, (-1, width)), dim=-1)
+    # [token, head, block]: a head is a block if this does not depend on the token.
+    ratio = sample.sizes.unsqueeze(-1) / sizes.unsqueeze(1)
+    factors = ratio.mean(0)
+    spread = (ratio / factors - 1).abs().amax(0).nan_to_num(float("inf"))
+    best = spread.argmin(-1)
+    chosen = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    factor = float(chosen.median())
+    fits = spread.amin(-1).amax() < _AGREE and ((chosen / factor - 1).abs() < _AGREE).all()
+    if not bool(fits):
+        return None
+    places = [int(block) * width for block in best]
+    picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
+    apart = (picked - sample.vectors).abs().max()
+    turned = bool(apart > _AGREE * sample.vectors.abs().max())
+    # Lengths of so few tokens agree by chance; the vectors themselves do not.
+    return None if turned and len(theirs) < _TELLING else (places, factor, turned)
