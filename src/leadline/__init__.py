@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leadline.analysis.bounds import bounds
     from leadline.analysis.compare import compare
     from leadline.anatomy import declare
     from leadline.catalog import Choice
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from leadline.inputs import random_inputs, random_tokens
     from leadline.loading import load
     from leadline.measurement import anatomy_of, measure
+    from leadline.numerics.spectrum import (
+        attention_spectral_norm,
+        singular_values,
+        spectral_norm,
+    )
     from leadline.parts import Recipe, Transformer
     from leadline.record import Record
     from leadline.reporting import report
@@ -53,6 +59,8 @@ __all__ = [
     "UnknownName",
     "__version__",
     "anatomy_of",
+    "attention_spectral_norm",
+    "bounds",
     "compare",
     "declare",
     "load",
@@ -60,6 +68,8 @@ __all__ = [
     "random_inputs",
     "random_tokens",
     "report",
+    "singular_values",
+    "spectral_norm",
 ]
 
 _HOME = (
@@ -69,6 +79,8 @@ _HOME = (
         "Record": "record",
         "Transformer": "parts",
         "anatomy_of": "measurement",
+        "attention_spectral_norm": "numerics.spectrum",
+        "bounds": "analysis.bounds",
         "compare": "analysis.compare",
         "declare": "anatomy",
         "load": "loading",
@@ -76,6 +88,8 @@ _HOME = (
         "random_inputs": "inputs",
         "random_tokens": "inputs",
         "report": "reporting",
+        "singular_values": "numerics.spectrum",
+        "spectral_norm": "numerics.spectrum",
     }
     | {name: "errors" for name in __all__ if name.endswith("Error")}
     | {

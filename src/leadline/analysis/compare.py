@@ -20,6 +20,7 @@ import numpy as np
 from leadline.errors import RecordError
 from leadline.record import Record
 from leadline.record.address import address_of
+from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import strict_number, text_at
 from leadline.record.summary import headline_lines
 
@@ -148,6 +149,8 @@ def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     unnamed = "" if by_stack else next(iter(record.stacks), "")
     lines: dict[tuple[str, str], _Line] = {}
     for name, quantity in record.quantities.items():
+        if name in INGREDIENTS:
+            continue
         profiles = record.profiles(name)
         for profile in headline_lines(profiles, quantity.headline):
             label = str(address_of(profile, profiles, first_stack=unnamed))

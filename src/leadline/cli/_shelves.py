@@ -91,6 +91,23 @@ def _quantities() -> dict[str, Page]:
     return dict(sorted(pages.items()))
 
 
+def _bounds() -> dict[str, Page]:
+    from leadline.theory import BOUNDS
+
+    pages = _without_options(_pages(BOUNDS))
+    for name, bound in BOUNDS.items():
+        facts = {
+            "statement": bound.statement,
+            "source": bound.source,
+            "side": bound.side,
+            "quantity": bound.quantity,
+        }
+        pages[name] = replace(
+            pages[name], summary=bound.title, facts={**facts, **pages[name].facts}
+        )
+    return pages
+
+
 def _families() -> dict[str, Page]:
     from leadline.anatomy.families._family import FAMILIES
 
@@ -144,6 +161,7 @@ PART_KINDS = {
 SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "probes": _probes,
     "quantities": _quantities,
+    "bounds": _bounds,
     "families": _families,
     **{plural: partial(_parts, kind) for plural, kind in PART_KINDS.items()},
     "recipes": _recipes,
@@ -152,6 +170,7 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
 SINGULAR = {
     "probes": "probe",
     "quantities": "quantity",
+    "bounds": "bound",
     "families": "family",
     **PART_KINDS,
     "recipes": "recipe",

@@ -30,7 +30,7 @@ def list_(
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
 ) -> None:
-    """List what there is: probes, quantities, model families, parts of a Transformer, recipes."""
+    """List what there is: probes, quantities, bounds, model families, parts, recipes."""
     for file in plugin or ():
         load_plugin(file)
     with Voice(as_json=as_json, quiet=quiet) as voice:

@@ -21,7 +21,7 @@ standard output, nothing else) and `--quiet` (nothing but errors).
 
 Exit code 0 means done. 2 means that something has to be put right: one sentence on standard error
 says what. 1 means that Leadline itself failed: `--debug` shows the traceback. `leadline check`
-also leaves with 1 when a check failed.
+also leaves with 1 when a check failed, `leadline bounds` when a bound is violated.
 """
 
 

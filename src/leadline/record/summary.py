@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from leadline.record.address import address_of
+from leadline.record.ingredients import INGREDIENTS
 from leadline.record.numbers import format_count, format_number
 from leadline.record.provenance import number_at, text_at, value_at
 
@@ -42,11 +43,16 @@ class SummaryRow:
 
 
 def summarize(record: Record) -> list[SummaryRow]:
-    """Return a row per quantity and role; a second one where few tokens carry the mean."""
+    """Return a row per quantity and role; a second one where few tokens carry the mean.
+
+    Ingredients of bounds are left out.
+    """
     stacks = record.stacks
     only = stacks[0] if len(stacks) == 1 else ""
     rows: list[SummaryRow] = []
     for name, quantity in record.quantities.items():
+        if name in INGREDIENTS:
+            continue
         lines = record.profiles(name)
         for line in headline_lines(lines, quantity.headline):
             label = str(address_of(line, lines, first_stack=only))

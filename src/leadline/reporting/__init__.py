@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.record import Record
+from leadline.reporting.bounds_terminal import show_bounds
 from leadline.reporting.schema import as_json
 from leadline.reporting.terminal import show_comparison, show_record
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-__all__ = ["as_json", "report", "show_comparison", "show_record"]
+__all__ = ["as_json", "report", "show_bounds", "show_comparison", "show_record"]
 
 
 def report(

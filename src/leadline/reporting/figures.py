@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError, UnknownName
+from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import text_at
 from leadline.record.selection import group_into_lines
 from leadline.reporting.palette import dash_of, point_colour, record_colour, symbol_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from leadline.record import Profile, Quantity, Record
 
-__all__ = ["Chart", "Series", "draw_charts", "quantity_figure", "record_names"]
+__all__ = ["Chart", "Series", "draw_charts", "layout_over_depth", "quantity_figure", "record_names"]
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = ("median_without_first", "mean_without_first")
@@ -99,11 +100,15 @@ def record_names(records: Sequence[Record], names: Sequence[str] | None = None) 
 
 
 def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None) -> list[Chart]:
-    """Draw every quantity that any of the records has, in the order of the records."""
+    """Draw every quantity that any of the records has, in the order of the records.
+
+    Ingredients of bounds are left out.
+    """
     known: dict[str, Quantity] = {}
     for record in records:
         for name, quantity in record.quantities.items():
-            known.setdefault(name, quantity)
+            if name not in INGREDIENTS:
+                known.setdefault(name, quantity)
     titles = record_names(records, names)
     charts: list[Chart] = []
     for quantity in known.values():
@@ -170,7 +175,7 @@ def _draw(
         series=tuple(series),
         statistics=statistics,
         shown=shown,
-        figure={"data": data, "layout": _layout(quantity, panels, lines)},
+        figure={"data": data, "layout": layout_over_depth(quantity, panels, lines)},
         gaps=tuple(gaps),
         any_positive=any(bool((p.values > 0).any()) for profiles in lines for p in profiles),
     )
@@ -257,9 +262,10 @@ def _layers_of(panel: str, lines: Sequence[Sequence[Profile]]) -> tuple[int, int
     return min(layers, default=0), max(layers, default=1)
 
 
-def _layout(
+def layout_over_depth(
     quantity: Quantity, panels: Sequence[str], lines: Sequence[Sequence[Profile]]
 ) -> dict[str, Any]:
+    """Return the layout of a figure: depth across, one panel per title, one vertical scale."""
     layout: dict[str, Any] = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError, require
 from leadline.reporting import sections
+from leadline.reporting.bounds_section import AttentionPart, attention_parts, attention_section
 from leadline.reporting.cards import chart_card, controls
 from leadline.reporting.figures import Chart, draw_charts, record_names
 from leadline.reporting.palette import DARK, THEMES
@@ -78,7 +79,8 @@ def render_html(
     shown = record_names(records, names)
     heading = title or " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
     charts = draw_charts(records, names=shown)
-    data = _embed(_payload(records, shown, charts, file=file))
+    attention = attention_parts(records)
+    data = _embed(_payload(records, shown, charts, attention, file=file))
     scripts = [_EARLY, _plotly(), _asset("report.js")]
     policy = "; ".join(
         [
@@ -96,7 +98,8 @@ def render_html(
         '<meta name="generator" content="leadline">\n'
         f"<title>{html.escape(heading)} – Leadline</title>\n"
         f"<style>{_asset('report.css')}</style>\n<script>{early}</script>\n</head>\n<body>\n"
-        f"{_top()}\n<main>\n{_main(records, shown, charts, heading)}\n</main>\n"
+        f"{_top(attention=bool(attention))}\n"
+        f"<main>\n{_main(records, shown, charts, attention, heading=heading)}\n</main>\n"
         "<footer>Made by Leadline, the depth gauge for Transformers. "
         "This file is complete: it loads nothing.</footer>\n"
         f'<script type="application/json" id="leadline-data">{data}</script>\n'
@@ -105,7 +108,12 @@ def render_html(
 
 
 def _main(
-    records: Sequence[Record], names: Sequence[str], charts: Sequence[Chart], heading: str
+    records: Sequence[Record],
+    names: Sequence[str],
+    charts: Sequence[Chart],
+    attention: Sequence[AttentionPart],
+    *,
+    heading: str,
 ) -> str:
     differ = len({record.depth(stack) for record in records for stack in record.stacks}) > 1
     cards = "\n".join(chart_card(chart, names) for chart in charts)
@@ -119,16 +127,18 @@ def _main(
             "<noscript><p>The charts need JavaScript; all else can be read without.</p></noscript>",
             controls(charts, depths_differ=differ),
             f'<div class="charts">{cards}</div></section>',
+            attention_section(attention, names),
             sections.provenance(records, names),
         ]
     )
 
 
-def _top() -> str:
+def _top(*, attention: bool) -> str:
     places = {
         "anatomy": "Anatomy",
         "glance": "At a glance",
         "charts": "Over depth",
+        **({"attention": "Attention"} if attention else {}),
         "provenance": "Provenance",
     }
     links = "".join(f'<a href="#{place}">{word}</a>' for place, word in places.items())
@@ -143,7 +153,12 @@ def _top() -> str:
 
 
 def _payload(
-    records: Sequence[Record], names: Sequence[str], charts: Sequence[Chart], *, file: str
+    records: Sequence[Record],
+    names: Sequence[str],
+    charts: Sequence[Chart],
+    attention: Sequence[AttentionPart],
+    *,
+    file: str,
 ) -> dict[str, Any]:
     return {
         "file": re.sub(r"[^\w.-]+", "_", file) or "leadline",
@@ -159,6 +174,18 @@ def _payload(
                 "figure": chart.figure,
             }
             for chart in charts
+        ]
+        + [
+            {
+                "id": chart.key,
+                "scale": chart.scale,
+                "suited": chart.scale,
+                "panels": [""],
+                "limits": list(chart.limits),
+                "figure": chart.figure,
+            }
+            for part in attention
+            for chart in part.charts
         ],
         "records": [as_json(record) for record in records],
     }

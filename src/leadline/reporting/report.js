@@ -17,6 +17,8 @@
   const theme = () =>
     printing ? "light" : root.dataset.theme || (systemDark.matches ? "dark" : "light");
   const hue = (colour) => (theme() === "dark" && page.dark[colour]) || colour;
+  // A colour with the two digits of its opacity behind it.
+  const wash = (colour) => hue(colour.slice(0, 7)) + colour.slice(7);
 
   // ---- charts ------------------------------------------------------------------------------
   const charts = page.charts.map((chart) => ({
@@ -45,6 +47,8 @@
       x: relative ? trace.x.map((layer) => layer / trace.meta.depth) : trace.x,
       line: trace.line && { ...trace.line, color: hue(trace.line.color) },
       marker: { ...trace.marker, color: hue(trace.marker.color) },
+      ...(trace.fillcolor && { fillcolor: wash(trace.fillcolor) }),
+      ...(trace.error_y && { error_y: { ...trace.error_y, color: hue(trace.error_y.color) } }),
     }));
   }
 
@@ -65,8 +69,10 @@
     const narrow = chart.plot.clientWidth < 560;
     const log = chart.scale === "log";
     const heights = data.filter((t) => t.visible && !t.meta.edge).flatMap((t) => t.y);
-    const numbers = heights.filter((y) => y !== null && (!log || y > 0));
-    const flat = flatRange(numbers);
+    const [floor, ceiling] = chart.limits || [-Infinity, Infinity];
+    const numbers = heights.filter(
+      (y) => y !== null && (!log || y > 0) && y >= floor && y <= ceiling);
+    const flat = chart.limits || flatRange(numbers);
     const factor = Math.max(...numbers) / Math.min(...numbers);
     const plain = Math.min(...numbers) > 1e-4 && Math.max(...numbers) < 1e5;
     const panels = chart.panels.length;

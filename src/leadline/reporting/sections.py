@@ -210,12 +210,14 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
 
 
 def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Flatten the provenance into (topic, entry) and text; blocks are drawn, not listed.
+    """Flatten the provenance into (topic, entry) and text; blocks and attention are drawn instead.
 
     Single values come together under the topic `run`.
     """
     found: dict[tuple[str, str], str] = {}
     for head, value in known.items():
+        if head == "attention":
+            continue
         if not isinstance(value, Mapping):
             found["run", head] = _in_words(value)
             continue

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
 
 from leadline.analysis.compare_text import (
     present_sides,
@@ -21,8 +18,9 @@ from leadline.analysis.compare_text import (
     shared_rows,
     what_is_not_shared,
 )
-from leadline.record.numbers import BARS, PLAIN_BARS, align, format_number, sparkline
+from leadline.record.numbers import BARS, PLAIN_BARS, format_number, sparkline
 from leadline.record.summary import heading, remarks, summarize
+from leadline.reporting.columns import Column, print_line, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,59 +34,47 @@ if TYPE_CHECKING:
 __all__ = ["show_comparison", "show_record"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    title: str
-    cells: Sequence[str]
-    side: Literal["left", "right"] = "left"
-    style: str = ""
-
-    @property
-    def width(self) -> int:
-        return max(cell_len(text) for text in (self.title, *self.cells))
-
-
 def show_record(record: Record, console: Console) -> None:
     """Print the heading, one row per quantity and role, the remarks and the findings."""
     title, *rest = heading(record)
-    _print(console, title, style="bold")
+    print_line(console, title, style="bold")
     for line in rest:
-        _print(console, line)
+        print_line(console, line)
     rows = summarize(record)
     if rows:
-        _print(console)
+        print_line(console)
         layouts = [_record_columns(rows, plan, console) for plan in _PLANS]
-        columns = _show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
+        columns = show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
         if any(cell.endswith(_WITHOUT_FIRST) for column in columns for cell in column.cells):
-            _print(console, f"{_WITHOUT_FIRST} without the first token", style="dim")
+            print_line(console, f"{_WITHOUT_FIRST} without the first token", style="dim")
     below = [(line, "") for line in remarks(record, rows)]
     below += [
         (f"{finding.severity}: {finding.verdict}", _SEVERITY[finding.severity])
         for finding in record.findings
     ]
     if below:
-        _print(console)
+        print_line(console)
     for line, style in below:
-        _print(console, line, style=style)
+        print_line(console, line, style=style)
 
 
 def show_comparison(comparison: Comparison, console: Console) -> None:
     """Print a row per quantity, role and record, with the ratios to the first record."""
-    _print(console, " against ".join(comparison.names), style="bold")
+    print_line(console, " against ".join(comparison.names), style="bold")
     if shared_rows(comparison):
-        _print(console)
+        print_line(console)
         layouts = [_comparison_columns(comparison, plan, console) for plan in _COMPARISON_PLANS]
-        columns = _show_table(layouts, console, gaps=[plan.gap for plan in _COMPARISON_PLANS])
+        columns = show_table(layouts, console, gaps=[plan.gap for plan in _COMPARISON_PLANS])
         legend = f"ratio: to {comparison.names[0]} at the last layer"
         if any(column.title == "widest" for column in columns):
             legend += "; widest: at the layer where the two are farthest apart"
-        _print(console)
-        _print(console, legend, style="dim")
+        print_line(console)
+        print_line(console, legend, style="dim")
     unmatched = what_is_not_shared(comparison)
     if unmatched:
-        _print(console)
+        print_line(console)
     for line in unmatched:
-        _print(console, line)
+        print_line(console, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,36 +117,36 @@ _WITHOUT_FIRST = "*"
 _SEVERITY = {"note": "yellow", "serious": "bold red"}
 
 
-def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -> list[_Column]:
+def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -> list[Column]:
     lines = [row.profile for row in rows]
     columns = [
-        _Column(
+        Column(
             "quantity",
             [f"  {row.profile.statistic}" if row.companion else row.label for row in rows],
             style="bold",
         )
     ]
     if plan.statistic:
-        columns.append(_Column("stat", [_statistic(row, plan) for row in rows]))
+        columns.append(Column("stat", [_statistic(row, plan) for row in rows]))
     columns += [
-        _Column("first", [format_number(line.first) for line in lines], "right"),
-        _Column("last", [format_number(line.last) for line in lines], "right"),
+        Column("first", [format_number(line.first) for line in lines], "right"),
+        Column("last", [format_number(line.last) for line in lines], "right"),
     ]
     if plan.ends:
         columns += [
-            _Column("lowest @layer", [_extreme(line, lowest=True) for line in lines], "right"),
-            _Column("highest @layer", [_extreme(line, lowest=False) for line in lines], "right"),
+            Column("lowest @layer", [_extreme(line, lowest=True) for line in lines], "right"),
+            Column("highest @layer", [_extreme(line, lowest=False) for line in lines], "right"),
         ]
     if plan.shape:
         drawn = [
             sparkline(row.profile.values, scale=row.scale, width=plan.bars, bars=_bars(console))
             for row in rows
         ]
-        columns.append(_Column("by layer", drawn, style="cyan"))
+        columns.append(Column("by layer", drawn, style="cyan"))
     return columns + _growth_columns([row.growth for row in rows], plan)
 
 
-def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -> list[_Column]:
+def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -> list[Column]:
     """Set the name of a quantity in a row of its own, and the records indented below it."""
     labels: list[str] = []
     sides: list[Side | None] = []
@@ -176,27 +162,27 @@ def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -
             sides.append(side)
             drawn.append(shape)
     columns = [
-        _Column("quantity", labels, style="bold"),
-        _Column("first", [format_number(side.first) if side else "" for side in sides], "right"),
-        _Column("last", [format_number(side.last) if side else "" for side in sides], "right"),
+        Column("quantity", labels, style="bold"),
+        Column("first", [format_number(side.first) if side else "" for side in sides], "right"),
+        Column("last", [format_number(side.last) if side else "" for side in sides], "right"),
     ]
     if plan.shape:
-        columns.append(_Column("by layer", drawn, style="cyan"))
+        columns.append(Column("by layer", drawn, style="cyan"))
     columns += _growth_columns([side.growth if side else None for side in sides], plan)
-    columns.append(_Column("ratio", [_ratio_at_the_end(side) for side in sides], "right"))
+    columns.append(Column("ratio", [_ratio_at_the_end(side) for side in sides], "right"))
     if plan.widest:
-        columns.append(_Column("widest", [_widest(side) for side in sides], "right"))
+        columns.append(Column("widest", [_widest(side) for side in sides], "right"))
     return columns
 
 
-def _growth_columns(growths: Sequence[Growth | None], plan: _Plan) -> list[_Column]:
+def _growth_columns(growths: Sequence[Growth | None], plan: _Plan) -> list[Column]:
     if plan.law == "text":
         words = ["" if growth is None else growth.text for growth in growths]
-        return [_Column("growth", words)]
+        return [Column("growth", words)]
     words = ["" if growth is None else growth.brief for growth in growths]
-    columns = [_Column("growth", words)]
+    columns = [Column("growth", words)]
     if plan.goodness:
-        columns.append(_Column("R²", [_goodness(growth) for growth in growths], "right"))
+        columns.append(Column("R²", [_goodness(growth) for growth in growths], "right"))
     return columns
 
 
@@ -233,47 +219,6 @@ def _widest(side: Side | None) -> str:
     parting = side.parting
     how = ratio_text(parting.ratio) if np.isfinite(parting.ratio) else f"{parting.difference:+.3g}"
     return f"{how} @{parting.layer}"
-
-
-def _show_table(
-    layouts: Sequence[list[_Column]], console: Console, *, gaps: Sequence[int]
-) -> list[_Column]:
-    """Print the widest of the layouts that fits (all of it, into a pipe), and return it."""
-    if not console.is_terminal:
-        _print_plain(layouts[0], console)
-        return layouts[0]
-    fitting = (
-        (layout, gap)
-        for layout, gap in zip(layouts, gaps, strict=True)
-        if _total_width(layout, gap) <= console.width
-    )
-    columns, gap = next(fitting, (layouts[-1], gaps[-1]))
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column.title, justify=column.side, style=column.style, overflow="fold")
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
-    return columns
-
-
-def _total_width(columns: Sequence[_Column], gap: int) -> int:
-    return sum(column.width for column in columns) + gap * (len(columns) - 1)
-
-
-def _print_plain(columns: Sequence[_Column], console: Console) -> None:
-    rows = [
-        [column.title for column in columns],
-        *(list(cells) for cells in zip(*(column.cells for column in columns), strict=True)),
-    ]
-    right = [at for at, column in enumerate(columns) if column.side == "right"]
-    for line in align(rows, right=right):
-        _print(console, line)
-
-
-def _print(console: Console, line: str = "", *, style: str = "") -> None:
-    """Print one line of words, never as markup; into a pipe it is not wrapped."""
-    console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
 
 
 def _bars(console: Console) -> str:

@@ -1,0 +1,66 @@
+"""What an experiment gives back: lines over depth in panels, remarks, and the records behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leadline.record.provenance import strict_number
+
+if TYPE_CHECKING:
+    from leadline.record import Record
+
+__all__ = ["Line", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: the value at layer 1, 2, ... `faint` ones are drawn for comparison only."""
+
+    panel: str
+    name: str
+    values: tuple[float, ...]
+    faint: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON."""
+        return {
+            "panel": self.panel,
+            "name": self.name,
+            "values": [strict_number(value) for value in self.values],
+            "compared_only": self.faint,
+            **self.facts,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out: a picture is drawn from it, and a table printed."""
+
+    experiment: str
+    title: str
+    value_label: str
+    lines: tuple[Line, ...]
+    remarks: tuple[str, ...]
+    records: Mapping[str, Record]
+    failures: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Models that could not be measured, and why."""
+
+    @property
+    def panels(self) -> list[str]:
+        """The panels in their order."""
+        return list(dict.fromkeys(line.panel for line in self.lines))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the records as JSON."""
+        return {
+            "experiment": self.experiment,
+            "title": self.title,
+            "quantity": self.value_label,
+            "lines": [line.to_json() for line in self.lines],
+            "remarks": list(self.remarks),
+            "records": sorted(self.records),
+            "failures": dict(self.failures),
+        }

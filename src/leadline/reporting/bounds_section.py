@@ -1,0 +1,228 @@
+"""The part of the page about attention: charts with the bounds, a table, and a map of the heads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leadline.analysis.attention_facts import attention_sublayers, head_readings
+from leadline.analysis.bounds import bounds, has_attention
+from leadline.analysis.bounds_text import (
+    applies_text,
+    legend,
+    place_text,
+    reasons,
+    violations,
+    which_places_differ,
+)
+from leadline.reporting.bounds_chart import NORM, draw_bounds_charts
+from leadline.reporting.bounds_lines import attention_places, number_range
+from leadline.reporting.head_map import head_map
+from leadline.reporting.markup import dot, formula, safe, segmented
+from leadline.reporting.palette import DASHES, css_colour, record_colour
+from leadline.reporting.wording import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadline.analysis.bounds_table import BoundResult, BoundsTable
+    from leadline.record import Record
+    from leadline.reporting.bounds_chart import BoundsChart, KeyRow
+
+__all__ = ["AttentionPart", "attention_parts", "attention_section"]
+
+_LEAD = (
+    '<p class="lead soft">How much can attention amplify? Measured is the spectral norm of the '
+    "attention matrices; the lines above it are what theorems predict from the weights, the mask "
+    "and the length of the input, wherever their assumptions hold.</p>"
+)
+_KINDS = {"measured": "Measured", "applies": "Bounds that apply", "fails": "Bounds that do not"}
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPart:
+    """What the section shows of one record; `at` is the record's number among all."""
+
+    at: int
+    record: Record
+    table: BoundsTable
+    charts: tuple[BoundsChart, ...]
+
+
+def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
+    """Compute the bounds of every record that has attention readings."""
+    parts: list[AttentionPart] = []
+    for at, record in enumerate(records):
+        if has_attention(record):
+            table = bounds(record)
+            charts = draw_bounds_charts(record, table, key=f"attention-{at + 1}")
+            parts.append(AttentionPart(at, record, table, tuple(charts)))
+    return parts
+
+
+def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> str:
+    """The section; empty where no record has attention readings."""
+    if not parts:
+        return ""
+    shown = "".join(_part(part, names[part.at] if len(names) > 1 else "") for part in parts)
+    return (
+        '<section id="attention" class="attention" aria-labelledby="attention-title">'
+        f'<h2 id="attention-title">Attention and its bounds</h2>{_LEAD}{shown}</section>'
+    )
+
+
+def _part(part: AttentionPart, name: str) -> str:
+    title = f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
+    broken = "".join(
+        f'<li class="serious"><b>Violated</b>{safe(line.removeprefix("VIOLATED: "))}</li>'
+        for line in violations(part.table)
+    )
+    findings = f'<ul class="findings" aria-label="Violated bounds">{broken}</ul>' if broken else ""
+    cards = "".join(_card(chart) for chart in part.charts)
+    return (
+        f'{title}{findings}<p class="soft small">{safe(_how_seen(part.record))}</p>'
+        f'<div class="wide-charts">{cards}</div>{_table(part.table)}{_maps(part.record)}'
+    )
+
+
+def _card(chart: BoundsChart) -> str:
+    scale = segmented("scale", {"linear": "linear", "log": "log"}, chosen=chart.scale)
+    cut = f'<p class="soft small">{safe(chart.cut)}</p>' if chart.cut else ""
+    return (
+        f'<article class="card chart" id="{chart.key}" aria-labelledby="{chart.key}-title">'
+        f'<header><div><h4 id="{chart.key}-title">{safe(chart.title)}</h4> '
+        f'<span class="symbol">{formula(chart.symbol)}</span></div>'
+        f'<div role="group" aria-label="Scale">{scale}</div></header>'
+        f'<div class="plot waiting" role="img" aria-label="{safe(chart.spoken)}"></div>'
+        f'<p class="warn lost" hidden></p>{cut}{_keys(chart)}'
+        '<details class="table"><summary>Numbers</summary>'
+        '<div class="numbers" tabindex="0" role="region" aria-label="Numbers"></div>'
+        "</details></article>"
+    )
+
+
+def _keys(chart: BoundsChart) -> str:
+    lists: list[str] = []
+    for kind, title in _KINDS.items():
+        rows = "".join(
+            f'<li><button type="button" class="key" data-series="{at}" '
+            f'aria-pressed="{str(row.shown).lower()}" style="--c:{css_colour(row.colour)}">'
+            f'{_sample(row)}<span class="label">{safe(row.label)}</span>'
+            f'<span class="law">{safe(row.detail)}</span></button></li>'
+            for at, row in enumerate(chart.rows)
+            if row.kind == kind
+        )
+        if rows:
+            lists.append(f'<ul><li class="soft">{title}</li>{rows}</ul>')
+    return f'<div class="keys">{"".join(lists)}</div>'
+
+
+def _sample(row: KeyRow) -> str:
+    """A short piece of the line as the chart draws it."""
+    shape = {
+        "circle": '<circle cx="13" cy="8" r="3.6"/>',
+        "square": '<rect x="9.5" y="4.5" width="7" height="7"/>',
+        "diamond-open": '<path d="M13 3.5l4.5 4.5-4.5 4.5-4.5-4.5z" class="hollow"/>',
+    }.get(row.symbol, "")
+    band = row.kind == "measured" and not row.symbol
+    line = (
+        '<path d="M1 2h24v12h-24z" fill-opacity="0.2" stroke-width="0.5"/>'
+        if band
+        else f'<path d="M1 8h24" stroke-width="{row.width:g}" '
+        f'stroke-dasharray="{DASHES[row.dash]}"/>'
+    )
+    return f'<svg class="marker" viewBox="0 0 26 16" aria-hidden="true">{line}{shape}</svg>'
+
+
+def _table(table: BoundsTable) -> str:
+    told = which_places_differ(table)
+    rows = "".join(_row(bound, told) for bound in table.bounds)
+    why = "".join(f"<li>{safe(line)}</li>" for line in reasons(table))
+    listed = f'<ul class="small reasons">{why}</ul>' if why else ""
+    return (
+        '<div class="card bounds scroll"><table><thead><tr><th scope="col">Bound</th>'
+        '<th scope="col">Applies to</th><th scope="col" class="number">Predicted</th>'
+        '<th scope="col" class="number">Measured</th><th scope="col" class="number">Ratio</th>'
+        f'<th scope="col">At</th></tr></thead><tbody>{rows}</tbody></table>'
+        f'<p class="soft small">{safe(legend(table))}</p>{listed}</div>'
+    )
+
+
+def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
+    closest = bound.closest
+    ratio = "–" if closest is None else number(closest.ratio)
+    rows = bound.applying or bound.rows
+    predicted = [row.predicted for row in rows if row.predicted is not None]
+    measured = [row.measured for row in rows if row.measured is not None]
+    kind = "violated" if bound.violations else "applies" if bound.applying else "fails"
+    cells = [
+        ("Applies to", "", safe(applies_text(bound))),
+        ("Predicted", "number", safe(number_range(predicted) if predicted else "–")),
+        ("Measured", "number", safe(number_range(measured) if measured else "–")),
+        ("Ratio", "number", safe(ratio)),
+        ("At", "", "" if closest is None else safe(place_text(closest, told))),
+    ]
+    body = "".join(
+        f'<td class="{kind_of}" data-label="{label}">{text}</td>' for label, kind_of, text in cells
+    )
+    return (
+        f'<tr class="{kind}"><th scope="row">{safe(bound.name)}'
+        f'<span class="soft small">{safe(bound.title)}</span>'
+        f'<span class="symbol small">{safe(bound.statement)}</span></th>{body}</tr>'
+    )
+
+
+def _maps(record: Record) -> str:
+    """A map of layers and heads for every attention role with more than one head."""
+    tops = head_readings(record, NORM, "max")
+    drawn: list[str] = []
+    places = attention_places(record)
+    for place in places:
+        values = {
+            (seen.layer, head): tops.at(seen.address, head)[0].value
+            for seen in place.sublayers
+            for head in tops.heads(seen.address)
+        }
+        finite = {at: value for at, value in values.items() if math.isfinite(value)}
+        if len(values) < 2 or not finite:
+            continue
+        low, high = min(finite, key=lambda at: finite[at]), max(finite, key=lambda at: finite[at])
+        spoken = (
+            f"from {number(finite[low])} (layer {low[0]}, head {low[1]}, faintest) "
+            f"to {number(finite[high])} (layer {high[0]}, head {high[1]}, darkest)"
+        )
+        drawn.append(
+            f"<figure><figcaption><strong>{safe(place.title)}</strong>"
+            f'<span class="soft small"> layers across, heads down; {safe(spoken)}</span>'
+            f'</figcaption><div class="scroll">'
+            f"{head_map(values, spoken=f'Largest spectral norm of every head, {spoken}')}"
+            "</div></figure>"
+        )
+    if not drawn:
+        return ""
+    return (
+        '<div class="card headmaps"><h4>Largest spectral norm of every head</h4>'
+        f"{''.join(drawn)}</div>"
+    )
+
+
+def _how_seen(record: Record) -> str:
+    """Say what was seen and how surely: sublayers, heads, masks, positions, proof."""
+    seen = attention_sublayers(record)
+    heads = sum(one.heads for one in seen)
+    masks = ", ".join(dict.fromkeys(one.mask for one in seen))
+    positions = ", ".join(dict.fromkeys(one.positions for one in seen))
+    lengths = sorted({shape.queries for one in seen for shape in one.shapes})
+    span = f"{lengths[0]}" if lengths[:1] == lengths[-1:] else f"{lengths[0]} to {lengths[-1]}"
+    how = {"kernel": "recomputed from queries and keys", "weights": "as the model returns it"}
+    ways = " or ".join(dict.fromkeys(how.get(one.seen, one.seen) for one in seen if one.seen))
+    proofs = [one.proof_eps for one in seen if one.proof_eps is not None]
+    proof = f"; A V equals the output of the model to {number(max(proofs))} eps" if proofs else ""
+    loose = sum(one.loose for one in seen)
+    wide = f" {loose} certified intervals are loose." if loose else ""
+    return (
+        f"{len(seen)} attention sublayer{'' if len(seen) == 1 else 's'}, {heads} heads, "
+        f"{span if lengths else '?'} queries, mask: {masks}, positions: {positions}"
+        f"{f'; attention {ways}' if ways else ''}{proof}.{wide}"
+    )

@@ -1,0 +1,73 @@
+"""The outcome of an experiment: a table in the terminal, and a folder with picture and records."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from leadline.reporting.line_chart import line_chart
+from leadline.reporting.wording import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from leadline.analysis.outcome import Outcome
+
+__all__ = ["show_outcome", "write_outcome"]
+
+_MOST_LAYERS = 8
+
+
+def show_outcome(outcome: Outcome, console: Console) -> None:
+    """Print a table for every panel, a row per line, and the remarks."""
+    from rich.table import Table
+
+    console.print(f"[bold]{outcome.title}[/bold]")
+    for panel in outcome.panels:
+        lines = [line for line in outcome.lines if line.panel == panel]
+        shown = _some([len(line.values) for line in lines])
+        table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
+        table.add_column("layer", overflow="fold")
+        for layer in shown:
+            table.add_column(str(layer), justify="right", no_wrap=True)
+        for line in lines:
+            cells = [
+                number(line.values[layer - 1], digits=4) if layer <= len(line.values) else ""
+                for layer in shown
+            ]
+            table.add_row(line.name, *cells)
+        console.print(table)
+        deepest = max(len(line.values) for line in lines)
+        if len(shown) < deepest:
+            console.print(f"({len(shown)} of {deepest} layers; -o and --json give all of them)")
+        console.print()
+    for remark in outcome.remarks:
+        console.print(remark, markup=False)
+    for name, why in outcome.failures.items():
+        console.print(f"{name} could not be measured: {why}", style="red", markup=False)
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> None:
+    """Write picture.svg, table.csv and one record per line into the folder."""
+    picture = line_chart(outcome.lines, title=outcome.title, value_label=outcome.value_label)
+    (folder / "picture.svg").write_text(picture, encoding="utf-8")
+    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["panel", "name", "layer", "value"])
+        for line in outcome.lines:
+            for layer, value in enumerate(line.values, start=1):
+                writer.writerow([line.panel, line.name, layer, repr(value)])
+    for name, record in outcome.records.items():
+        record.save(folder / f"{name}.leadline")
+
+
+def _some(depths: Sequence[int]) -> list[int]:
+    """All layers of shallow stacks, evenly chosen ones of deep ones; every last layer."""
+    deepest = max(depths)
+    if deepest <= _MOST_LAYERS:
+        return list(range(1, deepest + 1))
+    step = (deepest - 1) / (_MOST_LAYERS - 1)
+    return sorted({round(1 + k * step) for k in range(_MOST_LAYERS)} | set(depths))
