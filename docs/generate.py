@@ -71,6 +71,41 @@ def quantities_page() -> str:
     return "\n".join(lines)
 
 
+def bounds_page() -> str:
+    """What theorems say about attention matrices, from the files of the bounds."""
+    from leadline.cli._shelves import open_shelf
+
+    lines = [
+        "# Bounds on attention",
+        "",
+        GENERATED.format(source="the files in src/leadline/theory"),
+    ]
+    lines += [
+        "",
+        "`leadline bounds FILE` sets each beside what was measured; `leadline explain NAME` prints "
+        "the same as here. A, of m queries and n keys, is the matrix of attention weights of a "
+        "head; Δ is the largest range of the logits of a row that the weights allow (below), D the "
+        "largest that was measured.",
+        "",
+        "| bound | statement | of | |",
+        "|---|---|---|---|",
+    ]
+    pages = open_shelf("bounds")
+    for page in pages.values():
+        facts = page.facts
+        lines.append(
+            f"| `{page.name}` | {_cell(facts['statement'])} | {facts['quantity']} | "
+            f"{_cell(page.summary)} |"
+        )
+    import leadline.theory._logit_span as span
+
+    lines += ["", "## Δ, from the weights", "", _indented_code(inspect.getdoc(span) or "")]
+    for page in pages.values():
+        lines += ["", f"## {page.name}", "", _indented_code(page.text), ""]
+        lines.append(f"Source: {page.facts['source']}.")
+    return "\n".join(lines) + "\n"
+
+
 def models_page() -> str:
     """Model types that were built tiny, found and balanced, or refused, with the reason."""
     from leadline.anatomy import read_anatomy, untouched
@@ -165,6 +200,7 @@ def parts_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "bounds.md": bounds_page,
     "cli.md": cli_page,
     "models.md": models_page,
     "parts.md": parts_page,

@@ -36,7 +36,9 @@ def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/first-measurement.md", "docs/transformer.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/attention.md", "docs/first-measurement.md", "docs/transformer.md"]
+)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)

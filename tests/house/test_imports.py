@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "leadline"
-READING_ROOM = ("catalog.py", "choice.py", "errors.py", "record", "analysis", "reporting")
+READING_ROOM = ("catalog.py", "choice.py", "errors.py", "record", "theory", "analysis", "reporting")
 INSTRUMENT_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "gguf"}
 INSIDE_FUNCTIONS_ONLY = {
     "gguf",
