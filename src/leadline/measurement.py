@@ -30,6 +30,7 @@ from leadline.catalog import Choice
 from leadline.errors import AnatomyError, InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
+from leadline.numerics.patterns import LONG
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
 from leadline.record.ingredients import INGREDIENTS
@@ -287,7 +288,7 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
             continue
         # Shared weights have their reason below.
         if not (quantity.name == "gradient.parameters" and done.shared):
-            refuse(quantity.name, "too few tokens")
+            refuse(quantity.name, _why_not(quantity.name, done))
     for what in done.shared:
         refuse(what, "one set of weights serves several layers; their gradients add up")
     for stack, layer in sorted(done.unheard):
@@ -341,6 +342,14 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def _why_not(quantity: str, done: Done) -> str:
+    """Why a probe gave no number."""
+    keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
+    if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
+        return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
+    return "too few tokens"
 
 
 def _only_attention(planned: Plan) -> bool:

@@ -20,6 +20,7 @@ from leadline.record import Quantity, Reading, Record, Site
 from leadline.reporting import as_json
 from leadline.reporting.html import write_html
 from tests.synthetic import broken_record, gpt2_record, t5_record
+from tests.synthetic_attention import attention_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,6 +129,10 @@ CASES: dict[str, Callable[[], list[Record]]] = {
     "stacks": lambda: [t5_record()],
     "lanes": lambda: [lanes_record()],
     "broken": lambda: [broken_record()],
+    "attention": lambda: [
+        attention_record(),
+        attention_record(layers=5, causal=False, name="open"),
+    ],
 }
 
 

@@ -144,6 +144,7 @@ class AttentionRows:
     def rounding(self) -> Tensor:
         """[heads]: how far, relatively, a weight computed in float64 can be from the true one.
 
+        Weights too small for float64 are zero, which no singular value feels.
         A logit is right to (d + 4) eps |q| |k| scaling (and the mask's addition), the softmax
         doubles that and adds the n + 8 roundings of its sum and its exponentials.
         """

@@ -1,7 +1,8 @@
 """Numbers too small for a processor's fast path.
 
-Sharp attention has weights below 1e-38: products with them are ten times slower than others, and
-count for nothing beside weights near one. Inside `flushed` they are taken as zero in this thread,
+Sharp attention has weights below the normal range of float32. Products with them are much slower
+than others, and they count for nothing beside weights near one: left out, they move a singular
+value by less than its last digit. Inside `flushed` they are taken as zero in this thread,
 where the processor can do that; outside everything is as it was.
 """
 

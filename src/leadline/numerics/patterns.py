@@ -30,6 +30,7 @@ import torch
 
 from leadline.anatomy import SeenAttention
 from leadline.numerics.attention_rows import AttentionRows
+from leadline.numerics.denormals import flushed
 from leadline.numerics.score_fit import Scores, fit_scores
 from leadline.numerics.spectrum import (
     SpectralNorm,
@@ -136,7 +137,7 @@ class Patterns:
     @cached_property
     def measured(self) -> Measured:
         """Everything, computed once and shared by all who ask."""
-        with torch.no_grad():
+        with torch.no_grad(), flushed():
             return _gathered([_measure(group) for group in self._groups()], self.examples)
 
     def size(self, example: int) -> tuple[int, int]:

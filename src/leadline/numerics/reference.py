@@ -7,12 +7,16 @@ import math
 import torch
 
 __all__ = [
+    "attention_weights",
     "bf16_write_loss",
     "entropy_rank",
     "held_out_r2",
     "mean_cosine",
     "relative_residual",
     "residual",
+    "second_singular_value",
+    "singular_values",
+    "spectral_norm",
     "stable_rank",
 ]
 
@@ -89,3 +93,55 @@ def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> f
     weights = torch.linalg.solve(gram, x_train.T @ y_train)
     error = y_test - x_test @ weights
     return float(1 - error.square().sum() / y_test.square().sum())
+
+
+def singular_values(matrix: Tensor) -> list[float]:
+    """All singular values of one matrix [m, n], descending, by a float64 SVD."""
+    return torch.linalg.svdvals(matrix.double()).tolist()
+
+
+def spectral_norm(matrix: Tensor) -> float:
+    """The largest singular value of one matrix."""
+    return singular_values(matrix)[0]
+
+
+def second_singular_value(matrix: Tensor) -> float:
+    """The second largest; 0 for a single row or column."""
+    values = singular_values(matrix)
+    return values[1] if len(values) > 1 else 0.0
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    *,
+    scaling: float,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    soft_cap: float | None = None,
+    sink: float | None = None,
+) -> Tensor:
+    """The weights [m, n] of one head, row by row and key by key; a row without keys is zero.
+
+    `mask` [m, n] is boolean (True: may look) or added.
+    """
+    m, n = len(query), len(key)
+    weights = torch.zeros(m, n, dtype=torch.float64)
+    for i in range(m):
+        logits: dict[int, float] = {}
+        for j in range(n):
+            logit = scaling * float(query[i].double() @ key[j].double())
+            if soft_cap is not None:
+                logit = soft_cap * math.tanh(logit / soft_cap)
+            if mask is not None and mask.dtype != torch.bool:
+                logit += float(mask[i, j])
+            hidden = mask is not None and mask.dtype == torch.bool and not bool(mask[i, j])
+            if hidden or (causal and j > i + n - m) or logit == -math.inf:
+                continue
+            logits[j] = logit
+        every = [*logits.values(), *([] if sink is None else [sink])]
+        top = max(every, default=0.0)
+        total = sum(math.exp(logit - top) for logit in every)
+        for j, logit in logits.items():
+            weights[i, j] = math.exp(logit - top) / total
+    return weights

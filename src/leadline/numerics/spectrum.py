@@ -1,24 +1,13 @@
 """The leading singular values of attention matrices, each with an interval that contains it.
 
-`spectral_norm` chooses by size and sign:
-
-    the smaller side at most SMALL    powers of A'A, all matrices together    `squaring`
-    below LARGE                       Krylov, all matrices together           `krylov`, `certificate`
-    from LARGE on                     Krylov, one matrix at a time
-    a negative entry, or a largest    float64 eigensolver with the interval of its backward error,
-    entry outside 1e-8 to 1e8        at any size: slow, but right            `eigenvalues`
-
 `value` is a float64 Rayleigh quotient, so a lower bound up to rounding; `lower` and `upper` contain
 the true value (for half precision and float32 inputs: that of the numbers as they are stored).
 A matrix with an entry that is not finite has NaN in all three, alone. Where the interval is wider
 than LOOSE of the value, `loose` says so.
 
-The second singular value comes from the same Krylov space with one more start vector, because a
-space that starts at 1 alone cannot see a value that occurs twice. Its lower end is the second Ritz
-value (Cauchy interlacing), its upper end the smaller of sigma_1's and
-sqrt(|A|_F^2 - lower_1^2): true, but far above the value for a matrix with many large ones.
-
-`attention_spectral_norm` takes queries and keys and never holds more than WHOLE weights.
+The upper end of the second singular value is true, but far above the value where many are large.
+A matrix with a negative entry is solved by a float64 eigensolver, with the interval of its backward
+error, at any size. Which way is taken when is told in `leading`.
 """
 
 from __future__ import annotations
@@ -30,14 +19,8 @@ import torch
 
 from leadline.errors import InputError
 from leadline.numerics.attention_rows import AttentionRows
-from leadline.numerics.certificate import batched_ends, ends, margin, quotient
-from leadline.numerics.denormals import flushed
-from leadline.numerics.eigenvalues import by_eigenvalues, by_svd
-from leadline.numerics.krylov import Leading, leading_vectors, start_block
-from leadline.numerics.lanczos import lanczos
-from leadline.numerics.matrix_free import COLUMNS, MatrixFree
-from leadline.numerics.squaring import squared_norm
-from leadline.numerics.stored import Certified, Chunked, Several, Stacked
+from leadline.numerics.eigenvalues import by_svd
+from leadline.numerics.leading import Solved, solve, solve_rows
 
 __all__ = [
     "LOOSE",
@@ -56,21 +39,6 @@ Tensor = torch.Tensor
 
 LOOSE = 1e-2
 """An interval wider than this share of the value is called loose."""
-
-SMALL = 32
-"""Up to this side matrices are squared (and up to twice this side eigenvalues give a pair)."""
-
-LARGE = 384
-"""From this geometric mean of the sides on matrices are taken one at a time."""
-
-TOGETHER = 1 << 22
-"""Entries of the matrices that are worked on together."""
-
-WHOLE = 1 << 21
-"""Weights of attention that are held at a time: up to here the matrix fits, beyond it is blocks."""
-
-MODERATE = (1e-8, 1e8)
-"""Largest entries whose squares and fourth powers float32 holds."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +66,13 @@ class SpectralNorm:
 @torch.no_grad()
 def spectral_norm(matrices: Tensor) -> SpectralNorm:
     """The largest singular value of each matrix of [..., m, n]."""
-    return _shaped(_solve(_flat(matrices), wanted=1), matrices)[0]
+    return _shaped(solve(_flat(matrices), wanted=1), matrices)[0]
 
 
 @torch.no_grad()
 def leading_pair(matrices: Tensor) -> tuple[SpectralNorm, SpectralNorm]:
     """The largest and the second largest singular value of each matrix of [..., m, n]."""
-    first, second = _shaped(_solve(_flat(matrices), wanted=2), matrices)
+    first, second = _shaped(solve(_flat(matrices), wanted=2), matrices)
     return first, second
 
 
@@ -166,56 +134,17 @@ def attention_leading_pair(
 @torch.no_grad()
 def rows_spectral_norm(rows: AttentionRows) -> SpectralNorm:
     """The spectral norm of each head [heads] of attention that is given by its rows."""
-    return _shaped(_solve_rows(rows, wanted=1), rows.query)[0]
+    return _shaped(solve_rows(_not_empty(rows), wanted=1), rows.query)[0]
 
 
 @torch.no_grad()
 def rows_leading_pair(rows: AttentionRows) -> tuple[SpectralNorm, SpectralNorm]:
     """The two largest singular values of each head [heads]."""
-    first, second = _shaped(_solve_rows(rows, wanted=2), rows.query)
+    first, second = _shaped(solve_rows(_not_empty(rows), wanted=2), rows.query)
     return first, second
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """value, lower, upper [matrix, wanted]; iterations [matrix]."""
-
-    value: Tensor
-    lower: Tensor
-    upper: Tensor
-    iterations: Tensor
-
-    @staticmethod
-    def unknown(count: int, wanted: int, device: torch.device) -> _Solved:
-        value = torch.full((count, wanted), torch.nan, dtype=torch.float64, device=device)
-        iterations = torch.zeros(count, dtype=torch.int64, device=device)
-        return _Solved(value, value.clone(), value.clone(), iterations)
-
-    @staticmethod
-    def direct(ends_of_values: tuple[Tensor, Tensor, Tensor]) -> _Solved:
-        value, lower, upper = ends_of_values
-        iterations = torch.zeros(len(value), dtype=torch.int64, device=value.device)
-        return _Solved(value, lower, upper, iterations)
-
-    @staticmethod
-    def join(parts: list[_Solved]) -> _Solved:
-        if len(parts) == 1:
-            return parts[0]
-        return _Solved(
-            torch.cat([part.value for part in parts]),
-            torch.cat([part.lower for part in parts]),
-            torch.cat([part.upper for part in parts]),
-            torch.cat([part.iterations for part in parts]),
-        )
-
-    def put(self, where: Tensor | slice, part: _Solved) -> None:
-        self.value[where] = part.value
-        self.lower[where] = part.lower
-        self.upper[where] = part.upper
-        self.iterations[where] = part.iterations
-
-
-def _shaped(solved: _Solved, like: Tensor) -> list[SpectralNorm]:
+def _shaped(solved: Solved, like: Tensor) -> list[SpectralNorm]:
     shape = like.shape[:-2]
     return [
         SpectralNorm(
@@ -245,140 +174,11 @@ def _flat(matrices: Tensor) -> Tensor:
     return matrices.detach().reshape(-1, m, n)
 
 
-def _solve(matrices: Tensor, *, wanted: int) -> _Solved:
-    count, m, n = matrices.shape
-    if not count:
-        return _Solved.unknown(0, wanted, matrices.device)
-    one_by_one = math.sqrt(m * n) >= LARGE and min(m, n) > SMALL * wanted
-    size = 1 if one_by_one else max(1, TOGETHER // (m * n))
-    solve = _solve_large if one_by_one else _solve_together
-    parts = []
-    with flushed():
-        for part in matrices.split(size):
-            parts.append(solve(part if part.dtype == torch.float64 else part.float(), wanted))
-    return _Solved.join(parts)
-
-
-def _solve_large(matrices: Tensor, wanted: int) -> _Solved:
-    """One large matrix [1, m, n]."""
-    operator = Chunked(matrices[0])
-    # M 1 is at least the square of the largest entry, and at most m n times that.
-    if not (operator.lowest >= 0 and MODERATE[0] ** 2 <= operator.reach <= MODERATE[1] ** 2):
-        return _solve_unusual(matrices, wanted)
-    sides = matrices.shape[1:]
-    if wanted > 1 or matrices.device.type != "cpu":
-        return _krylov(Several([operator]), 1, sides, wanted=wanted, like=matrices)
-    ritz, positive, steps = lanczos(operator)
-    vector = ritz.double().abs()
-    certified = operator.certify(vector[None], positive)
-    products = certified.products[0, 0]
-    value = math.sqrt(float(torch.dot(products, products)) / float(torch.dot(vector, vector)))
-    bound = float(quotient(certified.image[0], positive.double()))
-    lower, upper = ends(value, bound, margin(*sides))
-    found = torch.tensor([[value, lower, upper]], dtype=torch.float64)
-    return _Solved(found[:, :1], found[:, 1:2], found[:, 2:], torch.tensor([steps]))
-
-
-def _solve_together(matrices: Tensor, wanted: int) -> _Solved:
-    """A batch [matrix, m, n] that fits the cache."""
-    lowest, highest = matrices.amin((1, 2)), matrices.amax((1, 2))
-    ordinary = _ordinary(lowest, highest)
-    if bool(ordinary.all()):
-        return _solve_ordinary(matrices, wanted)
-    solved = _Solved.unknown(len(matrices), wanted, matrices.device)
-    if bool(ordinary.any()):
-        solved.put(ordinary, _solve_ordinary(matrices[ordinary], wanted))
-    rest = ~ordinary
-    solved.put(rest, _solve_unusual(matrices[rest], wanted))
-    return solved
-
-
-def _ordinary(lowest: Tensor, highest: Tensor) -> Tensor:
-    """Nonnegative and of moderate size; False for NaN."""
-    return (lowest >= 0) & (highest >= MODERATE[0]) & (highest <= MODERATE[1])
-
-
-def _solve_ordinary(matrices: Tensor, wanted: int) -> _Solved:
-    count, m, n = matrices.shape
-    if wanted == 1 and min(m, n) <= SMALL:
-        value, lower, upper = squared_norm(matrices)
-        return _Solved.direct((value[:, None], lower[:, None], upper[:, None]))
-    if min(m, n) <= SMALL * wanted:
-        return _Solved.direct(by_eigenvalues(matrices, count=wanted))
-    return _krylov(Stacked(matrices), count, (m, n), wanted=wanted, like=matrices)
-
-
-def _solve_unusual(matrices: Tensor, wanted: int) -> _Solved:
-    """Not finite: unknown. Negative entries, very large or small ones, zero: eigenvalues."""
-    solved = _Solved.unknown(len(matrices), wanted, matrices.device)
-    finite = torch.isfinite(matrices).flatten(1).all(1)
-    if bool(finite.any()):
-        solved.put(finite, _Solved.direct(by_eigenvalues(matrices[finite], count=wanted)))
-    return solved
-
-
-def _krylov(
-    operator: Stacked | Several | MatrixFree,
-    count: int,
-    sides: tuple[int, ...] | torch.Size,
-    *,
-    wanted: int,
-    like: Tensor,
-    columns: int | None = None,
-) -> _Solved:
-    m, n = sides
-    start = start_block(n, columns or wanted, dtype=like.dtype, device=like.device)
-    spacing = 1.7 if isinstance(operator, Stacked) else 1.2
-    found = leading_vectors(operator, start.expand(count, -1, -1), wanted=wanted, spacing=spacing)
-    if wanted > 1:
-        return _certified_pair(operator, found, margin(m, n))
-    vectors = found.ritz.double().abs()
-    certified = operator.certify(vectors, found.positive)
-    return _certified_norm(vectors[:, 0], certified, found, margin(m, n))
-
-
-def _certified_norm(vectors: Tensor, certified: Certified, found: Leading, slack: float) -> _Solved:
-    value = certified.products[:, 0].square().sum(-1).sqrt()
-    value = value / vectors.square().sum(-1).sqrt()
-    bound = quotient(certified.image, found.positive.double())
-    lower, upper = batched_ends(value, bound, slack)
-    return _Solved(value[:, None], lower[:, None], upper[:, None], found.iterations)
-
-
-def _certified_pair(
-    operator: Stacked | Several | MatrixFree, found: Leading, slack: float
-) -> _Solved:
-    vectors = _orthonormal(found.ritz.double())
-    certified = operator.certify(vectors, found.positive)
-    bound = quotient(certified.image, found.positive.double())
-    projected = torch.bmm(certified.products, certified.products.mT)
-    known = torch.isfinite(projected).flatten(1).all(1)
-    squares = torch.linalg.eigvalsh(torch.where(known[:, None, None], projected, 0)).flip(-1)
-    squares = torch.where(known[:, None], squares, torch.nan).clamp_min(0)
-    value = squares.sqrt()
-    lower, upper = batched_ends(value[:, 0], bound, slack)
-    # The products are right to the margin of sigma_1, and so is the second eigenvalue.
-    second_lower = (squares[:, 1] - 4 * slack * squares[:, 0]).clamp_min(0).sqrt()
-    rest = certified.squares * (1 + 2 * slack) - lower.square()
-    second_upper = torch.minimum(rest.clamp_min(0).sqrt(), upper)
-    second_upper = torch.maximum(second_upper, value[:, 1])
-    return _Solved(
-        value,
-        torch.stack([lower, second_lower], 1),
-        torch.stack([upper, second_upper], 1),
-        found.iterations,
-    )
-
-
-def _orthonormal(rows: Tensor) -> Tensor:
-    """Two rows [matrix, 2, n], orthonormal in float64; a zero row stays zero."""
-    first = rows[:, 0] / rows[:, 0].square().sum(-1, keepdim=True).sqrt()
-    second = rows[:, 1]
-    for _ in range(2):
-        second = second - (second * first).sum(-1, keepdim=True) * first
-        length = second.square().sum(-1, keepdim=True).sqrt()
-        second = torch.where(length > 0, second / length, 0)
-    return torch.stack([first, second], 1)
+def _not_empty(rows: AttentionRows) -> AttentionRows:
+    _, m, n = rows.shape
+    if m == 0 or n == 0:
+        raise InputError(f"Attention of {m} queries to {n} keys has no singular values.")
+    return rows
 
 
 def _attention(
@@ -414,7 +214,7 @@ def _attention(
     keys = keys.expand(*leading, groups, n, width).reshape(-1, groups, n, width)
     if masks is not None:
         masks = masks.reshape(-1, heads, *masks.shape[-2:])
-    solved = _Solved.unknown(len(queries) * heads, wanted, query.device)
+    solved = Solved.unknown(len(queries) * heads, wanted, query.device)
     for example in range(len(queries)):
         rows = AttentionRows(
             queries[example],
@@ -423,33 +223,7 @@ def _attention(
             causal=causal,
             mask=None if masks is None else masks[example],
         )
-        solved.put(slice(example * heads, (example + 1) * heads), _solve_rows(rows, wanted=wanted))
+        solved.put(slice(example * heads, (example + 1) * heads), solve_rows(rows, wanted=wanted))
     shape = (*leading, heads) if max(query.ndim, key.ndim) > 2 else ()
     like = query.new_empty(0).expand(*shape, 0, 0) if shape else query.new_empty(0, 0)
     return _shaped(solved, like)
-
-
-def _solve_rows(rows: AttentionRows, *, wanted: int) -> _Solved:
-    heads, m, n = rows.shape
-    if m == 0 or n == 0:
-        raise InputError(f"Attention of {m} queries to {n} keys has no singular values.")
-    solved = _Solved.unknown(heads, wanted, rows.query.device)
-    slack = rows.rounding()
-    if heads * m * n <= WHOLE:
-        solved.put(slice(None), _solve(rows.dense(dtype=torch.float64), wanted=wanted))
-    else:
-        for number in range(heads):
-            one = rows.head(number)
-            if m * n <= WHOLE or min(m, n) <= SMALL:
-                part = _solve(one.dense(dtype=torch.float64), wanted=wanted)
-            else:
-                dtype = torch.float64 if rows.query.dtype == torch.float64 else torch.float32
-                like = torch.empty(0, dtype=dtype, device=rows.query.device)
-                with flushed():
-                    part = _krylov(
-                        MatrixFree(one), 1, (m, n), wanted=wanted, like=like, columns=COLUMNS
-                    )
-            solved.put(slice(number, number + 1), part)
-    solved.lower.mul_(1 - slack[:, None])
-    solved.upper.mul_(1 + slack[:, None])
-    return solved

@@ -14,8 +14,8 @@ relatively (u = 2^-24 in float32) and the largest eigenvalue, which is monotone 
 (Perron and Frobenius), as well. The error of step k counts 2^-k, twice the first in all: the bound
 on sigma_1^2 is moved by 2 (max(m, n) + 4) u, that on sigma_1 by half.
 
-This holds for products in true float32: where torch is told to multiply in a shorter format, the
-powers are taken in float64.
+This holds for products in true float32: `leading` hands over float64 where torch is told to multiply
+float32 in a shorter format.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ SQUARINGS = 20
 def squared_norm(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(value, lower, upper) of nonnegative matrices [matrix, m, n], float64."""
     _, m, n = matrices.shape
-    exact = torch.get_float32_matmul_precision() == "highest"
-    work = matrices if exact or matrices.dtype == torch.float64 else matrices.double()
     if m < n:
-        work, matrices = work.mT, matrices.mT
-    power = torch.bmm(work.mT, work)
+        matrices = matrices.mT
+    power = torch.bmm(matrices.mT, matrices)
     spare = torch.empty_like(power)
     logarithm = torch.zeros(len(matrices), dtype=torch.float64, device=matrices.device)
     for k in range(SQUARINGS + 1):
@@ -51,7 +49,7 @@ def squared_norm(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     vector = power.gather(2, strongest[:, None, None].expand(-1, power.shape[1], 1)).double()
     image = torch.bmm(matrices.double(), vector)
     value = image.square().sum((1, 2)).sqrt() / vector.square().sum((1, 2)).sqrt()
-    unit = torch.finfo(work.dtype).eps / 2
+    unit = torch.finfo(matrices.dtype).eps / 2
     upper = (logarithm / 2).exp() * (1 + (max(m, n) + 4) * unit)
     slack = (m + n + 8) * torch.finfo(torch.float64).eps
     return value, value * (1 - slack), torch.maximum(upper, value) * (1 + slack)

@@ -27,8 +27,8 @@ CHUNK = 1 << 18
 FORMED = 192
 """Up to this side A'A is formed: it costs two or three products and halves the later ones."""
 
-RAISED = 1 << 16
-"""Entries of a batch that are held in float64 at a time: half a megabyte."""
+RAISED = CHUNK // 4
+"""Entries that are held in float64 at a time: half a megabyte."""
 
 
 @dataclass(frozen=True)

@@ -360,3 +360,19 @@ def test_two_attentions_of_one_write_have_heads_of_their_own() -> None:
     assert heads == {None, 1, 2, 3, 4}
     weights = {r.site.head: r.value for r in record.select("attention.query_weight", layer=1)}
     assert set(weights) == {1, 2, 3, 4}
+
+
+def test_what_needs_the_whole_matrix_is_refused_for_long_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from leadline import measurement
+    from leadline.probes import attention_product, attention_spectrum
+
+    for module in (measurement, attention_product, attention_spectrum):
+        monkeypatch.setattr(module, "LONG", 9)
+    probes = "attention,attention_product,attention_spectrum"
+    record = ll.measure(gpt2(), ids(9, 9), probes=probes)
+    refused = {one["what"]: one["why"] for one in record.provenance["coverage"]["refused"]}
+    names = {"attention.product_norm", "attention.product_of_norms", "attention.singular_values"}
+    assert set(refused) == names
+    assert all("needs the whole matrix" in why for why in refused.values())
