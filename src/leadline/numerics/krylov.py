@@ -251,6 +251,9 @@ def _finished(space: Space, slack: Tensor, wanted: int) -> Tensor:
     second = space.values[:, -min(2, space.values.shape[1])]
     alone = space.values[:, -1] - second > CLUSTER * space.values[:, -1]
     tight = slack <= torch.where(alone, TIGHT, TIGHT / CLOSER)
+    # A residual of the size of rounding: no further step can help.
+    rounding = FREEZE * torch.finfo(space.rows.dtype).eps
+    tight = tight | (space.residuals(1) <= rounding * space.values[:, -1])
     if wanted == 1 or space.values.shape[1] == 1:
         return tight
     floor = 2 * torch.finfo(space.rows.dtype).eps * space.values[:, -1]

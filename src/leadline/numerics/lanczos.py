@@ -1,6 +1,8 @@
 """Lanczos for one large matrix: the run of `krylov` with a single start vector and few operations.
 
-T is tridiagonal, its entries are Python numbers, small arrays are NumPy's; the basis is one tensor of
+Rows are orthogonalised against the two before them only, until the residual of the first Ritz vector
+is below CAREFUL: rows lose orthogonality as a Ritz vector converges (Paige 1971), to about eps over
+its residual, and from there on they are orthogonalised against all. T is tridiagonal, its entries are Python numbers, small arrays are NumPy's; the basis is one tensor of
 rows. Where a product with A costs as much as twenty small operations, their number counts. For
 matrices in the memory of the processor; elsewhere `krylov.leading_vectors` does the same.
 """
@@ -21,47 +23,49 @@ __all__ = ["lanczos"]
 
 Tensor = torch.Tensor
 
+CAREFUL = 1e-3
+"""The residual from which on new rows are made orthogonal to all."""
+
 
 def lanczos(matrix: Chunked, *, most: int = MOST) -> tuple[Tensor, Tensor, int]:
     """(Ritz vector [n], positive vector [n], steps) of a nonnegative matrix."""
     n = matrix.shape[1]
     most = min(most, n)
-    basis = matrix.first_image.new_empty(min(most, 24) + 1, n)
+    basis = matrix.first_image.new_empty(most + 1, n)
     rows = basis.numpy()
     rows[0] = 1 / math.sqrt(n)
-    new = matrix.first_image / math.sqrt(n)
+    new = matrix.first_image.mul_(1 / math.sqrt(n))
     least = FREEZE * torch.finfo(basis.dtype).eps
-    diagonal: list[float] = []
-    beside: list[float] = []
+    projected = np.zeros((most + 1, most + 1))
     schedule = _Schedule()
-    step = 1
+    length, step, careful = 0.0, 1, False
     while True:
-        vector = new.numpy()
-        along = float(np.einsum("i,i", rows[step - 1], vector))
-        vector -= along * rows[step - 1]
-        if beside:
-            vector -= beside[-1] * rows[step - 2]
-        # The two terms are all there is in exact arithmetic; the rest is rounding, once more.
-        known = basis[:step]
-        new.addmv_(known.mT, torch.mv(known, new), alpha=-1)
+        vector, row = new.numpy(), rows[step - 1]
+        along = float(np.einsum("i,i", row, vector))
+        vector -= along * row
+        if careful:
+            known = basis[:step]
+            new.addmv_(known.mT, torch.mv(known, new), alpha=-1)
+        size = max(along, length)
         length = math.sqrt(np.einsum("i,i", vector, vector))
-        diagonal.append(along)
-        frozen = length <= least * max(along, beside[-1] if beside else 0.0)
+        frozen = length <= least * size
         length = 0.0 if frozen else length
-        if step == len(rows):
-            basis = torch.nn.functional.pad(basis, (0, 0, 0, len(rows)))
-            rows = basis.numpy()
+        projected[step - 1, step - 1], projected[step, step - 1] = along, length
         np.multiply(vector, 1 / length if length else 0.0, out=rows[step])
         last = frozen or step == most
         if last or step >= schedule.next:
-            space = _Space.of(basis[: step + 1], diagonal, beside, length)
-            if last or space.residual <= PROMISING:
+            space = _Space.of(basis[: step + 1], projected[: step + 1, :step])
+            careful = space.residual <= CAREFUL
+            last = last or space.residual <= least
+            missing = space.residual / PROMISING
+            if last or missing <= 1:
                 positive, slack = space.positive(every=last)
-                if last or slack <= (TIGHT if space.alone else TIGHT / CLOSER):
+                missing = slack / (TIGHT if space.alone else TIGHT / CLOSER)
+                if last or missing <= 1:
                     return space.leading(), positive, step
-            schedule.after(step, space.residual)
-        beside.append(length)
-        new = matrix.gram(basis[step])
+            schedule.after(step, space.residual, missing)
+        # The part along the row before goes into the sum that the product is added to.
+        new = matrix.gram(basis[step], basis[step - 1] * -length)
         step += 1
 
 
@@ -75,15 +79,11 @@ class _Space:
     length: float
 
     @staticmethod
-    def of(rows: Tensor, diagonal: list[float], beside: list[float], length: float) -> _Space:
-        projected = torch.zeros(len(diagonal), len(diagonal), dtype=torch.float64)
-        entries = projected.numpy()
-        np.fill_diagonal(entries, diagonal)
-        # The eigensolver reads the lower triangle alone.
-        np.fill_diagonal(entries[1:], beside)
-        # Torch's, not NumPy's: that one would start threads of its own.
-        values, vectors = torch.linalg.eigh(projected)
-        return _Space(rows, values.numpy(), vectors.numpy(), length)
+    def of(rows: Tensor, projected: np.ndarray) -> _Space:
+        # Torch's eigensolver, not NumPy's, which starts threads of its own; it reads the lower
+        # triangle alone. The last row of `projected` is B.
+        values, vectors = torch.linalg.eigh(torch.from_numpy(projected[:-1]))
+        return _Space(rows, values.numpy(), vectors.numpy(), float(projected[-1, -1]))
 
     @property
     def residual(self) -> float:
@@ -114,15 +114,15 @@ class _Space:
         r = new * self.rows[-1].numpy()
         ground = 1 / math.sqrt(z.shape[1])
         noise = NOISE * np.finfo(z.dtype).eps * z.max(1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = (ground - noise - r) / z
-        room[z <= 0] = -np.inf
-        proved = eta - room.min(1)
+        positive = bool(z.min() > 0)
+        room = (ground - noise - r) / (z if positive else np.where(z > 0, z, 1))
+        proved = eta - (room if positive else np.where(z > 0, room, -np.inf)).min(1)
         best = int(proved.argmin())
         chosen = (1 + eta[best]).astype(z.dtype) * z[best] + r[best]
-        chosen[chosen <= 0] = ground
         if not np.isfinite(proved[best]):
             chosen[:] = ground
+        elif not chosen.min() > 0:
+            chosen[chosen <= 0] = ground
         return torch.from_numpy(chosen), float(proved[best])
 
 
@@ -133,11 +133,12 @@ class _Schedule:
         self.next = 3
         self._seen: tuple[int, float] | None = None
 
-    def after(self, step: int, residual: float) -> None:
+    def after(self, step: int, residual: float, missing: float) -> None:
+        """`missing` is the factor by which what is awaited must still fall."""
         residual = max(residual, 1e-30)
         ahead = math.inf
         if self._seen is not None and residual < self._seen[1]:
             rate = math.log(self._seen[1] / residual) / (step - self._seen[0])
-            ahead = math.log(residual / TIGHT) / rate
+            ahead = math.log(missing) / rate
         self._seen = step, residual
         self.next = step + max(1, math.floor(min(ahead, 1 + step // 3)))

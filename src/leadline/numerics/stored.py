@@ -27,8 +27,8 @@ CHUNK = 1 << 18
 FORMED = 192
 """Up to this side A'A is formed: it costs two or three products and halves the later ones."""
 
-RAISED = CHUNK // 4
-"""Entries that are held in float64 at a time: half a megabyte."""
+RAISED = CHUNK // 2
+"""Entries that are held in float64 at a time: 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class Chunked:
             return
         out[0] += self.gram(x[0])
 
-    def gram(self, vector: Tensor) -> Tensor:
-        """A'A times a vector [n]."""
-        total = torch.zeros_like(vector)
+    def gram(self, vector: Tensor, total: Tensor | None = None) -> Tensor:
+        """A'A times a vector [n], added to `total` in place where one is given."""
+        total = torch.zeros_like(vector) if total is None else total
         # Back and forth: what was read last is still in the cache.
         self.chunks.reverse()
         if self._whole:
