@@ -353,14 +353,14 @@ def test_a_matrix_is_handed_out_as_it_is() -> None:
 
 
 def test_from_the_long_limit_on_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from leadline.numerics import leading
     from leadline.numerics import patterns as module
-    from leadline.numerics import spectrum
     from leadline.numerics.attention_rows import AttentionRows
 
     query, key = drawn(1, 2, 40, 4), drawn(1, 2, 40, 4, seed=1)
     short = Patterns(kernel(query, key, causal=True)).measured
     monkeypatch.setattr(module, "LONG", 40)
-    monkeypatch.setattr(spectrum, "WHOLE", 0)
+    monkeypatch.setattr(leading, "WHOLE", 0)
     monkeypatch.setattr(AttentionRows, "dense", lambda *_, **__: pytest.fail("formed"))
     long = Patterns(kernel(query, key, causal=True)).measured
     assert torch.allclose(long.norm.value, short.norm.value, rtol=1e-6)
