@@ -2,9 +2,11 @@
 
 Rows are orthogonalised against the two before them only, until the residual of the first Ritz vector
 is below CAREFUL: rows lose orthogonality as a Ritz vector converges (Paige 1971), to about eps over
-its residual, and from there on they are orthogonalised against all. T is tridiagonal, its entries are Python numbers, small arrays are NumPy's; the basis is one tensor of
-rows. Where a product with A costs as much as twenty small operations, their number counts. For
-matrices in the memory of the processor; elsewhere `krylov.leading_vectors` does the same.
+its residual, and from there on they are orthogonalised against all.
+
+T is tridiagonal and small arrays are NumPy's: where a product with A costs as much as a few small
+operations, their number counts. For matrices in the memory of the processor; elsewhere
+`krylov.leading_vectors` does the same.
 """
 
 from __future__ import annotations
@@ -139,6 +141,7 @@ class _Schedule:
         ahead = math.inf
         if self._seen is not None and residual < self._seen[1]:
             rate = math.log(self._seen[1] / residual) / (step - self._seen[0])
-            ahead = math.log(missing) / rate
+            # A little later than expected: a look in vain costs more than a step too many.
+            ahead = 1.3 * math.log(missing) / rate
         self._seen = step, residual
-        self.next = step + max(1, math.floor(min(ahead, 1 + step // 3)))
+        self.next = step + max(1, math.floor(min(ahead, step)))

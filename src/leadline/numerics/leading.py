@@ -18,6 +18,7 @@ beyond that it stays `matrix_free`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +33,18 @@ from leadline.numerics.matrix_free import COLUMNS, MatrixFree
 from leadline.numerics.squaring import squared_norm
 from leadline.numerics.stored import Certified, Chunked, Several, Stacked
 
-__all__ = ["LARGE", "MODERATE", "SMALL", "TOGETHER", "WHOLE", "Solved", "solve", "solve_rows"]
+__all__ = [
+    "LARGE",
+    "MODERATE",
+    "SMALL",
+    "TOGETHER",
+    "WHOLE",
+    "Solved",
+    "is_large",
+    "solve",
+    "solve_blocks",
+    "solve_rows",
+]
 
 Tensor = torch.Tensor
 
@@ -44,6 +56,9 @@ LARGE = 384
 
 TOGETHER = 1 << 22
 """Entries of the matrices that are worked on together."""
+
+SHARED = 16
+"""Large matrices whose pairs are found together."""
 
 WHOLE = 1 << 21
 """Weights of attention up to which the matrix is formed."""
@@ -96,11 +111,19 @@ def solve(matrices: Tensor, *, wanted: int) -> Solved:
     count, m, n = matrices.shape
     if not count:
         return Solved.unknown(0, wanted, matrices.device)
-    one_by_one = math.sqrt(m * n) >= LARGE and min(m, n) > SMALL * wanted
-    size = 1 if one_by_one else max(1, TOGETHER // (m * n))
-    way = _solve_large if one_by_one else _solve_together
+    large = is_large(m, n, wanted=wanted)
+    size = max(1, TOGETHER // (m * n))
+    if large:
+        # Pairs of several matrices share the small algebra of their Krylov spaces.
+        size = 1 if wanted == 1 else SHARED
+    way = _solve_together if not large else _solve_large if wanted == 1 else _solve_pairs
     dtype = _working(matrices.dtype)
     return Solved.join([way(part.to(dtype), wanted) for part in matrices.split(size)])
+
+
+def is_large(m: int, n: int, *, wanted: int) -> bool:
+    """Whether a matrix is multiplied by itself instead of with others."""
+    return math.sqrt(m * n) >= LARGE and min(m, n) > SMALL * wanted
 
 
 def _working(dtype: torch.dtype) -> torch.dtype:
@@ -113,11 +136,10 @@ def _solve_large(matrices: Tensor, wanted: int) -> Solved:
     """One large matrix [1, m, n]."""
     with flushed():
         operator = Chunked(matrices[0])
-    # M 1 is at least the square of the largest entry, and at most m n times that.
-    if not (operator.lowest >= 0 and MODERATE[0] ** 2 <= operator.reach <= MODERATE[1] ** 2):
+    if not _moderate(operator):
         return _solve_unusual(matrices, wanted)
     sides = matrices.shape[1:]
-    if wanted > 1 or matrices.device.type != "cpu":
+    if matrices.device.type != "cpu":
         return _krylov(Several([operator]), 1, sides, wanted=wanted, like=matrices)
     with flushed():
         ritz, positive, steps = lanczos(operator)
@@ -129,6 +151,47 @@ def _solve_large(matrices: Tensor, wanted: int) -> Solved:
     lower, upper = ends(value, bound, margin(*sides))
     found = torch.tensor([[value, lower, upper]], dtype=torch.float64)
     return Solved(found[:, :1], found[:, 1:2], found[:, 2:], torch.tensor([steps]))
+
+
+def _solve_pairs(matrices: Tensor, wanted: int) -> Solved:
+    """A few large matrices [matrix, m, n]."""
+    return solve_blocks([[matrix] for matrix in matrices], matrices.shape[2], wanted=wanted)
+
+
+def solve_blocks(matrices: Sequence[Sequence[Tensor]], columns: int, *, wanted: int) -> Solved:
+    """Large matrices, each given as blocks of rows; the columns that a block lacks are zero.
+
+    Each is multiplied by itself; what is small in a Krylov run is done for all together.
+    """
+    with flushed():
+        operators = [
+            Chunked(blocks if len(blocks) > 1 else blocks[0], columns) for blocks in matrices
+        ]
+    like = matrices[0][0]
+    sides = operators[0].shape
+    solved = Solved.unknown(len(operators), wanted, like.device)
+    ordinary = [number for number, operator in enumerate(operators) if _moderate(operator)]
+    for first in range(0, len(ordinary), SHARED):
+        these = ordinary[first : first + SHARED]
+        chosen = Several([operators[number] for number in these])
+        part = _krylov(chosen, len(these), sides, wanted=wanted, like=like)
+        solved.put(torch.tensor(these, device=like.device), part)
+    for number in sorted(set(range(len(operators))) - set(ordinary)):
+        whole = torch.zeros(1, *sides, dtype=like.dtype, device=like.device)
+        first = 0
+        for block in matrices[number]:
+            whole[0, first : first + len(block), : block.shape[1]] = block
+            first += len(block)
+        solved.put(slice(number, number + 1), _solve_unusual(whole, wanted))
+    return solved
+
+
+def _moderate(operator: Chunked) -> bool:
+    """Nonnegative and of moderate size; False for NaN.
+
+    M 1 is at least the square of the largest entry, and at most m n times that.
+    """
+    return operator.lowest >= 0 and MODERATE[0] ** 2 <= operator.reach <= MODERATE[1] ** 2
 
 
 def _solve_together(matrices: Tensor, wanted: int) -> Solved:

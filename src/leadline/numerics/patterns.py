@@ -34,6 +34,7 @@ from leadline.numerics.denormals import flushed
 from leadline.numerics.score_fit import Scores, fit_scores
 from leadline.numerics.spectrum import (
     SpectralNorm,
+    blocks_leading_pair,
     leading_pair,
     rows_leading_pair,
     spectral_norm,
@@ -47,6 +48,8 @@ MASKED = -9999.0
 """Logits and additive masks at or below this hide a key: GPT-1 writes -10,000, others far less."""
 PROOF_LIMIT = 32.0
 _SIGNS = 4
+_ROWS = 128
+"""Rows of a block of long matrices: what one product of a Krylov run reads."""
 _AT_ONCE = 1 << 23
 """Entries of the matrices that stand in memory together."""
 
@@ -345,9 +348,7 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
     example = group.query if group.query is not None else group.seen.output
     device = example.device
     long = group.keys >= LONG
-    dense = None
-    if not long and not isinstance(group.matrices, _Given):
-        dense = torch.zeros(matrices, group.queries, group.keys, device=device)
+    kept: list[Tensor] | None = None if long or isinstance(group.matrices, _Given) else []
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=torch.float64, device=device)
@@ -363,10 +364,10 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
     )
     image, expected = _proof_vectors(group)
     misses = zeros(matrices)
-    for first, logits, weights in group.matrices.blocks():
+    for first, logits, weights in group.matrices.blocks(_ROWS if group.keys > _ROWS else None):
         _add(sums, first, logits, weights, group=group)
-        if dense is not None:
-            dense[:, first : first + weights.shape[1], : weights.shape[2]] = weights
+        if kept is not None:
+            kept.append(weights)
         if image is not None and expected is not None:
             got = weights @ image[:, : weights.shape[2]]
             miss = (got - expected[:, first : first + weights.shape[1]]).abs().amax((1, 2))
@@ -376,7 +377,7 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
         eps = torch.finfo(group.seen.output.dtype).eps
         scale = eps * (1 + sums.largest) * image.abs().amax().double().clamp_min(1e-30)
         proof = float((misses / scale).max())
-    norm, second = _spectrum(group, dense)
+    norm, second = _spectrum(group, kept)
     rows = group.queries
     counts = torch.cat(sums.counts)
     allowed = tuple(counts.tolist())
@@ -466,13 +467,13 @@ def _add(sums: _Sums, first: int, logits: Tensor, weights: Tensor, *, group: _Gr
     sums.divergence += (mixed - own).double().sum(1)
 
 
-def _spectrum(group: _Group, dense: Tensor | None) -> tuple[SpectralNorm, SpectralNorm | None]:
-    if isinstance(group.matrices, _Given):
-        dense = group.matrices.weights
+def _spectrum(group: _Group, kept: list[Tensor] | None) -> tuple[SpectralNorm, SpectralNorm | None]:
     if min(group.queries, group.keys) < 2:
-        return spectral_norm(group.dense() if dense is None else dense), None
-    if dense is not None:
-        return leading_pair(dense)
+        return spectral_norm(group.dense()), None
+    if isinstance(group.matrices, _Given):
+        return leading_pair(group.matrices.weights)
+    if kept is not None:
+        return blocks_leading_pair(kept, group.keys)
     assert isinstance(group.matrices, AttentionRows)
     return rows_leading_pair(group.matrices)
 

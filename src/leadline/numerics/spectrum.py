@@ -13,6 +13,7 @@ error, at any size. Which way is taken when is told in `leading`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +21,14 @@ import torch
 from leadline.errors import InputError
 from leadline.numerics.attention_rows import AttentionRows
 from leadline.numerics.eigenvalues import by_svd
-from leadline.numerics.leading import Solved, solve, solve_rows
+from leadline.numerics.leading import Solved, is_large, solve, solve_blocks, solve_rows
 
 __all__ = [
     "LOOSE",
     "SpectralNorm",
     "attention_leading_pair",
     "attention_spectral_norm",
+    "blocks_leading_pair",
     "leading_pair",
     "rows_leading_pair",
     "rows_spectral_norm",
@@ -74,6 +76,28 @@ def leading_pair(matrices: Tensor) -> tuple[SpectralNorm, SpectralNorm]:
     """The largest and the second largest singular value of each matrix of [..., m, n]."""
     first, second = _shaped(solve(_flat(matrices), wanted=2), matrices)
     return first, second
+
+
+@torch.no_grad()
+def blocks_leading_pair(
+    blocks: Sequence[Tensor], columns: int
+) -> tuple[SpectralNorm, SpectralNorm]:
+    """The same for matrices of `columns` columns that are given as blocks of rows.
+
+    Each block is [matrix, row, column]; the columns that it lacks on the right are zero.
+    """
+    rows = sum(block.shape[1] for block in blocks)
+    if not is_large(rows, columns, wanted=2):
+        whole = blocks[0].new_zeros(blocks[0].shape[0], rows, columns)
+        first = 0
+        for block in blocks:
+            whole[:, first : first + block.shape[1], : block.shape[2]] = block
+            first += block.shape[1]
+        return leading_pair(whole)
+    given = [[block[number] for block in blocks] for number in range(blocks[0].shape[0])]
+    solved = solve_blocks(given, columns, wanted=2)
+    one, two = _shaped(solved, blocks[0])
+    return one, two
 
 
 def second_singular_value(matrices: Tensor) -> SpectralNorm:

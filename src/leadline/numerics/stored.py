@@ -120,24 +120,29 @@ class Chunked:
     """One nonnegative matrix [m, n], multiplied chunk by chunk without its zero columns.
 
     The first look at a chunk finds its zero columns and its part of M 1, which every run begins
-    with. `lowest` is the smallest entry, `reach` the largest entry of M 1, or NaN.
+    with. `lowest` is the smallest entry, `reach` the largest entry of M 1, or NaN. The matrix may
+    be given as blocks of rows, of `columns` columns in all; those that a block lacks are zero.
     """
 
-    def __init__(self, matrix: Tensor) -> None:
-        n = matrix.shape[1]
-        ones = matrix.new_ones(n)
-        self.shape = matrix.shape
+    def __init__(self, matrix: Tensor | Sequence[Tensor], columns: int | None = None) -> None:
+        if isinstance(matrix, Tensor):
+            columns = matrix.shape[1]
+            matrix = matrix.split(max(1, CHUNK // columns))
+        assert columns is not None
+        n = columns
+        ones = matrix[0].new_ones(n)
+        self.shape = (sum(len(chunk) for chunk in matrix), n)
         self.lowest = math.inf
-        self.first_image = matrix.new_zeros(n)
+        self.first_image = matrix[0].new_zeros(n)
         self.chunks: list[tuple[Tensor, Tensor, slice]] = []
         self._whole = True
-        for chunk in matrix.split(max(1, CHUNK // n)):
+        for chunk in matrix:
             # Not min(): NaN must stay.
             low = float(chunk.amin())
             self.lowest = low if not low >= self.lowest else self.lowest
             transposed = chunk.mT
-            image = torch.mv(transposed, torch.mv(chunk, ones))
-            self.first_image += image
+            image = torch.mv(transposed, torch.mv(chunk, ones[: chunk.shape[1]]))
+            self.first_image[: chunk.shape[1]] += image
             used = np.flatnonzero(image.cpu().numpy())
             if len(used) == n:
                 self.chunks.append((chunk, transposed, slice(0, n)))

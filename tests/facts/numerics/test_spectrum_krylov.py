@@ -9,7 +9,7 @@ import torch
 
 from leadline.numerics import certificate, krylov, reference, stored
 from leadline.numerics.krylov import Space, leading_vectors, start_block
-from leadline.numerics.lanczos import lanczos
+from leadline.numerics.lanczos import CAREFUL, lanczos
 from leadline.numerics.spectrum import leading_pair, second_singular_value, spectral_norm
 
 CPU = torch.device("cpu")
@@ -201,6 +201,7 @@ def test_the_measured_choices_are_these() -> None:
     # Half of TIGHT bounds the width on sigma; a cluster must be proved closer.
     assert (krylov.TIGHT, krylov.CLUSTER, krylov.CLOSER) == (1e-5, 1e-2, 2.5)
     assert (krylov.PROMISING, krylov.RESIDUAL) == (1e-4, 3e-3)
+    assert CAREFUL == 1e-3
     assert certificate.NOISE == 2 and certificate.NEAR == (0.3, 1.0, 3.0, 10.0)
     assert certificate.ETAS[0] == 3e-7 and certificate.ETAS[-1] == 1e3
 
