@@ -168,6 +168,12 @@ def _spy(
         stack, block, written = found
         grid = seen.weights if seen.weights is not None else seen.query
         assert grid is not None
+        if seen.ambiguous and seen.query_source is None:
+            foreign[stack.name, block.layer, written.sublayer] = (
+                f"heads and examples cannot be told apart in {grid.shape[0]} x {grid.shape[1]} "
+                "matrices; measure one example, or another number of them"
+            )
+            return
         if grid.shape[2] != tap.tokens:
             foreign[stack.name, block.layer, written.sublayer] = (
                 f"its matrices have {grid.shape[2]} rows and the stream {tap.tokens} tokens: it "

@@ -29,13 +29,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from leadline.anatomy.exactness import exactly
 from leadline.anatomy.projections import Projections, Source
 
 __all__ = ["AttentionListener", "AttentionSpy", "SeenAttention"]
 
 Tensor = torch.Tensor
-_MASKED = -9999.0
-"""An additive mask at or below this hides: GPT-1 writes -10,000, others far less."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,8 @@ class SeenAttention:
     logits: Tensor | None = None
     weights: Tensor | None = None
     sink: bool = False
+    ambiguous: bool = False
+    """Whether heads and examples could be taken for each other by their numbers alone."""
     query_source: Source | None = None
     key_source: Source | None = None
 
@@ -83,6 +84,8 @@ class _Track:
     tensor: Tensor
     query: Tensor | None = None
     key: Tensor | None = None
+    scaling: float | None = 1.0
+    """What the product was multiplied with on the way; None where that is not one number."""
     capped: bool = False
     cap: float | None = None
     logits: Tensor | None = None
@@ -164,8 +167,9 @@ class AttentionSpy:
         if shaped is None:
             return
         if self.projections is not None:
-            query_source = self.projections.source(shaped.query)
-            key_source = self.projections.source(shaped.key)
+            with exactly():
+                query_source = self.projections.source(shaped.query)
+                key_source = self.projections.source(shaped.key)
             shaped = replace(shaped, query_source=query_source, key_source=key_source)
             self._attending = seen.module
         self.listener(shaped)
@@ -222,12 +226,19 @@ class _Eyes(TorchFunctionMode):
         if logits.ndim < 3 or axis not in (-1, logits.ndim - 1):
             return
         scores = self._tracks.get(id(logits), _Track(logits))
-        self._tracks = {id(result): replace(scores, tensor=result, logits=logits.detach())}
+        # The scores have arrived; other weights may still be on their way to their values.
+        self._tracks = {
+            key: track
+            for key, track in self._tracks.items()
+            if track.logits is not None or track.query is not scores.query
+        }
+        self._tracks[id(result)] = replace(scores, tensor=result, logits=logits.detach())
 
     def product(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        first, second = args[0], args[1] if len(args) > 1 else kwargs.get("other")
-        if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        operands = [*args, *(kwargs[k] for k in ("input", "mat1", "other", "mat2") if k in kwargs)]
+        if len(operands) < 2 or not all(isinstance(operand, Tensor) for operand in operands[:2]):
             return
+        first, second = operands[:2]
         track = self._tracks.get(id(first))
         if track is not None and track.logits is not None:
             self._consumed(track, second, result)
@@ -237,9 +248,10 @@ class _Eyes(TorchFunctionMode):
             self._score(first, second, result)
 
     def added_product(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """baddbmm(bias, queries, keys')."""
+        """baddbmm(bias, queries, keys'), with a factor alpha for the product."""
         batches = (*args[1:], *(kwargs[k] for k in ("batch1", "batch2") if k in kwargs))
-        self._score(batches[0], batches[1], result)
+        if len(batches) >= 2:
+            self._score(batches[0], batches[1], result, scaling=float(kwargs.get("alpha", 1.0)))
 
     def contraction(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """einsum: weights times values where the weights' last axis is summed over."""
@@ -249,10 +261,11 @@ class _Eyes(TorchFunctionMode):
         labels = inputs.split(",")
         if not arrow or len(labels) != 2 or len(operands) != 2:
             return
-        for operand, label, other in zip(operands, labels, reversed(operands), strict=True):
-            track = self._tracks.get(id(operand))
+        for at, label in enumerate(labels):
+            track = self._tracks.get(id(operands[at]))
             if track is not None and track.logits is not None and label[-1] not in kept:
-                self._consumed(track, other, result)
+                value, output = _as_products(label, operands[1 - at], labels[1 - at], result, kept)
+                self._consumed(track, value, output)
                 return
 
     def linear(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -270,9 +283,14 @@ class _Eyes(TorchFunctionMode):
 
     # --- what is followed ------------------------------------------------------------------
 
-    def _score(self, query: Tensor, transposed_key: Tensor, result: Tensor) -> None:
+    def _score(
+        self, query: Tensor, transposed_key: Tensor, result: Tensor, *, scaling: float = 1.0
+    ) -> None:
         self._tracks[id(result)] = _Track(
-            result, query=query.detach(), key=transposed_key.detach().transpose(-1, -2)
+            result,
+            query=query.detach(),
+            key=transposed_key.detach().transpose(-1, -2),
+            scaling=scaling,
         )
         # A model that never takes a softmax of them must not make us keep its products.
         while len(self._tracks) > _FOLLOWED:
@@ -290,27 +308,37 @@ class _Eyes(TorchFunctionMode):
                 continue
             followed = replace(track, tensor=result)
             if track.logits is None:
-                followed = _with_cap(followed, func, args)
+                followed = _with_factor(_with_cap(followed, func, args), func, args)
             self._tracks[id(result)] = followed
             return
 
     def _consumed(self, track: _Track, value: Tensor, output: Tensor) -> None:
         weights, logits = track.tensor, track.logits
         assert logits is not None
-        self._tracks = {}
+        self._tracks = {key: one for key, one in self._tracks.items() if one.logits is not logits}
+        kept = logits[..., : weights.shape[-1]]
         if weights.ndim < 3 or not _still_weights(logits, weights):
             return
+        if kept.numel() != weights.numel():
+            return
         sink = logits.shape[-1] == weights.shape[-1] + 1
+        query, key = track.query, track.key
+        if query is not None and key is not None:
+            # Indexing or joining may have made other scores of those that were followed.
+            whole = query.numel() // query.shape[-1] * key.shape[-2]
+            if key.shape[-2] != weights.shape[-1] or whole != weights.numel():
+                query = key = None
         self.spy.found(
             SeenAttention(
                 module=self.spy.running,
                 route="weights",
-                query=track.query,
-                key=track.key,
+                query=query,
+                key=key,
                 value=value.detach(),
                 output=output.detach(),
+                scaling=track.scaling,
                 soft_cap=track.cap if track.capped else None,
-                logits=logits[..., : weights.shape[-1]].reshape(weights.shape),
+                logits=kept.reshape(weights.shape),
                 weights=weights.detach(),
                 sink=sink,
             )
@@ -377,6 +405,44 @@ def _with_cap(track: _Track, func: Any, args: tuple[Any, ...]) -> _Track:
     return track
 
 
+_TIMES = (Tensor.mul, torch.mul, Tensor.__mul__, Tensor.__rmul__, Tensor.mul_, Tensor.__imul__)
+_OVER = (Tensor.div, torch.div, Tensor.__truediv__, Tensor.div_, Tensor.__itruediv__)
+
+
+def _with_factor(track: _Track, func: Any, args: tuple[Any, ...]) -> _Track:
+    """Multiply what the product has been multiplied with so far."""
+    if track.scaling is None or func not in (*_TIMES, *_OVER):
+        return track
+    other = next((x for x in args[:2] if x is not track.tensor and not _is_scores(x)), None)
+    if isinstance(other, Tensor) and other.numel() == 1:
+        other = float(other)
+    if not isinstance(other, (int, float)) or other == 0:
+        return replace(track, scaling=None)
+    factor = float(other) if func in _TIMES else 1.0 / float(other)
+    return replace(track, scaling=track.scaling * factor)
+
+
+def _is_scores(operand: Any) -> bool:
+    return isinstance(operand, Tensor) and operand.ndim >= 3
+
+
+def _as_products(
+    weights: str, value: Tensor, value_label: str, output: Tensor, output_label: str
+) -> tuple[Tensor, Tensor]:
+    """Values and output of an einsum in the order of a plain product, where its labels allow it."""
+    features = [axis for axis in value_label if axis not in weights]
+    leading, row, column = weights[:-2], weights[-2], weights[-1]
+    wanted = {*leading, column, *features}
+    if (
+        len(features) != 1
+        or set(value_label) != wanted
+        or set(output_label) != (wanted - {column} | {row})
+    ):
+        return value, output
+    ordered = torch.einsum(f"{value_label}->{leading}{column}{features[0]}", value)
+    return ordered, torch.einsum(f"{output_label}->{leading}{row}{features[0]}", output)
+
+
 def _shaped(seen: SeenAttention, examples: int | None) -> SeenAttention | None:
     """Every tensor as [example, head, token, feature]; None where it is no such thing."""
 
@@ -395,24 +461,31 @@ def _shaped(seen: SeenAttention, examples: int | None) -> SeenAttention | None:
         return None
     query, key = four(seen.query), four(seen.key)
     mask = seen.mask
-    if mask is not None and mask.ndim == 3 and first.ndim == 4:
-        mask = mask.reshape(-1, first.shape[1], *mask.shape[1:]) if examples else mask.unsqueeze(1)
+    if mask is not None and mask.ndim == 3:
+        heads_apart = leading is not None and leading.ndim == 4
+        whole = mask.shape[0] == first.shape[0] * first.shape[1]
+        split = (first.shape[0], first.shape[1], *mask.shape[1:])
+        mask = mask.unsqueeze(0) if heads_apart or not whole else mask.reshape(split)
     scaling = seen.scaling
     if seen.route == "kernel" and scaling is None:
         assert query is not None
         scaling = query.shape[-1] ** -0.5
+    # As many examples as heads, or both along one axis: their order is known only where the
+    # queries were followed back to what each example was projected to.
+    joined = leading is not None and leading.ndim == 3
+    ambiguous = first.shape[0] > 1 and (
+        (joined and first.shape[1] > 1) or (not joined and first.shape[0] == first.shape[1])
+    )
+    value, output = four(seen.value), four(seen.output)
     return replace(
         seen,
         query=query,
         key=key,
-        value=seen.value
-        if seen.value.ndim == 4
-        else (four(seen.value) if four(seen.value) is not None else seen.value),
-        output=seen.output
-        if seen.output.ndim == 4
-        else (four(seen.output) if four(seen.output) is not None else seen.output),
+        value=seen.value if value is None else value,
+        output=seen.output if output is None else output,
         mask=mask.detach() if mask is not None else None,
         scaling=scaling,
         logits=four(seen.logits),
         weights=four(seen.weights),
+        ambiguous=ambiguous,
     )

@@ -30,6 +30,7 @@ __all__ = ["NormReach", "Projections", "Source", "norm_reach"]
 Tensor = torch.Tensor
 _KEPT_PRODUCTS = 8
 _KEPT_NORMS = 8
+_PROBED = 8
 _SAMPLED = 64
 _TELLING = 4
 _AGREE = 1e-2
@@ -221,9 +222,32 @@ def norm_reach(path: str, module: nn.Module, like: Tensor) -> NormReach | None:
         return None
     if not torch.allclose(once, far, rtol=_AGREE, atol=_AGREE * float(once.abs().max())):
         return None
+    gain = ((once[0] - once[1]) / 2).abs()
+    shift = (once[0] + once[1]) / 2
+    if not _within(quiet, gain, shift, like):
+        return None
     return NormReach(
         path, ((once[0] - once[1]) / 2).abs().double(), ((once[0] + once[1]) / 2).double()
     )
+
+
+def _within(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> bool:
+    """Whether answers to other vectors are gain * u + shift with |u| <= sqrt(width) too.
+
+    Random ones, one feature alone, half of them: a norm that looks at some features only, or
+    divides by another mean, gives itself away.
+    """
+    width = like.shape[-1]
+    drawn = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
+    single = torch.eye(width)[torch.linspace(0, width - 1, _PROBED).long()]
+    halves = drawn * (torch.arange(width) < width // 2)
+    others = drawn * (torch.arange(width) >= width // 2)
+    rows = torch.cat([drawn, single, halves, others]).to(like) * _LARGE
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        answers = norm(rows.unsqueeze(1)).float().reshape(len(rows), -1)
+    reach = torch.where(gain > 0, (answers - shift) / gain, 0.0)
+    longest = torch.linalg.vector_norm(reach, dim=-1).max()
+    return bool(longest <= width**0.5 * (1 + _AGREE))
 
 
 class _Sample:

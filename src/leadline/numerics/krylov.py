@@ -152,6 +152,7 @@ def leading_vectors(
     positive = start.new_ones(count, n)
     iterations = torch.zeros(count, dtype=torch.int64, device=start.device)
     alive = torch.arange(count, device=start.device)
+    before = torch.full((count,), torch.inf, dtype=torch.float64, device=start.device)
     run = _Run.begin(start, min(most, 12))
     look = 1 if block > 2 else 5
     for step in range(1, most + 1):
@@ -171,7 +172,8 @@ def leading_vectors(
             continue
         space = space.take(trial)
         vectors, slack = positive_vector(space, every=bool(frozen.any()))
-        ended = _finished(space, slack, wanted) | frozen[trial]
+        ended = _finished(space, slack, before[trial], wanted) | frozen[trial]
+        before[trial] = slack
         if not bool(ended.any()):
             continue
         which = alive[trial[ended]]
@@ -183,7 +185,8 @@ def leading_vectors(
         keep = going.nonzero().flatten()
         if not len(keep):
             break
-        operator, alive, run = operator.take(keep), alive[keep], run.take(keep)
+        operator, run = operator.take(keep), run.take(keep)
+        alive, before = alive[keep], before[keep]
     return Leading(ritz, positive, iterations)
 
 
@@ -246,14 +249,15 @@ def _without_unknown(image: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(unknown[:, None, None], 0, image), unknown
 
 
-def _finished(space: Space, slack: Tensor, wanted: int) -> Tensor:
+def _finished(space: Space, slack: Tensor, before: Tensor, wanted: int) -> Tensor:
     """Where the bound is tight and, if a second vector is wanted, its residual small."""
     second = space.values[:, -min(2, space.values.shape[1])]
     alone = space.values[:, -1] - second > CLUSTER * space.values[:, -1]
     tight = slack <= torch.where(alone, TIGHT, TIGHT / CLOSER)
-    # A residual of the size of rounding: no further step can help.
+    # A residual of the size of rounding and a bound that no longer falls: that is all there is.
     rounding = FREEZE * torch.finfo(space.rows.dtype).eps
-    tight = tight | (space.residuals(1) <= rounding * space.values[:, -1])
+    stalled = space.residuals(1) <= rounding * space.values[:, -1]
+    tight = tight | (stalled & (slack > before / 2))
     if wanted == 1 or space.values.shape[1] == 1:
         return tight
     floor = 2 * torch.finfo(space.rows.dtype).eps * space.values[:, -1]

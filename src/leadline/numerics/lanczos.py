@@ -1,8 +1,9 @@
 """Lanczos for one large matrix: the run of `krylov` with a single start vector and few operations.
 
-Rows are orthogonalised against the two before them only, until the residual of the first Ritz vector
-is below CAREFUL: rows lose orthogonality as a Ritz vector converges (Paige 1971), to about eps over
-its residual, and from there on they are orthogonalised against all.
+Rows are orthogonalised against the two before them only. They lose orthogonality as a Ritz vector
+converges (Paige 1971), to about eps over its residual, but M V' = V' T + F' B, on which the
+certificate rests, holds to rounding all the same; copies of a Ritz value come after it has converged.
+Orthogonalising against all from some step on would break just that: T would no longer be M's.
 
 T is tridiagonal and small arrays are NumPy's: where a product with A costs as much as a few small
 operations, their number counts. For matrices in the memory of the processor; elsewhere
@@ -25,9 +26,6 @@ __all__ = ["lanczos"]
 
 Tensor = torch.Tensor
 
-CAREFUL = 1e-3
-"""The residual from which on new rows are made orthogonal to all."""
-
 
 def lanczos(matrix: Chunked, *, most: int = MOST) -> tuple[Tensor, Tensor, int]:
     """(Ritz vector [n], positive vector [n], steps) of a nonnegative matrix."""
@@ -36,18 +34,15 @@ def lanczos(matrix: Chunked, *, most: int = MOST) -> tuple[Tensor, Tensor, int]:
     basis = matrix.first_image.new_empty(most + 1, n)
     rows = basis.numpy()
     rows[0] = 1 / math.sqrt(n)
-    new = matrix.first_image.mul_(1 / math.sqrt(n))
+    new = matrix.first_image / math.sqrt(n)
     least = FREEZE * torch.finfo(basis.dtype).eps
     projected = np.zeros((most + 1, most + 1))
     schedule = _Schedule()
-    length, step, careful = 0.0, 1, False
+    length, before, step = 0.0, math.inf, 1
     while True:
         vector, row = new.numpy(), rows[step - 1]
         along = float(np.einsum("i,i", row, vector))
         vector -= along * row
-        if careful:
-            known = basis[:step]
-            new.addmv_(known.mT, torch.mv(known, new), alpha=-1)
         size = max(along, length)
         length = math.sqrt(np.einsum("i,i", vector, vector))
         frozen = length <= least * size
@@ -57,14 +52,15 @@ def lanczos(matrix: Chunked, *, most: int = MOST) -> tuple[Tensor, Tensor, int]:
         last = frozen or step == most
         if last or step >= schedule.next:
             space = _Space.of(basis[: step + 1], projected[: step + 1, :step])
-            careful = space.residual <= CAREFUL
-            last = last or space.residual <= least
             missing = space.residual / PROMISING
             if last or missing <= 1:
                 positive, slack = space.positive(every=last)
                 missing = slack / (TIGHT if space.alone else TIGHT / CLOSER)
-                if last or missing <= 1:
+                # Rounding is all that is left: the other documents have converged, too.
+                stalled = space.residual <= least and slack > before / 2
+                if last or stalled or missing <= 1:
                     return space.leading(), positive, step
+                before = slack
             schedule.after(step, space.residual, missing)
         # The part along the row before goes into the sum that the product is added to.
         new = matrix.gram(basis[step], basis[step - 1] * -length)

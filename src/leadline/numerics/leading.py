@@ -145,10 +145,12 @@ def _solve_large(matrices: Tensor, wanted: int) -> Solved:
         ritz, positive, steps = lanczos(operator)
         vector, z = ritz.double().abs_(), positive.double()
         certified = operator.certify(vector[None], z)
-    products = certified.products[0, 0]
+    products, image = certified.products[0, 0], certified.image[0]
     value = math.sqrt(float(torch.dot(products, products)) / float(torch.dot(vector, vector)))
-    bound = float(quotient(certified.image[0], z))
-    lower, upper = ends(value, bound, margin(*sides))
+    # |M z| / |A z| is a lower bound, too, and |A z|^2 = z'M z; four sums of rounding.
+    other = math.sqrt(float(torch.dot(image, image)) / float(torch.dot(z, image)))
+    value = max(value, other * (1 - 4 * margin(*sides)))
+    lower, upper = ends(value, float(quotient(image, z)), margin(*sides))
     found = torch.tensor([[value, lower, upper]], dtype=torch.float64)
     return Solved(found[:, :1], found[:, 1:2], found[:, 2:], torch.tensor([steps]))
 

@@ -15,8 +15,13 @@ and the two largest singular values. Examples of one shape go together; padded r
 never enter. Up to `LONG` keys the matrices of a few heads stand in memory for a moment, from there
 on only blocks of rows do.
 
-Every matrix is proved on the way: A V w must be the attention's own output times w, w random signs,
-to the rounding of the logits.
+Every matrix is proved on the way: A V w must be the attention's own output times w, w random
+signs. The miss |A V w - O w| / |A V w| is counted in eps of the output, or in eps of float32 times
+one plus the largest logit where that is more: an error of a logit is a relative error of a weight.
+
+Weights that the model computed itself are compared with the softmax of their logits. Where they
+have been changed in between (smoothed, masked, renormalised), the logits are not theirs: entropy
+and column sums are of the weights, and of the logits nothing is told.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ from typing import Literal, Protocol
 import torch
 
 from leadline.anatomy import SeenAttention
+from leadline.anatomy.exactness import exactly
 from leadline.numerics.attention_rows import AttentionRows
 from leadline.numerics.denormals import flushed
-from leadline.numerics.score_fit import Scores, fit_scores
+from leadline.numerics.score_fit import Scores, fit_scores, same_bias
 from leadline.numerics.spectrum import (
     SpectralNorm,
     blocks_leading_pair,
@@ -40,14 +46,20 @@ from leadline.numerics.spectrum import (
     spectral_norm,
 )
 
-__all__ = ["LONG", "MASKED", "PROOF_LIMIT", "Measured", "Patterns", "Shape"]
+__all__ = ["EMPTY", "HIDDEN", "LONG", "PROOF_LIMIT", "Measured", "Patterns", "Shape"]
 
 Tensor = torch.Tensor
 LONG = 4096
-MASKED = -9999.0
-"""Logits and additive masks at or below this hide a key: GPT-1 writes -10,000, others far less."""
-PROOF_LIMIT = 32.0
+HIDDEN = 1000.0
+"""A logit so far below the largest of its row hides its key: its weight is zero in any precision."""
+EMPTY = -9999.0
+"""A row whose largest logit is at or below this sees nothing: GPT-1 hides by -10,000."""
+PROOF_LIMIT = 8.0
+ALTERED = 1e-4
+"""Weights that differ by more from the softmax of their logits have been changed after it."""
 _SIGNS = 4
+_COARSEST = 1e-2
+"""Rounding beyond this proves nothing any more."""
 _ROWS = 128
 """Rows of a block of long matrices: what one product of a Krylov run reads."""
 _AT_ONCE = 1 << 23
@@ -72,7 +84,8 @@ class Measured:
     """The numbers of all examples: [example, head], or [example] for the divergence.
 
     `missing` counts rows that may see no key at all, `uneven` is the largest |1 - row sum| over
-    the others, `proof` the largest miss of A V in eps.
+    the others, `excess` the largest row sum less one, `lowest` the smallest weight, `proof` the
+    largest miss of A V in eps, None where the product could not be understood.
     """
 
     norm: SpectralNorm
@@ -88,6 +101,9 @@ class Measured:
     uneven: float
     proof: float | None
     bias_range: float
+    excess: float = 0.0
+    lowest: float = 0.0
+    altered: bool = False
     broken: bool = False
     """Whether any logit is NaN."""
     shapes: list[Shape] = field(default_factory=list)
@@ -140,7 +156,7 @@ class Patterns:
     @cached_property
     def measured(self) -> Measured:
         """Everything, computed once and shared by all who ask."""
-        with torch.no_grad(), flushed():
+        with exactly(), flushed():
             return _gathered([_measure(group) for group in self._groups()], self.examples)
 
     def size(self, example: int) -> tuple[int, int]:
@@ -159,27 +175,36 @@ class Patterns:
     def scores(self) -> Scores | None:
         """Scaling and position bias; None where queries or keys were not seen."""
         seen = self.seen
-        if seen.query is None or seen.key is None:
+        if seen.query is None or seen.key is None or self.measured.altered:
             return None
         if seen.route == "kernel":
             assert seen.scaling is not None
             return Scores(seen.scaling, self.measured.bias_range)
-        longest = max(range(self.examples), key=self.size)
-        with torch.no_grad():
-            for group in self._groups(together=False):
-                if group.members != [longest]:
-                    continue
-                assert group.query is not None and group.key is not None
-                logits = torch.cat([block for _, block, _ in group.matrices.blocks()], 1)
-                logits = torch.where(logits > MASKED, logits, float("-inf"))
-                if seen.logits is not None:
-                    logits = logits.to(seen.logits.dtype)
-                return fit_scores(group.query[0], group.key[0], logits, soft_cap=seen.soft_cap)
-        return None
+        order = sorted(range(self.examples), key=self.size, reverse=True)[:2]
+        with exactly():
+            parts = [self._score_parts(example) for example in order if self.has(example)]
+            if not parts:
+                return None
+            eps = torch.finfo(seen.query.dtype).eps
+            given = {"soft_cap": seen.soft_cap, "eps": eps}
+            found = fit_scores(*parts[0], scaling=seen.scaling, **given)
+            if found is None or found.bias_range == 0.0 or len(parts) == 1:
+                return found
+            alike = same_bias(parts[0], parts[1], scaling=found.scaling, **given)
+            return found if alike else None
+
+    def _score_parts(self, example: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and logits of one example, -inf where a key is hidden."""
+        group = next(g for g in self._groups(together=False) if g.members == [example])
+        assert group.query is not None and group.key is not None
+        logits = torch.cat([block for _, block, _ in group.matrices.blocks()], 1)
+        top = logits.amax(-1, keepdim=True)
+        hidden = torch.where(logits > top - HIDDEN, logits, float("-inf"))
+        return group.query[0], group.key[0], hidden
 
     def matrices(self) -> Iterator[tuple[int, Tensor]]:
         """(example, [head, query, key]) one example after the other. Forms the matrices."""
-        with torch.no_grad():
+        with exactly():
             for group in self._groups(together=False):
                 yield group.members[0], group.dense()
 
@@ -288,7 +313,8 @@ class _Group:
         if columns is not None and mask.shape[3] > 1:
             mask = mask.index_select(3, columns.to(device))
         if mask.dtype != torch.bool:
-            mask = torch.where(mask > MASKED, mask, float("-inf"))
+            top = mask.amax(-1, keepdim=True)
+            mask = torch.where((mask > top - HIDDEN) & (top > EMPTY), mask, float("-inf"))
         if mask.shape[0] == mask.shape[1] == 1:
             return mask[0]
         return mask.expand(len(self.members), self.heads, *mask.shape[2:]).flatten(0, 1)
@@ -303,9 +329,14 @@ class _Group:
     def dense(self) -> Tensor:
         """[example * head, query, key]."""
         if isinstance(self.matrices, _Given):
-            return self.matrices.weights.float()
+            return self.matrices.weights.to(self.dtype)
         assert isinstance(self.matrices, AttentionRows)
-        return self.matrices.dense()
+        return self.matrices.dense(dtype=self.dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What statistics are computed in: float64 for a float64 model, float32 otherwise."""
+        return torch.float64 if self.seen.output.dtype == torch.float64 else torch.float32
 
     def bias_range(self) -> float:
         """The largest range, over a row, of an additive mask where it does not hide."""
@@ -337,7 +368,10 @@ class _Sums:
     missing: int = 0
     uneven: float = 0.0
     proof: float = 0.0
-    largest: float = 0.0
+    largest: Tensor | None = None
+    excess: float = -1.0
+    lowest: float = 0.0
+    altered: bool = False
     broken: bool = False
     counts: list[Tensor] = field(default_factory=list[Tensor])
     triangle: bool = True
@@ -362,21 +396,22 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
         distance=zeros(matrices),
         divergence=zeros(len(group.members)),
     )
+    sums.largest = zeros(matrices)
     image, expected = _proof_vectors(group)
-    misses = zeros(matrices)
-    for first, logits, weights in group.matrices.blocks(_ROWS if group.keys > _ROWS else None):
+    misses, sizes = zeros(matrices), zeros(matrices)
+    step = _ROWS if group.keys > _ROWS else None
+    for first, logits, weights in group.matrices.blocks(step, dtype=group.dtype):
         _add(sums, first, logits, weights, group=group)
         if kept is not None:
             kept.append(weights)
         if image is not None and expected is not None:
             got = weights @ image[:, : weights.shape[2]]
-            miss = (got - expected[:, first : first + weights.shape[1]]).abs().amax((1, 2))
-            misses = torch.maximum(misses, miss.double())
+            miss = got - expected[:, first : first + weights.shape[1]]
+            misses += miss.double().square().sum((1, 2))
+            sizes += got.double().square().sum((1, 2))
     proof = None
     if image is not None and expected is not None:
-        eps = torch.finfo(group.seen.output.dtype).eps
-        scale = eps * (1 + sums.largest) * image.abs().amax().double().clamp_min(1e-30)
-        proof = float((misses / scale).max())
+        proof = _miss_in_eps(misses.sqrt(), sizes.sqrt(), sums.largest, group)
     norm, second = _spectrum(group, kept)
     rows = group.queries
     counts = torch.cat(sums.counts)
@@ -386,6 +421,8 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
         mask = "none"
     elif sums.triangle and rows == group.keys:
         mask = "causal"
+    if sums.altered:
+        mask = "other"
     shape = Shape(rows, group.keys, len(group.members), mask, allowed)
     later = max(1, rows - 1)
     return group, Measured(
@@ -402,6 +439,9 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
         uneven=sums.uneven,
         proof=proof,
         bias_range=group.bias_range(),
+        excess=sums.excess,
+        lowest=sums.lowest,
+        altered=sums.altered,
         broken=sums.broken,
         shapes=[shape],
     )
@@ -412,41 +452,64 @@ def _proof_vectors(group: _Group) -> tuple[Tensor, Tensor] | tuple[None, None]:
     if group.value is None or group.output is None:
         return None, None
     features = group.value.shape[-1]
+    if group.value.shape[:3] != (*group.output.shape[:2], group.keys):
+        return None, None
     if group.output.shape[-1] != features or group.output.shape[2] != group.queries:
         return None, None
     generator = torch.Generator().manual_seed(0)
-    signs = torch.randint(0, 2, (features, _SIGNS), generator=generator).float() * 2 - 1
-    signs = signs.to(group.value.device)
+    signs = torch.randint(0, 2, (features, _SIGNS), generator=generator) * 2 - 1
+    signs = signs.to(dtype=group.dtype, device=group.value.device)
     return (
-        (group.value.float() @ signs).flatten(0, 1),
-        (group.output.float() @ signs).flatten(0, 1),
+        (group.value.to(group.dtype) @ signs).flatten(0, 1),
+        (group.output.to(group.dtype) @ signs).flatten(0, 1),
     )
+
+
+def _miss_in_eps(misses: Tensor, sizes: Tensor, largest: Tensor, group: _Group) -> float:
+    """|A V w - O w| / |A V w| of the worst matrix, in units of rounding; NaN where not finite."""
+    own = torch.finfo(group.seen.output.dtype).eps
+    logit = torch.finfo(group.dtype).eps * (1 + largest)
+    unit = logit.clamp(min=own, max=max(own, _COARSEST))
+    # Values that are all zero prove nothing, and nothing can be wrong then.
+    relative = torch.where(misses == 0, 0.0, misses / sizes)
+    return float((relative / unit).max())
 
 
 def _add(sums: _Sums, first: int, logits: Tensor, weights: Tensor, *, group: _Group) -> None:
     """Take one block of rows in. No step here branches entry by entry: that would cost most."""
     rows, keys = weights.shape[1:]
     device, dtype = weights.device, weights.dtype
-    visible = (logits[:1] if group.one_mask else logits) > MASKED
-    count = visible.sum(-1)
     highest = logits.amax(-1, keepdim=True)
-    empty = highest[..., 0] <= MASKED
+    shown = slice(0, 1) if group.one_mask else slice(None)
+    visible = logits[shown] > highest[shown] - HIDDEN
+    count = visible.sum(-1)
+    empty = highest[..., 0] <= EMPTY
     broken = ~torch.isfinite(highest[..., 0]) & ~empty
     sums.broken = sums.broken or bool(broken.any())
     sums.missing += int(empty.sum())
     # What is hidden is -inf or very low: brought to a finite number, times zero.
     shifted = logits - torch.where(empty.unsqueeze(-1), 0.0, highest)
-    shifted.clamp_(min=2 * MASKED).mul_(visible.to(dtype))
+    shifted.clamp_(min=-2 * HIDDEN).mul_(visible.to(dtype))
     total = weights.sum(-1)
+    sums.excess = max(sums.excess, float((total.nan_to_num(0.0) - 1).max()))
+    sums.lowest = min(sums.lowest, float(weights.amin().nan_to_num(0.0)))
     off = torch.where(empty | broken, 0.0, (total - 1).abs()).amax()
     sums.uneven = max(sums.uneven, float(off))
     span = -shifted.amin(-1)
-    size = torch.where(empty | broken, 0.0, highest[..., 0].abs() + span)
-    sums.largest = max(sums.largest, float(size.max()))
+    size = torch.where(empty | broken, 0.0, highest[..., 0].abs() + span).amax(1).double()
+    assert sums.largest is not None
+    sums.largest = torch.maximum(sums.largest, size)
     sums.columns[:, :keys] += weights.sum(1)
     # -log A = log(sum exp) - l, and log(sum exp) - max l = -log max A.
     peak = weights.amax(-1).clamp_min(torch.finfo(dtype).tiny)
-    entropy = -peak.log() * total - (weights * shifted).sum(-1)
+    if isinstance(group.matrices, _Given) and not sums.altered:
+        apart = _apart(weights, shifted, visible, total, empty | broken)
+        rounding = 2 * torch.finfo(group.matrices.weights.dtype).eps
+        sums.altered = apart > max(ALTERED, rounding)
+    if sums.altered:
+        entropy = torch.special.entr(weights).sum(-1)
+    else:
+        entropy = -peak.log() * total - (weights * shifted).sum(-1)
     sums.entropy += entropy.double().sum(1)
     mean = shifted.sum(-1) / count.clamp_min(1)
     square = torch.linalg.vector_norm(shifted, dim=-1).square() / count.clamp_min(1)
@@ -459,12 +522,26 @@ def _add(sums: _Sums, first: int, logits: Tensor, weights: Tensor, *, group: _Gr
     i = torch.arange(first, first + rows, device=device).unsqueeze(1)
     j = torch.arange(keys, device=device)
     sums.distance += (weights * (i - j).abs().to(dtype)).sum(-1).double().sum(1)
-    sums.counts.append(count.amin(0))
+    # A row that sees nothing in one example must not count as such in the others.
+    sums.counts.append(torch.where(count == 0, group.keys, count).amin(0))
     sums.triangle = sums.triangle and bool((visible == (i >= j)).all())
     mixed = weights.reshape(-1, group.heads, rows, keys).mean(1)
     mixed = -(mixed * mixed.clamp_min(torch.finfo(dtype).tiny).log()).sum(-1)
     own = entropy.reshape(-1, group.heads, rows).mean(1)
     sums.divergence += (mixed - own).double().sum(1)
+
+
+def _apart(
+    weights: Tensor, shifted: Tensor, visible: Tensor, total: Tensor, unknown: Tensor
+) -> float:
+    """How far weights are from being in proportion to exp(logits), as softmax makes them.
+
+    A sink takes the same share from all weights of a row.
+    """
+    exponentials = shifted.exp() * visible.to(shifted.dtype)
+    share = (total / exponentials.sum(-1)).unsqueeze(-1)
+    apart = (weights - share * exponentials).abs().amax(-1)
+    return float(torch.where(unknown, 0.0, apart).max())
 
 
 def _spectrum(group: _Group, kept: list[Tensor] | None) -> tuple[SpectralNorm, SpectralNorm | None]:
@@ -519,6 +596,9 @@ def _gathered(parts: list[tuple[_Group, Measured]], examples: int) -> Measured:
         uneven=max(one.uneven for one in measured),
         proof=max(proofs) if len(proofs) == len(measured) else None,
         bias_range=max(one.bias_range for one in measured),
+        excess=max(one.excess for one in measured),
+        lowest=min(one.lowest for one in measured),
+        altered=any(one.altered for one in measured),
         broken=any(one.broken for one in measured),
         shapes=_merged([shape for one in measured for shape in one.shapes]),
     )

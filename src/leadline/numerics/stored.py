@@ -126,10 +126,11 @@ class Chunked:
 
     def __init__(self, matrix: Tensor | Sequence[Tensor], columns: int | None = None) -> None:
         if isinstance(matrix, Tensor):
-            columns = matrix.shape[1]
-            matrix = matrix.split(max(1, CHUNK // columns))
-        assert columns is not None
-        n = columns
+            n = matrix.shape[1]
+            matrix = matrix.split(max(1, CHUNK // n))
+        else:
+            assert columns is not None
+            n = columns
         ones = matrix[0].new_ones(n)
         self.shape = (sum(len(chunk) for chunk in matrix), n)
         self.lowest = math.inf
@@ -137,9 +138,8 @@ class Chunked:
         self.chunks: list[tuple[Tensor, Tensor, slice]] = []
         self._whole = True
         for chunk in matrix:
-            # Not min(): NaN must stay.
-            low = float(chunk.amin())
-            self.lowest = low if not low >= self.lowest else self.lowest
+            # NaN may get lost here, but not in M 1.
+            self.lowest = min(self.lowest, float(chunk.amin()))
             transposed = chunk.mT
             image = torch.mv(transposed, torch.mv(chunk, ones[: chunk.shape[1]]))
             self.first_image[: chunk.shape[1]] += image
@@ -149,8 +149,8 @@ class Chunked:
                 continue
             self._whole = False
             if len(used):
-                columns = slice(int(used[0]), int(used[-1]) + 1)
-                self.chunks.append((chunk[:, columns], transposed[columns], columns))
+                span = slice(int(used[0]), int(used[-1]) + 1)
+                self.chunks.append((chunk[:, span], transposed[span], span))
         self.reach = float(self.first_image.amax())
 
     def add_gram(self, x: Tensor, out: Tensor) -> None:

@@ -36,6 +36,8 @@ def attention_facts(site: Site, patterns: Patterns, *, first_head: int = 1) -> d
         "mask": mask,
         "positions": positions_of(patterns),
         "stochastic": not seen.sink and _even(patterns),
+        "substochastic": _substochastic(patterns),
+        "altered": measured.altered,
         "qk_norm": source is not None and source.weight is None,
         "norm": None if source is None or source.norm is None else source.norm.module,
         "seen": seen.route,
@@ -71,17 +73,31 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
 
     if measured.broken:
         say("Attention logits are not finite")
+    if measured.altered:
+        say("Attention weights are changed between softmax and values, so logits tell nothing")
     if measured.missing:
         say(f"{measured.missing} rows of the attention matrices may see no key at all")
+    if measured.lowest < 0:
+        say(f"Attention weights are negative (down to {measured.lowest:.3g})")
     if not patterns.seen.sink and not measured.broken and not _even(patterns):
         say(f"Rows of the attention weights do not sum to one (off by up to {measured.uneven:.3g})")
     return found
 
 
 def _even(patterns: Patterns) -> bool:
+    return patterns.measured.uneven <= _tolerance(patterns)
+
+
+def _substochastic(patterns: Patterns) -> bool:
+    """Whether no weight is negative and no row sums to more than one, to rounding."""
+    measured = patterns.measured
+    return measured.lowest >= 0 and measured.excess <= _tolerance(patterns)
+
+
+def _tolerance(patterns: Patterns) -> float:
     seen = patterns.seen
     dtype = seen.weights.dtype if seen.weights is not None else torch.float32
-    return patterns.measured.uneven <= max(UNEVEN, 2 * torch.finfo(dtype).eps)
+    return max(UNEVEN, 2 * torch.finfo(dtype).eps)
 
 
 def positions_of(patterns: Patterns) -> str:

@@ -192,11 +192,13 @@ class AttentionProbe:
         for quantity, values in (
             (COLUMN_SUM, m.column_sum),
             (ENTROPY, m.entropy),
-            (LOGIT_STD, m.logit_std),
-            (LOGIT_SPAN, m.logit_span),
             (DISTANCE, m.distance),
         ):
             yield PerHead(quantity, values[real])
+        # Where weights were changed after the softmax, its logits are not theirs.
+        if not m.altered:
+            yield PerHead(LOGIT_STD, m.logit_std[real])
+            yield PerHead(LOGIT_SPAN, m.logit_span[real])
         later = [example for example in real if patterns.size(example)[0] > 1]
         if later:
             yield PerHead(SINK_SHARE, m.sink_share[later])

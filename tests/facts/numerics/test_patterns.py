@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from leadline.anatomy import SeenAttention
-from leadline.numerics.patterns import LONG, MASKED, PROOF_LIMIT, Measured, Patterns, Shape
+from leadline.numerics.patterns import EMPTY, LONG, PROOF_LIMIT, Measured, Patterns, Shape
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -279,11 +279,23 @@ def test_scaling_and_bias_are_found_where_only_scores_were_seen() -> None:
     assert plain.scaling == pytest.approx(0.37, rel=1e-5)
     assert plain.bias_range == 0.0
     slopes = -0.5 * (torch.arange(12)[:, None] - torch.arange(12)).abs()
-    biased = Patterns(
-        eager((logits + slopes).masked_fill(triangle(12), -1e4), query=query, key=key)
-    ).scores
-    # The fit may give a part of the bias to the scaling, so that the range is not exactly 5.5.
-    assert biased is not None and 3.0 < biased.bias_range < 8.0
+    biased = (logits + slopes).masked_fill(triangle(12), -1e4)
+    known = Patterns(eager(biased, query=query, key=key, scaling=0.37)).scores
+    assert known is not None
+    assert known.scaling == 0.37
+    assert known.bias_range == pytest.approx(5.5, rel=1e-5)
+    # Without the scaling a bias cannot be told from it.
+    assert Patterns(eager(biased, query=query, key=key)).scores is None
+
+
+def test_what_differs_from_example_to_example_is_no_position_bias() -> None:
+    query, key = drawn(2, 2, 12, 4), drawn(2, 2, 12, 4, seed=1)
+    logits = query @ key.transpose(-1, -2) * 0.37
+    added = drawn(1, 2, 12, 12, seed=5)
+    same = Patterns(eager(logits + added, query=query, key=key, scaling=0.37)).scores
+    assert same is not None and same.bias_range > 1
+    other = logits + drawn(2, 2, 12, 12, seed=5)
+    assert Patterns(eager(other, query=query, key=key, scaling=0.37)).scores is None
 
 
 def test_a_soft_cap_is_undone_before_the_fit() -> None:
@@ -293,8 +305,7 @@ def test_a_soft_cap_is_undone_before_the_fit() -> None:
     assert found is not None
     assert found.scaling == pytest.approx(0.37, rel=1e-4)
     assert found.bias_range == 0.0
-    ignored = Patterns(eager(logits, query=query, key=key)).scores
-    assert ignored is not None and ignored.bias_range > 0
+    assert Patterns(eager(logits, query=query, key=key)).scores is None
 
 
 def test_scores_of_unknown_queries_are_unknown() -> None:
@@ -313,7 +324,7 @@ def test_a_broken_logit_breaks_its_own_matrix_and_is_told() -> None:
 
 def test_a_row_that_sees_nothing_is_counted() -> None:
     logits = drawn(1, 2, 4, 4)
-    logits[0, 0, 2] = MASKED * 2
+    logits[0, 0, 2] = EMPTY * 2
     assert Patterns(eager(logits)).measured.missing == 1
     mask = torch.ones(4, 4, dtype=torch.bool)
     mask[1] = False
@@ -321,6 +332,111 @@ def test_a_row_that_sees_nothing_is_counted() -> None:
         Patterns(kernel(drawn(1, 2, 4, 4), drawn(1, 2, 4, 4, seed=1), mask=mask)).measured.missing
         == 2
     )
+
+
+def test_a_wrong_output_is_noticed_in_every_precision() -> None:
+    from dataclasses import replace
+
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        query, key = drawn(2, 4, 20, 8, dtype=dtype) * 6, drawn(2, 4, 20, 8, seed=1, dtype=dtype)
+        seen = kernel(query, key)
+        right = Patterns(seen).measured.proof
+        assert right is not None and right < PROOF_LIMIT / 2, dtype
+        for wrong in (torch.zeros_like(seen.output), seen.output.roll(1, 2), -seen.output):
+            proof = Patterns(replace(seen, output=wrong)).measured.proof
+            assert proof is not None and proof > 2 * PROOF_LIMIT, dtype
+
+
+def test_a_wrong_head_is_not_hidden_by_a_large_one() -> None:
+    from dataclasses import replace
+
+    seen = kernel(drawn(1, 4, 20, 8), drawn(1, 4, 20, 8, seed=1))
+    value = seen.value.clone()
+    value[:, 0] *= 1e5
+    seen = kernel(drawn(1, 4, 20, 8), drawn(1, 4, 20, 8, seed=1), value=value)
+    output = seen.output.clone()
+    output[:, 3] = output[:, 3].roll(1, 1)
+    proof = Patterns(replace(seen, output=output)).measured.proof
+    assert proof is not None and proof > 100 * PROOF_LIMIT
+
+
+def test_a_float64_model_is_measured_in_float64() -> None:
+    query, key = (drawn(2, 2, 9, 4, seed=s).double() for s in (0, 1))
+    measured = Patterns(kernel(query, key, causal=True)).measured
+    exact = (query @ key.transpose(-1, -2) * 0.5).masked_fill(triangle(9), float("-inf"))
+    rows = exact.softmax(-1)
+    entropy = torch.special.entr(rows).sum(-1).mean(-1)
+    assert torch.allclose(measured.entropy, entropy, rtol=1e-12)
+    assert measured.proof is not None and measured.proof < PROOF_LIMIT
+
+
+def test_automatic_half_precision_does_not_reach_the_numbers() -> None:
+    query, key = drawn(1, 2, 40, 8), drawn(1, 2, 40, 8, seed=1)
+    seen = kernel(query, key, causal=True)
+    plain = Patterns(seen).measured
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = Patterns(seen).measured
+    assert torch.equal(plain.norm.value, inside.norm.value)
+    assert torch.equal(plain.entropy, inside.entropy)
+
+
+@pytest.mark.parametrize("hiding", [-1e4, -1250.0, -1e9, -65504.0])
+def test_a_mask_that_is_added_to_the_scores_hides(hiding: float) -> None:
+    """Scores of hidden keys are not all equal then: score minus 10,000."""
+    logits = drawn(1, 2, 9, 9) * 3
+    seen = eager(logits + hiding * triangle(9))
+    measured = Patterns(seen).measured
+    agree(measured, 0, 1, by_hand(logits[0, 1].double(), triangle(9)))
+    assert [shape.mask for shape in measured.shapes] == ["causal"]
+
+
+def test_weights_that_were_changed_after_the_softmax_are_told() -> None:
+    from dataclasses import replace
+
+    seen = eager(drawn(1, 2, 9, 9))
+    assert seen.weights is not None and not Patterns(seen).measured.altered
+    smoothed = 0.5 * seen.weights + 0.5 / 9
+    changed = Patterns(replace(seen, weights=smoothed, output=smoothed @ seen.value))
+    assert changed.measured.altered
+    entropy = torch.special.entr(smoothed.double()).sum(-1).mean(-1)
+    assert torch.allclose(changed.measured.entropy, entropy, rtol=1e-5)
+    assert changed.measured.shapes[0].mask == "other"
+    assert changed.scores is None
+
+
+def test_rounded_weights_are_not_changed_ones() -> None:
+    from dataclasses import replace
+
+    seen = eager(drawn(1, 2, 9, 9))
+    assert seen.weights is not None
+    rounded = seen.weights.bfloat16()
+    output = rounded @ seen.value.bfloat16()
+    half = replace(seen, weights=rounded, value=seen.value.bfloat16(), output=output)
+    assert not Patterns(half).measured.altered
+
+
+def test_negative_weights_and_row_sums_above_one_are_told() -> None:
+    from dataclasses import replace
+
+    seen = eager(drawn(1, 2, 9, 9))
+    assert seen.weights is not None
+    plain = Patterns(seen).measured
+    assert plain.lowest == 0.0 and abs(plain.excess) < 1e-5
+    sharp = 2 * seen.weights - 1 / 9
+    measured = Patterns(replace(seen, weights=sharp, output=sharp @ seen.value)).measured
+    assert measured.lowest == pytest.approx(float(sharp.min()))
+    assert abs(measured.excess) < 1e-5
+    more = seen.weights * 1.5
+    measured = Patterns(replace(seen, weights=more, output=more @ seen.value)).measured
+    assert measured.excess == pytest.approx(0.5, rel=1e-5)
+
+
+def test_a_row_without_keys_in_one_example_is_not_one_in_the_others() -> None:
+    mask = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    mask[0, 0, 2] = False
+    seen = kernel(drawn(2, 2, 4, 4), drawn(2, 2, 4, 4, seed=1), mask=mask)
+    (shape,) = Patterns(seen).measured.shapes
+    assert shape.allowed == (4, 4, 4, 4)
 
 
 def test_rows_that_do_not_sum_to_one_are_told_by_how_much() -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from leadline.numerics import certificate, krylov, reference, stored
+from leadline.numerics import lanczos as alone
 from leadline.numerics.krylov import Space, leading_vectors, start_block
-from leadline.numerics.lanczos import CAREFUL, lanczos
+from leadline.numerics.lanczos import lanczos
 from leadline.numerics.spectrum import leading_pair, second_singular_value, spectral_norm
 
 CPU = torch.device("cpu")
@@ -88,6 +89,25 @@ def test_a_run_ends_after_96_steps_with_what_it_has() -> None:
     start = start_block(n, 1, dtype=torch.float32, device=CPU)[None]
     few = leading_vectors(stored.Several([stored.Chunked(matrix)]), start, most=4)
     assert int(few.iterations) == 4 and bool((few.positive > 0).all())
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_what_only_rounding_keeps_from_a_bound_ends_the_run(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A tightness that float32 cannot reach.
+    for module in (krylov, alone):
+        monkeypatch.setattr(module, "TIGHT", 1e-10)
+    found = spectral_norm(_attention(n, std=1.0, causal=True))
+    assert 8 <= int(found.iterations) < 60
+    assert float(found.width) < 1e-5
+
+
+def test_a_first_vector_that_has_converged_does_not_end_the_run_of_other_documents() -> None:
+    # The large document is uniform and done at once, the other one is not.
+    matrix = torch.block_diag(3 * torch.ones(200, 200) / 200, 2.9 * _attention(250, std=2))
+    found = spectral_norm(matrix)
+    assert float(found.width) < 1e-5 and int(found.iterations) > 5
 
 
 def test_an_invariant_space_is_frozen_and_not_filled_with_noise() -> None:
@@ -201,7 +221,6 @@ def test_the_measured_choices_are_these() -> None:
     # Half of TIGHT bounds the width on sigma; a cluster must be proved closer.
     assert (krylov.TIGHT, krylov.CLUSTER, krylov.CLOSER) == (1e-5, 1e-2, 2.5)
     assert (krylov.PROMISING, krylov.RESIDUAL) == (1e-4, 3e-3)
-    assert CAREFUL == 1e-3
     assert certificate.NOISE == 2 and certificate.NEAR == (0.3, 1.0, 3.0, 10.0)
     assert certificate.ETAS[0] == 3e-7 and certificate.ETAS[-1] == 1e3
 
