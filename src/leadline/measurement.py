@@ -296,6 +296,11 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
     if planned.having("attention"):
         for what, why in unseen(module, anatomy, done):
             refuse(what, why)
+        if done.collector.several:
+            refuse(
+                "numbers over all heads of a layer",
+                "some sublayers compute their heads in several calls of attention",
+            )
     for stack in sorted(done.collector.unmasked):
         refuse(
             f"padding of the {stack}",
@@ -346,6 +351,8 @@ def _versions() -> dict[str, str]:
 
 def _why_not(quantity: str, done: Done) -> str:
     """Why a probe gave no number."""
+    if quantity.startswith("attention.") and done.collector.several:
+        return "heads of a sublayer are computed in several calls of attention"
     keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
     if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
         return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"

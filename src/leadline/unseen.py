@@ -24,7 +24,7 @@ def unseen(module: nn.Module, anatomy: Anatomy, done: Done) -> Iterator[tuple[st
                 place = (stack.name, block.layer, s.sublayer)
                 if place in seen or s.role not in ("attention", "cross-attention"):
                     continue
-                why = done.foreign.get(place) or _why(module, done.collector.unproved.get(place))
+                why = done.foreign.get(place) or _unproved(done, place) or _why(module)
                 groups.setdefault((f"{s.role} of the {stack.name}", why), []).append(
                     (block.layer, s.module)
                 )
@@ -46,12 +46,19 @@ def nothing_seen(module: nn.Module, anatomy: Anatomy, done: Done) -> str:
     return f"No attention could be measured: {'; '.join(reasons)}."
 
 
-def _why(module: nn.Module, proof: float | None) -> str:
-    if proof is not None:
-        return (
-            f"the matrix computed from queries, keys and mask times the values misses the "
-            f"attention's own output by {proof:.3g} eps, so it is not the matrix that was used"
-        )
+def _unproved(done: Done, place: tuple[str, int, int]) -> str | None:
+    if place not in done.collector.unproved:
+        return None
+    proof = done.collector.unproved[place]
+    if proof is None:
+        return "how its weights multiply the values could not be followed, so nothing is proved"
+    return (
+        "the matrix computed from queries, keys and mask, times the values, misses the "
+        f"attention's own output by {proof:.3g} eps, so it is not the matrix that was used"
+    )
+
+
+def _why(module: nn.Module) -> str:
     kernel = getattr(getattr(module, "config", None), "_attn_implementation", None)
     if isinstance(kernel, str) and kernel not in _PLAIN:
         return (

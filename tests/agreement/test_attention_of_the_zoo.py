@@ -25,6 +25,7 @@ NO_ATTENTION = {"mamba", "falcon_mamba", "mamba2", "xlstm", "fnet"}
 NOT_SEEN = {"rwkv": "softmax", "longformer": "softmax"}
 """Attention without a softmax; attention in overlapping chunks."""
 IN_PART = {
+    "diffllama": "several calls",
     "qwen4_exp_text": "softmax",
     "qwen3_next": "softmax",
     "kimi_linear": "softmax",
@@ -36,7 +37,7 @@ IN_PART = {
     "swin": "softmax",
     "swinv2": "softmax",
 }
-"""Linear attention in some layers; chunks or windows in others."""
+"""Two kernels for one write; linear attention in some layers; chunks or windows in others."""
 
 
 @functools.cache

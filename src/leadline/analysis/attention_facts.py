@@ -70,6 +70,7 @@ class AttentionSublayer:
     mask: Mask
     positions: Positions
     stochastic: bool
+    substochastic: bool
     qk_norm: bool
     seen: str
     proof_eps: float | None
@@ -198,6 +199,7 @@ def _facts(seen: AttentionSublayer, head: int | None, ingredient: _Ingredients) 
         keys=0,
         mask=seen.mask,
         stochastic=seen.stochastic,
+        substochastic=seen.substochastic,
         positions=seen.positions,
         bias_range=bias_range,
         scaling=ingredient("scaling", seen, head),
@@ -239,6 +241,7 @@ def _sublayer(told: Mapping[str, Any]) -> AttentionSublayer:
         mask=mask if mask in ("none", "causal") else "other",
         positions=positions if positions in ("none", "rotary", "bias") else "unknown",
         stochastic=bool(told.get("stochastic", True)),
+        substochastic=bool(told.get("substochastic", True)),
         qk_norm=bool(told.get("qk_norm", False)),
         seen=str(told.get("seen", "")),
         proof_eps=None if told.get("proof_eps") is None else float(told["proof_eps"]),

@@ -60,6 +60,10 @@ def bounds(
     sublayers = attention_sublayers(record)
     chosen = [(str(Choice.parse(name)), BOUNDS.build(name)) for name in names or BOUNDS.names()]
     measured = {name: _measured(record, bound) for name, bound in chosen}
+    if names is None:
+        chosen = [(name, bound) for name, bound in chosen if measured[name][1]]
+    if not chosen:
+        raise RecordError(_nothing_measured(record))
     if layer is not None:
         sublayers = _of_layer(sublayers, layer)
     facts = facts_of(record, sublayers)

@@ -63,8 +63,8 @@ SHARED = 16
 WHOLE = 1 << 21
 """Weights of attention up to which the matrix is formed."""
 
-MODERATE = (1e-8, 1e8)
-"""Largest entries whose squares and fourth powers float32 holds."""
+MODERATE = (1e-6, 1e6)
+"""Largest entries of matrices whose squares and fourth powers float32 holds, with room for sums."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,9 @@ def _moderate(operator: Chunked) -> bool:
 
     M 1 is at least the square of the largest entry, and at most m n times that.
     """
-    return operator.lowest >= 0 and MODERATE[0] ** 2 <= operator.reach <= MODERATE[1] ** 2
+    m, n = operator.shape
+    least = m * n * MODERATE[0] ** 2
+    return operator.lowest >= 0 and least <= operator.reach <= MODERATE[1] ** 2
 
 
 def _solve_together(matrices: Tensor, wanted: int) -> Solved:
@@ -326,6 +328,7 @@ def solve_rows(rows: AttentionRows, *, wanted: int) -> Solved:
                     MatrixFree(one), 1, (m, n), wanted=wanted, like=like, columns=COLUMNS
                 )
             solved.put(slice(number, number + 1), part)
-    solved.lower.mul_(1 - slack[:, None])
-    solved.upper.mul_(1 + slack[:, None])
+    # Rows of a softmax sum to at most one, so that no norm is above sqrt(m), whatever was rounded.
+    solved.lower.mul_((1 - slack[:, None]).clamp_min(0))
+    solved.upper.mul_(1 + slack[:, None]).clamp_(max=math.sqrt(m))
     return solved

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
+from leadline.anatomy.exactness import exactly
 from leadline.errors import InputError
 from leadline.numerics.attention_rows import AttentionRows
 from leadline.numerics.eigenvalues import by_svd
@@ -65,20 +66,20 @@ class SpectralNorm:
         return self.width > LOOSE
 
 
-@torch.no_grad()
+@exactly()
 def spectral_norm(matrices: Tensor) -> SpectralNorm:
     """The largest singular value of each matrix of [..., m, n]."""
     return _shaped(solve(_flat(matrices), wanted=1), matrices)[0]
 
 
-@torch.no_grad()
+@exactly()
 def leading_pair(matrices: Tensor) -> tuple[SpectralNorm, SpectralNorm]:
     """The largest and the second largest singular value of each matrix of [..., m, n]."""
     first, second = _shaped(solve(_flat(matrices), wanted=2), matrices)
     return first, second
 
 
-@torch.no_grad()
+@exactly()
 def blocks_leading_pair(
     blocks: Sequence[Tensor], columns: int
 ) -> tuple[SpectralNorm, SpectralNorm]:
@@ -105,7 +106,7 @@ def second_singular_value(matrices: Tensor) -> SpectralNorm:
     return leading_pair(matrices)[1]
 
 
-@torch.no_grad()
+@exactly()
 def singular_values(matrices: Tensor, *, count: int | None = None) -> Tensor:
     """[..., min(m, n)] or the first `count`: float64, descending, by a float64 SVD."""
     flat = _flat(matrices)
@@ -122,7 +123,7 @@ def singular_values(matrices: Tensor, *, count: int | None = None) -> Tensor:
     return values.reshape(*matrices.shape[:-2], values.shape[1])
 
 
-@torch.no_grad()
+@exactly()
 def attention_spectral_norm(
     query: Tensor,
     key: Tensor,
@@ -141,7 +142,7 @@ def attention_spectral_norm(
     return _attention(query, key, 1, causal=causal, scaling=scaling, mask=mask)[0]
 
 
-@torch.no_grad()
+@exactly()
 def attention_leading_pair(
     query: Tensor,
     key: Tensor,
@@ -155,13 +156,13 @@ def attention_leading_pair(
     return first, second
 
 
-@torch.no_grad()
+@exactly()
 def rows_spectral_norm(rows: AttentionRows) -> SpectralNorm:
     """The spectral norm of each head [heads] of attention that is given by its rows."""
     return _shaped(solve_rows(_not_empty(rows), wanted=1), rows.query)[0]
 
 
-@torch.no_grad()
+@exactly()
 def rows_leading_pair(rows: AttentionRows) -> tuple[SpectralNorm, SpectralNorm]:
     """The two largest singular values of each head [heads]."""
     first, second = _shaped(solve_rows(_not_empty(rows), wanted=2), rows.query)
@@ -183,6 +184,14 @@ def _shaped(solved: Solved, like: Tensor) -> list[SpectralNorm]:
 
 def _flat(matrices: Tensor) -> Tensor:
     """[matrix, m, n] of a floating point tensor; or a sentence."""
+    if not isinstance(matrices, Tensor) or matrices.layout != torch.strided:
+        found = type(matrices).__name__
+        if isinstance(matrices, Tensor):
+            found = f"sparse tensor ({matrices.layout})"
+        raise InputError(
+            f"Singular values need a dense torch tensor [..., m, n], not a {found}; convert it "
+            "with torch.as_tensor or .to_dense()."
+        )
     if matrices.ndim < 2:
         raise InputError(
             f"Singular values need matrices [..., m, n]; got the shape {tuple(matrices.shape)}."
@@ -219,6 +228,11 @@ def _attention(
             f"Attention needs query [..., m, d] and key [..., n, d]; "
             f"got {tuple(query.shape)} and {tuple(key.shape)}."
         )
+    if scaling is not None and not isinstance(scaling, (int, float)):
+        raise InputError(f"The scaling is {scaling!r}; give a number, or None for 1/sqrt(d).")
+    if mask is not None and mask.ndim < 2:
+        # One number per key, as in broadcasting.
+        mask = mask.reshape((1,) * (2 - mask.ndim) + tuple(mask.shape))
     m, n, width = query.shape[-2], key.shape[-2], query.shape[-1]
     if 0 in (m, n, width):
         raise InputError(f"Attention of {m} queries to {n} keys of width {width} has no matrix.")

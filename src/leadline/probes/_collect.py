@@ -6,7 +6,7 @@ for all sites at once. Padding never enters: a mask is looked up for every stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,7 +62,9 @@ class Collector:
         self._parameters = plan.having("parameters")
         self._attentions = plan.having("attention")
         self.attentions: list[dict[str, Any]] = []
-        self.unproved: dict[tuple[str, int, int], float] = {}
+        self.several: set[tuple[str, int, int | None]] = set()
+        self._heads: dict[tuple[str, Site], list[PerHead]] = {}
+        self.unproved: dict[tuple[str, int, int], float | None] = {}
         self.remarks: list[Finding] = []
         self._starts: dict[str, Tokens] = {}
         self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
@@ -118,15 +120,26 @@ class Collector:
         queries, keys = self._attention_masks(stack, written, seen)
         patterns = Patterns(seen, queries=queries, keys=keys)
         proof = patterns.measured.proof
-        if proof is not None and proof > PROOF_LIMIT:
+        # Broken logits break the proof too, and are a finding of their own.
+        proved = proof is not None and (proof <= PROOF_LIMIT or patterns.measured.broken)
+        if not proved:
             self.unproved[stack.name, block.layer, written.sublayer] = proof
             return
         self.remarks += attention_findings(site, patterns)
         # Some blocks call attention twice for one write; the heads of the second are counted on.
         earlier = sum(one["heads"] for one in self.attentions if _at(one) == _place(site))
+        if earlier:
+            self.several.add(_place(site))
         self.attentions.append(attention_facts(site, patterns, first_head=earlier + 1))
         for probe in self._attentions:
             self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
+
+    def _split(self, name: str, site: Site) -> bool:
+        """Whether a number of all heads was taken of one call where a sublayer makes several."""
+        if name.startswith("attention.product"):
+            return any(stack == site.stack for stack, *_ in self.several)
+        whole = name in ("attention.head_divergence", "attention.singular_values")
+        return whole and _place(site) in self.several
 
     # --- reduction -------------------------------------------------------------------------
 
@@ -189,7 +202,7 @@ class Collector:
             self.seen.add(result.quantity.name)
             name = result.quantity.name
             if isinstance(result, PerHead):
-                self._readings += _head_readings(result, at.site, heads_before)
+                self._heads.setdefault((name, at.site), []).append(result)
                 continue
             site = result.site if result.site is not None else at.site
             if site.head is not None:
@@ -235,6 +248,12 @@ class Collector:
     def readings(self) -> list[Reading]:
         """Everything measured so far, as rows."""
         self._flush()
+        for (_, site), results in self._heads.items():
+            self._readings += _head_readings(results, site)
+        self._heads.clear()
+        told = [one for one in self._singles if not self._split(one[0], one[1])]
+        self.seen -= {one[0] for one in self._singles} - {one[0] for one in told}
+        self._singles = told
         if self._singles:
             values = torch.stack([value.detach().double() for *_, value in self._singles])
             for (name, site, statistic, _), value in zip(
@@ -245,15 +264,16 @@ class Collector:
         return self._readings
 
 
-def _head_readings(result: PerHead, site: Site, before: int) -> list[Reading]:
-    """Per head mean and largest over the examples, then the same over all heads."""
+def _head_readings(results: Sequence[PerHead], site: Site) -> list[Reading]:
+    """Per head mean and largest over the examples, then the same over all heads.
+
+    Several results are of several calls of attention in one sublayer: their heads are one row.
+    """
+    result = _joined(results)
     if result.values.numel() == 0:
         return []
     heads = result.values.shape[1]
-    places = [replace(site, head=before + head) for head in range(1, heads + 1)]
-    # The heads of a second call have no summary of their own.
-    if not before:
-        places.append(site)
+    places = [*(replace(site, head=head) for head in range(1, heads + 1)), site]
     certified = result.lower is not None and result.upper is not None
     ways = {"mean": torch.mean, "max": torch.amax} | ({"min": torch.amin} if certified else {})
     readings: list[Reading] = []
@@ -268,6 +288,26 @@ def _head_readings(result: PerHead, site: Site, before: int) -> list[Reading]:
                 Reading(result.quantity.name, place, statistic, value, lower[at], upper[at])
             )
     return readings
+
+
+def _joined(results: Sequence[PerHead]) -> PerHead:
+    """The heads of several calls side by side; examples that one of them lacks are left out."""
+    if len(results) == 1:
+        return results[0]
+    fewest = min(len(one.values) for one in results)
+
+    def side_by_side(tables: list[Tensor | None]) -> Tensor | None:
+        known = [table[:fewest] for table in tables if table is not None]
+        return torch.cat(known, 1) if len(known) == len(tables) else None
+
+    values = side_by_side([one.values for one in results])
+    assert values is not None
+    return PerHead(
+        results[0].quantity,
+        values,
+        side_by_side([one.lower for one in results]),
+        side_by_side([one.upper for one in results]),
+    )
 
 
 def _by_head(table: Tensor | None, reduce: Any, heads: int) -> list[float | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leadline.theory._bound import AttentionFacts, Condition
 
-__all__ = ["assume", "every_key_is_seen", "full_lower_triangle", "square"]
+__all__ = ["assume", "every_key_is_seen", "full_lower_triangle", "rows_at_most_one", "square"]
 
 
 def assume(assumption: str, holds: bool, otherwise: str) -> Condition:
@@ -21,6 +21,15 @@ def full_lower_triangle(facts: AttentionFacts) -> Condition:
     """Check that the mask is the plain causal one: no window, no second document."""
     return assume(
         "query i sees keys 1 to i, all of them", facts.mask == "causal", _mask_in_words(facts)
+    )
+
+
+def rows_at_most_one(facts: AttentionFacts) -> Condition:
+    """Check that the weights are those of a softmax, or less."""
+    return assume(
+        "no weight is negative and rows sum to at most one",
+        facts.substochastic,
+        "weights are negative, or rows sum to more than one",
     )
 
 

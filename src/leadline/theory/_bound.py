@@ -74,6 +74,9 @@ class AttentionFacts:
     shared_input: bool = True
     """Whether queries and keys are read from the same normed vectors; not in cross-attention."""
 
+    substochastic: bool = True
+    """Whether no weight is negative and no row sums to more than one, as a softmax makes them."""
+
     def row_counts(self) -> Sequence[int]:
         """How many keys each query may see, whatever the mask."""
         if self.allowed:

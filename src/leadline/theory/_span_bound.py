@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
+from leadline.theory._assumptions import rows_at_most_one
 from leadline.theory._bound import AttentionFacts, Bound, Condition
 from leadline.theory._logit_span import (
     measured_span,
@@ -39,9 +40,9 @@ class SpanBound(Bound):
         return weight_span(facts) if self.span_from == "weights" else measured_span(facts)
 
     def conditions(self, facts: AttentionFacts) -> list[Condition]:
-        if self.span_from == "weights":
-            return [*self.mask_conditions(facts), *weight_span_conditions(facts)]
-        return [*self.mask_conditions(facts), *measured_span_conditions(facts)]
+        by_weights = self.span_from == "weights"
+        span = weight_span_conditions if by_weights else measured_span_conditions
+        return [*self.mask_conditions(facts), rows_at_most_one(facts), *span(facts)]
 
     def value(self, facts: AttentionFacts) -> float | None:
         span = self.span(facts)

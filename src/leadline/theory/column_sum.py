@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import assume
+from leadline.theory._assumptions import assume, rows_at_most_one
 from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
 
 
@@ -24,7 +24,12 @@ class ColumnSum(Bound):
 
     def conditions(self, facts: AttentionFacts) -> list[Condition]:
         measured = facts.column_sum is not None
-        return [assume("the column sums were measured", measured, "they were not measured")]
+        return [
+            assume("the column sums were measured", measured, "they were not measured"),
+            rows_at_most_one(facts),
+        ]
 
     def value(self, facts: AttentionFacts) -> float | None:
-        return None if facts.column_sum is None else math.sqrt(facts.column_sum)
+        if facts.column_sum is None or facts.column_sum < 0:
+            return None
+        return math.sqrt(facts.column_sum)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import assume, every_key_is_seen, square
+from leadline.theory._assumptions import assume, every_key_is_seen, rows_at_most_one, square
 from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
 
 ROUNDING = 1e-9
@@ -39,6 +39,7 @@ class PreNormAsWritten(Bound):
         return [
             every_key_is_seen(facts),
             square(facts),
+            rows_at_most_one(facts),
             assume(
                 "queries and keys are read from the same vectors",
                 facts.shared_input,

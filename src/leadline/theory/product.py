@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import square
+from leadline.theory._assumptions import rows_at_most_one, square
 from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
 
 
@@ -23,7 +23,7 @@ class Product(Bound):
     quantity = "attention.product_norm"
 
     def conditions(self, facts: AttentionFacts) -> list[Condition]:
-        return [square(facts)]
+        return [square(facts), rows_at_most_one(facts)]
 
     def value(self, facts: AttentionFacts) -> float:
         return math.sqrt(facts.queries)

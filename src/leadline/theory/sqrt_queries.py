@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from leadline.theory._assumptions import rows_at_most_one
 from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
 
 
@@ -21,7 +22,7 @@ class SqrtQueries(Bound):
     source = "Deep Dive into Transformer Architecture, section 2.1, equation 7"
 
     def conditions(self, facts: AttentionFacts) -> list[Condition]:
-        return []
+        return [rows_at_most_one(facts)]
 
     def value(self, facts: AttentionFacts) -> float:
         return math.sqrt(facts.queries)

@@ -200,3 +200,102 @@ def test_our_own_transformer_is_seen_like_any_other() -> None:
     assert len(found) == 2 and all(seen.causal for seen in found)
     with torch.no_grad():
         assert torch.equal(output, model(ids))
+
+
+def test_two_softmaxes_before_their_products_are_both_followed() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        one, two = scores(q, k).softmax(-1), scores(k, q).softmax(-1)
+        return one @ v + two @ v
+
+    found, _ = look(Model(how), tokens())
+    assert [seen.route for seen in found] == ["weights", "weights"]
+    first, second = found
+    assert first.weights is not None and second.weights is not None
+    assert torch.equal(first.query, second.key)  # type: ignore[arg-type]
+    assert not torch.equal(first.weights, second.weights)
+
+
+def test_a_model_that_never_uses_its_weights_does_not_make_us_keep_them() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        for _ in range(40):
+            torch.matmul(q, k.transpose(-1, -2))
+        return v
+
+    spy = AttentionSpy(Model(how), lambda seen: None)
+    with torch.no_grad(), spy:
+        spy._model(tokens())
+        assert len(spy._mode._tracks) <= 16
+
+
+def test_factors_on_the_way_are_multiplied() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        logits = 3.0 * (q @ k.transpose(-1, -2)) / torch.tensor(4.0)
+        logits *= 2
+        return (logits + 1.0).softmax(-1) @ v
+
+    (seen,), _ = look(Model(how), tokens())
+    assert seen.scaling == pytest.approx(1.5)
+
+
+def test_a_factor_of_its_own_for_every_head_is_no_scaling() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        each = torch.tensor([1.0, 2.0])[:, None, None]
+        return (q @ k.transpose(-1, -2) * each).softmax(-1) @ v
+
+    (seen,), _ = look(Model(how), tokens())
+    assert seen.scaling is None
+
+
+def test_the_factor_of_baddbmm_is_its_alpha() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        bias = torch.zeros(len(q), 5, 5)
+        logits = torch.baddbmm(bias, q, k.transpose(1, 2), beta=1.0, alpha=0.7)
+        return torch.bmm(logits.softmax(-1), v)
+
+    (seen,), _ = look(Model(how), tokens(), examples=lambda: 3)
+    assert seen.scaling == pytest.approx(0.7)
+
+
+def test_keyword_products_are_products() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        logits = torch.matmul(input=q, other=k.transpose(-1, -2))
+        return torch.matmul(input=logits.softmax(dim=-1), other=v)
+
+    (seen,), _ = look(Model(how), tokens())
+    assert seen.query is not None and seen.query.shape == (3, 2, 5, 4)
+
+
+def test_an_einsum_is_brought_into_the_order_of_a_product() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.einsum("bhij,bjhd->bihd", scores(q, k).softmax(-1), v.transpose(1, 2))
+
+    (seen,), output = look(Model(how), tokens())
+    assert seen.weights is not None
+    assert torch.allclose(seen.weights @ seen.value, seen.output, atol=1e-6)
+    assert torch.equal(seen.output, output.transpose(1, 2))
+
+
+def test_scores_that_were_cut_have_no_queries_any_more() -> None:
+    def how(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scores(q, k)[:, :1].softmax(-1) @ v[:, :1]
+
+    (seen,), _ = look(Model(how), tokens())
+    assert seen.query is None and seen.weights is not None
+
+
+def test_a_mask_of_three_axes_is_one_for_all_examples() -> None:
+    mask = torch.ones(1, 5, 5, dtype=torch.bool).tril()
+    model = Model(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    (seen,), _ = look(model, tokens())
+    assert seen.mask is not None and seen.mask.shape == (1, 1, 5, 5)
+
+
+@pytest.mark.parametrize(("examples", "ambiguous"), [(1, False), (2, True), (3, False)])
+def test_as_many_examples_as_heads_could_be_taken_for_each_other(
+    examples: int, ambiguous: bool
+) -> None:
+    model = Model(F.scaled_dot_product_attention)
+    (seen,), _ = look(model, tokens(examples=examples))
+    assert seen.ambiguous is ambiguous
+    assert seen.query_source is not None

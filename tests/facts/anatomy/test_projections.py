@@ -193,3 +193,30 @@ def test_no_output_leaves_the_reach_of_its_norm() -> None:
         size = torch.linalg.vector_norm(norm(drawn(500, 6, seed=8) * 10), dim=-1)
     most = float(reach.gain.max()) * 6**0.5 + float(torch.linalg.vector_norm(reach.shift))
     assert float(size.max()) <= most
+
+
+class PartialNorm(nn.Module):
+    """Divides by the root mean square of its first features only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x[..., :4].square().mean(-1, keepdim=True) + 1e-6)
+
+
+class MeanNorm(nn.Module):
+    """Divides by the mean size instead of the root mean square."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.abs().mean(-1, keepdim=True).clamp_min(1e-6)
+
+
+@pytest.mark.parametrize("kind", [PartialNorm, MeanNorm])
+def test_a_norm_that_lets_longer_vectors_through_is_not_believed(kind: type[nn.Module]) -> None:
+    assert norm_reach("norm", kind(), drawn(1, 2, 32)) is None
+
+
+def test_a_norm_with_a_dead_feature_is_believed() -> None:
+    norm = nn.LayerNorm(8)
+    with torch.no_grad():
+        norm.weight[3] = 0.0
+    reach = norm_reach("norm", norm, drawn(1, 2, 8))
+    assert reach is not None and float(reach.gain[3]) == 0.0

@@ -12,6 +12,7 @@ from leadline.errors import InputError
 from leadline.numerics import denormals, eigenvalues, leading, reference, squaring, stored
 from leadline.numerics.spectrum import (
     SpectralNorm,
+    attention_spectral_norm,
     leading_pair,
     second_singular_value,
     singular_values,
@@ -202,10 +203,10 @@ def test_the_sizes_of_what_is_held_at_a_time() -> None:
     assert stored.RAISED * 8 == 1 << 20
 
 
-def test_largest_entries_between_1e_8_and_1e8_are_ordinary() -> None:
+def test_largest_entries_between_1e_6_and_1e6_are_ordinary() -> None:
     weights = _attention(1, 40)[0]
     weights /= weights.max()
-    for scale, ordinary in ((0.99e-8, False), (1.01e-8, True), (0.99e8, True), (1.01e8, False)):
+    for scale, ordinary in ((0.99e-6, False), (1.01e-6, True), (0.99e6, True), (1.01e6, False)):
         assert (int(spectral_norm(weights * scale).iterations) > 0) is ordinary
 
 
@@ -297,3 +298,53 @@ def test_the_whole_spectrum_is_that_of_the_svd(m: int, n: int) -> None:
 def test_more_values_than_there_are_get_a_sentence(count: int) -> None:
     with pytest.raises(InputError, match="has 5"):
         singular_values(torch.ones(5, 7), count=count)
+
+
+@pytest.mark.parametrize("n", [16, 40, 200, 400])
+@pytest.mark.parametrize("power", [-30, -12, -9, -8, -7, -6, -5, -3, 3, 5, 6, 7, 8, 12, 30])
+def test_no_scale_makes_a_value_wrong(n: int, power: int) -> None:
+    logits = torch.randn(2, n, n, generator=torch.Generator().manual_seed(n)) * 2
+    matrices = logits.softmax(-1) * 10.0**power
+    exact = torch.linalg.svdvals(matrices.double())[:, 0]
+    found = spectral_norm(matrices)
+    assert torch.allclose(found.value, exact, rtol=1e-6, atol=0)
+    assert bool((found.lower <= exact).all() and (exact <= found.upper).all())
+
+
+def test_automatic_half_precision_does_not_reach_the_value() -> None:
+    for n in (8, 20, 50, 400):
+        matrices = torch.randn(3, n, n, generator=torch.Generator().manual_seed(n)).softmax(-1)
+        plain = spectral_norm(matrices)
+        with torch.autocast("cpu", torch.bfloat16):
+            inside = spectral_norm(matrices)
+        assert torch.equal(plain.value, inside.value)
+        assert torch.equal(plain.upper, inside.upper)
+
+
+def test_what_is_no_dense_tensor_gets_a_sentence() -> None:
+    for wrong in ([[1.0]], torch.eye(3).to_sparse()):
+        with pytest.raises(InputError, match="dense torch tensor"):
+            spectral_norm(wrong)  # type: ignore[arg-type]
+
+
+def test_a_mask_of_keys_alone_broadcasts() -> None:
+    g = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(2, 9, 4, generator=g) for _ in range(2))
+    keys = torch.arange(9) < 6
+    found = attention_spectral_norm(query, key, mask=keys)
+    logits = (query.double() @ key.double().mT / 2).masked_fill(~keys, -torch.inf)
+    exact = torch.linalg.matrix_norm(logits.softmax(-1), ord=2)
+    assert torch.allclose(found.value, exact, rtol=1e-6)
+
+
+def test_queries_beyond_all_measure_keep_the_interval_within_what_a_softmax_can_be() -> None:
+    g = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(2, 9, 4, generator=g) * 1e30 for _ in range(2))
+    found = attention_spectral_norm(query, key)
+    known = ~found.value.isnan()
+    assert bool((found.lower[known] >= 0).all()) and bool((found.upper[known] <= 3.0).all())
+
+
+def test_the_scaling_is_a_number() -> None:
+    with pytest.raises(InputError, match="give a number"):
+        attention_spectral_norm(torch.ones(2, 2), torch.ones(2, 2), scaling="x")  # type: ignore[arg-type]

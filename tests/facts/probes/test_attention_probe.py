@@ -277,8 +277,8 @@ def test_the_kernel_of_a_configuration_is_named() -> None:
 
     model = nn.Linear(1, 1)
     model.config = type("Config", (), {"_attn_implementation": "flash_attention_3"})()  # type: ignore[assignment]
-    assert "flash_attention_3" in _why(model, None)
-    assert "set_attn_implementation('sdpa')" in _why(model, None)
+    assert "flash_attention_3" in _why(model)
+    assert "set_attn_implementation('sdpa')" in _why(model)
 
 
 def test_weights_that_do_not_sum_to_one_are_a_finding() -> None:
@@ -360,6 +360,8 @@ def test_two_attentions_of_one_write_have_heads_of_their_own() -> None:
     assert heads == {None, 1, 2, 3, 4}
     weights = {r.site.head: r.value for r in record.select("attention.query_weight", layer=1)}
     assert set(weights) == {1, 2, 3, 4}
+    values = {r.site.head: r.value for r in record.select(NORM, layer=1, statistic="mean")}
+    assert values[None] == pytest.approx(sum(values[h] for h in (1, 2, 3, 4)) / 4, rel=1e-12)
 
 
 def test_what_needs_the_whole_matrix_is_refused_for_long_inputs(
@@ -376,3 +378,102 @@ def test_what_needs_the_whole_matrix_is_refused_for_long_inputs(
     names = {"attention.product_norm", "attention.product_of_norms", "attention.singular_values"}
     assert set(refused) == names
     assert all("needs the whole matrix" in why for why in refused.values())
+
+
+def test_one_call_for_every_head_is_one_layer() -> None:
+    def head_by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = [
+            F.scaled_dot_product_attention(q[:, h : h + 1], k[:, h : h + 1], v[:, h : h + 1])
+            for h in (0, 1)
+        ]
+        return torch.cat(parts, 1)
+
+    whole = ll.measure(
+        stack(F.scaled_dot_product_attention), stream(), probes="attention,attention_product"
+    )
+    split = ll.measure(stack(head_by_head), stream(), probes="attention,attention_product")
+    for statistic in ("mean", "max", "min"):
+        for layer in (1, 2, 3):
+            for head in (None, 1, 2):
+                where = {"layer": layer, "statistic": statistic, "head": head}
+                assert one(split, NORM, **where) == pytest.approx(
+                    one(whole, NORM, **where), rel=1e-9
+                )
+    # What needs all heads at once is not told, and that is told.
+    assert "attention.head_divergence" not in split.quantities
+    assert "attention.product_norm" not in split.quantities
+    assert whole.select("attention.product_norm")
+    refused = {one["what"] for one in split.provenance["coverage"]["refused"]}
+    assert "numbers over all heads of a layer" in refused
+
+
+def test_a_product_that_cannot_be_followed_is_not_proved() -> None:
+    def strange(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = (q @ k.transpose(-1, -2)).softmax(-1)
+        return torch.einsum("bhij,bhjd->bhd", weights, v)[:, :, None] + torch.zeros_like(v)
+
+    with pytest.raises(ll.ProbeError, match="nothing is proved"):
+        ll.measure(stack(strange), stream(), probes="attention")
+
+
+def test_changed_weights_are_a_finding_and_have_no_logits() -> None:
+    def smooth(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (0.5 * (q @ k.transpose(-1, -2)).softmax(-1) + 0.5 / 6) @ v
+
+    record = ll.measure(stack(smooth), stream(), probes="attention")
+    assert "changed between softmax and values" in record.findings[0].verdict
+    assert "attention.logit_std" not in record.quantities
+    table = ll.bounds(record)
+    assert not table.violated
+    by_name = {bound.name: bound for bound in table.bounds}
+    assert by_name["column-sum"].applying and not by_name["any-mask-measured"].applying
+
+
+def test_negative_weights_are_a_finding_and_fall_under_no_bound() -> None:
+    def sharpened(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (2 * (q @ k.transpose(-1, -2)).softmax(-1) - 1 / 6) @ v
+
+    record = ll.measure(stack(sharpened), stream(), probes="attention")
+    assert any("Attention weights are negative" in f.verdict for f in record.findings)
+    assert record.provenance["attention"][0]["substochastic"] is False
+    table = ll.bounds(record)
+    assert not table.violated
+    assert not {bound.name: bound for bound in table.bounds}["column-sum"].applying
+
+
+def test_heads_that_could_be_examples_are_refused() -> None:
+    def head_major(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (x.transpose(0, 1).flatten(0, 1) for x in (q, k, v))
+        out = torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)
+        return out.unflatten(0, (2, -1)).transpose(0, 1)
+
+    x = torch.randn(3, 6, 16, generator=torch.Generator().manual_seed(3))
+    with pytest.raises(ll.ProbeError, match="heads and examples cannot be told apart"):
+        ll.measure(stack(head_major), x, probes="attention")
+    record = ll.measure(stack(head_major), x[:1], probes="attention")
+    plain = ll.measure(
+        stack(lambda q, k, v: (q @ k.transpose(-1, -2)).softmax(-1) @ v), x[:1], probes="attention"
+    )
+    assert one(record, NORM, layer=1, statistic="mean", head=2) == pytest.approx(
+        one(plain, NORM, layer=1, statistic="mean", head=2), rel=1e-6
+    )
+
+
+def test_dropped_weights_are_not_taken_for_the_kernels_in_half_precision() -> None:
+    def dropping(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+
+    with pytest.raises(ll.LeadlineError):
+        ll.measure(stack(dropping).bfloat16(), stream().bfloat16(), probes="attention")
+
+
+def test_a_float64_model_is_measured() -> None:
+    record = ll.measure(stack(softmax).double(), stream().double(), probes="attention")
+    assert len(record.provenance["attention"]) == 3
+
+
+def test_a_half_precision_model_is_measured() -> None:
+    model = stack(F.scaled_dot_product_attention).bfloat16()
+    record = ll.measure(model, stream().bfloat16(), probes="attention")
+    assert [one["positions"] for one in record.provenance["attention"]] == ["none"] * 3
+    assert not ll.bounds(record).violated

@@ -260,3 +260,13 @@ def test_an_endless_span_says_no_more_than_the_root_of_n() -> None:
     for name, mask in (("bidirectional", "none"), ("any-mask", "causal"), ("causal", "causal")):
         facts = with_span(16, math.inf, mask=mask)
         assert bound(f"{name}-measured").value(facts) == 4.0
+
+
+def test_no_upper_bound_speaks_of_weights_that_no_softmax_makes() -> None:
+    facts = AttentionFacts(
+        queries=4, keys=4, column_sum=-0.5, logit_span=1.0, substochastic=False
+    )  # fmt: skip
+    for name, kind in BOUNDS.items():
+        bound = kind()
+        if bound.side == "upper":
+            assert not bound.applies(facts), name
