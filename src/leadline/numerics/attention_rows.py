@@ -14,17 +14,29 @@ Grouped queries: heads / groups neighbouring heads share one key head.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 from leadline.errors import InputError
 
-__all__ = ["BLOCK", "AttentionRows"]
+__all__ = ["BLOCK", "AttentionRows", "Softmax"]
 
 Tensor = torch.Tensor
 
 BLOCK = 1 << 19
 """Weights per block: 2 MB in float32, which stays in the cache of a core."""
+
+
+class Softmax(NamedTuple):
+    """A block of rows: l - top, the sum of exp(l - top), and the weights; top is -inf without keys."""
+
+    first: int
+    top: Tensor
+    """[heads, b, 1], the largest logit of each row."""
+    shifted: Tensor
+    total: Tensor
+    weights: Tensor
 
 
 class AttentionRows:
@@ -102,6 +114,22 @@ class AttentionRows:
         for first, logits in self._logits(rows, dtype):
             weights, total = self._exponentials(first, logits.clone())
             yield first, logits, weights.div_(total)
+
+    def softmaxes(
+        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
+    ) -> Iterator[Softmax]:
+        """What a softmax computes on the way, block by block."""
+        for first, logits in self._logits(rows, dtype):
+            top = logits.amax(-1, keepdim=True)
+            shift = torch.where(top == -torch.inf, 0, top)
+            shifted = logits.sub_(shift)
+            weights = shifted.exp()
+            total = weights.sum(-1, keepdim=True)
+            if self.sinks is not None:
+                total = total + (self.sinks.to(dtype)[:, None, None] - shift).exp()
+            # A row without keys stays a row of zeros.
+            total = torch.where(total == 0, 1, total)
+            yield Softmax(first, top, shifted, total, weights.div_(total))
 
     def weights(
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32

@@ -35,7 +35,7 @@ import torch
 
 from leadline.anatomy import SeenAttention
 from leadline.anatomy.exactness import exactly
-from leadline.numerics.attention_rows import AttentionRows
+from leadline.numerics.attention_rows import AttentionRows, Softmax
 from leadline.numerics.denormals import flushed
 from leadline.numerics.score_fit import Scores, fit_scores, same_bias
 from leadline.numerics.spectrum import (
@@ -110,9 +110,9 @@ class Measured:
 
 
 class _Rows(Protocol):
-    def blocks(
+    def softmaxes(
         self, rows: int | None = None, *, dtype: torch.dtype = ...
-    ) -> Iterator[tuple[int, Tensor, Tensor]]: ...
+    ) -> Iterator[Softmax]: ...
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,18 @@ class _Given:
     logits: Tensor
     weights: Tensor
 
-    def blocks(
+    def softmaxes(
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
-    ) -> Iterator[tuple[int, Tensor, Tensor]]:
+    ) -> Iterator[Softmax]:
         step = rows or max(1, _AT_ONCE // (4 * max(1, self.weights[:, 0].numel())))
         for first in range(0, self.weights.shape[1], step):
-            rows_here = slice(first, first + step)
-            yield first, self.logits[:, rows_here].to(dtype), self.weights[:, rows_here].to(dtype)
+            here = slice(first, first + step)
+            logits, weights = self.logits[:, here].to(dtype), self.weights[:, here].to(dtype)
+            top = logits.amax(-1, keepdim=True)
+            shifted = logits - torch.where(top == -torch.inf, 0, top)
+            # The largest weight belongs to a shifted logit of zero.
+            total = 1 / weights.amax(-1, keepdim=True).clamp_min(torch.finfo(dtype).tiny)
+            yield Softmax(first, top, shifted, total, weights)
 
 
 class Patterns:
@@ -197,7 +202,8 @@ class Patterns:
         """Queries, keys and logits of one example, -inf where a key is hidden."""
         group = next(g for g in self._groups(together=False) if g.members == [example])
         assert group.query is not None and group.key is not None
-        logits = torch.cat([block for _, block, _ in group.matrices.blocks()], 1)
+        assert isinstance(group.matrices, _Given)
+        logits = group.matrices.logits
         top = logits.amax(-1, keepdim=True)
         hidden = torch.where(logits > top - HIDDEN, logits, float("-inf"))
         return group.query[0], group.key[0], hidden
@@ -400,8 +406,9 @@ def _measure(group: _Group) -> tuple[_Group, Measured]:
     image, expected = _proof_vectors(group)
     misses, sizes = zeros(matrices), zeros(matrices)
     step = _ROWS if group.keys > _ROWS else None
-    for first, logits, weights in group.matrices.blocks(step, dtype=group.dtype):
-        _add(sums, first, logits, weights, group=group)
+    for block in group.matrices.softmaxes(step, dtype=group.dtype):
+        _add(sums, block, group=group)
+        first, weights = block.first, block.weights
         if kept is not None:
             kept.append(weights)
         if image is not None and expected is not None:
@@ -475,41 +482,39 @@ def _miss_in_eps(misses: Tensor, sizes: Tensor, largest: Tensor, group: _Group) 
     return float((relative / unit).max())
 
 
-def _add(sums: _Sums, first: int, logits: Tensor, weights: Tensor, *, group: _Group) -> None:
+def _add(sums: _Sums, block: Softmax, *, group: _Group) -> None:
     """Take one block of rows in. No step here branches entry by entry: that would cost most."""
+    first, top, shifted, partition, weights = block
     rows, keys = weights.shape[1:]
     device, dtype = weights.device, weights.dtype
-    highest = logits.amax(-1, keepdim=True)
-    shown = slice(0, 1) if group.one_mask else slice(None)
-    visible = logits[shown] > highest[shown] - HIDDEN
+    given = isinstance(group.matrices, _Given)
+    visible = shifted[:1] > -HIDDEN if group.one_mask else shifted > -HIDDEN
     count = visible.sum(-1)
-    empty = highest[..., 0] <= EMPTY
-    broken = ~torch.isfinite(highest[..., 0]) & ~empty
+    empty = top[..., 0] <= EMPTY
+    broken = ~torch.isfinite(top[..., 0]) & ~empty
     sums.broken = sums.broken or bool(broken.any())
     sums.missing += int(empty.sum())
     # What is hidden is -inf or very low: brought to a finite number, times zero.
-    shifted = logits - torch.where(empty.unsqueeze(-1), 0.0, highest)
-    shifted.clamp_(min=-2 * HIDDEN).mul_(visible.to(dtype))
+    shifted = shifted.clamp(min=-2 * HIDDEN) if given else shifted.clamp_(min=-2 * HIDDEN)
+    shifted.mul_(visible.to(dtype))
     total = weights.sum(-1)
     sums.excess = max(sums.excess, float((total.nan_to_num(0.0) - 1).max()))
-    sums.lowest = min(sums.lowest, float(weights.amin().nan_to_num(0.0)))
+    if given:
+        sums.lowest = min(sums.lowest, float(weights.amin().nan_to_num(0.0)))
     off = torch.where(empty | broken, 0.0, (total - 1).abs()).amax()
     sums.uneven = max(sums.uneven, float(off))
     span = -shifted.amin(-1)
-    size = torch.where(empty | broken, 0.0, highest[..., 0].abs() + span).amax(1).double()
+    size = torch.where(empty | broken, 0.0, top[..., 0].abs() + span).amax(1).double()
     assert sums.largest is not None
     sums.largest = torch.maximum(sums.largest, size)
     sums.columns[:, :keys] += weights.sum(1)
-    # -log A = log(sum exp) - l, and log(sum exp) - max l = -log max A.
-    peak = weights.amax(-1).clamp_min(torch.finfo(dtype).tiny)
-    if isinstance(group.matrices, _Given) and not sums.altered:
-        apart = _apart(weights, shifted, visible, total, empty | broken)
-        rounding = 2 * torch.finfo(group.matrices.weights.dtype).eps
-        sums.altered = apart > max(ALTERED, rounding)
+    if given and not sums.altered:
+        sums.altered = _is_altered(group, weights, shifted, visible, total, empty | broken)
     if sums.altered:
         entropy = torch.special.entr(weights).sum(-1)
     else:
-        entropy = -peak.log() * total - (weights * shifted).sum(-1)
+        # -log A = log(sum exp) - l.
+        entropy = partition[..., 0].log() * total - (weights * shifted).sum(-1)
     sums.entropy += entropy.double().sum(1)
     mean = shifted.sum(-1) / count.clamp_min(1)
     square = torch.linalg.vector_norm(shifted, dim=-1).square() / count.clamp_min(1)
@@ -519,29 +524,42 @@ def _add(sums: _Sums, first: int, logits: Tensor, weights: Tensor, *, group: _Gr
     sums.span = torch.maximum(sums.span, span) + 0.0 * span
     later = weights[:, 1:, 0] if first == 0 else weights[..., 0]
     sums.sink += later.double().sum(1)
-    i = torch.arange(first, first + rows, device=device).unsqueeze(1)
+    i = torch.arange(first, first + rows, device=device)
     j = torch.arange(keys, device=device)
-    sums.distance += (weights * (i - j).abs().to(dtype)).sum(-1).double().sum(1)
+    lower = i.unsqueeze(1) >= j
+    sums.triangle = sums.triangle and bool((visible == lower).all())
+    if sums.triangle:
+        # Nothing lies ahead: the distance is the row's place less the mean place of its keys.
+        apart = i * total - weights @ j.to(dtype)
+    else:
+        apart = (weights * (i.unsqueeze(1) - j).abs().to(dtype)).sum(-1)
+    sums.distance += apart.double().sum(1)
     # A row that sees nothing in one example must not count as such in the others.
     sums.counts.append(torch.where(count == 0, group.keys, count).amin(0))
-    sums.triangle = sums.triangle and bool((visible == (i >= j)).all())
     mixed = weights.reshape(-1, group.heads, rows, keys).mean(1)
     mixed = -(mixed * mixed.clamp_min(torch.finfo(dtype).tiny).log()).sum(-1)
     own = entropy.reshape(-1, group.heads, rows).mean(1)
     sums.divergence += (mixed - own).double().sum(1)
 
 
-def _apart(
-    weights: Tensor, shifted: Tensor, visible: Tensor, total: Tensor, unknown: Tensor
-) -> float:
-    """How far weights are from being in proportion to exp(logits), as softmax makes them.
+def _is_altered(
+    group: _Group,
+    weights: Tensor,
+    shifted: Tensor,
+    visible: Tensor,
+    total: Tensor,
+    unknown: Tensor,
+) -> bool:
+    """Whether weights are not in proportion to exp(logits), as softmax makes them.
 
     A sink takes the same share from all weights of a row.
     """
+    assert isinstance(group.matrices, _Given)
     exponentials = shifted.exp() * visible.to(shifted.dtype)
     share = (total / exponentials.sum(-1)).unsqueeze(-1)
     apart = (weights - share * exponentials).abs().amax(-1)
-    return float(torch.where(unknown, 0.0, apart).max())
+    rounding = 2 * torch.finfo(group.matrices.weights.dtype).eps
+    return float(torch.where(unknown, 0.0, apart).max()) > max(ALTERED, rounding)
 
 
 def _spectrum(group: _Group, kept: list[Tensor] | None) -> tuple[SpectralNorm, SpectralNorm | None]:
