@@ -351,6 +351,10 @@ def _versions() -> dict[str, str]:
 
 def _why_not(quantity: str, done: Done) -> str:
     """Why a probe gave no number."""
+    if quantity.startswith("attention.logit") and any(
+        one["altered"] for one in done.collector.attentions
+    ):
+        return "weights are changed between softmax and values, so the logits are not theirs"
     if quantity.startswith("attention.") and done.collector.several:
         return "heads of a sublayer are computed in several calls of attention"
     keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]

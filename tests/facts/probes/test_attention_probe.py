@@ -423,6 +423,8 @@ def test_changed_weights_are_a_finding_and_have_no_logits() -> None:
     record = ll.measure(stack(smooth), stream(), probes="attention")
     assert "changed between softmax and values" in record.findings[0].verdict
     assert "attention.logit_std" not in record.quantities
+    refused = {one["what"]: one["why"] for one in record.provenance["coverage"]["refused"]}
+    assert "not theirs" in refused["attention.logit_std"]
     table = ll.bounds(record)
     assert not table.violated
     by_name = {bound.name: bound for bound in table.bounds}
