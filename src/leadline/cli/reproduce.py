@@ -35,7 +35,7 @@ def reproduce(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]...",
+            metavar="MODEL",
             help="Hub ids, local folders, .gguf files, package.module:function; recipe:NAME for a "
             "Transformer of a recipe, random:TYPE for random weights. The experiment's own models "
             "otherwise.",

@@ -86,7 +86,8 @@ def attention_spectra(
         lines += [line for line, _ in found]
         records |= {_file_name(line): record for line, record in found}
     if failures and not lines:
-        raise InputError(f"No model could be measured: {'; '.join(failures.values())}")
+        name, why = next(iter(failures.items()))
+        raise InputError(f"No model could be measured. {name}: {why}")
     if not lines:
         raise InputError("No model was given, so there is nothing to measure.")
     return Outcome(
