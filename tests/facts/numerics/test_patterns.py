@@ -484,3 +484,62 @@ def test_from_the_long_limit_on_no_matrix_is_formed(monkeypatch: pytest.MonkeyPa
     assert long.second is not None and short.second is not None
     assert torch.allclose(long.second.value, short.second.value, rtol=1e-4)
     assert LONG == 4096
+
+
+@pytest.mark.parametrize(("below", "hidden"), [(999.5, False), (1000.5, True)])
+def test_a_logit_a_thousand_below_the_largest_of_its_row_is_hidden(
+    below: float, hidden: bool
+) -> None:
+    logits = torch.zeros(1, 1, 3, 3)
+    logits[..., 2] = -below
+    measured = Patterns(eager(logits)).measured
+    assert measured.shapes[0].allowed == ((2, 2, 2) if hidden else (3, 3, 3))
+    assert float(measured.logit_span) == pytest.approx(0.0 if hidden else below)
+
+
+@pytest.mark.parametrize(("largest", "missing"), [(-9998.5, 0), (-9999.5, 3)])
+def test_a_row_whose_largest_logit_is_that_low_sees_nothing(largest: float, missing: int) -> None:
+    assert Patterns(eager(torch.full((1, 1, 3, 3), largest))).measured.missing == missing
+
+
+@pytest.mark.parametrize(("off", "altered"), [(0.8e-4, False), (1.2e-4, True)])
+def test_weights_may_differ_by_a_ten_thousandth_from_their_softmax(
+    off: float, altered: bool
+) -> None:
+    from dataclasses import replace
+
+    seen = eager(torch.zeros(1, 1, 4, 4))
+    assert seen.weights is not None
+    weights = seen.weights.clone()
+    weights[..., 0] += off
+    weights[..., 1] -= off
+    changed = replace(seen, weights=weights, output=weights @ seen.value)
+    assert Patterns(changed).measured.altered is altered
+
+
+def test_a_miss_is_counted_in_eps_of_the_output() -> None:
+    """All products are exact here: equal weights of four keys, values of ones."""
+    from dataclasses import replace
+
+    value = torch.ones(1, 1, 4, 1)
+    seen = kernel(torch.zeros(1, 1, 4, 4), torch.zeros(1, 1, 4, 4), value=value)
+    for dtype in (torch.float32, torch.bfloat16):
+        eps = torch.finfo(dtype).eps
+        for count in (0, 1, 8, 9):
+            output = (torch.ones(1, 1, 4, 1) * (1 + count * eps)).to(dtype)
+            proof = Patterns(replace(seen, output=output)).measured.proof
+            assert proof == pytest.approx(count, rel=1e-6)
+    assert PROOF_LIMIT == 8.0
+
+
+def test_large_logits_widen_the_unit_of_the_proof() -> None:
+    """One plus the largest logit, in eps of float32, at most a hundredth."""
+    from dataclasses import replace
+
+    for size, unit in ((0.0, 1.0), (3.0, 1.0 + 3.0), (1e7, 1e-2 / torch.finfo(torch.float32).eps)):
+        query = torch.full((1, 1, 4, 4), size / 2)
+        key = torch.ones(1, 1, 4, 4)
+        seen = kernel(query, key, value=torch.ones(1, 1, 4, 3))
+        output = torch.full((1, 1, 4, 3), 1.25)
+        proof = Patterns(replace(seen, output=output)).measured.proof
+        assert proof == pytest.approx(0.25 / (unit * torch.finfo(torch.float32).eps), rel=1e-4)
