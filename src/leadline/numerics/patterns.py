@@ -101,10 +101,10 @@ class Measured:
     uneven: float
     proof: float | None
     bias_range: float
-    excess: float = 0.0
-    lowest: float = 0.0
-    altered: bool = False
-    broken: bool = False
+    excess: float
+    lowest: float
+    altered: bool
+    broken: bool
     """Whether any logit is NaN."""
     shapes: list[Shape] = field(default_factory=list)
 
@@ -373,7 +373,6 @@ class _Sums:
     divergence: Tensor
     missing: int = 0
     uneven: float = 0.0
-    proof: float = 0.0
     largest: Tensor | None = None
     excess: float = -1.0
     lowest: float = 0.0
@@ -495,8 +494,7 @@ def _add(sums: _Sums, block: Softmax, *, group: _Group) -> None:
     sums.broken = sums.broken or bool(broken.any())
     sums.missing += int(empty.sum())
     # What is hidden is -inf or very low: brought to a finite number, times zero.
-    shifted = shifted.clamp(min=-2 * HIDDEN) if given else shifted.clamp_(min=-2 * HIDDEN)
-    shifted.mul_(visible.to(dtype))
+    shifted.clamp_(min=-2 * HIDDEN).mul_(visible.to(dtype))
     total = weights.sum(-1)
     sums.excess = max(sums.excess, float((total.nan_to_num(0.0) - 1).max()))
     if given:

@@ -543,3 +543,29 @@ def test_large_logits_widen_the_unit_of_the_proof() -> None:
         output = torch.full((1, 1, 4, 3), 1.25)
         proof = Patterns(replace(seen, output=output)).measured.proof
         assert proof == pytest.approx(0.25 / (unit * torch.finfo(torch.float32).eps), rel=1e-4)
+
+
+def test_heads_may_hide_different_keys() -> None:
+    logits = drawn(1, 2, 9, 9) * 2
+    hidden = torch.stack([torch.zeros(9, 9, dtype=torch.bool), triangle(9)])
+    measured = Patterns(eager(logits.masked_fill(hidden, -1e4))).measured
+    for head in range(2):
+        agree(measured, 0, head, by_hand(logits[0, head].double(), hidden[head]))
+    # The fewest keys that a head may see: a bound may only grow by it.
+    assert measured.shapes[0].allowed == tuple(range(1, 10))
+    biases = torch.zeros(1, 2, 9, 9).masked_fill(hidden, float("-inf"))
+    query, key = drawn(1, 2, 9, 4), drawn(1, 2, 9, 4, seed=1)
+    seen = Patterns(kernel(query, key, mask=biases)).measured
+    products = query.double() @ key.double().transpose(-1, -2) * 0.5
+    for head in range(2):
+        agree(seen, 0, head, by_hand(products[0, head], hidden[head]))
+
+
+def test_changed_weights_are_told_under_a_mask_too() -> None:
+    from dataclasses import replace
+
+    seen = eager(drawn(1, 2, 9, 9).masked_fill(triangle(9), -1e4))
+    assert seen.weights is not None and not Patterns(seen).measured.altered
+    smoothed = 0.5 * seen.weights + 0.5 / 9
+    changed = replace(seen, weights=smoothed, output=smoothed @ seen.value)
+    assert Patterns(changed).measured.altered
