@@ -569,3 +569,24 @@ def test_changed_weights_are_told_under_a_mask_too() -> None:
     smoothed = 0.5 * seen.weights + 0.5 / 9
     changed = replace(seen, weights=smoothed, output=smoothed @ seen.value)
     assert Patterns(changed).measured.altered
+
+
+def test_a_sink_takes_weight_and_the_rest_is_measured_as_it_is() -> None:
+    """Rows sum below one: entropy and distance are of what is left."""
+    from dataclasses import replace
+
+    logits = drawn(1, 2, 6, 6) * 2
+    masked = logits.masked_fill(triangle(6), -1e4)
+    full = torch.cat([masked, torch.full((1, 2, 6, 1), 0.7)], -1).softmax(-1)
+    weights = full[..., :-1]
+    seen = eager(masked)
+    sunk = replace(seen, weights=weights, output=weights @ seen.value, sink=True)
+    measured = Patterns(sunk).measured
+    assert not measured.altered
+    w = weights.double()
+    entropy = torch.special.entr(w).sum(-1).mean(-1)
+    assert torch.allclose(measured.entropy, entropy, rtol=1e-5)
+    apart = (torch.arange(6)[:, None] - torch.arange(6)).abs()
+    assert torch.allclose(measured.distance, (w * apart).sum(-1).mean(-1), rtol=1e-5)
+    assert measured.uneven == pytest.approx(float((1 - w.sum(-1)).max()), rel=1e-5)
+    assert measured.excess < 0

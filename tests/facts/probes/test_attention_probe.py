@@ -479,3 +479,22 @@ def test_a_half_precision_model_is_measured() -> None:
     record = ll.measure(model, stream().bfloat16(), probes="attention")
     assert [one["positions"] for one in record.provenance["attention"]] == ["none"] * 3
     assert not ll.bounds(record).violated
+
+
+@pytest.mark.parametrize(("factor", "even"), [(1 - 0.8e-3, True), (1 - 1.2e-3, False)])
+def test_rows_may_miss_one_by_a_thousandth(factor: float, even: bool) -> None:
+    def scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ((q @ k.transpose(-1, -2)).softmax(-1) * factor) @ v
+
+    record = ll.measure(stack(scaled), stream(), probes="attention")
+    assert record.provenance["attention"][0]["stochastic"] is even
+    assert (not record.findings) is even
+
+
+def test_facts_of_heads_and_groups_stand_in_the_provenance() -> None:
+    def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True)
+
+    told = ll.measure(stack(grouped), stream(), probes="attention").provenance["attention"][0]
+    assert (told["heads"], told["groups"], told["head_width"], told["width"]) == (2, 1, 8, 16)
+    assert told["proof_eps"] < 4 and told["first_head"] == 1
