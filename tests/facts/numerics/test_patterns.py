@@ -590,3 +590,39 @@ def test_a_sink_takes_weight_and_the_rest_is_measured_as_it_is() -> None:
     assert torch.allclose(measured.distance, (w * apart).sum(-1).mean(-1), rtol=1e-5)
     assert measured.uneven == pytest.approx(float((1 - w.sum(-1)).max()), rel=1e-5)
     assert measured.excess < 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_matrices_go_block_by_block_into_their_spectrum(causal: bool) -> None:
+    """From 384 tokens on every head has blocks of its own; a broken one stays alone."""
+    query, key = drawn(1, 3, 400, 8) * 3, drawn(1, 3, 400, 8, seed=1)
+    query[0, 1, 7] = float("nan")
+    measured = Patterns(kernel(query, key, causal=causal)).measured
+    logits = query.double() @ key.double().transpose(-1, -2) / 8**0.5
+    if causal:
+        logits = logits.masked_fill(triangle(400), float("-inf"))
+    assert measured.second is not None
+    assert bool(measured.norm.value[0, 1].isnan())
+    for head in (0, 2):
+        exact = torch.linalg.svdvals(logits[0, head].softmax(-1))
+        assert float(measured.norm.value[0, head]) == pytest.approx(float(exact[0]), rel=1e-6)
+        assert float(measured.second.value[0, head]) == pytest.approx(float(exact[1]), rel=1e-2)
+        # float32 weights are not the exact ones: the interval is about the numbers as stored.
+        assert float(measured.norm.lower[0, head]) <= float(exact[0]) * (1 + 1e-5)
+        assert float(measured.norm.upper[0, head]) >= float(exact[0]) * (1 - 1e-5)
+        assert float(measured.second.lower[0, head]) <= float(exact[1]) * (1 + 1e-5)
+
+
+def test_blocks_give_the_pair_of_the_whole_matrix() -> None:
+    from leadline.numerics.spectrum import blocks_leading_pair, leading_pair
+
+    for n in (40, 400):
+        whole = (drawn(3, n, n) * 2).masked_fill(triangle(n), float("-inf")).softmax(-1)
+        whole[2, 0, 0] = -0.5  # a negative entry takes another way
+        cut = [whole[:, i : i + 100, : i + 100] for i in range(0, n, 100)]
+        for one, other in zip(blocks_leading_pair(cut, n), leading_pair(whole), strict=True):
+            assert torch.allclose(one.value, other.value, rtol=1e-3)
+        first = blocks_leading_pair(cut, n)[0]
+        exact = torch.linalg.svdvals(whole.double())[:, 0]
+        assert torch.allclose(first.value, exact, rtol=1e-6)
+        assert bool((first.lower <= exact).all() and (exact <= first.upper).all())
