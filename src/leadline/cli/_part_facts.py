@@ -146,7 +146,11 @@ _COUNTED: dict[str, Callable[[str], str]] = {
 
 
 def _parameters(build: Callable[[], Any]) -> int:
-    """Built without numbers where that can be done."""
+    """Built without numbers where that can be done.
+
+    A part of somebody else's may compute with its weights while it is built, which tensors
+    without numbers cannot; it is built in full then, which takes memory but counts the same.
+    """
     try:
         with torch.device("meta"):
             part = build()

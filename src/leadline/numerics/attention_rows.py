@@ -107,18 +107,10 @@ class AttentionRows:
         one._cast, one._sums = {}, {}
         return one
 
-    def blocks(
-        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
-    ) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """(first row, logits, weights), each [heads, b, n'], n' < n where later keys are masked."""
-        for first, logits in self._logits(rows, dtype):
-            weights, total = self._exponentials(first, logits.clone())
-            yield first, logits, weights.div_(total)
-
     def softmaxes(
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
     ) -> Iterator[Softmax]:
-        """What a softmax computes on the way, block by block."""
+        """What a softmax computes on the way: blocks [heads, b, n'], n' < n where later keys are hidden."""
         for first, logits in self._logits(rows, dtype):
             top = logits.amax(-1, keepdim=True)
             shift = torch.where(top == -torch.inf, 0, top)
@@ -144,14 +136,6 @@ class AttentionRows:
         out = torch.zeros(self.shape, dtype=dtype, device=self.query.device)
         for first, weights in self.weights(dtype=dtype):
             out[:, first : first + weights.shape[1], : weights.shape[2]] = weights
-        return out
-
-    def multiply(self, x: Tensor) -> Tensor:
-        """P x [heads, m, columns] for x [heads, n, columns], in the precision of x."""
-        heads, m, _ = self.shape
-        out = torch.zeros(heads, m, x.shape[2], dtype=x.dtype, device=x.device)
-        for first, weights in self.weights(dtype=x.dtype):
-            out[:, first : first + weights.shape[1]] = weights @ x[:, : weights.shape[2]]
         return out
 
     def gram(self, x: Tensor) -> Tensor:

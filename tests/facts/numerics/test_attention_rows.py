@@ -79,8 +79,10 @@ def test_blocks_are_the_matrix_cut_into_rows(rows: int | None, causal: bool) -> 
     dense = operator.dense()
     scores = torch.einsum("hid,hjd->hij", query, key.repeat_interleave(2, 0)) * SCALING
     seen = 0
-    for first, logits, weights in operator.blocks(rows):
+    for first, top, shifted, total, weights in operator.softmaxes(rows):
+        logits = shifted + top
         assert first == seen and logits.shape == weights.shape
+        assert torch.allclose(shifted.exp() / total, weights)
         count, width = weights.shape[1:]
         assert width == (min(9, first + count) if causal else 9)
         assert torch.allclose(weights, dense[:, first : first + count, :width], atol=1e-6)
@@ -111,9 +113,10 @@ def test_products_are_those_of_the_matrix(dtype: torch.dtype, sinks: torch.Tenso
     accuracy = 1e-5 if dtype == torch.float32 else 1e-12
     product = dense @ x.double()
     for _ in range(2):
-        assert rows.multiply(x).dtype == dtype
-        assert torch.allclose(rows.multiply(x).double(), product, atol=accuracy)
+        assert rows.gram(x).dtype == dtype
         assert torch.allclose(rows.gram(x).double(), dense.mT @ product, atol=accuracy)
+    parts = [block.weights for block in rows.softmaxes(N, dtype=dtype)]
+    assert torch.allclose(parts[0].double(), dense[:, : parts[0].shape[1]], atol=accuracy)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from leadline.anatomy import SeenAttention
-from leadline.numerics.patterns import EMPTY, LONG, PROOF_LIMIT, Measured, Patterns, Shape
+from leadline.numerics.matrix_group import EMPTY
+from leadline.numerics.patterns import LONG, PROOF_LIMIT, Measured, Patterns, Shape
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
