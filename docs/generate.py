@@ -97,7 +97,7 @@ def bounds_page() -> str:
             f"| `{page.name}` | {_cell(facts['statement'])} | {facts['quantity']} | "
             f"{_cell(page.summary)} |"
         )
-    import leadline.theory._logit_span as span
+    import leadline.theory.attention._logit_span as span
 
     lines += ["", "## Δ, from the weights", "", _indented_code(inspect.getdoc(span) or "")]
     for page in pages.values():

@@ -23,7 +23,7 @@ from leadline.theory import AttentionFacts
 
 if TYPE_CHECKING:
     from leadline.record import Reading, Record
-    from leadline.theory._bound import Mask, Positions
+    from leadline.theory.attention._bound import Mask, Positions
 
 __all__ = [
     "Address",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leadline.analysis.attention_facts import Address, AttentionSublayer, HeadReadings
     from leadline.record import Reading, Record
     from leadline.theory import AttentionFacts, Bound
-    from leadline.theory._bound import Side
+    from leadline.theory.attention._bound import Side
 
 __all__ = ["BoundAtHead", "BoundResult", "BoundsTable", "bounds", "has_attention"]
 

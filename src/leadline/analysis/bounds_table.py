@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
-    from leadline.theory._bound import Side
+    from leadline.theory.attention._bound import Side
 
 __all__ = ["BoundAtHead", "BoundResult", "BoundsTable"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
+from leadline.theory._condition import Condition
+from leadline.theory.attention import BOUNDS, AttentionFacts, Bound
 
 __all__ = ["BOUNDS", "AttentionFacts", "Bound", "Condition"]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from leadline.theory._triangle import triangle_norm
+from leadline.theory.attention._triangle import triangle_norm
 
 
 def by_singular_values(n: int, span: float) -> float:

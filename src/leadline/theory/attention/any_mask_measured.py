@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import BOUNDS
-from leadline.theory.any_mask import AnyMask
+from leadline.theory.attention._bound import BOUNDS
+from leadline.theory.attention.any_mask import AnyMask
 
 
 @BOUNDS.register("any-mask-measured")

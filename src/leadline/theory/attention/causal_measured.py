@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import BOUNDS
-from leadline.theory.causal import Causal
+from leadline.theory.attention._bound import BOUNDS
+from leadline.theory.attention.causal import Causal
 
 
 @BOUNDS.register("causal-measured")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import rows_at_most_one, square
-from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
+from leadline.theory._condition import Condition
+from leadline.theory.attention._assumptions import rows_at_most_one, square
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts, Bound
 
 
 @BOUNDS.register("product")

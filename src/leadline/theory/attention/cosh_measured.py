@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import BOUNDS
-from leadline.theory.cosh import Cosh
+from leadline.theory.attention._bound import BOUNDS
+from leadline.theory.attention.cosh import Cosh
 
 
 @BOUNDS.register("cosh-measured")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from leadline.theory._assumptions import full_lower_triangle
-from leadline.theory._bound import BOUNDS, AttentionFacts, Condition
-from leadline.theory._row_ratio import row_sum_bound
-from leadline.theory._span_bound import SpanBound
-from leadline.theory._triangle import triangle_norm
+from leadline.theory._condition import Condition
+from leadline.theory.attention._assumptions import full_lower_triangle
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts
+from leadline.theory.attention._row_ratio import row_sum_bound
+from leadline.theory.attention._span_bound import SpanBound
+from leadline.theory.attention._triangle import triangle_norm
 
 
 @BOUNDS.register("causal")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import assume
-from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
+from leadline.theory._condition import Condition, assume
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts, Bound
 
 
 @BOUNDS.register("one")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leadline.theory._assumptions import assume
-from leadline.theory._bound import BOUNDS, AttentionFacts, Condition
-from leadline.theory._row_ratio import row_sum_bound
-from leadline.theory._span_bound import SpanBound
+from leadline.theory._condition import Condition, assume
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts
+from leadline.theory.attention._row_ratio import row_sum_bound
+from leadline.theory.attention._span_bound import SpanBound
 
 
 @BOUNDS.register("any-mask")

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from leadline.theory._row_ratio import row_concentration, row_sum_bound
+from leadline.theory.attention._row_ratio import row_concentration, row_sum_bound
 
 
 def exact(m: int, span: float) -> mpmath.mpf:

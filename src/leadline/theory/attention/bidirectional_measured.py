@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import BOUNDS
-from leadline.theory.bidirectional import Bidirectional
+from leadline.theory.attention._bound import BOUNDS
+from leadline.theory.attention.bidirectional import Bidirectional
 
 
 @BOUNDS.register("bidirectional-measured")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from leadline.theory._bound import AttentionFacts, Condition
+from leadline.theory._condition import Condition, assume
+from leadline.theory.attention._bound import AttentionFacts
 
-__all__ = ["assume", "every_key_is_seen", "full_lower_triangle", "rows_at_most_one", "square"]
-
-
-def assume(assumption: str, holds: bool, otherwise: str) -> Condition:
-    """State an assumption; `otherwise` is what was found, told only where it does not hold."""
-    return Condition(assumption, holds, "" if holds else otherwise)
+__all__ = ["every_key_is_seen", "full_lower_triangle", "rows_at_most_one", "square"]
 
 
 def every_key_is_seen(facts: AttentionFacts) -> Condition:

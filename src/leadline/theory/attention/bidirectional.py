@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import every_key_is_seen
-from leadline.theory._bound import BOUNDS, AttentionFacts, Condition
-from leadline.theory._row_ratio import row_concentration
-from leadline.theory._span_bound import SpanBound
+from leadline.theory._condition import Condition
+from leadline.theory.attention._assumptions import every_key_is_seen
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts
+from leadline.theory.attention._row_ratio import row_concentration
+from leadline.theory.attention._span_bound import SpanBound
 
 
 @BOUNDS.register("bidirectional")

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leadline.catalog import Catalog
+from leadline.theory._condition import Condition
 
-__all__ = ["BOUNDS", "AttentionFacts", "Bound", "Condition", "Mask", "Positions", "Side"]
+__all__ = ["BOUNDS", "AttentionFacts", "Bound", "Mask", "Positions", "Side"]
 
 Mask = Literal["none", "causal", "other"]
 Positions = Literal["none", "rotary", "bias", "unknown"]
@@ -86,18 +87,6 @@ class AttentionFacts:
         return [self.keys] * self.queries
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One assumption of a theorem, and whether it holds for the facts at hand.
-
-    `because` says what was found where it does not hold: "the mask is causal".
-    """
-
-    assumption: str
-    holds: bool
-    because: str = ""
-
-
 class Bound(ABC):
     """See the module's first lines. The class docstring gives statement and proof sketch."""
 
@@ -125,4 +114,6 @@ class Bound(ABC):
         return known and all(condition.holds for condition in self.conditions(facts))
 
 
-BOUNDS: Catalog[type[Bound]] = Catalog("bound", package="leadline.theory", group="leadline.bounds")
+BOUNDS: Catalog[type[Bound]] = Catalog(
+    "bound", package="leadline.theory.attention", group="leadline.bounds"
+)

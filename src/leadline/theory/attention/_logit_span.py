@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import assume
-from leadline.theory._bound import AttentionFacts, Condition
+from leadline.theory._condition import Condition, assume
+from leadline.theory.attention._bound import AttentionFacts
 
 __all__ = ["measured_span", "measured_span_conditions", "weight_span", "weight_span_conditions"]
 

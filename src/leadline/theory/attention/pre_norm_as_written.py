@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory._assumptions import assume, every_key_is_seen, rows_at_most_one, square
-from leadline.theory._bound import BOUNDS, AttentionFacts, Bound, Condition
+from leadline.theory._condition import Condition, assume
+from leadline.theory.attention._assumptions import every_key_is_seen, rows_at_most_one, square
+from leadline.theory.attention._bound import BOUNDS, AttentionFacts, Bound
 
 ROUNDING = 1e-9
 """How far, relatively, the scaling may lie above 1 / sqrt(d)."""

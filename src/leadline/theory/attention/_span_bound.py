@@ -10,9 +10,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
-from leadline.theory._assumptions import rows_at_most_one
-from leadline.theory._bound import AttentionFacts, Bound, Condition
-from leadline.theory._logit_span import (
+from leadline.theory._condition import Condition
+from leadline.theory.attention._assumptions import rows_at_most_one
+from leadline.theory.attention._bound import AttentionFacts, Bound
+from leadline.theory.attention._logit_span import (
     measured_span,
     measured_span_conditions,
     weight_span,
