@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from leadline.analysis.compare import compare
     from leadline.anatomy import declare
     from leadline.catalog import Choice
+    from leadline.collapsing import collapse, collapse_weights
     from leadline.errors import (
         AnatomyError,
         BalanceError,
@@ -61,6 +62,8 @@ __all__ = [
     "anatomy_of",
     "attention_spectral_norm",
     "bounds",
+    "collapse",
+    "collapse_weights",
     "compare",
     "declare",
     "load",
@@ -81,6 +84,8 @@ _HOME = (
         "anatomy_of": "measurement",
         "attention_spectral_norm": "numerics.spectrum",
         "bounds": "analysis.bounds",
+        "collapse": "collapsing",
+        "collapse_weights": "collapsing",
         "compare": "analysis.compare",
         "declare": "anatomy",
         "load": "loading",

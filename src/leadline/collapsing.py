@@ -1,0 +1,301 @@
+"""collapse(model, stream): how pure attention loses rank, followed without cancellation.
+
+Tokens are carried as a reference and what sets them apart, each with an exact exponent of its own
+(`numerics.split`), through the model's own modules. So residuals are right to many digits where a
+plain forward pass shows rounding: float32 from the third or fourth layer on, float64 soon after.
+
+`collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
+more heads, bidirectional or causal, grouped, rotary; LayerNorm, RMSNorm and others at any place;
+ReLU, GELU, SiLU and gated MLPs; every connection made of sums and products. What cannot be
+followed is refused by name. `collapse_weights` takes bare matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from leadline.anatomy import untouched, unwrapped
+from leadline.errors import InputError
+from leadline.loading import LoadedModel
+from leadline.numerics import split_attention, split_rules
+from leadline.numerics.split import Rounding, Split, log10_of, split_tokens
+from leadline.parts import Transformer
+from leadline.parts.branches import Run
+from leadline.record.collapse import Collapse
+
+__all__ = ["collapse", "collapse_weights", "follow"]
+
+Tensor = torch.Tensor
+Step = Callable[[Any], Any]
+_WEIGHTS = ("W_Q", "W_K", "W_V", "W_O")
+_BIASES = ("b_Q", "b_K", "b_V", "b_O")
+assert split_attention and split_rules  # they enter the rules when they are imported
+
+
+def collapse(model: nn.Module | LoadedModel, stream: Any, *, seed: int = 0) -> Collapse:
+    """Follow the residual of `stream` through the layers of one of our Transformers.
+
+    `stream` is [token, width] or [example, token, width]: what enters the first layer (of a model
+    without an embedding: what the model is called with). Whole numbers are token ids. Weights are
+    taken as they are, computed with in float64. `seed` is that of the error estimate.
+    """
+    module = unwrapped(model.model if isinstance(model, LoadedModel) else model)
+    if not isinstance(module, Transformer):
+        raise InputError(
+            f"collapse follows leadline.Transformer, not a {type(module).__name__}; "
+            "Transformer.from_hf(model) makes one of many Hugging Face models, and "
+            "collapse_weights takes bare matrices."
+        )
+    with torch.no_grad(), untouched(module):
+        module.eval()
+        found = [
+            follow(_steps(module, one.shape[0]), one, causal=bool(module.causal), seed=seed)
+            for one in _entered(module, stream)
+        ]
+    return _together([replace(one, name=module.label) for one in found])
+
+
+def collapse_weights(
+    stream: Any,
+    layers: Sequence[Mapping[str, Any]],
+    *,
+    causal: bool = False,
+    heads: int = 1,
+    seed: int = 0,
+) -> Collapse:
+    """Follow the residual through attention layers given as matrices, without skip or norm.
+
+    Each layer has W_Q, W_K, W_V [width, heads x head width], W_O [heads x head width, width] and
+    optionally b_Q, b_K, b_V, b_O; vectors are rows, x W. Logits are scaled by
+    1 / sqrt(head width). `stream` is [token, width] or [example, token, width].
+    """
+    streams = _streams(stream)
+    ready = [_layer(layer, number, heads) for number, layer in enumerate(layers, 1)]
+    _check_widths(ready, streams[0].shape[1])
+
+    def step(weights: dict[str, Tensor]) -> Step:
+        return lambda x: _attend(x, weights, heads=heads, causal=causal)
+
+    steps = [step(weights) for weights in ready]
+    with torch.no_grad():
+        found = [follow(steps, one, causal=causal, seed=seed) for one in streams]
+    return _together(found)
+
+
+def follow(
+    steps: Sequence[Step],
+    stream: Tensor,
+    *,
+    causal: bool = False,
+    seed: int = 0,
+    finish: Callable[[Any], Split] | None = None,
+) -> Collapse:
+    """Follow one example [token, width] through callables, each a layer from state to state.
+
+    `finish` turns a state into tokens where it is not the tokens themselves.
+    """
+    _check(stream)
+    rounding = Rounding(seed)
+    state: Any = split_tokens(stream, first=causal, rounding=rounding)
+    sites = [_site(state)]
+    for number, step in enumerate(steps, 1):
+        try:
+            state = step(state)
+            seen = state if finish is None else finish(state)
+            sites.append(_site(seen))
+        except InputError as error:
+            raise InputError(f"At layer {number}: {error}") from error
+        if isinstance(state, Split):
+            state = state.gathered()
+    residual, norm, error, mantissa, exponent = zip(*sites, strict=True)
+    return Collapse(
+        log10_residual=np.array(residual),
+        log10_norm=np.array(norm),
+        error=np.array(error),
+        mantissa=np.array(mantissa),
+        exponent=exponent,
+        causal=causal,
+        remarks=_remarks(residual),
+    )
+
+
+def _site(x: Split) -> tuple[float, float, float, float, int | None]:
+    sizes, exponent = x.residual()
+    return (
+        log10_of(sizes, exponent),
+        log10_of(*x.norm()),
+        x.rounding.drift(sizes),
+        float(sizes[0]),
+        exponent,
+    )
+
+
+def _remarks(residual: Sequence[float]) -> tuple[str, ...]:
+    gone = next((layer for layer, value in enumerate(residual) if value == -math.inf), None)
+    if gone is None:
+        return ()
+    return (f"From layer {gone} on all tokens are exactly equal: the residual is zero.",)
+
+
+def _together(found: list[Collapse]) -> Collapse:
+    if len(found) == 1:
+        return found[0]
+    remarks = dict.fromkeys(
+        f"Example {i}: {text}" for i, one in enumerate(found, 1) for text in one.remarks
+    )
+    return Collapse(
+        log10_residual=np.stack([one.log10_residual for one in found]),
+        log10_norm=np.stack([one.log10_norm for one in found]),
+        error=np.stack([one.error for one in found]),
+        mantissa=np.stack([one.mantissa for one in found]),
+        exponent=tuple(one.exponent for one in found),
+        causal=found[0].causal,
+        name=found[0].name,
+        remarks=tuple(remarks),
+        examples=tuple(found),
+    )
+
+
+# --- a model of ours ---------------------------------------------------------------------------
+
+
+def _steps(model: Transformer, tokens: int) -> list[Step]:
+    positions = torch.arange(tokens)
+    run = Run(
+        rotate=model.embedding.positions.rotation(positions, torch.float64),
+        causal=bool(model.causal) and tokens > 1,
+    )
+
+    def step(number: int, block: nn.Module) -> Step:
+        return lambda state: block(model.first.open(state) if number == 0 else state, run)
+
+    return [step(number, block) for number, block in enumerate(model.blocks)]
+
+
+def _entered(model: Transformer, stream: Any) -> list[Tensor]:
+    """What enters the first layer, one [token, width] per example."""
+    given = torch.as_tensor(stream)
+    if not given.is_floating_point():
+        if not model.embedding.takes_ids:
+            raise InputError(
+                "Whole numbers were given, and the model has no embedding; give a stream of "
+                f"floating-point numbers [token, {model.recipe.width}]."
+            )
+        ids = given if given.ndim == 2 else given.unsqueeze(0)
+        model.stream(ids[:, :1])  # refuses what are no ids
+        rows = model.embedding(ids, torch.arange(ids.shape[1]), None)
+        return list(rows.double())
+    streams = _streams(given)
+    width = model.recipe.width
+    if streams[0].shape[1] != width:
+        raise InputError(
+            f"The stream has {streams[0].shape[1]} features and the model {width}; give "
+            f"[token, {width}]."
+        )
+    if model.embedding.takes_ids:
+        return streams
+    at = torch.arange(streams[0].shape[0])
+    return [model.embedding(one.unsqueeze(0), at, None)[0].double() for one in streams]
+
+
+# --- bare weights ------------------------------------------------------------------------------
+
+
+def _attend(x: Split, weights: dict[str, Tensor], *, heads: int, causal: bool) -> Split:
+    runs, tokens, _ = x.shape
+
+    def projected(name: str) -> Any:
+        y = F.linear(x, weights[f"W_{name}"].mT, weights.get(f"b_{name}"))  # pyright: ignore
+        return y.view(runs, tokens, heads, -1).transpose(1, 2)
+
+    out = F.scaled_dot_product_attention(
+        projected("Q"), projected("K"), projected("V"), is_causal=causal
+    )
+    joined = out.transpose(1, 2).reshape(runs, tokens, -1)
+    return F.linear(joined, weights["W_O"].mT, weights.get("b_O"))  # pyright: ignore
+
+
+def _layer(layer: Mapping[str, Any], number: int, heads: int) -> dict[str, Tensor]:
+    if heads < 1:
+        raise InputError(f"heads is {heads}; give a whole number from 1 on.")
+    unknown = sorted(set(layer) - {*_WEIGHTS, *_BIASES})
+    missing = [name for name in _WEIGHTS if layer.get(name) is None]
+    if unknown or missing:
+        what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}"
+        raise InputError(
+            f"Layer {number} {what}; a layer has {', '.join(_WEIGHTS)} and, where there are "
+            f"biases, {', '.join(_BIASES)}."
+        )
+    found = {n: torch.as_tensor(v).detach().double() for n, v in layer.items() if v is not None}
+    for name, value in found.items():
+        wanted = 2 if name.startswith("W") else 1
+        if value.ndim != wanted:
+            kind = "a matrix" if wanted == 2 else "a vector"
+            raise InputError(f"{name} of layer {number} is {list(value.shape)} and must be {kind}.")
+        if not bool(torch.isfinite(value).all()):
+            raise InputError(
+                f"{name} of layer {number} holds values that are not finite; give intact weights."
+            )
+        if name in ("W_Q", "W_K", "W_V") and value.shape[1] % heads:
+            raise InputError(
+                f"{name} of layer {number} has {value.shape[1]} columns, which {heads} heads "
+                "cannot share; give a number of heads that divides them."
+            )
+    return found
+
+
+def _check_widths(layers: Sequence[dict[str, Tensor]], width: int) -> None:
+    """Refuse matrices that do not fit each other or the stream, with the layer's number."""
+
+    def refuse(number: int, text: str) -> None:
+        raise InputError(f"Layer {number}: {text}.")
+
+    for number, layer in enumerate(layers, 1):
+        for name in ("W_Q", "W_K", "W_V"):
+            if layer[name].shape[0] != width:
+                refuse(number, f"{name} has {layer[name].shape[0]} rows and the stream {width}")
+        if layer["W_Q"].shape != layer["W_K"].shape:
+            refuse(number, "W_Q and W_K differ in shape")
+        if layer["W_O"].shape[0] != layer["W_V"].shape[1]:
+            refuse(number, "W_O has not as many rows as W_V has columns")
+        for name in _BIASES:
+            columns = layer[f"W_{name[-1]}"].shape[1]
+            if name in layer and len(layer[name]) != columns:
+                refuse(number, f"{name} has {len(layer[name])} numbers and needs {columns}")
+        width = layer["W_O"].shape[1]
+
+
+# --- what is given -----------------------------------------------------------------------------
+
+
+def _streams(stream: Any) -> list[Tensor]:
+    given = torch.as_tensor(stream).detach()
+    if given.ndim not in (2, 3):
+        raise InputError(
+            f"The stream is {list(given.shape)}; give [token, width] or [example, token, width]."
+        )
+    if not given.is_floating_point():
+        raise InputError("The stream holds whole numbers; give floating-point numbers.")
+    return list(given.double().cpu()) if given.ndim == 3 else [given.double().cpu()]
+
+
+def _check(stream: Tensor) -> None:
+    if stream.shape[0] < 2:
+        raise InputError(
+            "One token has no residual: there is nothing for it to differ from; give two or more."
+        )
+    if not bool(torch.isfinite(stream).all()):
+        raise InputError("The stream holds values that are not finite.")
+    if bool((stream == stream[:1]).all()):
+        raise InputError(
+            "All tokens are equal: the residual is zero from the start and stays so; give tokens "
+            "that differ."
+        )
