@@ -4,5 +4,20 @@ from __future__ import annotations
 
 from leadline.theory._condition import Condition
 from leadline.theory.attention import BOUNDS, AttentionFacts, Bound
+from leadline.theory.rank_collapse import (
+    COLLAPSE_BOUNDS,
+    CollapseBound,
+    LayerFacts,
+    StackFacts,
+)
 
-__all__ = ["BOUNDS", "AttentionFacts", "Bound", "Condition"]
+__all__ = [
+    "BOUNDS",
+    "COLLAPSE_BOUNDS",
+    "AttentionFacts",
+    "Bound",
+    "CollapseBound",
+    "Condition",
+    "LayerFacts",
+    "StackFacts",
+]

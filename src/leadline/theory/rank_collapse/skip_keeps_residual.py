@@ -1,0 +1,53 @@
+"""The lower bound that a skip connection gives where updates do not point against the residual."""
+
+from __future__ import annotations
+
+import math
+
+from leadline.theory._condition import Condition, assume
+from leadline.theory.rank_collapse._assumptions import kept_whole
+from leadline.theory.rank_collapse._bound import (
+    COLLAPSE_BOUNDS,
+    CollapseBound,
+    measured_residuals,
+)
+from leadline.theory.rank_collapse._facts import StackFacts
+
+
+@COLLAPSE_BOUNDS.register("skip-keeps-residual")
+class SkipKeepsResidual(CollapseBound):
+    """|res X^L|_F >= |res X|_F where <res X, res U> >= 0 at every write X -> X + U.
+
+    Assumptions: every write keeps the whole stream, and the residual of what is written does not
+    point against the residual of the stream (Frobenius product). Proof: res is linear, so
+    |res(X + U)|^2 = |res X|^2 + 2 <res X, res U> + |res U|^2 >= |res X|^2, write by write. If
+    U X' = 0 (every token of U is orthogonal to every token of X) the product is zero, and with
+    W_V = 0 both sides are equal. Nothing is said of the relative residual |res X|_F / |X|_F, which
+    may vanish all the same.
+    """
+
+    title = "the skip keeps the residual"
+    statement = "|res X^L|_F >= |res X|_F if ⟨res X, res U⟩ >= 0 at every write"
+    source = (
+        "Deep Dive into Transformer Architecture, section 3, with the residuals in the condition"
+    )
+    side = "lower"
+    measure = "frobenius"
+
+    def conditions(self, facts: StackFacts) -> list[Condition]:
+        return [kept_whole(facts), *self.direction(facts)]
+
+    def direction(self, facts: StackFacts) -> list[Condition]:
+        """Check what is assumed of the updates."""
+        found = [layer.alignment for layer in facts.layers]
+        known = [one for one in found if one is not None and not math.isnan(one)]
+        if len(known) < len(found):
+            told = "the angle between update and residual was not measured at every write"
+        else:
+            told = f"an update points against the residual, cosine {min(known, default=0.0):.3g}"
+        holds = len(known) == len(found) and min(known, default=0.0) >= 0.0
+        return [assume("no update points against the residual", holds, told)]
+
+    def log10_values(self, facts: StackFacts) -> tuple[float, ...] | None:
+        measured = measured_residuals(facts, self.measure)
+        return (measured[0],) * (facts.depth + 1) if measured else None
