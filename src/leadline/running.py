@@ -22,6 +22,7 @@ from leadline.anatomy import (
     Tap,
     read_anatomy,
 )
+from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.inputs.model_facts import is_pair
@@ -124,12 +125,19 @@ def _narrowed(batch: Inputs) -> Inputs:
 
 def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss: Loss) -> Done:
     """One forward pass with the tap on, then one backward pass if a probe asks for it."""
+    products = BranchProducts() if planned.branches else None
     collector = Collector(
-        planned, batch.mask, decoder_mask=batch.decoder_mask, pair=is_pair(module)
+        planned,
+        batch.mask,
+        decoder_mask=batch.decoder_mask,
+        pair=is_pair(module),
+        products=products,
     )
     tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
     foreign: dict[tuple[str, int, int], str] = {}
-    spy = _spy(module, tap, collector, foreign) if planned.having("attention") else nullcontext()
+    spy = nullcontext()
+    if planned.attention:
+        spy = _spy(module, tap, collector, foreign, products)
     shared: list[str] = []
     owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
     if not planned.backward:
@@ -157,7 +165,11 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
 
 
 def _spy(
-    module: nn.Module, tap: Tap, collector: Collector, foreign: dict[tuple[str, int, int], str]
+    module: nn.Module,
+    tap: Tap,
+    collector: Collector,
+    foreign: dict[tuple[str, int, int], str],
+    products: BranchProducts | None,
 ) -> AttentionSpy:
     """Hands every attention that belongs to a sublayer of the anatomy to the collector."""
 
@@ -182,7 +194,7 @@ def _spy(
             return
         collector.attention(stack, block, written, seen)
 
-    return AttentionSpy(module, listen, examples=lambda: tap.examples)
+    return AttentionSpy(module, listen, examples=lambda: tap.examples, branches=products)
 
 
 def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:

@@ -56,7 +56,8 @@ def test_a_probe_alone_measures_all_its_quantities_with_finite_numbers(name: str
 
 
 def test_the_default_set_is_everything_that_costs_next_to_nothing() -> None:
-    costly = {"recall", "attention", "attention_product", "attention_spectrum"}
+    attention = {"attention", "attention_product", "attention_spectrum"}
+    costly = {"recall", "residual", "collapse"} | attention
     assert set(DEFAULT) == set(PROBES.names()) - costly
     assert plan("all").backward and not plan("stream").backward
 

@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from leadline.anatomy.exactness import exactly
+from leadline.anatomy.output_projection import BranchProducts
 from leadline.anatomy.projections import Projections
 from leadline.anatomy.seen_attention import SeenAttention, as_products, shaped_by_example
 
@@ -60,7 +61,10 @@ class _Track:
 
 
 class AttentionSpy:
-    """See the module's first lines. `examples` tells how many examples are in flight."""
+    """See the module's first lines. `examples` tells how many examples are in flight.
+
+    `branches` is told of every product with a weight matrix and every norm.
+    """
 
     def __init__(
         self,
@@ -69,8 +73,10 @@ class AttentionSpy:
         *,
         examples: Callable[[], int | None] = lambda: None,
         projections: bool = True,
+        branches: BranchProducts | None = None,
     ) -> None:
         self.listener = listener
+        self.branches = branches
         self.examples = examples
         self._names = {
             id(module): name for name, module in model.named_modules(remove_duplicate=False)
@@ -112,6 +118,8 @@ class AttentionSpy:
         self._mode.forget()
         if self.projections is not None:
             self.projections.forget()
+        if self.branches is not None:
+            self.branches.forget()
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         self._running.append(self._names.get(id(module), ""))
@@ -122,10 +130,22 @@ class AttentionSpy:
         if self.projections is not None:
             name = self._names.get(id(module), "")
             self.projections.passed(name, module, output)
+            if self.branches is not None:
+                self.branches.passed(module, output)
             if name == self._attending:
                 # Its projections are of no use to anybody after it.
                 self._attending = None
                 self.projections.forget_products()
+
+    def multiplied(
+        self, entered: Tensor, weight: Tensor, bias: Any, returned: Tensor, *, by_rows: bool
+    ) -> None:
+        """A product with a weight matrix; `by_rows`: it is [out, in]."""
+        if self.projections is None:
+            return
+        kept = self.projections.product(entered, weight, bias, returned, by_rows=by_rows)
+        if kept is not None and self.branches is not None:
+            self.branches.product(kept)
 
     def found(self, seen: SeenAttention) -> None:
         """Bring what was seen into one form, look for where it came from, and tell the listener."""
@@ -137,7 +157,15 @@ class AttentionSpy:
             with exactly():
                 query_source = self.projections.source(shaped.query)
                 key_source = self.projections.source(shaped.key)
-            shaped = replace(shaped, query_source=query_source, key_source=key_source)
+                value_source = None
+                if self.branches is not None:
+                    value_source = self.projections.source(shaped.value)
+            shaped = replace(
+                shaped,
+                query_source=query_source,
+                key_source=key_source,
+                value_source=value_source,
+            )
             self._attending = seen.module
         self.listener(shaped)
 
@@ -210,7 +238,7 @@ class _Eyes(TorchFunctionMode):
         if track is not None and track.logits is not None:
             self._consumed(track, second, result)
         elif second.ndim == 2 and self.spy.projections is not None:
-            self.spy.projections.product(first, second, None, result, by_rows=False)
+            self.spy.multiplied(first, second, None, result, by_rows=False)
         elif first.ndim >= 3 and second.ndim >= 3:
             self._score(first, second, result)
 
@@ -237,16 +265,13 @@ class _Eyes(TorchFunctionMode):
 
     def linear(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-        if self.spy.projections is not None:
-            self.spy.projections.product(
-                call["input"], call["weight"], call.get("bias"), result, by_rows=True
-            )
+        self.spy.multiplied(call["input"], call["weight"], call.get("bias"), result, by_rows=True)
 
     def affine(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """addmm(bias, input, weight), the form of GPT-2's projections."""
-        if self.spy.projections is not None and len(args) == 3 and not kwargs:
+        if len(args) == 3 and not kwargs:
             bias, entered, weight = args
-            self.spy.projections.product(entered, weight, bias, result, by_rows=False)
+            self.spy.multiplied(entered, weight, bias, result, by_rows=False)
 
     # --- what is followed ------------------------------------------------------------------
 

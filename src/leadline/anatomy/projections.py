@@ -4,7 +4,7 @@ Nothing is taken from names. Every product with a weight matrix and every norm t
 before the attention is a candidate; a query of head h comes from the features a..b of a candidate
 if its norm is that of those features, times one factor, at every token. Norms are compared
 because rotary positions turn queries and keys without changing their length; where the features
-themselves agree, they have not been turned.
+themselves agree, they have not been turned. Values are found in the same way; nothing turns them.
 
 A norm is anything whose class says so and that behaves like one: its output for s v does not
 depend on s for large s. Its gain and shift are read off its outputs for v and -v, v = (1, -1, 1,
@@ -25,7 +25,7 @@ from torch import nn
 
 from leadline.anatomy.tensors import first_tensor
 
-__all__ = ["NormReach", "Projections", "Source", "norm_reach"]
+__all__ = ["NormReach", "Product", "Projections", "Source", "looks_like_a_norm", "norm_reach"]
 
 Tensor = torch.Tensor
 _KEPT_PRODUCTS = 8
@@ -35,6 +35,8 @@ _SAMPLED = 64
 _TELLING = 4
 _AGREE = 1e-2
 """Relative difference of two lengths that still counts as rounding, also in bfloat16."""
+_ROUNDING = 4.0
+"""A factor so many eps from 1 is 1."""
 _LARGE = 100.0
 """So far out that a norm's eps no longer counts, and within the range of float16."""
 
@@ -59,7 +61,7 @@ class Source:
     `weight` is [head, head width, width] and `bias` [head, head width], already times the factor
     between the product and what the attention got; both None where a norm stands last (QK-norm),
     whose reach is `norm` then, for the features `features` of each head. Otherwise `norm` is the
-    norm whose output entered the product, if there is one.
+    norm whose output entered the product, if there is one. `entered` is that input, only lent.
     """
 
     module: str
@@ -68,15 +70,23 @@ class Source:
     bias: Tensor | None = None
     norm: NormReach | None = None
     features: tuple[slice, ...] = ()
+    entered: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class _Product:
+class Product:
+    """A weight matrix was used; `by_rows`: it is [out, in]. Tensors are only lent."""
+
     entered: Tensor
     weight: Tensor
     bias: Tensor | None
     returned: Tensor
     by_rows: bool
+
+    @property
+    def matrix(self) -> Tensor:
+        """[in, out]: what multiplies from the right."""
+        return self.weight.T if self.by_rows else self.weight
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class Projections:
     """The candidates of the last moments. Tensors are kept only until the attention is found."""
 
     def __init__(self) -> None:
-        self._products: deque[_Product] = deque(maxlen=_KEPT_PRODUCTS)
+        self._products: deque[Product] = deque(maxlen=_KEPT_PRODUCTS)
         self._normed: deque[_Normed] = deque(maxlen=_KEPT_NORMS)
         self._reaches: dict[int, NormReach | None] = {}
 
@@ -103,13 +113,14 @@ class Projections:
 
     def product(
         self, entered: Tensor, weight: Tensor, bias: Any, returned: Tensor, *, by_rows: bool
-    ) -> None:
-        """A weight matrix was used; `by_rows`: it is [out, in]."""
-        if weight.ndim == 2:
-            given = bias.detach() if isinstance(bias, Tensor) else None
-            self._products.append(
-                _Product(entered.detach(), weight.detach(), given, returned.detach(), by_rows)
-            )
+    ) -> Product | None:
+        """A weight matrix was used; `by_rows`: it is [out, in]. Returns it as it is kept."""
+        if weight.ndim != 2:
+            return None
+        given = bias.detach() if isinstance(bias, Tensor) else None
+        kept = Product(entered.detach(), weight.detach(), given, returned.detach(), by_rows)
+        self._products.append(kept)
+        return kept
 
     def passed(self, path: str, module: nn.Module, output: object) -> None:
         """A module has run; norms are kept."""
@@ -121,7 +132,7 @@ class Projections:
 
     def source(self, vectors: Tensor | None) -> Source | None:
         """Where [example, head, token, feature] come from; None where nothing fits."""
-        if vectors is None or vectors.shape[0] == 0:
+        if vectors is None or vectors.ndim != 4 or vectors.shape[0] == 0:
             return None
         with torch.no_grad():
             sample = _Sample(vectors)
@@ -135,13 +146,13 @@ class Projections:
                     return found
         return None
 
-    def _from_product(self, sample: _Sample, product: _Product) -> Source | None:
+    def _from_product(self, sample: _Sample, product: Product) -> Source | None:
         fitted = _fit(sample, product.returned)
         if fitted is None:
             return None
         places, factor, turned = fitted
         width = sample.width
-        weight = product.weight if product.by_rows else product.weight.T
+        weight = product.matrix.T
         rows = [slice(place, place + width) for place in places]
         bias = None
         if product.bias is not None and product.bias.ndim == 1:
@@ -153,6 +164,7 @@ class Projections:
             bias=bias,
             norm=self._norm_of(product.entered),
             features=tuple(rows),
+            entered=product.entered,
         )
 
     def _from_norm(self, sample: _Sample, normed: _Normed) -> Source | None:
@@ -261,6 +273,8 @@ class _Sample:
         # [token, head, feature]
         self.vectors = vectors[self.example, :, self.token].float()
         self.sizes = torch.linalg.vector_norm(self.vectors, dim=-1)
+        # Lengths are compared in float32, whatever the vectors are in.
+        self.eps = max(torch.finfo(vectors.dtype).eps, torch.finfo(torch.float32).eps)
 
     def of(self, returned: Tensor) -> Tensor | None:
         """The same tokens of a candidate, [token, feature]; None where it has other tokens."""
@@ -294,6 +308,8 @@ def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | N
     fits = spread.amin(-1).amax() < _AGREE and ((chosen / factor - 1).abs() < _AGREE).all()
     if not bool(fits):
         return None
+    if abs(factor - 1.0) <= _ROUNDING * sample.eps:
+        factor = 1.0
     places = [int(block) * width for block in best]
     picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
     apart = (picked - sample.vectors).abs().max()

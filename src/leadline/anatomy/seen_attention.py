@@ -40,6 +40,8 @@ class SeenAttention:
     """Whether heads and examples could be taken for each other by their numbers alone."""
     query_source: Source | None = None
     key_source: Source | None = None
+    value_source: Source | None = None
+    """Looked for only where the heads are followed to what they write."""
 
     @property
     def heads(self) -> int:

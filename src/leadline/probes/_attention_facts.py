@@ -33,6 +33,7 @@ def attention_facts(site: Site, patterns: Patterns, *, first_head: int = 1) -> d
         "groups": patterns.heads if seen.key is None else seen.key.shape[1],
         "width": None if source is None or source.weight is None else source.weight.shape[-1],
         "head_width": head_width,
+        "scaling": None if patterns.scores is None else patterns.scores.scaling,
         "mask": mask,
         "positions": positions_of(patterns),
         "stochastic": not seen.sink and _even(patterns),

@@ -6,24 +6,29 @@ for all sites at once. Padding never enters: a mask is looked up for every stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
+from leadline.anatomy.output_projection import BranchProducts
 from leadline.numerics.patterns import PROOF_LIMIT, Patterns
 from leadline.numerics.tokens import Tokens
 from leadline.probes._attention_facts import attention_facts, attention_findings
+from leadline.probes._branches import Branches
 from leadline.probes._plan import Plan
-from leadline.probes._probe import At, Each, PerHead, PerToken, Result, Single
+from leadline.probes._probe import At, Each, PerHead, PerToken, Refused, Result, Single
 from leadline.record import Finding, Reading, Site
 
 __all__ = ["Collector"]
 
 Tensor = torch.Tensor
 _FLUSH_AT = 1_000_000
+_Interval = tuple[Tensor, Tensor | None, Tensor | None]
+"""A value, and the lower and upper end around it."""
 
 
 @dataclass
@@ -39,7 +44,8 @@ class Collector:
     """The listener of a measuring pass.
 
     `mask` tells the real tokens of every stack; of an encoder with a decoder (`pair`) it is the
-    encoder's, and the decoder has its own.
+    encoder's, and the decoder has its own. `products` are those of the block that is running,
+    where a probe asks for the weights of its branches.
     """
 
     def __init__(
@@ -49,7 +55,12 @@ class Collector:
         *,
         decoder_mask: Tensor | None = None,
         pair: bool = False,
+        products: BranchProducts | None = None,
     ) -> None:
+        self._branches = None if products is None else Branches(plan, products)
+        # What probes multiply must not be taken for products of the model.
+        self._unwatched = nullcontext if products is None else torch._C.DisableTorchFunction
+        self.refused: list[tuple[Refused, Site]] = []
         self.pair = pair
         self.main_mask = mask
         self.decoder_mask = decoder_mask
@@ -71,7 +82,7 @@ class Collector:
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
         self._masks: dict[tuple[int, str], Tensor] = {}
         self._held = 0
-        self._singles: list[tuple[str, Site, str, Tensor]] = []
+        self._singles: list[tuple[str, Site, str, _Interval]] = []
         self._readings: list[Reading] = []
 
     # --- the tap's listener ----------------------------------------------------------------
@@ -79,22 +90,28 @@ class Collector:
     def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None:
         tokens = self._tokens(stack, x)
         start = self._starts.setdefault(stack.name, tokens)
-        at = At(stack, Site(stack.name, layer, sublayer))
-        for probe in self._streams:
-            self._take(at, tokens, probe.stream(at, tokens, start))
+        at = At(stack, Site(stack.name, layer, sublayer), torch.finfo(x.dtype).eps)
+        with self._unwatched():
+            for probe in self._streams:
+                self._take(at, tokens, probe.stream(at, tokens, start))
         # The centred copy is as large as the stream itself; only the stream is kept.
         tokens.__dict__.pop("_centred", None)
 
     def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
-        if not self._updates:
-            return
         at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
-        before = self._tokens(stack, x)
-        update = Tokens(u, before.mask)
-        for probe in self._updates:
-            self._take(at, update, probe.update(at, update, before))
+        with self._unwatched():
+            if self._branches is not None:
+                self._take(at, None, self._branches.written(at, written, u, x))
+            if not self._updates:
+                return
+            before = self._tokens(stack, x)
+            update = Tokens(u, before.mask)
+            for probe in self._updates:
+                self._take(at, update, probe.update(at, update, before))
 
     def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
+        if self._branches is not None:
+            self._branches.left()
         if not self._blocks:
             return
         at = At(stack, Site(stack.name, block.layer, None, "block"))
@@ -133,6 +150,8 @@ class Collector:
         self.attentions.append(attention_facts(site, patterns, first_head=earlier + 1))
         for probe in self._attentions:
             self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
+        if self._branches is not None:
+            self._branches.attended(site, patterns, queries)
 
     def _split(self, name: str, site: Site) -> bool:
         """Whether a number of all heads was taken of one call where a sublayer makes several."""
@@ -199,6 +218,9 @@ class Collector:
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
     ) -> None:
         for result in results:
+            if isinstance(result, Refused):
+                self.refused.append((result, at.site))
+                continue
             self.seen.add(result.quantity.name)
             name = result.quantity.name
             if isinstance(result, PerHead):
@@ -208,12 +230,11 @@ class Collector:
             if site.head is not None:
                 site = replace(site, head=site.head + heads_before)
             if isinstance(result, Single):
-                self._singles.append((name, site, result.statistic, result.value))
+                interval = (result.value, result.lower, result.upper)
+                self._singles.append((name, site, result.statistic, interval))
             elif isinstance(result, Each):
-                both = (("mean", result.values.all), ("mean_without_first", result.values.rest))
-                for statistic, values in both:
-                    if values.numel():
-                        self._singles.append((name, site, statistic, values.mean()))
+                for statistic, interval in _means(result):
+                    self._singles.append((name, site, statistic, interval))
             elif isinstance(result, PerToken):
                 self._hold(name, site, result.values, None if tokens is None else tokens.mask)
 
@@ -255,13 +276,30 @@ class Collector:
         self.seen -= {one[0] for one in self._singles} - {one[0] for one in told}
         self._singles = told
         if self._singles:
-            values = torch.stack([value.detach().double() for *_, value in self._singles])
-            for (name, site, statistic, _), value in zip(
-                self._singles, values.tolist(), strict=True
-            ):
-                self._readings.append(Reading(name, site, statistic, value))
+            # One transfer from the device for all of them.
+            known = [end for *_, ends in self._singles for end in ends if end is not None]
+            # Numbers of weights may stand on the CPU while the stream does not.
+            far = next((end.device for end in known if end.device.type != "cpu"), "cpu")
+            numbers = iter(torch.stack([end.detach().to(far).double() for end in known]).tolist())
+            for name, site, statistic, ends in self._singles:
+                value, lower, upper = (None if end is None else next(numbers) for end in ends)
+                assert value is not None
+                self._readings.append(Reading(name, site, statistic, value, lower, upper))
             self._singles.clear()
         return self._readings
+
+
+def _means(result: Each) -> Iterator[tuple[str, _Interval]]:
+    """The mean over the examples with all tokens, and without the first, where there are any."""
+    for statistic, part in (("mean", "all"), ("mean_without_first", "rest")):
+        ends = [
+            None if table is None else getattr(table, part)
+            for table in (result.values, result.lower, result.upper)
+        ]
+        if ends[0] is not None and ends[0].numel():
+            value, lower, upper = (None if end is None else end.mean() for end in ends)
+            assert value is not None
+            yield statistic, (value, lower, upper)
 
 
 def _head_readings(results: Sequence[PerHead], site: Site) -> list[Reading]:

@@ -16,7 +16,16 @@ __all__ = ["DEFAULT", "Plan", "plan"]
 DEFAULT = ("stream", "tokens", "rank", "update", "gradient", "influence", "memory", "lanes")
 """Every probe that costs next to nothing beside one forward and one backward pass."""
 
-_METHODS = ("stream", "update", "block", "gradient", "parameters", "attention")
+_METHODS = (
+    "stream",
+    "update",
+    "block",
+    "gradient",
+    "parameters",
+    "attention",
+    "heads",
+    "perceptron",
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,16 @@ class Plan:
     @property
     def backward(self) -> bool:
         return bool(self.having("gradient") or self.having("parameters"))
+
+    @property
+    def branches(self) -> bool:
+        """Whether the weights of the branches must be found."""
+        return bool(self.having("heads") or self.having("perceptron"))
+
+    @property
+    def attention(self) -> bool:
+        """Whether attention must be seen."""
+        return bool(self.having("attention")) or self.branches
 
     @property
     def quantities(self) -> list[Quantity]:

@@ -6,9 +6,11 @@
     gradient(at, g)         the loss gradient at every stream site (asks for a backward pass)
     parameters(at, norm)    norm of the loss gradient of a sublayer's parameters (likewise)
     attention(at, patterns) the attention matrices of every sublayer that has them
+    heads(at, heads)        the same once they have been written, with what they are multiplied by
+    perceptron(at, maps)    the two maps of every MLP, or a sentence that says why it has none
 
-A method yields `PerToken`, `PerHead`, `Each` or `Single` results; all tensors are reduced on the device,
-and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
+A method yields `PerToken`, `PerHead`, `Each`, `Single` or `Refused` results; all tensors are reduced on
+the device, and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
 the plan reads off them how many passes are run.
 """
 
@@ -24,7 +26,7 @@ from leadline.catalog import Catalog
 from leadline.numerics.tokens import PerExample
 from leadline.record import Quantity, Site
 
-__all__ = ["PROBES", "At", "Each", "PerHead", "PerToken", "Result", "Single"]
+__all__ = ["PROBES", "At", "Each", "PerHead", "PerToken", "Refused", "Result", "Single"]
 
 PROBES: Catalog[Any] = Catalog("probe", package="leadline.probes", group="leadline.probes")
 
@@ -35,6 +37,8 @@ class At:
 
     stack: Stack
     site: Site
+    eps: float = torch.finfo(torch.float32).eps
+    """Of the precision that the tensor was in."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,16 @@ class PerToken:
 
 @dataclass(frozen=True)
 class Each:
-    """One number per example, over all tokens and over all but the first; the mean is kept."""
+    """One number per example, over all tokens and over all but the first; the mean is kept.
+
+    With an interval around each number, the mean of its ends is kept too.
+    """
 
     quantity: Quantity
     values: PerExample
     site: Site | None = None
+    lower: PerExample | None = None
+    upper: PerExample | None = None
 
 
 @dataclass(frozen=True)
@@ -71,12 +80,22 @@ class PerHead:
 
 @dataclass(frozen=True)
 class Single:
-    """One number for the site."""
+    """One number for the site, with an interval around it where there is one."""
 
     quantity: Quantity
     value: torch.Tensor
     statistic: str = "value"
     site: Site | None = None
+    lower: torch.Tensor | None = None
+    upper: torch.Tensor | None = None
 
 
-Result = PerToken | PerHead | Each | Single
+@dataclass(frozen=True)
+class Refused:
+    """Quantities that this site has no number of, and why: it stands in the coverage."""
+
+    quantities: tuple[Quantity, ...]
+    why: str
+
+
+Result = PerToken | PerHead | Each | Single | Refused

@@ -1,4 +1,4 @@
-"""The quantities that only serve to compute others: the ingredients of the bounds on attention.
+"""The quantities that only serve to compute others: the ingredients of bounds on attention and rank.
 
 They are numbers of the weights, such as the largest singular value of a head's W_Q. They stand in
 the record and in its JSON, and `leadline bounds` reads them, but tables and charts of what was
@@ -22,5 +22,10 @@ INGREDIENTS = frozenset(
         "attention.query_weight",
         "attention.scaling",
         "attention.soft_cap",
+        "collapse.lipschitz",
+        "collapse.query_key",
+        "collapse.value_gain",
+        "collapse.value_output_1",
+        "collapse.value_output_inf",
     }
 )

@@ -1,0 +1,135 @@
+"""What the probe `collapse` writes: the definitions of its quantities."""
+
+from __future__ import annotations
+
+from leadline.record import Quantity
+
+__all__ = [
+    "ALIGNMENT",
+    "CUBIC",
+    "DIAGONAL",
+    "GAIN",
+    "GAMMA",
+    "JOINT",
+    "LIPSCHITZ",
+    "OVERLAP",
+    "QUERY_KEY",
+    "VALUE_OUTPUT_1",
+    "VALUE_OUTPUT_INF",
+]
+
+_SOURCE = "Dong, Cordonnier, Loukas 2021, arXiv 2103.03404"
+
+
+def _ingredient(name: str, title: str, symbol: str, formula: str) -> Quantity:
+    return Quantity(
+        name=f"collapse.{name}",
+        title=title,
+        symbol=symbol,
+        formula=formula,
+        lives_on="sublayer",
+        headline="value",
+        high="Bounds on the residual of the tokens are wider.",
+        low="Bounds on the residual of the tokens are narrower.",
+        source=_SOURCE,
+    )
+
+
+QUERY_KEY = _ingredient(
+    "query_key",
+    "Size of the query-key form",
+    "‖W_QK,h‖₁",
+    "largest column sum of |W_Q W_K'| of a head; what multiplies queries or keys before their "
+    "product is in it, the scaling of the product is not",
+)
+VALUE_OUTPUT_1 = _ingredient(
+    "value_output_1",
+    "Largest column sum of value and output",
+    "‖W_h‖₁",
+    "largest column sum of |W_V W_O| of a head, times the gain of the write",
+)
+VALUE_OUTPUT_INF = _ingredient(
+    "value_output_inf",
+    "Largest row sum of value and output",
+    "‖W_h‖_∞",
+    "largest row sum of |W_V W_O| of a head, times the gain of the write",
+)
+GAIN = _ingredient(
+    "value_gain",
+    "Gain of values and output",
+    "σ_max(Σ_h W_h)",
+    "largest singular value of the sum over the heads of W_V W_O, times the gain of the write",
+)
+LIPSCHITZ = _ingredient(
+    "lipschitz",
+    "Lipschitz constant of the MLP",
+    "λ",
+    "Lip(act) times the composite measures sqrt(largest column sum times largest row sum) of W_1 "
+    "and W_2, times the gain of the write",
+)
+GAMMA = Quantity(
+    name="collapse.gamma",
+    title="Unevenness of the query-key form",
+    symbol="γ_h",
+    formula="sqrt(Σ_i osc_i max_i osc_i) / (2 ‖E‖₁), osc_i the range of row i of E, E = scaling "
+    "times the products of the queries and keys of a head less their means over the tokens",
+    lives_on="sublayer",
+    headline="max",
+    high="At most the square root of the number of tokens: a few rows of the logits hold the range.",
+    low="The range is spread over the rows; 0 where all tokens are equal.",
+    source=_SOURCE + ", second version",
+)
+JOINT = Quantity(
+    name="collapse.joint_gamma",
+    title="Unevenness of the query-key forms of all heads",
+    symbol="γ",
+    formula="sqrt(Σ_h Σ_i osc_hi Σ_h max_i osc_hi) / (2 Σ_h ‖E_h‖₁), γ_h where there is one "
+    "head; the largest of any example",
+    lives_on="sublayer",
+    headline="max",
+    high="At most the square root of the number of tokens.",
+    low="The range is spread over the rows; 0 where all tokens are equal.",
+)
+DIAGONAL = Quantity(
+    name="collapse.diagonal",
+    title="Largest weight of a token on itself",
+    symbol="max_{i≥2} P_ii",
+    formula="largest weight of any token but the first on itself, of a head",
+    lives_on="sublayer",
+    headline="max",
+    high="Towards 1: some token keeps its own value; under a causal mask differences decay slowly.",
+    low="Every token takes most from others; under a causal mask differences decay fast.",
+)
+CUBIC = Quantity(
+    name="collapse.cubic_law",
+    title="What the cubic law leaves of the differences",
+    symbol="log₁₀ ‖(s/n) Σ_h R W_QK,h R′ R W_h‖_F",
+    formula="log10 of the Frobenius norm, R what enters the projections less its mean token (the "
+    "stream, or what a norm made of it), s the scaling, n tokens; the largest of any example",
+    lives_on="sublayer",
+    headline="max",
+    high="The branch passes large differences on.",
+    low="Where differences are small and nothing is hidden, the residual of what the branch writes.",
+)
+ALIGNMENT = Quantity(
+    name="collapse.alignment",
+    title="Alignment of update and stream, without their means",
+    symbol="cos(res X, res U)",
+    formula="inner product of all entries of stream and update, each less its mean token, over "
+    "both norms; the smallest of any example",
+    lives_on="sublayer",
+    headline="min",
+    high="From 0 on: the write cannot shorten the residual of the stream.",
+    low="Below 0: the write takes differences between tokens away.",
+)
+OVERLAP = Quantity(
+    name="collapse.overlap",
+    title="Overlap of update and stream",
+    symbol="|⟨X, U⟩| / (‖X‖_F ‖U‖_F)",
+    formula="absolute inner product of all entries of stream and update over both norms; the "
+    "largest of any example",
+    lives_on="sublayer",
+    headline="max",
+    high="The write is no new direction.",
+    low="Near 0: the write is orthogonal to the stream as a whole, which says nothing of residuals.",
+)
