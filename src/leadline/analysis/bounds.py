@@ -1,6 +1,6 @@
-"""What theorems predict about attention, beside what was measured.
+"""What theorems predict about attention and rank collapse, beside what was measured.
 
-For every bound, every attention sublayer and every head:
+For every bound on attention, every attention sublayer and every head:
 
     predicted   the bound, the largest over the shapes of the input (a lower one: the smallest)
     measured    the largest value over the examples (for a lower bound: the smallest there is)
@@ -12,31 +12,42 @@ measured interval lies above an upper bound (the upper end below a lower bound) 
 rounding, a millionth of the bound. Nothing is then wrong with the theorem: the measurement, a
 number in the record or an assumption that was taken to hold is.
 
-A quantity without heads, such as the norm of a product of layers, has one row per sublayer.
+A quantity without heads, such as the norm of a product of layers, has one row per sublayer. The
+bounds on rank collapse, with one row per layer, are those of `collapse_bounds`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from leadline.analysis.attention_facts import attention_sublayers, facts_of, head_readings
 from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable
+from leadline.analysis.collapse_bounds import collapse_result, exact_stack
+from leadline.analysis.collapse_facts import collapse_stacks, has_collapse
 from leadline.catalog import Choice
-from leadline.errors import RecordError
+from leadline.errors import InputError, RecordError, UnknownName
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import text_at
-from leadline.theory import BOUNDS
+from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, StackFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from leadline.analysis.attention_facts import Address, AttentionSublayer, HeadReadings
+    from leadline.analysis.collapse_facts import CollapseStack
     from leadline.record import Reading, Record
-    from leadline.theory import AttentionFacts, Bound
+    from leadline.theory import AttentionFacts, Bound, CollapseBound
     from leadline.theory.attention._bound import Side
 
-__all__ = ["BoundAtHead", "BoundResult", "BoundsTable", "bounds", "has_attention"]
+__all__ = [
+    "BoundAtHead",
+    "BoundResult",
+    "BoundsTable",
+    "bounds",
+    "has_attention",
+    "has_collapse",
+]
 
 ROUNDING = 1e-6
 """By what share of a bound a measurement may pass it and still be called rounding."""
@@ -48,26 +59,89 @@ _STATISTICS: dict[Side, tuple[str, ...]] = {
 
 
 def bounds(
-    record: Record, *, names: Sequence[str] | None = None, layer: int | None = None
+    record: Record | StackFacts, *, names: Sequence[str] | None = None, layer: int | None = None
 ) -> BoundsTable:
-    """Set what theorems predict about attention beside what a record holds.
+    """Set what theorems predict about attention and rank collapse beside what a record holds.
 
     `names` chooses bounds (all of them otherwise; `leadline list bounds` shows them), `layer` one
-    layer. Needs a record with attention readings.
+    layer. Needs a record with readings of the probe `attention`, or of `residual` and `collapse`.
+    The facts of a stack, as `leadline.collapse` finds them, take the place of a record: then the
+    bounds on rank collapse stand beside residuals that are right far below rounding.
     """
-    if not has_attention(record):
-        raise RecordError(_nothing_measured(record))
+    names = names or None
+    attention, collapse = _chosen(names)
+    if isinstance(record, StackFacts):
+        if names is not None and attention:
+            raise InputError(_no_attention_facts(attention[0][0]))
+        if layer is not None and not 1 <= layer <= record.depth:
+            raise InputError(f"There is no layer {layer}: these facts have 1 to {record.depth}.")
+        found = _of_stacks(
+            collapse, [exact_stack(record)], layer=layer, everything=names is not None
+        )
+        return BoundsTable("", tuple(sorted(found, key=_order)))
+    found: list[BoundResult] = []
+    if has_attention(record):
+        found += _of_attention(record, attention, layer=layer, everything=names is not None)
+    elif names is not None and attention:
+        raise RecordError(_nothing_measured(record, "attention"))
+    if has_collapse(record):
+        stacks = collapse_stacks(record)
+        found += _of_stacks(collapse, stacks, layer=layer, everything=names is not None)
+    elif names is not None and collapse:
+        raise RecordError(_nothing_measured(record, "collapse"))
+    if not found:
+        raise RecordError(_nothing_measured(record, "attention"))
+    if layer is not None and not any(result.rows for result in found):
+        raise RecordError(_no_such_layer(record, layer))
+    called = text_at(record.provenance, "model", "name")
+    return BoundsTable(called, tuple(sorted(found, key=_order)))
+
+
+def _chosen(
+    names: Sequence[str] | None,
+) -> tuple[list[tuple[str, Bound]], list[tuple[str, CollapseBound]]]:
+    """Build the bounds that were asked for, those on attention and those on rank collapse."""
+    attention, collapse = [*BOUNDS.names()], [*COLLAPSE_BOUNDS.names()]
+    if names is not None:
+        chosen = [Choice.parse(name) for name in names]
+        for choice in chosen:
+            if choice.name not in attention and choice.name not in collapse:
+                raise UnknownName("bound", choice.name, [*attention, *collapse])
+        attention = [str(choice) for choice in chosen if choice.name in BOUNDS]
+        collapse = [str(choice) for choice in chosen if choice.name in COLLAPSE_BOUNDS]
+    return (
+        [(name, BOUNDS.build(name)) for name in attention],
+        [(name, COLLAPSE_BOUNDS.build(name)) for name in collapse],
+    )
+
+
+def _of_stacks(
+    chosen: Sequence[tuple[str, CollapseBound]],
+    stacks: Sequence[CollapseStack],
+    *,
+    layer: int | None,
+    everything: bool,
+) -> list[BoundResult]:
+    """Compare the bounds on rank collapse; unless `everything`, those whose residual is known."""
+    return [
+        collapse_result(name, bound, stacks=stacks, layer=layer)
+        for name, bound in chosen
+        if everything or any(stack.known(bound.measure) for stack in stacks)
+    ]
+
+
+def _of_attention(
+    record: Record, chosen: Sequence[tuple[str, Bound]], *, layer: int | None, everything: bool
+) -> list[BoundResult]:
+    """Compare the bounds on attention; unless `everything`, those whose quantity was measured."""
     sublayers = attention_sublayers(record)
-    chosen = [(str(Choice.parse(name)), BOUNDS.build(name)) for name in names or BOUNDS.names()]
     measured = {name: _measured(record, bound) for name, bound in chosen}
-    if names is None:
+    if not everything:
         chosen = [(name, bound) for name, bound in chosen if measured[name][1]]
-    if not chosen:
-        raise RecordError(_nothing_measured(record))
     if layer is not None:
-        sublayers = _of_layer(sublayers, layer)
+        sublayers = [seen for seen in sublayers if seen.layer == layer]
     facts = facts_of(record, sublayers)
-    found = [
+    return [
         BoundResult(
             name=name,
             title=bound.title,
@@ -83,8 +157,6 @@ def bounds(
         )
         for name, bound in chosen
     ]
-    called = text_at(record.provenance, "model", "name")
-    return BoundsTable(called, tuple(sorted(found, key=_order)))
 
 
 def has_attention(record: Record) -> bool:
@@ -197,36 +269,52 @@ def _ratio(measured: float | None, predicted: float | None) -> float:
     return measured / predicted
 
 
-def _of_layer(sublayers: Sequence[AttentionSublayer], layer: int) -> list[AttentionSublayer]:
-    found = [seen for seen in sublayers if seen.layer == layer]
-    if not found:
-        layers = sorted({seen.layer for seen in sublayers})
-        raise RecordError(
+def _no_such_layer(record: Record, layer: int) -> str:
+    if has_attention(record):
+        layers = [seen.layer for seen in attention_sublayers(record)]
+        ends = min(layers), max(layers)
+        return (
             f"Layer {layer} has no attention readings in this record; "
-            f"layers {layers[0]} to {layers[-1]} have some."
+            f"layers {ends[0]} to {ends[1]} have some."
         )
-    return found
+    depth = max(record.depth(stack) for stack in record.stacks)
+    return f"Layer {layer} has no residuals in this record; layers 1 to {depth} have some."
 
 
 def _order(result: BoundResult) -> tuple[object, ...]:
-    """Violated first, then what applies; heads before whole layers, upper bounds before lower."""
+    """Violated first, attention before collapse, then what applies, heads before whole layers.
+
+    Among these upper bounds stand before lower ones and before laws, the tightest first.
+    """
     closest = result.closest
-    ratio = 0.0 if closest is None else closest.ratio
+    distance = 0.0 if closest is None else result.distance(closest)
     by_head = any(row.head is not None for row in result.rows)
-    upper = result.side == "upper"
     return (
         not result.violations,
+        result.log10,
         not result.applying,
         not by_head,
-        not upper,
-        -ratio if upper else ratio,
+        ("upper", "lower", "law").index(result.side),
+        -distance if result.side == "upper" else distance,
         result.name,
     )
 
 
-def _nothing_measured(record: Record) -> str:
+def _nothing_measured(record: Record, family: Literal["attention", "collapse"]) -> str:
     which = f"The record {record.path}" if record.path is not None else "This record"
+    if family == "collapse":
+        return (
+            f"{which} holds no composite residuals, and these bounds are about them: "
+            "measure the model again with `leadline measure MODEL --probes tokens,residual,collapse`."
+        )
     return (
         f"{which} holds no attention readings, and the bounds are about attention: "
         "measure the model again with `leadline measure MODEL --probes attention`."
+    )
+
+
+def _no_attention_facts(name: str) -> str:
+    return (
+        f"The bound {name!r} is about attention matrices, and the facts of a stack hold none: "
+        "give a record, or choose bounds on rank collapse (`leadline list bounds`)."
     )

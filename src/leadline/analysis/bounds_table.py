@@ -1,15 +1,19 @@
-"""Bounds beside measurements, as data: one row per bound and head, one result per bound."""
+"""Bounds beside measurements, as data: one row per bound and head, one result per bound.
+
+Residuals fall below the smallest float, so what bounds on rank collapse predict is kept as log10,
+and so is what was measured there; their rows have no head, one stands after every layer.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
-    from leadline.theory.attention._bound import Side
+    from leadline.theory.rank_collapse._bound import CollapseSide
 
 __all__ = ["BoundAtHead", "BoundResult", "BoundsTable"]
 
@@ -58,16 +62,22 @@ class BoundAtHead:
 
 @dataclass(frozen=True, slots=True)
 class BoundResult:
-    """One bound on all heads. `statistic` says which value over the examples was measured."""
+    """One bound on all heads, or after all layers.
+
+    `statistic` says which value over the examples was measured. With `log10`, every number of the
+    rows but the ratio is a log10. A `law` is no bound but a limit: it is never violated, and its
+    ratio tends to 1.
+    """
 
     name: str
     title: str
     statement: str
     source: str
-    side: Side
+    side: CollapseSide
     quantity: str
     statistic: str
     rows: tuple[BoundAtHead, ...]
+    log10: bool = False
 
     @property
     def applying(self) -> tuple[BoundAtHead, ...]:
@@ -83,11 +93,29 @@ class BoundResult:
     def closest(self) -> BoundAtHead | None:
         """The row in which the measurement comes closest to the bound, or passes it farthest.
 
-        Among those to which it applies, if there are any.
+        Among those to which it applies, if there are any, and those that are not at the floor of
+        rounding.
         """
         rows = [row for row in self.applying or self.rows if not math.isnan(row.ratio)]
+        rows = [row for row in rows if not self.at_floor(row)] or rows
         best = max if self.side == "upper" else min
-        return best(rows, key=lambda row: row.ratio) if rows else None
+        return best(rows, key=self.distance) if rows else None
+
+    def at_floor(self, row: BoundAtHead) -> bool:
+        """Whether a residual may be rounding alone: the lower end of its interval is zero."""
+        return self.log10 and row.lower == -math.inf
+
+    def distance(self, row: BoundAtHead) -> float:
+        """Say how far a measurement stands above the bound, so that rows can be put in order.
+
+        That is the ratio, or its logarithm where a ratio may lie beyond float; of a law, how far it
+        is from 1 in either direction.
+        """
+        apart = row.ratio
+        if self.log10:
+            assert row.measured is not None and row.predicted is not None
+            apart = row.measured - row.predicted
+        return abs(apart) if self.side == "law" else apart
 
     def to_json(self) -> dict[str, Any]:
         """Return the bound with all its rows as strict JSON."""
@@ -100,6 +128,7 @@ class BoundResult:
             "side": self.side,
             "quantity": self.quantity,
             "statistic": self.statistic,
+            "log10": self.log10,
             "applies_to": len(self.applying),
             "violated": len(self.violations),
             "closest": None if closest is None else closest.to_json(),
@@ -118,6 +147,11 @@ class BoundsTable:
     def violated(self) -> bool:
         """Whether any bound is violated where it applies."""
         return any(bound.violations for bound in self.bounds)
+
+    def families(self) -> list[BoundsTable]:
+        """Part the bounds on attention from those on rank collapse: one or two tables."""
+        parts = [[b for b in self.bounds if b.log10 is log10] for log10 in (False, True)]
+        return [replace(self, bounds=tuple(part)) for part in parts if part] or [self]
 
     def __str__(self) -> str:
         from leadline.analysis.bounds_text import bounds_text

@@ -1,4 +1,8 @@
-"""Bounds in words: ranges over heads, where a bound is closest, why it does not apply."""
+"""Bounds in words: ranges over heads, where a bound is closest, why it does not apply.
+
+Bounds on attention and on rank collapse stand in tables of their own. Residuals are kept as log10
+and written as numbers where these are of a handy size, otherwise as powers: 10^-545067.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,17 @@ __all__ = [
     "ratio_text",
     "reasons",
     "reasons_of",
+    "size_text",
     "title_of",
     "violations",
     "which_places_differ",
 ]
 
 HEADERS = ("bound", "statement", "applies to", "predicted", "measured", "ratio", "at")
+_HANDY = (-3.0, 5.0)
+"""Between which logarithms a number is written as such."""
+_LONG, _LONGEST = 1e4, 1e7
+"""From which sizes on an exponent is written as a whole number, and as a power itself."""
 _NUMBER = re.compile(r"(?<![\w.^])[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w^])")
 _OVER_EXAMPLES = {
     "max": "the largest over the examples",
@@ -44,6 +53,15 @@ _OVER_EXAMPLES = {
 
 def bounds_text(table: BoundsTable) -> str:
     """Write the violations, a line per bound, and why bounds do not apply."""
+    return "\n\n".join(_family_text(family) for family in table.families())
+
+
+def bounds_html(table: BoundsTable) -> str:
+    """Write the table as a fragment of HTML."""
+    return "".join(_family_html(family) for family in table.families())
+
+
+def _family_text(table: BoundsTable) -> str:
     lines = [title_of(table)]
     if table.violated:
         lines += ["", *violations(table)]
@@ -54,8 +72,7 @@ def bounds_text(table: BoundsTable) -> str:
     return "\n".join(lines)
 
 
-def bounds_html(table: BoundsTable) -> str:
-    """Write the table as a fragment of HTML."""
+def _family_html(table: BoundsTable) -> str:
     cells = [[escape(cell) for cell in row] for row in _rows(table)]
     broken = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in violations(table))
     told = "".join(f"<li>{escape(line)}</li>" for line in reasons(table))
@@ -68,7 +85,9 @@ def bounds_html(table: BoundsTable) -> str:
 
 def title_of(table: BoundsTable) -> str:
     """Name the table."""
-    return f"Bounds on attention: {table.name}" if table.name else "Bounds on attention"
+    collapse = bool(table.bounds) and all(bound.log10 for bound in table.bounds)
+    about = "Bounds on rank collapse" if collapse else "Bounds on attention"
+    return f"{about}: {table.name}" if table.name else about
 
 
 def violations(table: BoundsTable) -> list[str]:
@@ -78,12 +97,13 @@ def violations(table: BoundsTable) -> list[str]:
     for bound in table.bounds:
         if not bound.violations:
             continue
-        worst = (max if bound.side == "upper" else min)(bound.violations, key=lambda r: r.ratio)
+        worst = (max if bound.side == "upper" else min)(bound.violations, key=bound.distance)
         more = len(bound.violations) - 1
         others = f", and {more} more {_noun(bound.rows, more)}" if more else ""
         sentences.append(
-            f"VIOLATED: {bound.name}, {bound.statement}. Predicted {_text(worst.predicted)}, "
-            f"measured {_text(worst.measured)}{_interval(worst)} at "
+            f"VIOLATED: {bound.name}, {bound.statement}. Predicted "
+            f"{_text(bound, worst.predicted)}, measured {_text(bound, worst.measured)}"
+            f"{_interval(bound, worst)} at "
             f"{place_text(worst, told)}{others}. The assumptions hold as far as the record tells: "
             "the measurement or a number in the record is wrong."
         )
@@ -102,17 +122,36 @@ def head_count(rows: Sequence[BoundAtHead]) -> str:
 
 def predicted_range(bound: BoundResult) -> str:
     """Write what is predicted, over the heads to which the bound applies if there are any."""
-    return _range(row.predicted for row in bound.applying or bound.rows)
+    return _range((row.predicted for row in bound.applying or bound.rows), log10=bound.log10)
 
 
 def measured_range(bound: BoundResult) -> str:
     """Write what was measured at the same heads."""
-    return _range(row.measured for row in bound.applying or bound.rows)
+    return _range((row.measured for row in bound.applying or bound.rows), log10=bound.log10)
 
 
-def ratio_text(row: BoundAtHead | None) -> str:
+def ratio_text(bound: BoundResult, row: BoundAtHead | None) -> str:
     """Write measured / predicted."""
-    return "-" if row is None or math.isnan(row.ratio) else format_number(row.ratio, digits=3)
+    if row is None or math.isnan(row.ratio):
+        return "-"
+    if not bound.log10 or row.measured is None or row.predicted is None:
+        return format_number(row.ratio, digits=3)
+    return size_text(row.measured - row.predicted, log10=True, digits=3)
+
+
+def size_text(value: float, *, log10: bool, digits: int = 4) -> str:
+    """Write a number, or one that is given by its logarithm: `33.93`, `10^-3.5`, `0`."""
+    if not log10 or math.isnan(value) or value == math.inf:
+        return format_number(value, digits=digits)
+    if value == -math.inf:
+        return "0"
+    if _HANDY[0] <= value < _HANDY[1]:
+        return format_number(10.0**value, digits=digits)
+    if abs(value) >= _LONGEST:
+        return f"10^{format_number(value)}"
+    if abs(value) >= _LONG:
+        return f"10^{value:.0f}"
+    return f"10^{value:.{1 if digits <= 4 else 4}f}"
 
 
 def place_text(row: BoundAtHead, told: tuple[bool, bool], *, brief: bool = False) -> str:
@@ -146,10 +185,40 @@ def legend(table: BoundsTable) -> str:
         names = [bound.name for bound in table.bounds if bound.statistic == statistic]
         if statistic != usual:
             words.append(f"for {', '.join(names)}: {_over_examples(statistic)}")
-    ratio = "the largest" if "upper" in sides else "the smallest"
-    if len(sides) > 1:
-        ratio += " (of a lower bound the smallest)"
-    return f"{'; '.join(words)}. ratio: measured / predicted, {ratio}, and where it is."
+    order = {
+        "upper": "the largest",
+        "lower": "the smallest" if len(sides) == 1 else "of a lower bound the smallest",
+        "law": "the nearest to 1" if len(sides) == 1 else "of a law the nearest to 1",
+    }
+    first, *more = (order[side] for side in order if side in sides)
+    ratio = f"{first} ({', '.join(more)})" if more else first
+    told = f"{'; '.join(words)}. ratio: measured / predicted, {ratio}, and where it is."
+    return f"{told} {floor}" if (floor := _floor(table)) else told
+
+
+def _floor(table: BoundsTable) -> str:
+    """Say where residuals are no larger than rounding."""
+    stacks: dict[str, set[int]] = {}
+    for bound in table.bounds:
+        for row in bound.rows:
+            if bound.at_floor(row):
+                stacks.setdefault(row.stack, set()).add(row.layer)
+    named = which_places_differ(table)[0]
+    places = [f"{stack} {_layers(found)}" if named else _layers(found)
+              for stack, found in stacks.items()]  # fmt: skip
+    return f"No more than rounding, and left out: {', '.join(places)}." if places else ""
+
+
+def _layers(found: set[int]) -> str:
+    """Name layers, runs of them by their ends: `layers 2, 5 to 12`."""
+    runs: list[list[int]] = []
+    for layer in sorted(found):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    words = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return f"layer{'s' if len(found) > 1 else ''} {', '.join(words)}"
 
 
 def reasons(table: BoundsTable) -> list[str]:
@@ -204,33 +273,33 @@ def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
             applies_text(bound),
             predicted_range(bound),
             measured_range(bound),
-            ratio_text(bound.closest),
+            ratio_text(bound, bound.closest),
             "" if bound.closest is None else place_text(bound.closest, told),
         )
         for bound in table.bounds
     ]
 
 
-def _range(values: Iterable[float | None]) -> str:
+def _range(values: Iterable[float | None], *, log10: bool) -> str:
     """Write the lowest and the highest value; NaN are counted beside them."""
     known = [value for value in values if value is not None]
     lost = sum(math.isnan(value) for value in known)
     numbers = [value for value in known if not math.isnan(value)]
     if not numbers:
         return "nan" if lost else "-"
-    low, high = format_number(min(numbers)), format_number(max(numbers))
+    low, high = size_text(min(numbers), log10=log10), size_text(max(numbers), log10=log10)
     told = low if low == high else f"{low} to {high}"
     return f"{told} ({lost} nan)" if lost else told
 
 
-def _interval(row: BoundAtHead) -> str:
+def _interval(bound: BoundResult, row: BoundAtHead) -> str:
     if row.lower is None or row.upper is None:
         return ""
-    return f" (between {_text(row.lower)} and {_text(row.upper)})"
+    return f" (between {_text(bound, row.lower)} and {_text(bound, row.upper)})"
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else format_number(value, digits=6)
+def _text(bound: BoundResult, value: float | None) -> str:
+    return "-" if value is None else size_text(value, log10=bound.log10, digits=6)
 
 
 def _over_examples(statistic: str) -> str:

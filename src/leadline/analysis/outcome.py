@@ -11,12 +11,12 @@ from leadline.record.provenance import strict_number
 if TYPE_CHECKING:
     from leadline.record import Record
 
-__all__ = ["Line", "Outcome"]
+__all__ = ["Line", "Outcome", "Table"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: the value at layer 1, 2, ... `faint` ones are drawn for comparison only."""
+    """One curve, layer by layer from `Outcome.start` on. `faint` ones are for comparison only."""
 
     panel: str
     name: str
@@ -36,6 +36,23 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Numbers that are no curve over layers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[float, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as JSON, a mapping per row."""
+        rows = [[strict_number(value) for value in row] for row in self.rows]
+        return {
+            "title": self.title,
+            "rows": [dict(zip(self.columns, row, strict=True)) for row in rows],
+        }
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came out: a picture is drawn from it, and a table printed."""
 
@@ -47,6 +64,14 @@ class Outcome:
     records: Mapping[str, Record]
     failures: Mapping[str, str] = field(default_factory=dict[str, str])
     """Models that could not be measured, and why."""
+    start: int = 1
+    """The layer of the first value: 0 where the stream before the first layer is shown too."""
+    scales: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Panels with an axis of their own: "exponent" for values that are logarithms of any size."""
+
+    tables: tuple[Table, ...] = ()
+    captioned: bool = False
+    """Whether the remarks stand under the picture too."""
 
     @property
     def panels(self) -> list[str]:
@@ -59,7 +84,9 @@ class Outcome:
             "experiment": self.experiment,
             "title": self.title,
             "quantity": self.value_label,
+            "first_layer": self.start,
             "lines": [line.to_json() for line in self.lines],
+            "tables": [table.to_json() for table in self.tables],
             "remarks": list(self.remarks),
             "records": sorted(self.records),
             "failures": dict(self.failures),

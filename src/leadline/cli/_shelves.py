@@ -92,15 +92,19 @@ def _quantities() -> dict[str, Page]:
 
 
 def _bounds() -> dict[str, Page]:
-    from leadline.theory import BOUNDS
+    """Both families: on attention, and on rank collapse."""
+    from leadline.analysis.collapse_residuals import RESIDUALS
+    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
 
-    pages = _without_options(_pages(BOUNDS))
-    for name, bound in BOUNDS.items():
+    pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS))
+    entries = [(name, bound, bound.quantity) for name, bound in BOUNDS.items()]
+    entries += [(name, bound, RESIDUALS[bound.measure]) for name, bound in COLLAPSE_BOUNDS.items()]
+    for name, bound, quantity in entries:
         facts = {
             "statement": bound.statement,
             "source": bound.source,
             "side": bound.side,
-            "quantity": bound.quantity,
+            "quantity": quantity,
         }
         pages[name] = replace(
             pages[name], summary=bound.title, facts={**facts, **pages[name].facts}

@@ -25,6 +25,8 @@ __all__ = [
     "head_mean",
     "largest_reading",
     "number_range",
+    "power",
+    "power_range",
     "predicted_line",
 ]
 
@@ -150,6 +152,31 @@ def number_range(values: Iterable[float]) -> str:
         return "NaN"
     low, high = number(min(known)), number(max(known))
     return low if low == high else f"{low} to {high}"
+
+
+def power(value: float) -> str:
+    """Write a number that is given by its log10: 33.9, 0, or a power such as 10^{−545067}."""
+    if math.isnan(value) or value == math.inf:
+        return number(value)
+    if value == -math.inf:
+        return "0"
+    return number(10.0**value) if -3 <= value < 5 else f"10^{{{_exponent(value)}}}"
+
+
+def power_range(values: Iterable[float]) -> str:
+    """Write the lowest and the highest of numbers that are given by their log10."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return "NaN"
+    low, high = power(min(known)), power(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def _exponent(value: float) -> str:
+    """Write an exponent in plain digits: raised signs of a power of ten cannot be raised again."""
+    size = abs(value)
+    text = f"{size:.1f}" if size < 1e6 else f"{size:.2e}".replace("e+", "e")
+    return f"−{text}" if value < 0 else text
 
 
 def _of_heads(readings: HeadReadings, seen: AttentionSublayer) -> list[Reading]:

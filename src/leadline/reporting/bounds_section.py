@@ -1,13 +1,18 @@
-"""The part of the page about attention: charts with the bounds, a table, and a map of the heads."""
+"""The part of the page about bounds: on attention, and on rank collapse.
+
+Attention has charts with the bounds, a table, and a map of the heads; rank collapse has a table,
+its residuals stand among the charts over depth.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leadline.analysis.attention_facts import attention_sublayers, head_readings
-from leadline.analysis.bounds import bounds, has_attention
+from leadline.analysis.bounds import bounds, has_attention, has_collapse
+from leadline.analysis.bounds_table import BoundsTable
 from leadline.analysis.bounds_text import (
     applies_text,
     legend,
@@ -17,7 +22,7 @@ from leadline.analysis.bounds_text import (
     which_places_differ,
 )
 from leadline.reporting.bounds_chart import NORM, draw_bounds_charts
-from leadline.reporting.bounds_lines import attention_places, number_range
+from leadline.reporting.bounds_lines import attention_places, number_range, power, power_range
 from leadline.reporting.head_map import head_map
 from leadline.reporting.markup import dot, formula, safe, segmented
 from leadline.reporting.palette import DASHES, css_colour, record_colour
@@ -26,7 +31,7 @@ from leadline.reporting.wording import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.analysis.bounds_table import BoundResult, BoundsTable
+    from leadline.analysis.bounds_table import BoundResult
     from leadline.record import Record
     from leadline.reporting.bounds_chart import BoundsChart, KeyRow
 
@@ -37,53 +42,90 @@ _LEAD = (
     "attention matrices; the lines above it are what theorems predict from the weights, the mask "
     "and the length of the input, wherever their assumptions hold.</p>"
 )
+_COLLAPSE_LEAD = (
+    '<p class="lead soft">Do tokens become equal? Measured is how far they still differ after each '
+    "layer; predicted is what theorems say of it from the weights and the first residual, wherever "
+    "their assumptions hold.</p>"
+)
 _KINDS = {"measured": "Measured", "applies": "Bounds that apply", "fails": "Bounds that do not"}
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionPart:
-    """What the section shows of one record; `at` is the record's number among all."""
+    """What the section shows of one record; `at` is the record's number among all.
+
+    `table` has the bounds on attention, `collapse` those on rank collapse; either may be empty.
+    """
 
     at: int
     record: Record
     table: BoundsTable
     charts: tuple[BoundsChart, ...]
+    collapse: BoundsTable
 
 
 def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
-    """Compute the bounds of every record that has attention readings."""
+    """Compute the bounds of every record that has readings which bounds are about."""
     parts: list[AttentionPart] = []
     for at, record in enumerate(records):
-        if has_attention(record):
-            table = bounds(record)
-            charts = draw_bounds_charts(record, table, key=f"attention-{at + 1}")
-            parts.append(AttentionPart(at, record, table, tuple(charts)))
+        seen = has_attention(record)
+        if not seen and not has_collapse(record):
+            continue
+        found = bounds(record)
+        table, collapse = (
+            replace(found, bounds=tuple(b for b in found.bounds if b.log10 is log10))
+            for log10 in (False, True)
+        )
+        key = f"attention-{at + 1}"
+        charts = tuple(draw_bounds_charts(record, table, key=key)) if seen else ()
+        parts.append(AttentionPart(at, record, table, charts, collapse))
     return parts
 
 
 def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> str:
-    """The section; empty where no record has attention readings."""
+    """The section; empty where no record has readings which bounds are about."""
     if not parts:
         return ""
-    shown = "".join(_part(part, names[part.at] if len(names) > 1 else "") for part in parts)
+    attention = "".join(_part(part, _name(part, names)) for part in parts if part.table.bounds)
+    collapse = "".join(
+        _collapse(part, _name(part, names)) for part in parts if part.collapse.bounds
+    )
+    first = f"Attention and its bounds</h2>{_LEAD}{attention}" if attention else ""
+    second = f"Rank collapse and its bounds</h2>{_COLLAPSE_LEAD}{collapse}" if collapse else ""
+    between = '<h2 id="collapse-title">' if first and second else ""
     return (
         '<section id="attention" class="attention" aria-labelledby="attention-title">'
-        f'<h2 id="attention-title">Attention and its bounds</h2>{_LEAD}{shown}</section>'
+        f'<h2 id="attention-title">{first}{between}{second}</section>'
     )
+
+
+def _name(part: AttentionPart, names: Sequence[str]) -> str:
+    return names[part.at] if len(names) > 1 else ""
+
+
+def _title(part: AttentionPart, name: str) -> str:
+    return f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
+
+
+def _collapse(part: AttentionPart, name: str) -> str:
+    return f"{_title(part, name)}{_findings(part.collapse)}{_table(part.collapse)}"
 
 
 def _part(part: AttentionPart, name: str) -> str:
-    title = f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
-    broken = "".join(
-        f'<li class="serious"><b>Violated</b>{safe(line.removeprefix("VIOLATED: "))}</li>'
-        for line in violations(part.table)
-    )
-    findings = f'<ul class="findings" aria-label="Violated bounds">{broken}</ul>' if broken else ""
     cards = "".join(_card(chart) for chart in part.charts)
     return (
-        f'{title}{findings}<p class="soft small">{safe(_how_seen(part.record))}</p>'
+        f"{_title(part, name)}{_findings(part.table)}"
+        f'<p class="soft small">{safe(_how_seen(part.record))}</p>'
         f'<div class="wide-charts">{cards}</div>{_table(part.table)}{_maps(part.record)}'
     )
+
+
+def _findings(table: BoundsTable) -> str:
+    broken = "".join(
+        f'<li class="serious"><b>Violated</b>{safe(line.removeprefix("VIOLATED: "))}</li>'
+        for line in violations(table)
+    )
+    return f'<ul class="findings" aria-label="Violated bounds">{broken}</ul>' if broken else ""
 
 
 def _card(chart: BoundsChart) -> str:
@@ -151,16 +193,16 @@ def _table(table: BoundsTable) -> str:
 
 def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
     closest = bound.closest
-    ratio = "–" if closest is None else number(closest.ratio)
     rows = bound.applying or bound.rows
     predicted = [row.predicted for row in rows if row.predicted is not None]
     measured = [row.measured for row in rows if row.measured is not None]
+    span = power_range if bound.log10 else number_range
     kind = "violated" if bound.violations else "applies" if bound.applying else "fails"
     cells = [
         ("Applies to", "", safe(applies_text(bound))),
-        ("Predicted", "number", safe(number_range(predicted) if predicted else "–")),
-        ("Measured", "number", safe(number_range(measured) if measured else "–")),
-        ("Ratio", "number", safe(ratio)),
+        ("Predicted", "number", formula(span(predicted) if predicted else "–")),
+        ("Measured", "number", formula(span(measured) if measured else "–")),
+        ("Ratio", "number", formula(_ratio(bound))),
         ("At", "", "" if closest is None else safe(place_text(closest, told))),
     ]
     body = "".join(
@@ -171,6 +213,16 @@ def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
         f'<span class="soft small">{safe(bound.title)}</span>'
         f'<span class="symbol small">{safe(bound.statement)}</span></th>{body}</tr>'
     )
+
+
+def _ratio(bound: BoundResult) -> str:
+    """Write measured / predicted where they are closest."""
+    row = bound.closest
+    if row is None:
+        return "–"
+    if not bound.log10 or row.measured is None or row.predicted is None:
+        return number(row.ratio)
+    return power(row.measured - row.predicted)
 
 
 def _maps(record: Record) -> str:

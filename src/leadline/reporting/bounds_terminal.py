@@ -15,17 +15,17 @@ from leadline.analysis.bounds_text import (
     predicted_range,
     ratio_text,
     reasons,
+    size_text,
     title_of,
     violations,
     which_places_differ,
 )
-from leadline.record.numbers import format_number
 from leadline.reporting.columns import Column, print_line, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from leadline.analysis.bounds_table import BoundAtHead, BoundsTable
+    from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable
 
 __all__ = ["show_bounds"]
 
@@ -33,7 +33,17 @@ _RED = "bold red"
 
 
 def show_bounds(table: BoundsTable, console: Console, *, heads: bool = False) -> None:
-    """Print a row per bound, or with `heads` a row per bound and head."""
+    """Print a row per bound, or with `heads` a row per bound and head.
+
+    Bounds on rank collapse have a table of their own, and there a row per bound and layer.
+    """
+    for at, family in enumerate(table.families()):
+        if at:
+            print_line(console)
+        _show_family(family, console, heads=heads)
+
+
+def _show_family(table: BoundsTable, console: Console, *, heads: bool) -> None:
     print_line(console, title_of(table), style="bold")
     print_line(console)
     if table.violated:
@@ -63,11 +73,12 @@ def _show_summary(table: BoundsTable, console: Console) -> None:
     numbers = [
         Column("predicted", [predicted_range(bound) for bound in found], "right"),
         Column("measured", [measured_range(bound) for bound in found], "right"),
-        Column("ratio", [ratio_text(row) for row in closest], "right"),
+        Column("ratio", [ratio_text(b, b.closest) for b in found], "right"),
     ]
+    brief_title = "at layer" if all(bound.log10 for bound in found) else "at layer/head"
 
     def place(*, brief: bool) -> Column:
-        title = "at layer/head" if brief else "at"
+        title = brief_title if brief else "at"
         cells = ["" if row is None else place_text(row, told, brief=brief) for row in closest]
         return Column(title, cells)
 
@@ -97,15 +108,16 @@ def _show_heads(table: BoundsTable, console: Console) -> None:
     rows.sort(key=lambda pair: (stacks.index(pair[1].stack), *_inside_stack(pair[1])))
     found = [row for _, row in rows]
     name = Column("bound", [bound.name for bound, _ in rows], style="bold")
-    predicted = Column("predicted", [_text(row.predicted) for row in found], "right")
-    measured = Column("measured", [_text(row.measured) for row in found], "right")
+    predicted = Column("predicted", [_text(b, row.predicted) for b, row in rows], "right")
+    measured = Column("measured", [_text(b, row.measured) for b, row in rows], "right")
     rest = [
-        Column("ratio", [ratio_text(row) for row in found], "right"),
+        Column("ratio", [ratio_text(bound, row) for bound, row in rows], "right"),
         Column("applies", [_applies(row) for row in found]),
     ]
-    interval = Column("certified", [_interval(row) for row in found])
+    interval = Column("certified", [_interval(bound, row) for bound, row in rows])
     full = Column("at", [place_text(row, told) for row in found])
-    brief = Column("layer/head", [place_text(row, told, brief=True) for row in found])
+    brief_title = "layer" if all(bound.log10 for bound in table.bounds) else "layer/head"
+    brief = Column(brief_title, [place_text(row, told, brief=True) for row in found])
     layouts = [
         [full, name, predicted, measured, interval, *rest],
         [full, name, predicted, measured, *rest],
@@ -127,11 +139,12 @@ def _applies(row: BoundAtHead) -> str:
     return "VIOLATED" if row.violated else "yes" if row.applies else "no"
 
 
-def _interval(row: BoundAtHead) -> str:
+def _interval(bound: BoundResult, row: BoundAtHead) -> str:
     if row.lower is None or row.upper is None:
         return ""
-    return f"[{format_number(row.lower, digits=7)}, {format_number(row.upper, digits=7)}]"
+    ends = (size_text(end, log10=bound.log10, digits=7) for end in (row.lower, row.upper))
+    return f"[{', '.join(ends)}]"
 
 
-def _text(value: float | None) -> str:
-    return "-" if value is None else format_number(value)
+def _text(bound: BoundResult, value: float | None) -> str:
+    return "-" if value is None else size_text(value, log10=bound.log10)

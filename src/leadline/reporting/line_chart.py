@@ -1,13 +1,17 @@
 """Lines over depth as one SVG picture that stands on its own: panels side by side, one key below.
 
 For files: it needs neither a browser's script nor a plotting library. Values that are not finite
-are gaps.
+are gaps. Panels share one scale, but for those that have one of their own: "exponent" is for
+logarithms of any size, linear up to about one and logarithmic beyond: asinh(value / 2).
 """
 
 from __future__ import annotations
 
 import html
 import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.reporting.palette import record_colour
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["line_chart"]
 
 _PANEL, _HEIGHT = 400, 300
-_LEFT, _TOP, _BOTTOM, _BETWEEN = 58, 64, 46, 56
+_LEFT, _TOP, _BOTTOM, _BETWEEN = 70, 64, 46, 76
 _ROW = 20
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#18202a}.soft{fill:#55616d}.title{font-size:15px;"
@@ -29,68 +33,155 @@ _STYLE = (
 )
 
 
+@dataclass(frozen=True)
+class _Axes:
+    """Where layers and values stand in one panel."""
+
+    left: int
+    low: float
+    high: float
+    start: int
+    depth: int
+    exponent: bool = False
+
+    def x(self, layer: int) -> float:
+        steps = max(1, self.depth - 1)
+        return self.left + 10 + (layer - self.start) * (_PANEL - 20) / steps
+
+    def y(self, value: float) -> float:
+        low, high, at = (self.stretched(v) for v in (self.low, self.high, value))
+        return _TOP + _HEIGHT * (high - at) / (high - low)
+
+    def stretched(self, value: float) -> float:
+        return math.asinh(value / 2) if self.exponent else value
+
+    def ticks(self) -> list[tuple[float, str]]:
+        if not self.exponent:
+            return [(tick, number(tick)) for tick in _ticks(self.low, self.high)]
+        if self.high - self.low < 10:
+            return [(tick, number(tick)) for tick in _ticks(self.low, self.high)]
+        # Powers of powers of ten: beyond 1 they stand at equal distances.
+        powers = [0.0, *(sign * 10.0**k for k in range(1, 20) for sign in (1, -1))]
+        inside = sorted(p for p in powers if self.low <= p <= self.high)
+        step = math.ceil(len(inside) / 8)
+        kept = [p for p in inside if p == 0.0 or round(math.log10(abs(p))) % step == 0]
+        return [(p, _whole(p)) for p in kept]
+
+
 def line_chart(
-    lines: Sequence[Line], *, title: str, value_label: str, layer_label: str = "layer"
+    lines: Sequence[Line],
+    *,
+    title: str,
+    value_label: str,
+    layer_label: str = "layer",
+    start: int = 1,
+    scales: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """Draw the lines, a panel for each of their panels, on one scale."""
+    """Draw the lines, a panel for each of their panels; their first value is at layer `start`.
+
+    `notes` are written below the key.
+    """
+    scales = scales or {}
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
     models = list(dict.fromkeys(str(line.facts.get("model", line.name)) for line in lines))
-    finite = [v for line in lines for v in line.values if math.isfinite(v)]
-    low, high = _range(finite)
     depth = max((len(line.values) for line in lines), default=1)
     width = _LEFT + len(panels) * _PANEL + (len(panels) - 1) * _BETWEEN + 20
     below = _TOP + _HEIGHT + _BOTTOM
+    written = [row for note in notes for row in textwrap.wrap(note, width // 7)]
+    columns = 2 if len(names) > 4 else 1
+    rows = math.ceil(len(names) / columns)
+    height = below + 26 + _ROW * rows + (16 + 17 * len(written) if written else 0)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {below + 26 + _ROW * len(names)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label="{html.escape(title)}"><style>{_STYLE}</style>'
         f'<rect width="100%" height="100%" fill="#fff"/>'
         f'<text class="title" x="{_LEFT}" y="24">{html.escape(title)}</text>'
     ]
     for index, panel in enumerate(panels):
+        own = [panel] if panel in scales else [p for p in panels if p not in scales]
+        exponent = scales.get(panel) == "exponent"
+        low, high = _range(
+            [v for line in lines if line.panel in own for v in line.values if math.isfinite(v)],
+            exponent=exponent,
+        )
         left = _LEFT + index * (_PANEL + _BETWEEN)
-        parts.append(_frame(panel, left, low, high, depth, layer_label))
+        axes = _Axes(left, low, high, start, depth, exponent)
+        parts.append(_frame(panel, axes, layer_label))
         for line in lines:
             if line.panel == panel:
                 colour = record_colour(models.index(str(line.facts.get("model", line.name))))
-                parts.append(_path(line, left, low, high, depth, colour))
+                parts.append(_path(line, axes, colour, hidden=_hidden(line, lines, axes)))
     middle = _TOP + _HEIGHT / 2
     parts.append(
         f'<text class="soft" transform="translate(16 {middle:g}) rotate(-90)" '
         f'text-anchor="middle">{html.escape(value_label)}</text>'
     )
-    for row, name in enumerate(names):
+    for place, name in enumerate(names):
+        column, row = divmod(place, rows)
         line = next(line for line in lines if line.name == name)
+        left = _LEFT + column * (_PANEL + _BETWEEN)
         colour = record_colour(models.index(str(line.facts.get("model", line.name))))
         y = below + 16 + row * _ROW
         dash = ' stroke-dasharray="5 4"' if line.faint else ""
         parts.append(
-            f'<line x1="{_LEFT}" x2="{_LEFT + 28}" y1="{y}" y2="{y}" stroke="{colour}" '
-            f'stroke-width="2"{dash}/><text x="{_LEFT + 36}" y="{y + 4}">{html.escape(name)}</text>'
+            f'<line x1="{left}" x2="{left + 28}" y1="{y}" y2="{y}" stroke="{colour}" '
+            f'stroke-width="2"{dash}/><text x="{left + 36}" y="{y + 4}">{html.escape(name)}</text>'
         )
+    for place, text in enumerate(written):
+        y = below + 36 + _ROW * rows + 17 * place
+        parts.append(f'<text class="soft" x="{_LEFT}" y="{y}">{html.escape(text)}</text>')
     return "".join(parts) + "</svg>\n"
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _range(values: Sequence[float], *, exponent: bool = False) -> tuple[float, float]:
     if not values:
         return 0.0, 1.0
     low, high = min(values), max(values)
+    if exponent:
+        # A margin as the eye sees it, on the stretched axis.
+        ends = [math.asinh(end / 2) for end in (low, high)]
+        room = (ends[1] - ends[0]) * 0.06 or 0.1
+        return 2 * math.sinh(ends[0] - room), 2 * math.sinh(ends[1] + room)
     room = (high - low) * 0.08 or max(abs(high), 1.0) * 0.1
     return low - room, high + room
 
 
-def _frame(panel: str, left: int, low: float, high: float, depth: int, label: str) -> str:
-    bottom = _TOP + _HEIGHT
+def _hidden(line: Line, lines: Sequence[Line], axes: _Axes) -> bool:
+    """Whether a line that is drawn later covers this one."""
+    later = lines[[one is line for one in lines].index(True) + 1 :]
+    return any(
+        other.panel == line.panel
+        and len(other.values) == len(line.values)
+        and all(
+            math.isfinite(a) and math.isfinite(b) and abs(axes.y(a) - axes.y(b)) < 4
+            for a, b in zip(line.values, other.values, strict=True)
+        )
+        for other in later
+    )
+
+
+def _whole(value: float) -> str:
+    """A power of ten as a tick: minus a thousand."""
+    if abs(value) >= 1e6:
+        sign = "−" if value < 0 else ""
+        digits = str(round(math.log10(abs(value))))
+        return f"{sign}10{digits.translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    return f"{value:,.0f}".replace("-", "−")
+
+
+def _frame(panel: str, axes: _Axes, label: str) -> str:
+    bottom, left = _TOP + _HEIGHT, axes.left
     parts = [f'<text x="{left}" y="{_TOP - 12}">{html.escape(panel)}</text>']
-    for tick in _ticks(low, high):
-        y = _y(tick, low, high)
+    for tick, text in axes.ticks():
+        y = axes.y(tick)
         parts.append(
             f'<line class="grid" x1="{left}" x2="{left + _PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="soft" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{number(tick)}</text>"
+            f'<text class="soft" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
         )
-    for layer in _layers(depth):
-        x = _x(layer, left, depth)
+    for layer in _layers(axes.depth, axes.start):
+        x = axes.x(layer)
         parts.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
             f'<text class="soft" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{layer}</text>'
@@ -103,10 +194,10 @@ def _frame(panel: str, left: int, low: float, high: float, depth: int, label: st
     return "".join(parts)
 
 
-def _path(line: Line, left: int, low: float, high: float, depth: int, colour: str) -> str:
+def _path(line: Line, axes: _Axes, colour: str, *, hidden: bool) -> str:
     points = [
-        (_x(layer, left, depth), _y(value, low, high)) if math.isfinite(value) else None
-        for layer, value in enumerate(line.values, start=1)
+        (axes.x(layer), axes.y(value)) if math.isfinite(value) else None
+        for layer, value in enumerate(line.values, start=axes.start)
     ]
     steps: list[str] = []
     pen_down = False
@@ -122,17 +213,9 @@ def _path(line: Line, left: int, low: float, high: float, depth: int, colour: st
         for x, y in (point for point in points if point is not None)
     )
     return (
-        f'<path d="{"".join(steps)}" fill="none" stroke="{colour}" stroke-width="2"{dash}>'
+        f'<path d="{"".join(steps)}" fill="none" stroke="{colour}" stroke-width="{6 if hidden else 2}"{dash}>'
         f"<title>{html.escape(line.name)}</title></path>{'' if line.faint else dots}"
     )
-
-
-def _x(layer: int, left: int, depth: int) -> float:
-    return left + 10 + (layer - 1) * (_PANEL - 20) / max(1, depth - 1)
-
-
-def _y(value: float, low: float, high: float) -> float:
-    return _TOP + _HEIGHT * (high - value) / (high - low)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -143,6 +226,6 @@ def _ticks(low: float, high: float) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step) + 1)]
 
 
-def _layers(depth: int) -> list[int]:
+def _layers(depth: int, start: int) -> list[int]:
     step = max(1, math.ceil(depth / 12))
-    return list(range(1, depth + 1, step))
+    return list(range(start, start + depth, step))

@@ -28,21 +28,33 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
     console.print(f"[bold]{outcome.title}[/bold]")
     for panel in outcome.panels:
         lines = [line for line in outcome.lines if line.panel == panel]
-        shown = _some([len(line.values) for line in lines])
+        start = outcome.start
+        shown = [start - 1 + place for place in _some([len(line.values) for line in lines])]
         table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
         table.add_column("layer", overflow="fold")
         for layer in shown:
             table.add_column(str(layer), justify="right", no_wrap=True)
         for line in lines:
             cells = [
-                number(line.values[layer - 1], digits=4) if layer <= len(line.values) else ""
+                number(line.values[layer - start], digits=4)
+                if layer - start < len(line.values)
+                else ""
                 for layer in shown
             ]
             table.add_row(line.name, *cells)
         console.print(table)
         deepest = max(len(line.values) for line in lines)
         if len(shown) < deepest:
-            console.print(f"({len(shown)} of {deepest} layers; -o and --json give all of them)")
+            what = "layers" if start else "sites"
+            console.print(f"({len(shown)} of {deepest} {what}; -o and --json give all of them)")
+        console.print()
+    for told in outcome.tables:
+        table = Table(title=told.title, title_justify="left", box=None, pad_edge=False)
+        for column in told.columns:
+            table.add_column(column, justify="right", min_width=8, max_width=12)
+        for row in told.rows:
+            table.add_row(*(number(value, digits=2) for value in row))
+        console.print(table)
         console.print()
     for remark in outcome.remarks:
         console.print(remark, markup=False)
@@ -52,13 +64,20 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
 
 def write_outcome(outcome: Outcome, folder: Path) -> None:
     """Write picture.svg, table.csv and one record per line into the folder."""
-    picture = line_chart(outcome.lines, title=outcome.title, value_label=outcome.value_label)
+    picture = line_chart(
+        outcome.lines,
+        title=outcome.title,
+        value_label=outcome.value_label,
+        start=outcome.start,
+        scales=outcome.scales,
+        notes=outcome.remarks if outcome.captioned else (),
+    )
     (folder / "picture.svg").write_text(picture, encoding="utf-8")
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["panel", "name", "layer", "value"])
         for line in outcome.lines:
-            for layer, value in enumerate(line.values, start=1):
+            for layer, value in enumerate(line.values, start=outcome.start):
                 writer.writerow([line.panel, line.name, layer, repr(value)])
     for name, record in outcome.records.items():
         record.save(folder / f"{name}.leadline")
