@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         spectral_norm,
     )
     from leadline.parts import Recipe, Transformer
+    from leadline.pathways import paths
     from leadline.record import Record
     from leadline.reporting import report
 
@@ -68,6 +69,7 @@ __all__ = [
     "declare",
     "load",
     "measure",
+    "paths",
     "random_inputs",
     "random_tokens",
     "report",
@@ -90,6 +92,7 @@ _HOME = (
         "declare": "anatomy",
         "load": "loading",
         "measure": "measurement",
+        "paths": "pathways",
         "random_inputs": "inputs",
         "random_tokens": "inputs",
         "report": "reporting",

@@ -37,7 +37,7 @@ from leadline.record.ingredients import INGREDIENTS
 from leadline.running import Done, batch_for, call, read, run
 from leadline.unseen import nothing_seen, unseen
 
-__all__ = ["anatomy_of", "measure"]
+__all__ = ["Progress", "anatomy_of", "measure", "model_facts", "modules_of", "tokenizer_for"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, the steps done and the steps in all."""
@@ -71,9 +71,9 @@ def measure(
     planned = plan(probes)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
-    given, module = _modules(model)
+    given, module = modules_of(model)
     say = progress or _silent
-    batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
+    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     _refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
     with _gradients_on(), untouched(module):
@@ -105,7 +105,7 @@ def measure(
                 record.describe(quantity)
             record.append(found.readings)
             passes["ablation_forward"] = found.passes
-    record.note("model", _model_facts(module, name, source, compiled=module is not given))
+    record.note("model", model_facts(module, name, source, compiled=module is not given))
     record.note("anatomy", proved.proved(done.balance).to_json())
     record.note("input", batch.summary())
     record.note("loss", _loss_facts(chosen, done.loss))
@@ -134,8 +134,8 @@ def anatomy_of(
     seed: int = 0,
 ) -> Anatomy:
     """The anatomy of a model, proved by its balance on the inputs."""
-    _, module = _modules(model)
-    batch = batch_for(module, inputs, seed, tokenizer=_tokenizer(model, inputs))
+    _, module = modules_of(model)
+    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     with _gradients_on(), untouched(module):
         return _read(module, batch, anatomy, families, seed)[0]
 
@@ -147,7 +147,7 @@ def _gradients_on() -> Iterator[None]:
         yield
 
 
-def _modules(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
+def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
     """The module as given, and the one inside any wrapper."""
     given = model.model if isinstance(model, LoadedModel) else model
     if not isinstance(given, nn.Module):
@@ -158,7 +158,8 @@ def _modules(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
     return given, unwrapped(given)
 
 
-def _tokenizer(model: nn.Module | LoadedModel, inputs: Any) -> Any:
+def tokenizer_for(model: nn.Module | LoadedModel, inputs: Any) -> Any:
+    """The tokenizer of a loaded model, where the inputs are texts."""
     texts = isinstance(inputs, str) or (
         isinstance(inputs, list) and any(isinstance(item, str) for item in inputs)
     )
@@ -274,6 +275,7 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
     def refuse(what: str, why: str) -> None:
         refused.append({"what": what, "why": why})
 
+    without = {one.name for result, _ in done.collector.refused for one in result.quantities}
     one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
     for quantity in planned.quantities:
         if quantity.name in done.collector.seen:
@@ -281,10 +283,11 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         # Lanes belong to the default set; where there is one stream nothing is missing.
         if quantity.name.startswith("lane.") and one_lane:
             continue
-        # An ingredient that a model does not have (a soft cap, a bias) is not missing.
-        if quantity.name in INGREDIENTS or (
-            not done.collector.attentions and (quantity.name.startswith("attention."))
-        ):
+        # An ingredient that a model does not have (a soft cap, a bias) is not missing; what a
+        # probe refused has its reason below, and so has attention that was not seen.
+        if quantity.name in INGREDIENTS or quantity.name in without:
+            continue
+        if not done.collector.attentions and quantity.name.startswith(("attention.", "collapse.")):
             continue
         # Shared weights have their reason below.
         if not (quantity.name == "gradient.parameters" and done.shared):
@@ -293,7 +296,9 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
         refuse(what, "one set of weights serves several layers; their gradients add up")
     for stack, layer in sorted(done.unheard):
         refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
-    if planned.having("attention"):
+    for what, why in _refused_by_probes(done):
+        refuse(what, why)
+    if planned.attention:
         for what, why in unseen(module, anatomy, done):
             refuse(what, why)
         if done.collector.several:
@@ -317,9 +322,29 @@ def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) ->
     }
 
 
-def _model_facts(
+def _refused_by_probes(done: Done) -> Iterator[tuple[str, str]]:
+    """(what, why) of quantities that some sites have no number of; layers of one reason together."""
+    groups: dict[tuple[str, str, str, str], list[int]] = {}
+    for result, site in done.collector.refused:
+        names = ", ".join(quantity.name for quantity in result.quantities)
+        groups.setdefault((names, site.stack, site.point, result.why), []).append(site.layer)
+    for (names, stack, point, why), layers in groups.items():
+        yield f"{names} of the {point} of the {stack}, {_in_words(sorted(set(layers)))}", why
+
+
+def _in_words(layers: list[int]) -> str:
+    """layer 3; layers 1 to 12; layers 2, 5, 8."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if layers == list(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {', '.join(map(str, layers))}"
+
+
+def model_facts(
     module: nn.Module, name: str | None, source: str, *, compiled: bool
 ) -> dict[str, Any]:
+    """What the provenance says about a model."""
     config = getattr(module, "config", None)
     found = name or getattr(config, "name_or_path", None) or getattr(config, "model_type", None)
     first = next(module.parameters(), None)

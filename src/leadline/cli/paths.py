@@ -1,0 +1,160 @@
+"""`leadline paths`: one forward pass taken apart by the number of attention hops."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from leadline.catalog import load_plugin
+from leadline.cli import _options as o
+from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
+from leadline.cli._voice import Voice, check_writable
+from leadline.errors import RecordError
+
+if TYPE_CHECKING:
+    from leadline.record.path_lengths import Paths
+
+Loss = Literal["auto", "next-token", "masked", "random"]
+
+
+def paths(
+    model: o.Model = None,
+    random_init: o.RandomInit = None,
+    recipe: o.RecipeName = None,
+    overrides: o.Overrides = None,
+    dtype: o.Dtype = None,
+    device: o.Device = "cpu",
+    trust_remote_code: o.TrustRemoteCode = False,
+    declare: o.Declare = None,
+    no_families: o.NoFamilies = False,
+    text: o.Texts = None,
+    text_file: o.TextFile = None,
+    windows: o.Windows = None,
+    tokens_file: o.TokensFile = None,
+    random: o.RandomSize = None,
+    truncate: o.Truncate = False,
+    seed: o.Seed = 0,
+    samples: Annotated[
+        int,
+        typer.Option(
+            "--samples",
+            metavar="N",
+            min=0,
+            help="Also draw N random paths of every length, to see how far sampling gets.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = 0,
+    no_logits: Annotated[
+        bool,
+        typer.Option(
+            "--no-logits",
+            help="Stop at the last layer: neither logits nor losses.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = False,
+    loss: Annotated[
+        Loss,
+        typer.Option(
+            "--loss",
+            help="The loss of the logits; auto takes what the model's head is for.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = "auto",
+    plugin: o.Plugins = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the numbers (FILE.json) or a picture (FILE.svg).",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Take one forward pass of MODEL apart by the number of attention hops.
+
+    Exact with patterns, norm statistics and gates frozen: the share of every path length in the
+    output, in the residual and in the logits, and the loss with at most so many hops.
+    """
+    model_request = ModelRequest(
+        source=model,
+        random_init=random_init,
+        recipe=recipe,
+        overrides=overrides or (),
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        seed=seed,
+    )
+    input_request = InputRequest(
+        texts=text or (),
+        text_file=text_file,
+        windows=windows,
+        tokens_file=tokens_file,
+        random=random,
+        truncate=truncate,
+        seed=seed,
+    )
+    _check_output(output)
+    input_request.check()
+    for file in plugin or ():
+        load_plugin(file)
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Loading the model") as gauge:
+            from leadline.pathways import paths as paths_of
+
+            declared = read_declaration(declare)
+            loaded = model_request.load()
+            found = paths_of(
+                loaded.model,
+                input_request.make(loaded),
+                logits=not no_logits,
+                samples=samples,
+                seed=seed,
+                loss=loss,
+                anatomy=declared,
+                families=not no_families,
+                name=loaded.name,
+                progress=gauge,
+            )
+        if loaded.missing:
+            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+        if output is not None:
+            _write(found, output)
+        from leadline.reporting.path_lengths import show_paths
+
+        voice.emit(found.to_json)
+        voice.show(lambda console: show_paths(found, console))
+        if output is not None:
+            what = "picture is" if output.suffix.lower() == ".svg" else "numbers are"
+            voice.say(f"The {what} in {output}")
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse an output that could not be written, before the work."""
+    if output is None:
+        return
+    if output.suffix.lower() not in {".json", ".svg"}:
+        raise RecordError(
+            f"-o writes numbers or a picture, so its name must end in .json or .svg; {output} does "
+            "not."
+        )
+    check_writable(output, "result")
+
+
+def _write(found: Paths, output: Path) -> None:
+    if output.suffix.lower() == ".svg":
+        from leadline.reporting.path_lengths import picture_of_paths
+
+        output.write_text(picture_of_paths(found), encoding="utf-8")
+    else:
+        text = json.dumps(found.to_json(), indent=2, allow_nan=False)
+        output.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,252 @@
+"""The components of a tensor, one row each, computed when somebody asks for them.
+
+A tensor that was computed from a stream by affine steps is x = sum of its rows. What is done to x
+is done to every row; a row that nobody reads (of queries, keys, gates) is never computed. Two
+books are kept in this form:
+
+    ByLength   row k: all paths with k hops. A hop moves row k to row k + 1.
+    ByPlan     row s: one path, which takes given heads at given hops and skips the others.
+
+A hop is a product with a pattern that was itself computed from the stream: softmax times values.
+Rows are computed in groups of at most LIMIT bytes, so that a wide tensor in the middle of a chain
+never exists for all rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+__all__ = ["LIMIT", "Book", "ByLength", "ByPlan", "Form", "Hop", "Rows", "mapped_rows"]
+
+Tensor = torch.Tensor
+LIMIT = 2**28
+"""Bytes of the widest tensor that is computed for several rows at once."""
+
+
+class Form(NamedTuple):
+    """What one row looks like."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+
+class Rows:
+    """Components [row, *shape]; `lengths` says how many hops each has behind it."""
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        like: Tensor | Rows | Form,
+        compute: Callable[[int, int], Tensor],
+        *,
+        parents: Sequence[Rows] = (),
+    ) -> None:
+        self.lengths = tuple(lengths)
+        self.shape = like.shape
+        self.dtype, self.device = like.dtype, like.device
+        own = like.shape.numel() * like.dtype.itemsize
+        self.bytes = max([own, *(parent.bytes for parent in parents if parent.held is None)])
+        """Of the widest tensor on the way to one row."""
+        types = [self.dtype, *(parent.coarsest for parent in parents)]
+        self.coarsest = max(types, key=lambda one: torch.finfo(one).eps)
+        """The number type with the largest eps on the way to these rows."""
+        self.held: Tensor | None = None
+        self._compute: Callable[[int, int], Tensor] | None = compute
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    def take(self, first: int, end: int) -> Tensor:
+        """Rows first to end - 1. All of them, once computed, are kept."""
+        if self.held is not None:
+            return self.held[first:end]
+        assert self._compute is not None
+        found = self._compute(first, end)
+        if found.shape[1:] != self.shape:
+            found = found.expand(-1, *self.shape)
+        if found.dtype != self.dtype:
+            found = found.to(self.dtype)
+        if (first, end) == (0, self.count):
+            self._keep(found)
+        return found
+
+    def row(self, index: int) -> Tensor:
+        """One row."""
+        return self.take(index, index + 1)[0]
+
+    def hold(self) -> Tensor:
+        """Compute all rows and let go of what they were computed from."""
+        if self.held is None:
+            step = max(1, LIMIT // max(1, self.bytes))
+            if step >= self.count:
+                self.take(0, self.count)
+            else:
+                groups = range(0, self.count, step)
+                self._keep(torch.cat([self.take(a, min(a + step, self.count)) for a in groups]))
+        assert self.held is not None
+        return self.held
+
+    def _keep(self, found: Tensor) -> None:
+        self.held, self._compute = found, None
+        self.bytes = self.shape.numel() * self.dtype.itemsize
+
+    def zeros(self, count: int) -> Tensor:
+        """So many rows of zeros."""
+        return torch.zeros((count, *self.shape), dtype=self.dtype, device=self.device)
+
+
+class Hop(Protocol):
+    """One product of a pattern with values: which one it is, and how its heads lie."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def heads(self) -> int: ...
+
+
+class Book(Protocol):
+    """What the rows mean."""
+
+    def opened(self, x: Tensor) -> Rows:
+        """The rows of the stream as it enters."""
+        ...
+
+    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+        """The rows of something that joins on the way; None where it is not followed."""
+        ...
+
+    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+        """The same rows, in stacks of one height, ready to be added or set side by side."""
+        ...
+
+    def hop(
+        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> Rows:
+        """The rows behind a hop."""
+        ...
+
+
+class ByLength:
+    """Row k is the sum of all paths with k hops."""
+
+    def opened(self, x: Tensor) -> Rows:
+        return constant(x, x)
+
+    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+        return constant(tensor, like)
+
+    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+        most = max(rows.count for rows in stacks)
+        return [rows if rows.count == most else _taller(rows, most) for rows in stacks]
+
+    def hop(
+        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> Rows:
+        def compute(first: int, end: int) -> Tensor:
+            parts: list[Tensor] = []
+            if first == 0:
+                parts.append(behind.zeros(1))
+            if end > 1:
+                parts.append(product(rows.take(max(first - 1, 0), end - 1)))
+            return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+        behind = Rows(range(rows.count + 1), like, compute, parents=[rows])
+        return behind
+
+
+class ByPlan:
+    """Row s follows plan s alone: hop index -> the head that it takes there.
+
+    A hop that is not in the plan gives nothing. Where two tensors meet, the one with more hops
+    behind it is the plan's: the other skipped a hop that the plan takes. Biases are not followed.
+    """
+
+    def __init__(self, plans: Sequence[Mapping[int, int]]) -> None:
+        self.plans = tuple(plans)
+
+    def opened(self, x: Tensor) -> Rows:
+        count = len(self.plans)
+        return Rows([0] * count, x, lambda first, end: x.expand(end - first, *x.shape))
+
+    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+        return None
+
+    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+        most = [max(lengths) for lengths in zip(*(rows.lengths for rows in stacks), strict=True)]
+        return [rows if list(rows.lengths) == most else _leading(rows, most) for rows in stacks]
+
+    def hop(
+        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> Rows:
+        heads = [plan.get(hop.index) for plan in self.plans]
+        lengths = [n + (head is not None) for n, head in zip(rows.lengths, heads, strict=True)]
+
+        def compute(first: int, end: int) -> Tensor:
+            found = behind.zeros(end - first)
+            for at in range(first, end):
+                head = heads[at]
+                if head is None:
+                    continue
+                entered = rows.take(at, at + 1)
+                if hop.heads > 1:
+                    # The first axis of a batched product holds examples and, inside, heads.
+                    number = torch.arange(entered.shape[1], device=entered.device) % hop.heads
+                    chosen = (number == head).to(entered.dtype)
+                    entered = entered * chosen.reshape(-1, *[1] * (entered.ndim - 2))
+                found[at - first] = product(entered)[0]
+            return found
+
+        behind = Rows(lengths, like, compute, parents=[rows])
+        return behind
+
+
+def constant(tensor: Tensor, like: Tensor) -> Rows:
+    """One row without a hop behind it."""
+
+    def compute(first: int, end: int) -> Tensor:
+        return tensor.expand(like.shape).unsqueeze(0)
+
+    return Rows([0], like, compute)
+
+
+def mapped_rows(
+    book: Book, stacks: Sequence[Rows], function: Callable[..., Tensor], *, like: Tensor | Form
+) -> Rows:
+    """Apply a function, linear in all its arguments together, to the rows of one or more stacks."""
+    level = book.joined(stacks)
+
+    def compute(first: int, end: int) -> Tensor:
+        return function(*(rows.take(first, end) for rows in level))
+
+    return Rows(level[0].lengths, like, compute, parents=level)
+
+
+def _taller(rows: Rows, count: int) -> Rows:
+    """The rows with rows of zeros behind them."""
+
+    def compute(first: int, end: int) -> Tensor:
+        there = max(first, min(end, rows.count))
+        parts = [rows.take(first, there)] if there > first else []
+        parts += [rows.zeros(end - there)] if end > there else []
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    return Rows(range(count), rows, compute, parents=[rows])
+
+
+def _leading(rows: Rows, lengths: Sequence[int]) -> Rows:
+    """The rows with zeros where another tensor is further on its way."""
+    kept = torch.tensor([own == most for own, most in zip(rows.lengths, lengths, strict=True)])
+    kept = kept.to(rows.device)
+
+    def compute(first: int, end: int) -> Tensor:
+        found = rows.take(first, end)
+        keep = kept[first:end].reshape(-1, *[1] * (found.ndim - 1))
+        return torch.where(keep, found, torch.zeros((), dtype=found.dtype, device=found.device))
+
+    return Rows(lengths, rows, compute, parents=[rows])
