@@ -7,11 +7,13 @@ plain forward pass shows rounding: float32 from the third or fourth layer on, fl
 `collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
 more heads, bidirectional or causal, grouped, rotary; LayerNorm, RMSNorm and others at any place;
 ReLU, GELU, SiLU and gated MLPs; every connection made of sums and products. What cannot be
-followed is refused by name. `collapse_weights` takes bare matrices.
+followed is refused by name. `collapse_weights` takes bare matrices. With `facts=True` the result
+also has what the theorems ask about, for `leadline.bounds(found.facts)`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +25,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from leadline.anatomy import untouched, unwrapped
+from leadline.collapsing_facts import Notebook, by_head, stack_facts
 from leadline.errors import InputError
+from leadline.inputs import Inputs
 from leadline.loading import LoadedModel
 from leadline.numerics import split_attention, split_rules
 from leadline.numerics.split import Rounding, Split, log10_of, split_tokens
+from leadline.numerics.split_facts import attention_facts
 from leadline.parts import Transformer
 from leadline.parts.branches import Run
 from leadline.record.collapse import Collapse
@@ -35,17 +40,27 @@ __all__ = ["collapse", "collapse_weights", "follow"]
 
 Tensor = torch.Tensor
 Step = Callable[[Any], Any]
+Progress = Callable[[str, int, int], None]
 _WEIGHTS = ("W_Q", "W_K", "W_V", "W_O")
 _BIASES = ("b_Q", "b_K", "b_V", "b_O")
 assert split_attention and split_rules  # they enter the rules when they are imported
 
 
-def collapse(model: nn.Module | LoadedModel, stream: Any, *, seed: int = 0) -> Collapse:
+def collapse(
+    model: nn.Module | LoadedModel,
+    stream: Any,
+    *,
+    facts: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Collapse:
     """Follow the residual of `stream` through the layers of one of our Transformers.
 
     `stream` is [token, width] or [example, token, width]: what enters the first layer (of a model
-    without an embedding: what the model is called with). Whole numbers are token ids. Weights are
-    taken as they are, computed with in float64. `seed` is that of the error estimate.
+    without an embedding: what the model is called with). Whole numbers, or what `random_tokens`
+    and its kin return, are token ids. Weights are
+    taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
+    that of the error estimate.
     """
     module = unwrapped(model.model if isinstance(model, LoadedModel) else model)
     if not isinstance(module, Transformer):
@@ -56,11 +71,12 @@ def collapse(model: nn.Module | LoadedModel, stream: Any, *, seed: int = 0) -> C
         )
     with torch.no_grad(), untouched(module):
         module.eval()
-        found = [
-            follow(_steps(module, one.shape[0]), one, causal=bool(module.causal), seed=seed)
-            for one in _entered(module, stream)
-        ]
-    return _together([replace(one, name=module.label) for one in found])
+        streams = _entered(module, stream)
+        found: list[Collapse] = []
+        for number, one in enumerate(streams):
+            tell = _counted(progress, number, len(streams), len(module.blocks))
+            found.append(_through(module, one, facts=facts, seed=seed, tell=tell))
+    return _together(found)
 
 
 def collapse_weights(
@@ -69,6 +85,7 @@ def collapse_weights(
     *,
     causal: bool = False,
     heads: int = 1,
+    facts: bool = False,
     seed: int = 0,
 ) -> Collapse:
     """Follow the residual through attention layers given as matrices, without skip or norm.
@@ -81,12 +98,11 @@ def collapse_weights(
     ready = [_layer(layer, number, heads) for number, layer in enumerate(layers, 1)]
     _check_widths(ready, streams[0].shape[1])
 
-    def step(weights: dict[str, Tensor]) -> Step:
-        return lambda x: _attend(x, weights, heads=heads, causal=causal)
-
-    steps = [step(weights) for weights in ready]
     with torch.no_grad():
-        found = [follow(steps, one, causal=causal, seed=seed) for one in streams]
+        found = [
+            _through_weights(ready, one, causal=causal, heads=heads, facts=facts, seed=seed)
+            for one in streams
+        ]
     return _together(found)
 
 
@@ -96,21 +112,26 @@ def follow(
     *,
     causal: bool = False,
     seed: int = 0,
-    finish: Callable[[Any], Split] | None = None,
+    watch: Callable[[Split], None] | None = None,
 ) -> Collapse:
     """Follow one example [token, width] through callables, each a layer from state to state.
 
-    `finish` turns a state into tokens where it is not the tokens themselves.
+    A state is the tokens, or a tuple that starts with them. `watch` is shown the tokens at every
+    site.
     """
     _check(stream)
     rounding = Rounding(seed)
     state: Any = split_tokens(stream, first=causal, rounding=rounding)
     sites = [_site(state)]
+    if watch is not None:
+        watch(state)
     for number, step in enumerate(steps, 1):
         try:
             state = step(state)
-            seen = state if finish is None else finish(state)
+            seen = state[0] if isinstance(state, tuple) else state
             sites.append(_site(seen))
+            if watch is not None:
+                watch(seen)
         except InputError as error:
             raise InputError(f"At layer {number}: {error}") from error
         if isinstance(state, Split):
@@ -167,6 +188,68 @@ def _together(found: list[Collapse]) -> Collapse:
 # --- a model of ours ---------------------------------------------------------------------------
 
 
+def _through(
+    model: Transformer, stream: Tensor, *, facts: bool, seed: int, tell: Callable[[], None]
+) -> Collapse:
+    causal = bool(model.causal)
+    steps = _steps(model, stream.shape[0])
+    if not facts:
+        found = follow(steps, stream, causal=causal, seed=seed, watch=lambda _: tell())
+        return replace(found, name=model.label)
+    with Notebook(model) as notebook:
+
+        def watch(x: Split) -> None:
+            tell()
+            notebook.site(x)
+
+        found = follow(steps, stream, causal=causal, seed=seed, watch=watch)
+    return replace(found, name=model.label, facts=notebook.facts(found))
+
+
+def _counted(
+    progress: Progress | None, example: int, examples: int, depth: int
+) -> Callable[[], None]:
+    """Tells of every site that was reached."""
+    sites = itertools.count(example * (depth + 1))
+
+    def tell() -> None:
+        at = next(sites)
+        if progress is not None:
+            progress("following the tokens", at, examples * (depth + 1))
+
+    return tell
+
+
+def _through_weights(
+    layers: Sequence[dict[str, Tensor]],
+    stream: Tensor,
+    *,
+    causal: bool,
+    heads: int,
+    facts: bool,
+    seed: int,
+) -> Collapse:
+    seen: list[Split] = []
+
+    def step(weights: dict[str, Tensor]) -> Step:
+        return lambda x: _attend(x, weights, heads=heads, causal=causal)
+
+    found = follow(
+        [step(weights) for weights in layers],
+        stream,
+        causal=causal,
+        seed=seed,
+        watch=seen.append if facts else None,
+    )
+    if not facts:
+        return found
+    told = [
+        attention_facts(x, by_head(weights, heads), causal=causal)
+        for x, weights in zip(seen, layers, strict=False)
+    ]
+    return replace(found, facts=stack_facts(found, seen, told))
+
+
 def _steps(model: Transformer, tokens: int) -> list[Step]:
     positions = torch.arange(tokens)
     run = Run(
@@ -182,6 +265,10 @@ def _steps(model: Transformer, tokens: int) -> list[Step]:
 
 def _entered(model: Transformer, stream: Any) -> list[Tensor]:
     """What enters the first layer, one [token, width] per example."""
+    if isinstance(stream, Inputs):
+        if stream.mask is not None and not bool(stream.mask.bool().all()):
+            raise InputError("Padded examples cannot be followed; give them one at a time.")
+        stream = stream.main
     given = torch.as_tensor(stream)
     if not given.is_floating_point():
         if not model.embedding.takes_ids:

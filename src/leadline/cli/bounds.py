@@ -1,4 +1,4 @@
-"""`leadline bounds`: what theorems predict about attention, beside what a record holds."""
+"""`leadline bounds`: what theorems predict, beside what a record holds; or theorems under attack."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ import typer
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
 from leadline.cli._voice import Voice
+from leadline.errors import InputError
+
+ATTACK = "Attack"
+ATTACKS, OPTIMISED = 5000, 200
+"""How many random and how many optimised attacks every bound meets unless others are asked for."""
 
 
 def bounds(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="FILE.leadline", help="A record with attention readings.", show_default=False
+            metavar="FILE.leadline",
+            help="A record with attention readings; not needed with --attack.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     bound: Annotated[
         list[str] | None,
         typer.Option(
@@ -33,28 +40,127 @@ def bounds(
         typer.Option("--layer", metavar="N", help="The heads of one layer.", show_default=False),
     ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="A row for every head.")] = False,
+    attack: Annotated[
+        bool,
+        typer.Option(
+            "--attack",
+            help="Instead of FILE: search for networks that violate a bound.",
+            rich_help_panel=ATTACK,
+        ),
+    ] = False,
+    attacks: Annotated[
+        int | None,
+        typer.Option(
+            "--attacks",
+            metavar="N",
+            help=f"How many random networks every bound meets; {ATTACKS} otherwise.",
+            rich_help_panel=ATTACK,
+            show_default=False,
+        ),
+    ] = None,
+    optimised: Annotated[
+        int | None,
+        typer.Option(
+            "--optimised",
+            metavar="N",
+            help=f"How many networks climb towards a violation; {OPTIMISED} otherwise.",
+            rich_help_panel=ATTACK,
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Seed of everything random; 0 otherwise.",
+            rich_help_panel=ATTACK,
+            show_default=False,
+        ),
+    ] = None,
     plugin: o.Plugins = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
 ) -> None:
-    """Set the bounds on attention matrices beside what was measured.
+    """Set the bounds of theorems beside what was measured, or attack them.
 
     For every bound: what it predicts, what was measured, their ratio, and whether its assumptions
-    hold for this model and this input. Exit code 1 means that a bound is violated where its
+    hold for this model and this input. With --attack: how near random networks, and networks that
+    climb towards a violation, come to it. Exit code 1 means that a bound is violated where its
     assumptions hold.
     """
+    _check(file, attack, of_record=(layer, heads), of_attack=(attacks, optimised, seed))
     for path in plugin or ():
         load_plugin(path)
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.analysis.bounds import bounds as bounds_of
-        from leadline.record import Record
-        from leadline.reporting import show_bounds
-
-        with voice.progress("Computing the bounds"), Record.open(file) as record:
-            table = bounds_of(record, names=bound, layer=layer)
-        voice.emit(table.to_json)
-        by_head = heads or layer is not None
-        voice.show(lambda console: show_bounds(table, console, heads=by_head))
-    if table.violated:
+        if file is None:
+            violated = _attack(
+                voice,
+                attacks=ATTACKS if attacks is None else attacks,
+                optimised=OPTIMISED if optimised is None else optimised,
+                seed=seed or 0,
+                names=bound,
+            )
+        else:
+            violated = _compare(voice, file, names=bound, layer=layer, heads=heads)
+    if violated:
         raise typer.Exit(1)
+
+
+def _compare(
+    voice: Voice, file: Path, *, names: list[str] | None, layer: int | None, heads: bool
+) -> bool:
+    from leadline.analysis.bounds import bounds as bounds_of
+    from leadline.record import Record
+    from leadline.reporting import show_bounds
+
+    with voice.progress("Computing the bounds"), Record.open(file) as record:
+        table = bounds_of(record, names=names, layer=layer)
+    voice.emit(table.to_json)
+    by_head = heads or layer is not None
+    voice.show(lambda console: show_bounds(table, console, heads=by_head))
+    return table.violated
+
+
+def _attack(
+    voice: Voice, *, attacks: int, optimised: int, seed: int, names: list[str] | None
+) -> bool:
+    from leadline.cli._attack import attack_bounds
+    from leadline.reporting.attack_table import show_attacks
+
+    with voice.progress("Attacking the bounds") as gauge:
+        table = attack_bounds(
+            attacks=attacks, optimised=optimised, seed=seed, names=names, progress=gauge
+        )
+    voice.emit(table.to_json)
+    voice.show(lambda console: show_attacks(table, console))
+    return table.violated
+
+
+def _check(
+    file: Path | None,
+    attack: bool,
+    *,
+    of_record: tuple[int | None, bool],
+    of_attack: tuple[int | None, int | None, int | None],
+) -> None:
+    """Refuse what does not go together."""
+    if file is None and not attack:
+        raise InputError(
+            "No record was given; write `leadline bounds FILE.leadline` to set bounds beside what "
+            "was measured, or `leadline bounds --attack` to search for violations."
+        )
+    if file is not None and attack:
+        raise InputError(
+            f"--attack draws its own networks and takes no record, and {file} was given; leave "
+            "one of them out."
+        )
+    layer, heads = of_record
+    if attack and (layer is not None or heads):
+        raise InputError("--layer and --heads choose from a record; leave them out with --attack.")
+    if not attack and any(number is not None for number in of_attack):
+        raise InputError(
+            "--attacks, --optimised and --seed belong to the search for violations; add --attack, "
+            "without a record."
+        )

@@ -21,10 +21,12 @@ from leadline.cli._help import GroupedCommand
 from leadline.cli.anatomy import anatomy
 from leadline.cli.bounds import bounds
 from leadline.cli.check import check
+from leadline.cli.collapse import collapse
 from leadline.cli.compare import compare
 from leadline.cli.explain import explain
 from leadline.cli.list import list_
 from leadline.cli.measure import measure
+from leadline.cli.paths import paths
 from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
 from leadline.errors import LeadlineError
@@ -41,8 +43,10 @@ app = typer.Typer(
 app.command("measure", cls=GroupedCommand)(measure)
 app.command("compare", cls=GroupedCommand)(compare)
 app.command("bounds", cls=GroupedCommand)(bounds)
+app.command("paths", cls=GroupedCommand)(paths)
+app.command("collapse", cls=GroupedCommand)(collapse)
 app.command("report", cls=GroupedCommand)(report)
-app.command("reproduce", cls=GroupedCommand)(reproduce)
+app.add_typer(reproduce, name="reproduce")
 app.command("anatomy", cls=GroupedCommand)(anatomy)
 app.command("list", cls=GroupedCommand)(list_)
 app.command("explain", cls=GroupedCommand)(explain)

@@ -31,15 +31,26 @@ def reference_page() -> str:
 
     group: Any = typer.main.get_command(app)
     with group.make_context("leadline", [], resilient_parsing=True) as context:
-        sections = [_command(command, context) for command in group.commands.values()]
+        sections = [text for one in group.commands.values() for text in _sections(one, context)]
     return "\n".join([_INTRODUCTION, *sections])
+
+
+def _sections(command: Any, parent: Any) -> list[str]:
+    """The section of a command, or those of a group's commands after its own."""
+    members = getattr(command, "commands", None)
+    if members is None:
+        return [_command(command, parent)]
+    with command.make_context(command.name, [], parent=parent, resilient_parsing=True) as context:
+        lines = [f"## {context.command_path}", "", inspect.cleandoc(command.help or ""), ""]
+        return ["\n".join(lines), *(_command(one, context) for one in members.values())]
 
 
 def _command(command: Any, parent: Any) -> str:
     with command.make_context(command.name, [], parent=parent, resilient_parsing=True) as context:
-        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        path = context.command_path
+        usage = " ".join([path, *command.collect_usage_pieces(context)])
         groups = option_groups(command, context)
-    lines = [f"## leadline {command.name}", "", inspect.cleandoc(command.help or ""), ""]
+    lines = [f"## {path}", "", inspect.cleandoc(command.help or ""), ""]
     lines += ["```", usage, "```", ""]
     for group, rows in groups.items():
         lines += [f"| {group.lower()} | |", "|---|---|"]

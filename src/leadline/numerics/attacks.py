@@ -8,18 +8,28 @@ upper bound and bound / |A|_2 for a lower one: above 1 it is a violation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from leadline.errors import UnknownName
 from leadline.numerics.attacked_heads import KINDS, Heads, Kind
-from leadline.theory import BOUNDS, AttentionFacts
+from leadline.theory import BOUNDS
 
-__all__ = ["Attacked", "Found", "climb", "merged", "optimised_attack", "random_attack"]
+__all__ = [
+    "Attacked",
+    "Found",
+    "Job",
+    "campaign",
+    "climb",
+    "merged",
+    "optimised_attack",
+    "random_attack",
+]
 
 Goal = Literal["rise", "fall", "product"]
 
@@ -28,21 +38,37 @@ DEPTH = 3
 """How many neighbours of a batch are multiplied to attack the bound of products."""
 RATE = 0.1
 """The step of Adam, where free tensors are drawn with variance 1."""
+STEPS = 50
+"""How many steps an ascent of a campaign has."""
+FEW_MEET_IT = {"as-the-note": 2, "as-the-note-rotary": 2} | dict.fromkeys(
+    ("as-the-note-causal", "causal", "causal-rotary", "causal-sink"), 4
+)
+"""Of how many kinds one must meet the assumptions of a bound that no other kind meets; else 6."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The largest ratio among some attacks, how many there were, and where it was."""
+    """The worst ratio among some attacks, how many there were, and where it was.
+
+    `norm` is what was measured there: a norm, or the logarithm to base ten of a residual.
+    `failing` counts the conditions that fail there. The worst is the largest, but a violation with
+    fewer failing conditions is worse than one with more: it says more.
+    """
 
     attacks: int = 0
     ratio: float = 0.0
     norm: float = math.nan
-    facts: AttentionFacts | None = None
+    facts: Any = None
+    """`AttentionFacts` or `StackFacts`."""
+    failing: int = 0
 
     def with_(self, other: Found) -> Found:
         """Return the worse of the two, counting both."""
-        worse = other if other.ratio > self.ratio else self
-        return Found(self.attacks + other.attacks, worse.ratio, worse.norm, worse.facts)
+        worse = other if other._rank() > self._rank() else self
+        return replace(worse, attacks=self.attacks + other.attacks)
+
+    def _rank(self) -> tuple[float, float]:
+        return (-self.failing if self.ratio > 1.0 else -math.inf, self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +81,40 @@ class Attacked:
     def with_(self, other: Attacked) -> Attacked:
         """Return both together."""
         return Attacked(self.within.with_(other.within), self.outside.with_(other.outside))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A part of a campaign: what is attacked, how, how often, and the attack itself."""
+
+    what: str
+    optimised: bool
+    count: int
+    run: Callable[[], dict[str, Attacked]]
+
+
+def campaign(*, attacks: int, optimised: int, seed: int) -> list[Job]:
+    """Attacks of all kinds, such that every bound meets `attacks` random matrices and `optimised`
+    paths on which its conditions hold."""
+    jobs: list[Job] = []
+    for place, kind in enumerate(KINDS):
+        share, own = FEW_MEET_IT.get(kind, 6), 1000 * seed + place
+        count, starts = -(-attacks // share), -(-optimised // share)
+        if count:
+            run = partial(random_attack, kind, count=count, seed=own)
+            jobs.append(Job(f"attention, {kind}", False, count, run))
+        if starts:
+            run = partial(optimised_attack, kind, steps=STEPS, seed=own, starts=starts)
+            jobs.append(Job(f"attention, {kind}", True, starts, run))
+    goals: tuple[tuple[str, Goal], ...] = (
+        ("open", "fall"), ("random", "fall"), ("open", "product"), ("causal", "product"),
+    )  # fmt: skip
+    for place, (kind, goal) in enumerate(goals, start=len(KINDS)):
+        own, starts = 1000 * seed + place, -(-optimised // 2)
+        if starts:
+            run = partial(optimised_attack, kind, steps=STEPS, seed=own, starts=starts, goal=goal)
+            jobs.append(Job(f"attention, {kind}", True, starts, run))
+    return jobs
 
 
 def random_attack(kind: str, *, count: int, seed: int) -> dict[str, Attacked]:
@@ -120,7 +180,7 @@ def merged(results: Iterable[dict[str, Attacked]]) -> dict[str, Attacked]:
 
 def _per_path(worst: Found, first: Found) -> Found:
     """Count the paths once, not once per stop; whether conditions hold does not change on one."""
-    return Found(first.attacks, worst.ratio, worst.norm, worst.facts)
+    return replace(worst, attacks=first.attacks)
 
 
 def _kind(name: str) -> Kind:
@@ -153,11 +213,11 @@ def _judged(heads: Heads) -> dict[str, Attacked]:
         measured = products if bound.quantity == PRODUCT else norms
         for norm, fact in zip(measured, facts, strict=False):
             value = bound.value(fact)
-            if value is None:
+            if value is None or math.isnan(value):
                 continue
             ratio = norm / value if bound.side == "upper" else value / norm
-            case = Found(1, ratio, norm, fact)
-            holds = bound.applies(fact)
-            one = one.with_(Attacked(within=case) if holds else Attacked(outside=case))
+            failing = sum(not condition.holds for condition in bound.conditions(fact))
+            case = Found(1, ratio, norm, fact, failing)
+            one = one.with_(Attacked(outside=case) if failing else Attacked(within=case))
         found[name] = one
     return found

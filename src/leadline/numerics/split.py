@@ -154,6 +154,9 @@ class Split:
 
     __rmul__ = __mul__
 
+    def __truediv__(self, other: Any) -> Split:
+        return RULES[torch.div](self, other)
+
     def __neg__(self) -> Split:
         return self.linear(lambda values: -values)
 

@@ -32,6 +32,8 @@ from leadline.numerics.split import Split, rule
 __all__ = ["heads_of"]
 
 Tensor = torch.Tensor
+FAINT = 1e-200
+"""So small that the first order is exact; a little further float64 runs out of digits."""
 LARGE = 500.0
 """Above this expm1 comes near the end of float64."""
 
@@ -112,8 +114,9 @@ def _both_ways(value: Split, across: Scaled, within: Scaled) -> Split:
     apart = Scaled(torch.zeros_like(value.rest.values), None)
     if exponent is not None and value.rest.exponent is not None:
         t = shifted(differences, exponent)
-        safe = torch.where(t == 0, 1.0, t)
-        d = differences * torch.where(t == 0, 1.0, torch.expm1(safe) / safe)
+        faint = t.abs() < FAINT
+        safe = torch.where(faint, 1.0, t)
+        d = differences * torch.where(faint, 1.0, torch.expm1(safe) / safe)
         mean = (shared * d).sum(-1, keepdim=True)
         weights = shared * (d - mean) / (1 + shifted(mean, exponent))
         apart = scaled(weights @ values, exponent + value.rest.exponent)

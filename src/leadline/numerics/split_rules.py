@@ -5,7 +5,8 @@ With x the reference, R the rest, D the change of a value between the reference 
     linear       x W + b and R W
     shape        both parts alike
     activation   relu: by cases of the signs; others: D times the mean slope between the two ends,
-                 16 Gauss-Legendre nodes, or the plain difference where |D| > 1
+                 16 Gauss-Legendre nodes (one where D is tiny), or the plain difference where
+                 |D| > 1
     norm         with v the variance at the reference (plus eps), t = (2 r.c + |r|^2) / (d v),
                  h = (1 + t)^(-1/2), g = h - 1 by expm1(-log1p(t)/2):  (r h + c g) / sqrt(v)
     attention    see `split_attention`
@@ -32,6 +33,8 @@ __all__: list[str] = []
 Tensor = torch.Tensor
 TENSOR = torch.Tensor
 NODES = 16
+FAINT = 1e-200
+"""So small that the first order is exact."""
 
 
 # --- sums and products -------------------------------------------------------------------------
@@ -334,6 +337,8 @@ def _erf(x: Split) -> Split:
     return _curved(x, torch.erf, _erf_slope)
 
 
+MIDPOINT = 1e-9
+"""Up to this change the slope in the middle is the mean slope, to 1e-18 of its third derivative."""
 FLAT = 1e4
 """Beyond this every curve here is straight or constant to the last digit."""
 
@@ -347,29 +352,48 @@ def _curved(
 ) -> Split:
     """A smooth function: `straight` ones are 0 or x far out, the others constant."""
     at = x.base.at(0)
-    if straight:
-        # f(x) = x gate(x), so that a huge x keeps its exponent.
-        inner = at.clamp(-FLAT, FLAT)
-        far = at.abs() > FLAT
-        gate = torch.where(inner == 0, slope(inner), value(inner) / inner)
-        # Far out the gate is 0 or 1: of an infinite value only its sign is asked.
-        gate = torch.where(far, (at > 0).double(), gate)
-        base = x.base.map(x.base.values * gate)
-    else:
-        base = scaled(value(at.clamp(-FLAT, FLAT)))
+    base = _value_at(x, at, value, slope, straight=straight)
     if x.rest.exponent is None:
         return replace(x, base=x.rounding(base))
     change = x.rest.at(0)
-    if not bool(torch.isfinite(change).all() and torch.isfinite(at).all()):
+    largest = float(change.abs().max())
+    if not math.isfinite(largest) or (largest > 1.0 and not bool(torch.isfinite(at).all())):
         raise InputError("Activations beyond the range of float64 cannot be followed.")
+    if largest <= MIDPOINT:
+        middle = slope((at + 0.5 * change).clamp(-FLAT, FLAT))
+        return x.settled(x.rounding(base), x.rest.map(x.rest.values * middle))
     near = change.abs() <= 1.0
     small = torch.where(near, change, 0.0)
     mean_slope = torch.zeros_like(change)
-    for node, weight in zip(*_gauss(), strict=True):
+    for node, weight in zip(*_GAUSS, strict=True):
         mean_slope = mean_slope + weight * slope((at + node * small).clamp(-FLAT, FLAT))
-    far_change = _shifted_back(_difference(value, at, change, straight), x.rest.exponent)
-    apart = torch.where(near, x.rest.values * mean_slope, far_change)
+    apart = x.rest.values * mean_slope
+    if largest > 1.0:
+        far = shifted(_difference(value, at, change, straight), -x.rest.exponent)
+        apart = torch.where(near, apart, far)
     return x.settled(x.rounding(base), x.rest.map(apart))
+
+
+def _value_at(
+    x: Split,
+    at: Tensor,
+    value: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor], Tensor],
+    *,
+    straight: bool,
+) -> Scaled:
+    """f(x) of the reference as x times f(x) / x where f(0) = 0: a tiny or huge x keeps its exponent."""
+    inner = at.clamp(-FLAT, FLAT)
+    vanishes = float(value(torch.zeros((), dtype=torch.float64))) == 0.0
+    if not vanishes or (not straight and float(at.abs().max()) > 1.0):
+        return scaled(value(inner))
+    faint = inner.abs() < FAINT
+    share = value(inner) / torch.where(faint, 1.0, inner)
+    share = torch.where(faint, slope(torch.zeros_like(inner)), share)
+    if straight:
+        # Far out the share is 0 or 1: of an infinite value only its sign is asked.
+        share = torch.where(at.abs() > FLAT, (at > 0).double(), share)
+    return x.base.map(x.base.values * share)
 
 
 def _difference(
@@ -380,14 +404,6 @@ def _difference(
         return torch.where(points > FLAT, points, inner) if straight else inner
 
     return of(at + change) - of(at)
-
-
-def _shifted_back(values: Tensor, exponent: int) -> Tensor:
-    return shifted(values, -exponent)
-
-
-def _gauss() -> tuple[list[float], list[float]]:
-    return _GAUSS
 
 
 def _gauss_legendre(nodes: int) -> tuple[list[float], list[float]]:
@@ -458,9 +474,12 @@ def _to_size(x: Split, weight: Tensor | None, bias: Tensor | None, eps: float) -
         return _affine(_plainly(x, unit, eps_), weight, bias)
     own = (base + shifted(rest, tiny)).square().mean(-1, keepdim=True) + eps_
     shrunk = torch.where(t > -0.5, torch.rsqrt(1 + t), (variance / own).sqrt())
-    safe = torch.where((t > -0.5) & (t != 0), t, 1.0)
+    # Near the end of float64 t has few digits left; there g / t is -1/2 to the last one.
+    faint = t.abs() < FAINT
+    safe = torch.where((t > -0.5) & ~faint, t, 1.0)
     per_t = torch.expm1(-0.5 * torch.log1p(safe)) / safe
-    per_t = torch.where(t == 0, -0.5, torch.where(t > -0.5, per_t, (shrunk - 1) / t))
+    far = (shrunk - 1) / torch.where(faint, 1.0, t)
+    per_t = torch.where(faint, -0.5, torch.where(t > -0.5, per_t, far))
     apart = (rest * shrunk + base * (t_ * per_t)) / sigma
     return _affine(x.settled(x.rounding(moved), scaled(apart, tiny)), weight, bias)
 

@@ -204,7 +204,7 @@ def test_random_init_is_for_the_experiments_own_models(capsys: pytest.CaptureFix
 
 
 def test_gpt2_large_is_gpt2_with_other_sizes() -> None:
-    from leadline.cli.reproduce import _SHAPES
+    from leadline.cli.experiments._shared import _SHAPES
 
     assert _SHAPES["gpt2-large"] == ("gpt2", {"n_layer": 36, "n_embd": 1280, "n_head": 20})
 

@@ -1,0 +1,93 @@
+"""`leadline collapse`: how far the tokens of one of our Transformers still differ, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli import _options as o
+from leadline.cli._requests import InputRequest, ModelRequest
+from leadline.cli._voice import Voice
+
+
+def collapse(
+    model: o.Model = None,
+    random_init: o.RandomInit = None,
+    recipe: o.RecipeName = None,
+    overrides: o.Overrides = None,
+    text: o.Texts = None,
+    text_file: o.TextFile = None,
+    windows: o.Windows = None,
+    tokens_file: o.TokensFile = None,
+    random: Annotated[
+        str | None,
+        typer.Option(
+            "--random",
+            metavar="EXAMPLESxLENGTH",
+            help="Random inputs of this size; 1x32 when no input is given.",
+            rich_help_panel=o.INPUT,
+            show_default=False,
+        ),
+    ] = None,
+    truncate: o.Truncate = False,
+    seed: o.Seed = 0,
+    bounds: Annotated[
+        bool,
+        typer.Option(
+            "--bounds",
+            help="Also set the theorems on rank collapse beside the first example.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = False,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Follow how far tokens still differ, layer by layer, without cancellation.
+
+    The residual |X - 1 m'|_F and its share of |X|_F as logarithms, right to many digits where a
+    plain forward pass shows rounding, with an estimate of the error. MODEL is made of parts
+    (--recipe), or one that becomes a Transformer of parts: GPT-2, Llama, BERT and their kin.
+    """
+    request = ModelRequest(
+        source=model,
+        random_init=random_init,
+        recipe=recipe,
+        overrides=overrides or (),
+        dtype=None,
+        device="cpu",
+        trust_remote_code=False,
+        seed=seed,
+    )
+    given = text or text_file or tokens_file
+    inputs = InputRequest(
+        texts=text or (),
+        text_file=text_file,
+        windows=windows,
+        tokens_file=tokens_file,
+        random=random if random is not None or given else "1x32",
+        truncate=truncate,
+        seed=seed,
+    )
+    inputs.check()
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Loading the model") as gauge:
+            from leadline.collapsing import collapse as follow
+            from leadline.parts import Transformer
+
+            loaded = request.load()
+            module = loaded.model
+            ours = module if isinstance(module, Transformer) else Transformer.from_hf(module)
+            batch = inputs.make(loaded)
+            found = follow(ours, batch, facts=bounds, seed=seed, progress=gauge)
+        voice.emit(found.to_json)
+        voice.say(str(found))
+        facts = (found.examples[0] if found.examples else found).facts
+        if facts is not None:
+            from leadline.analysis.bounds import bounds as bounds_of
+            from leadline.reporting import show_bounds
+
+            table = bounds_of(facts)
+            voice.say("")
+            voice.show(lambda console: show_bounds(table, console, heads=False))

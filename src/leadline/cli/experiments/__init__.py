@@ -1,0 +1,1 @@
+"""The experiments of `leadline reproduce`, one file per command."""
