@@ -10,8 +10,12 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leadline.cli._shelves import Page
 
 HERE = Path(__file__).parent
 
@@ -72,38 +76,70 @@ def quantities_page() -> str:
 
 
 def bounds_page() -> str:
-    """What theorems say about attention matrices, from the files of the bounds."""
+    """What theorems say about attention matrices and rank collapse, from the files of the bounds."""
+    import leadline.theory.attention._logit_span as span
+    import leadline.theory.rank_collapse._facts as notation
     from leadline.cli._shelves import open_shelf
+    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
+    from leadline.theory.rank_collapse import convergence, lipschitz
 
-    lines = [
-        "# Bounds on attention",
-        "",
-        GENERATED.format(source="the files in src/leadline/theory"),
-    ]
+    pages = open_shelf("bounds").values()
+    attention = [page for page in pages if page.name in BOUNDS]
+    collapse = [page for page in pages if page.name in COLLAPSE_BOUNDS]
+    lines = ["# Bounds", "", GENERATED.format(source="the files in src/leadline/theory")]
     lines += [
         "",
         "`leadline bounds FILE` sets each beside what was measured; `leadline explain NAME` prints "
-        "the same as here. A, of m queries and n keys, is the matrix of attention weights of a "
-        "head; Δ is the largest range of the logits of a row that the weights allow (below), D the "
-        "largest that was measured.",
+        "the same as here.",
         "",
-        "| bound | statement | of | |",
-        "|---|---|---|---|",
+        "## Bounds on attention",
+        "",
+        "A, of m queries and n keys, is the matrix of attention weights of a head; Δ is the largest "
+        "range of the logits of a row that the weights allow (below), D the largest that was "
+        "measured.",
+        "",
+        *_bounds_table(attention),
     ]
-    pages = open_shelf("bounds")
-    for page in pages.values():
+    lines += ["", "### Δ, from the weights", "", _indented_code(inspect.getdoc(span) or "")]
+    lines += _bounds_in_full(attention)
+    lines += [
+        "",
+        "## Bounds on rank collapse",
+        "",
+        "How far tokens still differ after each layer. What is predicted and measured is kept as "
+        "log10. A law is no bound: it is what a residual tends to, each layer from the one before. "
+        "`leadline.bounds` also takes the facts that `leadline.collapse` finds, whose residuals "
+        "are right far below rounding.",
+        "",
+        *_bounds_table(collapse),
+    ]
+    for title, module in (
+        ("The numbers", notation),
+        ("λ, from the weights", lipschitz),
+        ("Convergence", convergence),
+    ):
+        lines += ["", f"### {title}", "", _indented_code(inspect.getdoc(module) or "")]
+    lines += _bounds_in_full(collapse)
+    return "\n".join(lines) + "\n"
+
+
+def _bounds_table(pages: Sequence[Page]) -> list[str]:
+    lines = ["| bound | statement | of | |", "|---|---|---|---|"]
+    for page in pages:
         facts = page.facts
         lines.append(
             f"| `{page.name}` | {_cell(facts['statement'])} | {facts['quantity']} | "
             f"{_cell(page.summary)} |"
         )
-    import leadline.theory.attention._logit_span as span
+    return lines
 
-    lines += ["", "## Δ, from the weights", "", _indented_code(inspect.getdoc(span) or "")]
-    for page in pages.values():
-        lines += ["", f"## {page.name}", "", _indented_code(page.text), ""]
+
+def _bounds_in_full(pages: Sequence[Page]) -> list[str]:
+    lines: list[str] = []
+    for page in pages:
+        lines += ["", f"### {page.name}", "", _indented_code(page.text), ""]
         lines.append(f"Source: {page.facts['source']}.")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def models_page() -> str:

@@ -124,7 +124,14 @@ def residuals(model: Any, stream: Any) -> list[Any]:
 
 def relative_errors(found: Any, true: list[Any]) -> list[float]:
     """Of residuals, not of their logarithms: mantissa times two to an exact exponent."""
+    rounding = mpf(10) ** (50 - mp.dps)
+
+    def error(mantissa: float, exponent: int | None, value: Any) -> float:
+        if exponent is None or not mantissa:
+            return 0.0 if value < rounding else 1.0
+        return float(abs(mpf(mantissa) * mpf(2) ** exponent / value - 1))
+
     return [
-        float(abs(mpf(m) * mpf(2) ** e / t - 1)) if t else float(m != 0)
+        error(m, e, t)
         for m, e, t in zip(found.mantissa.tolist(), found.exponent, true, strict=True)
     ]

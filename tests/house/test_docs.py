@@ -37,7 +37,15 @@ def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/attention.md", "docs/first-measurement.md", "docs/transformer.md"]
+    "page",
+    [
+        "README.md",
+        "docs/attention.md",
+        "docs/collapse.md",
+        "docs/first-measurement.md",
+        "docs/paths.md",
+        "docs/transformer.md",
+    ],
 )
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from leadline.record.numbers import align
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
@@ -84,28 +85,39 @@ class Collapse:
             "remarks": list(self.remarks),
         }
 
+    def _row(self, layer: int) -> tuple[str, ...]:
+        step = ratio = ""
+        before, after = self.log10_residual[layer - 1], self.log10_residual[layer]
+        if layer and math.isfinite(before) and math.isfinite(after):
+            step = _shown(after - before, 3)
+            # Near a residual of 1 the logarithms pass through zero and their ratio says nothing.
+            ratio = f"{after / before:.4f}" if before < -1.0 and not self.causal else ""
+        return (
+            str(layer),
+            _shown(after, 6),
+            _shown(self.log10_relative[layer], 6),
+            step,
+            ratio,
+            f"{self.error[layer]:.1e}",
+        )
+
     def __str__(self) -> str:
         if self.examples:
             rows = "\n\n".join(f"example {i}\n{one}" for i, one in enumerate(self.examples, 1))
             return f"{len(self.examples)} examples\n\n{rows}"
-        head = f"{'layer':>5}  {'log10 residual':>20}  {'log10 relative':>20}  {'ratio':>8}  {'error':>8}"
-        lines = [f"collapse of {self.name}" if self.name else "collapse", head]
-        ratios = [math.nan, *self.log_ratio.tolist()]
-        for layer in range(self.depth + 1):
-            ratio = "" if math.isnan(ratios[layer]) else f"{ratios[layer]:.4f}"
-            lines.append(
-                f"{layer:>5}  {_shown(self.log10_residual[layer]):>20}  "
-                f"{_shown(self.log10_relative[layer]):>20}  {ratio:>8}  "
-                f"{self.error[layer]:>8.1e}"
-            )
+        columns = ("layer", "log10 residual", "log10 relative", "step", "ratio", "error")
+        rows = [columns, *(self._row(layer) for layer in range(self.depth + 1))]
+        lines = [f"collapse of {self.name}" if self.name else "collapse"]
+        lines += align(rows, right=range(len(columns)))
         lines.append(
-            "ratio: of the logarithms of neighbouring residuals; error: relative, estimated"
+            "step: log10 of the factor of the layer; ratio: of the logarithms, 3 where the collapse "
+            "is cubic; error: relative, of the residual, estimated"
         )
         return "\n".join([*lines, *self.remarks])
 
 
-def _shown(value: float) -> str:
-    return f"{value:.6f}" if abs(value) < 1e6 else f"{value:.10g}"
+def _shown(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.10g}"
 
 
 def _strict(values: NDArray[np.float64]) -> list[Any]:
@@ -115,4 +127,6 @@ def _strict(values: NDArray[np.float64]) -> list[Any]:
 
 
 def _nested(values: tuple[Any, ...]) -> list[Any]:
-    return [_nested(one) if isinstance(one, tuple) else one for one in values]
+    return [
+        _nested(cast("tuple[Any, ...]", one)) if isinstance(one, tuple) else one for one in values
+    ]
