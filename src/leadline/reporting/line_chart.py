@@ -27,6 +27,8 @@ __all__ = ["line_chart"]
 _PANEL, _HEIGHT = 400, 300
 _LEFT, _TOP, _BOTTOM, _BETWEEN = 70, 64, 46, 76
 _ROW = 20
+_APART = 26
+"""The least distance of two ticks."""
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#18202a}.soft{fill:#55616d}.title{font-size:15px;"
     "font-weight:600}.grid{stroke:#e8ecef}.axis{stroke:#b9c2ca}"
@@ -58,14 +60,14 @@ class _Axes:
     def ticks(self) -> list[tuple[float, str]]:
         if not self.exponent:
             return [(tick, number(tick)) for tick in _ticks(self.low, self.high)]
-        if self.high - self.low < 10:
-            return [(tick, number(tick)) for tick in _ticks(self.low, self.high)]
-        # Powers of powers of ten: beyond 1 they stand at equal distances.
-        powers = [0.0, *(sign * 10.0**k for k in range(1, 20) for sign in (1, -1))]
-        inside = sorted(p for p in powers if self.low <= p <= self.high)
-        step = math.ceil(len(inside) / 8)
-        kept = [p for p in inside if p == 0.0 or round(math.log10(abs(p))) % step == 0]
-        return [(p, _whole(p)) for p in kept]
+        # The rounder a number, the sooner it gets its place.
+        rounded = [0.0, *(m * 10.0**k for m in (1, 5, 2) for k in range(20))]
+        kept: list[float] = []
+        for tick in (sign * value for value in rounded for sign in (1, -1)):
+            apart = all(abs(self.y(tick) - self.y(other)) >= _APART for other in kept)
+            if self.low <= tick <= self.high and apart:
+                kept.append(tick)
+        return [(tick, _whole(tick)) for tick in sorted(kept)]
 
 
 def line_chart(
@@ -86,7 +88,6 @@ def line_chart(
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
     models = list(dict.fromkeys(str(line.facts.get("model", line.name)) for line in lines))
-    depth = max((len(line.values) for line in lines), default=1)
     width = _LEFT + len(panels) * _PANEL + (len(panels) - 1) * _BETWEEN + 20
     below = _TOP + _HEIGHT + _BOTTOM
     written = [row for note in notes for row in textwrap.wrap(note, width // 7)]
@@ -107,7 +108,8 @@ def line_chart(
             exponent=exponent,
         )
         left = _LEFT + index * (_PANEL + _BETWEEN)
-        axes = _Axes(left, low, high, start, depth, exponent)
+        long = max((len(line.values) for line in lines if line.panel in own), default=1)
+        axes = _Axes(left, low, high, start, long, exponent)
         parts.append(_frame(panel, axes, layer_label))
         for line in lines:
             if line.panel == panel:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["show_outcome", "write_outcome"]
 
 _MOST_LAYERS = 8
+_NAMES, _CELL = 22, 13
+"""Columns for the names of the lines, and for a number with its distance."""
 
 
 def show_outcome(outcome: Outcome, console: Console) -> None:
@@ -29,9 +31,12 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
     for panel in outcome.panels:
         lines = [line for line in outcome.lines if line.panel == panel]
         start = outcome.start
-        shown = [start - 1 + place for place in _some([len(line.values) for line in lines])]
+        names = min(_NAMES, max(len(line.name) for line in lines))
+        most = min(_MOST_LAYERS, max(2, (console.width - names) // _CELL))
+        places = _some([len(line.values) for line in lines], most)
+        shown = [start - 1 + place for place in places]
         table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
-        table.add_column("layer", overflow="fold")
+        table.add_column("layer", overflow="fold", min_width=names)
         for layer in shown:
             table.add_column(str(layer), justify="right", no_wrap=True)
         for line in lines:
@@ -83,10 +88,10 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
         record.save(folder / f"{name}.leadline")
 
 
-def _some(depths: Sequence[int]) -> list[int]:
+def _some(depths: Sequence[int], most: int) -> list[int]:
     """All layers of shallow stacks, evenly chosen ones of deep ones; every last layer."""
     deepest = max(depths)
-    if deepest <= _MOST_LAYERS:
+    if deepest <= most:
         return list(range(1, deepest + 1))
-    step = (deepest - 1) / (_MOST_LAYERS - 1)
-    return sorted({round(1 + k * step) for k in range(_MOST_LAYERS)} | set(depths))
+    step = (deepest - 1) / (most - 1)
+    return sorted({round(1 + k * step) for k in range(most)} | set(depths))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import xml.etree.ElementTree as ET
@@ -10,13 +11,15 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import leadline as ll
-from leadline.analysis.outcome import Line
+from leadline.analysis.outcome import Line, Outcome
 from leadline.cli.main import run
 from leadline.loading import LoadedModel
 from leadline.numerics.split import Rounding, split_tokens
 from leadline.reporting.line_chart import line_chart
+from leadline.reporting.outcome import show_outcome
 from leadline.reproduce._note_block import note_blocks
 from leadline.reproduce._switched_off import SWITCHES, switched_off
 from leadline.reproduce.rank_collapse import (
@@ -239,6 +242,22 @@ def test_the_command_follows_models_of_recipes(capsys, tmp_path):
     assert leave(["reproduce", "rank-collapse", f"recipe:{file}", "--tokens", "4"]) == 0
     shown = capsys.readouterr().out
     assert "skip and MLP off" in shown and "causal" in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_line_has_its_name_at_any_width(width):
+    lines = tuple(
+        Line("panel", name, tuple(-1.23456e-7 * k for k in range(1, 32)))
+        for name in ("skip and MLP off", "skip and MLP off, in float32")
+    )
+    outcome = Outcome(
+        experiment="e", title="t", value_label="v", lines=lines, remarks=(), records={}, start=0
+    )
+    console = Console(width=width, record=True, file=io.StringIO())
+    show_outcome(outcome, console)
+    shown = " ".join(console.export_text().split())
+    assert "skip and MLP" in shown and "float32" in shown and "layer 0" in shown
+    assert "30" in shown and "…" not in shown
 
 
 # --- the picture -------------------------------------------------------------------------------
