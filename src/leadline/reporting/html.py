@@ -98,7 +98,7 @@ def render_html(
         '<meta name="generator" content="leadline">\n'
         f"<title>{html.escape(heading)} – Leadline</title>\n"
         f"<style>{_asset('report.css')}</style>\n<script>{early}</script>\n</head>\n<body>\n"
-        f"{_top(attention=bool(attention))}\n"
+        f"{_top(attention)}\n"
         f"<main>\n{_main(records, shown, charts, attention, heading=heading)}\n</main>\n"
         "<footer>Made by Leadline, the depth gauge for Transformers. "
         "This file is complete: it loads nothing.</footer>\n"
@@ -133,12 +133,12 @@ def _main(
     )
 
 
-def _top(*, attention: bool) -> str:
+def _top(attention: Sequence[AttentionPart]) -> str:
     places = {
         "anatomy": "Anatomy",
         "glance": "At a glance",
         "charts": "Over depth",
-        **({"attention": "Attention"} if attention else {}),
+        **({"attention": _section_name(attention)} if attention else {}),
         "provenance": "Provenance",
     }
     links = "".join(f'<a href="#{place}">{word}</a>' for place, word in places.items())
@@ -150,6 +150,10 @@ def _top(*, attention: bool) -> str:
         '<button type="button" data-download="csv" aria-label="Download as CSV">↓ CSV</button>'
         '<button type="button" data-action="theme" aria-label="Switch between dark and light">Theme</button></div></div></header>'
     )
+
+
+def _section_name(parts: Sequence[AttentionPart]) -> str:
+    return "Attention" if any(part.table.bounds for part in parts) else "Rank collapse"
 
 
 def _payload(

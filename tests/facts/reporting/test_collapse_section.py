@@ -142,3 +142,9 @@ def test_the_shelf_of_bounds_holds_both_families() -> None:
     assert page.facts["side"] == "upper" and "options" not in page.facts
     assert pages["collapse-cubic-law"].facts["side"] == "law"
     assert "Proof" in pages["collapse-proved"].text
+
+
+def test_the_link_to_the_section_names_what_is_there() -> None:
+    assert ">Rank collapse</a>" in render_html([collapse()])
+    page = render_html([both()])
+    assert ">Attention</a>" in page and ">Rank collapse</a>" not in page
