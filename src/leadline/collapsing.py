@@ -34,6 +34,7 @@ from leadline.numerics.split import Rounding, Split, log10_of, split_tokens
 from leadline.numerics.split_facts import attention_facts
 from leadline.parts import Transformer
 from leadline.parts.branches import Run
+from leadline.parts.model_inputs import check_inputs
 from leadline.record.collapse import Collapse
 
 __all__ = ["collapse", "collapse_weights", "follow"]
@@ -69,6 +70,11 @@ def collapse(
             "Transformer.from_hf(model) makes one of many Hugging Face models, and "
             "collapse_weights takes bare matrices."
         )
+    if module.first.lanes > 1:
+        raise InputError(
+            f"The stream of {module.recipe.choice('connection').name!r} has lanes, and only one "
+            "stream can be followed; choose another connection."
+        )
     with torch.no_grad(), untouched(module):
         module.eval()
         streams = _entered(module, stream)
@@ -95,6 +101,12 @@ def collapse_weights(
     1 / sqrt(head width). `stream` is [token, width] or [example, token, width].
     """
     streams = _streams(stream)
+    if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
+        raise InputError(f"heads is {heads!r}; give a whole number from 1 on.")
+    if isinstance(layers, Mapping) or not all(isinstance(one, Mapping) for one in layers):
+        raise InputError(
+            f"layers is a list of mappings, one per layer, with {', '.join(_WEIGHTS)} in each."
+        )
     ready = [_layer(layer, number, heads) for number, layer in enumerate(layers, 1)]
     _check_widths(ready, streams[0].shape[1])
 
@@ -150,6 +162,12 @@ def follow(
 
 def _site(x: Split) -> tuple[float, float, float, float, int | None]:
     sizes, exponent = x.residual()
+    if math.isinf(x.rounding.drift(sizes)):
+        raise InputError(
+            "What is left of the tokens' differences is below rounding: heads or updates cancel "
+            "each other, or the tokens had gathered in groups. It is not zero, and it cannot be "
+            "followed."
+        )
     return (
         log10_of(sizes, exponent),
         log10_of(*x.norm()),
@@ -269,7 +287,7 @@ def _entered(model: Transformer, stream: Any) -> list[Tensor]:
         if stream.mask is not None and not bool(stream.mask.bool().all()):
             raise InputError("Padded examples cannot be followed; give them one at a time.")
         stream = stream.main
-    given = torch.as_tensor(stream)
+    given = _tensor(stream)
     if not given.is_floating_point():
         if not model.embedding.takes_ids:
             raise InputError(
@@ -277,7 +295,13 @@ def _entered(model: Transformer, stream: Any) -> list[Tensor]:
                 f"floating-point numbers [token, {model.recipe.width}]."
             )
         ids = given if given.ndim == 2 else given.unsqueeze(0)
-        model.stream(ids[:, :1])  # refuses what are no ids
+        check_inputs(model, ids, None)
+        limit = model.context_limit
+        if limit is not None and ids.shape[1] > limit:
+            raise InputError(
+                f"The model has positions for {limit} tokens and was given {ids.shape[1]}; shorten "
+                "the input."
+            )
         rows = model.embedding(ids, torch.arange(ids.shape[1]), None)
         return list(rows.double())
     streams = _streams(given)
@@ -311,8 +335,6 @@ def _attend(x: Split, weights: dict[str, Tensor], *, heads: int, causal: bool) -
 
 
 def _layer(layer: Mapping[str, Any], number: int, heads: int) -> dict[str, Tensor]:
-    if heads < 1:
-        raise InputError(f"heads is {heads}; give a whole number from 1 on.")
     unknown = sorted(set(layer) - {*_WEIGHTS, *_BIASES})
     missing = [name for name in _WEIGHTS if layer.get(name) is None]
     if unknown or missing:
@@ -363,14 +385,23 @@ def _check_widths(layers: Sequence[dict[str, Tensor]], width: int) -> None:
 # --- what is given -----------------------------------------------------------------------------
 
 
+def _tensor(stream: Any) -> Tensor:
+    try:
+        return torch.as_tensor(stream).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"The stream is a {type(stream).__name__}; give a tensor or an array [token, width]."
+        ) from error
+
+
 def _streams(stream: Any) -> list[Tensor]:
-    given = torch.as_tensor(stream).detach()
-    if given.ndim not in (2, 3):
+    given = _tensor(stream)
+    if given.ndim not in (2, 3) or 0 in given.shape:
         raise InputError(
             f"The stream is {list(given.shape)}; give [token, width] or [example, token, width]."
         )
     if not given.is_floating_point():
-        raise InputError("The stream holds whole numbers; give floating-point numbers.")
+        raise InputError(f"The stream holds {given.dtype}; give floating-point numbers.")
     return list(given.double().cpu()) if given.ndim == 3 else [given.double().cpu()]
 
 

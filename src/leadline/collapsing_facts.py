@@ -32,6 +32,8 @@ class _Write:
 
     layer: int
     part: Any
+    raw: Any = None
+    """The state as the connection holds it."""
     state: Split | None = None
     entered: Split | None = None
     update: Split | None = None
@@ -66,7 +68,7 @@ class Notebook:
         part = write.part
 
         def opened(_module: Any, arguments: tuple[Any, ...]) -> None:
-            state = arguments[0]
+            write.raw = state = arguments[0]
             write.state = state[0] if isinstance(state, tuple) else state
 
         def ran(_module: Any, arguments: tuple[Any, ...], output: Any) -> None:
@@ -108,13 +110,14 @@ class Notebook:
     def _layer(self, number: int) -> LayerFacts:
         writes = [write for write in self._writes if write.layer == number]
         attends = next((w for w in writes if hasattr(w.part.branch, "qkv")), None)
-        told = LayerFacts()
+        told = LayerFacts(lipschitz=None)
         if attends is not None and attends.entered is not None:
             causal = bool(self.model.causal)
             told = attention_facts(attends.entered, _multihead(attends.part.branch), causal=causal)
         mlps = [w.part.branch for w in writes if not hasattr(w.part.branch, "qkv")]
         found = [
-            cosines(w.state, w.update)
+            # What is really added, with the connection's gain.
+            cosines(w.state, w.part.connection.split(w.raw, w.update)[1])
             for w in writes
             if w.state is not None and w.update is not None
         ]
@@ -205,7 +208,8 @@ def _lipschitz(mlps: Sequence[Any], name: str) -> float | None:
     if not mlps:
         return 1.0
     mlp = mlps[0]
-    if len(mlps) > 1 or name not in _ACTIVATIONS or mlp.hidden_norm is not None:
+    plain = len(mlps) == 1 and name in _ACTIVATIONS and hasattr(mlp, "up")
+    if not plain or mlp.hidden_norm is not None:
         return None
     up, down = mlp.up.weight.detach().double().mT, mlp.down.weight.detach().double().mT
     known = composite_lipschitz(name, *_norms(up), *_norms(down))

@@ -239,6 +239,60 @@ def test_large_logits_do_not_overflow():
     assert np.isfinite(found.log10_residual).all()
 
 
+@pytest.mark.parametrize("sharpness", [700.0, 742.0, 746.0, 2000.0])
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_below_the_range_of_float64_keep_their_digits(causal, sharpness):
+    """Two tokens, one feature: all but exp(-sharpness) of the weight goes to one of them."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    x = torch.tensor([[1.0], [2.0]]).double() if causal else torch.tensor([[1.5], [0.5]]).double()
+    query = -sharpness / 2 if causal else sharpness
+    layer = {"W_Q": query * one, "W_K": one, "W_V": one, "W_O": one}
+    found = collapse_weights(x, [layer], causal=causal)
+    true = _naive_weights(x, [layer], causal=causal)
+    assert found.log10_residual[-1] < -150
+    assert max(naive.relative_errors(found, true)) < 1e-12
+
+
+def test_large_tokens_make_sharp_patterns_and_are_followed():
+    """Tokens far from the origin: nearly all weight goes to one key from the first layer on."""
+    x = tokens(4, 6) + 300.0
+    weights = [_layer(6, seed) for seed in range(3)]
+    found = collapse_weights(x, weights, heads=2)
+    true = _naive_weights(x, weights, causal=False, heads=2)
+    assert found.log10_residual[-1] < -40
+    for error, estimate in zip(naive.relative_errors(found, true), found.error, strict=True):
+        assert error < 1e-8 and error <= estimate
+
+
+@pytest.mark.parametrize("norm", ["dyt", "derf"])
+def test_saturated_curves_do_not_cancel(norm):
+    """Tokens around 30: tanh and erf are 1 to the last digit at both ends."""
+    mp.dps = 600
+    x = tokens() * 3 + 30
+    model = network((1, False, ("layernorm", "pre"), "none", "none", True), 1)
+    model = model.with_(norm=norm, placement="pre").double()
+    found = collapse(model, x)
+    part = next(iter(model.sublayers()))
+    rows = naive.rows_of(x)
+    alpha, weight = mpf(part.enter.alpha.item()), naive.numbers(part.enter.weight)
+    bias = naive.numbers(part.enter.bias)
+    curve = mp.tanh if norm == "dyt" else mp.erf
+    z = [
+        [g * curve(alpha * v) + b for v, g, b in zip(row, weight, bias, strict=True)]
+        for row in rows
+    ]
+    branch = part.branch
+    both = naive.linear(z, naive.rows_of(branch.qkv.weight), naive.numbers(branch.qkv.bias))
+    q, k, v = ([row[4 * i : 4 * i + 4] for row in both] for i in range(3))
+    mixed = naive.attention(z, q, k, v, heads=1, causal=False)
+    out = naive.linear(
+        mixed, naive.rows_of(branch.output.weight), naive.numbers(branch.output.bias)
+    )
+    true = naive.residual(out)
+    assert found.log10_residual[-1] < -30
+    assert naive.relative_errors(found, [naive.residual(rows), true])[1] < 1e-9
+
+
 def test_one_key_that_takes_nearly_all_weight_costs_no_digits():
     """All rows look at the same token up to 1e-60: what is left of them differs by that much."""
     weights = _layer(4, 3)

@@ -77,7 +77,7 @@ def test_connections_and_placements_are_followed_or_refused_by_name(connection, 
     parts = {"norm": "rmsnorm", "mlp": "swiglu", "positions": "rotary"}
     model = network(connection=connection, placement=placement, **parts)
     if connection in UNFOLLOWED:
-        with pytest.raises(ll.InputError, match=r"At layer 1: .* cannot be followed"):
+        with pytest.raises(ll.InputError, match=r"At layer 1: .* cannot be followed|has lanes"):
             ll.collapse(model, stream())
     else:
         agrees(model, stream())
@@ -215,7 +215,11 @@ def _layer(width: int, seed: int) -> dict[str, torch.Tensor]:
         (torch.ones(3, 4), "All tokens are equal"),
         (torch.tensor([[1.0] * 4, [math.nan] * 4]), "not finite"),
         (torch.ones(4), r"The stream is \[4\]; give \[token, width\]"),
-        (torch.ones(2, 4, dtype=torch.long), "whole numbers"),
+        (torch.ones(2, 4, dtype=torch.long), "holds torch.int64"),
+        (torch.ones(2, 4, dtype=torch.complex64), "holds torch.complex64"),
+        (torch.ones(0, 2, 4), r"The stream is \[0, 2, 4\]"),
+        (None, "The stream is a NoneType"),
+        ("text", "The stream is a str"),
         (torch.ones(2, 5) * torch.arange(2.0)[:, None], "W_Q has 4 rows and the stream 5"),
     ],
 )
@@ -248,6 +252,86 @@ def test_heads_that_do_not_divide_the_columns_are_refused():
         ll.collapse_weights(stream(width=4), [_layer(4, 0)], heads=3)
     with pytest.raises(ll.InputError, match="heads is 0"):
         ll.collapse_weights(stream(width=4), [_layer(4, 0)], heads=0)
+
+
+@pytest.mark.parametrize("heads", [2.0, True, "2"])
+def test_heads_that_are_no_whole_number_are_refused(heads):
+    with pytest.raises(ll.InputError, match="give a whole number from 1 on"):
+        ll.collapse_weights(stream(width=4), [_layer(4, 0)], heads=heads)
+
+
+@pytest.mark.parametrize("layers", [{"W_Q": 1}, [torch.ones(4, 4)]])
+def test_layers_that_are_no_mappings_are_refused(layers):
+    with pytest.raises(ll.InputError, match="one per layer"):
+        ll.collapse_weights(stream(width=4), layers)
+
+
+def test_ids_outside_the_vocabulary_and_beyond_the_context_are_refused():
+    model = network(embedding="token", positions="learned", vocabulary=20, context=8, head="linear")
+    with pytest.raises(ll.InputError, match="from 0 to 19"):
+        ll.collapse(model, torch.tensor([1, 25]))
+    with pytest.raises(ll.InputError, match="positions for 8 tokens"):
+        ll.collapse(model, torch.ones(9, dtype=torch.long))
+
+
+def test_a_logarithm_beyond_float64_is_refused_with_its_layer():
+    layers = [_layer(4, seed) for seed in range(700)]
+    with pytest.raises(ll.InputError, match=r"At layer 6\d\d: Even the logarithm"):
+        ll.collapse_weights(stream(width=4), layers)
+
+
+def test_heads_that_cancel_below_rounding_are_refused_and_not_called_zero():
+    """Two equal heads with opposite outputs leave what their patterns differ by."""
+    weights = _layer(4, 0)
+    both = {name: torch.cat((weights[name], weights[name]), 1) for name in ("W_Q", "W_K", "W_V")}
+    both["W_Q"][:, 4:] *= 1.5
+    both["W_O"] = torch.cat((torch.eye(4), -torch.eye(4))).double()
+    x = 1e-10 * stream(width=4)
+    with pytest.raises(ll.InputError, match="below rounding"):
+        ll.collapse_weights(x, [both], heads=2, causal=True)
+
+
+def test_features_of_sizes_that_one_exponent_cannot_hold_are_refused():
+    """Two groups of features that never meet, of which one collapses sooner."""
+    layers = []
+    for seed in range(5):
+        one, other = _layer(4, seed), _layer(4, seed + 50)
+        layers.append({n: torch.block_diag(one[n], 3.0 * other[n]) for n in one})
+    x = stream(width=8)
+    x[:, :4] = 1.0 + 1e-8 * x[:, :4]
+    with pytest.raises(ll.InputError, match=r"300 powers of ten apart"):
+        ll.collapse_weights(x, layers, heads=2)
+
+
+def test_a_wall_of_flat_activations_is_refused():
+    model = network(mlp="gelu", connection="none", attention="none")
+    with torch.no_grad():
+        for part in model.sublayers():
+            part.branch.up.bias.fill_(-60.0)
+    with pytest.raises(ll.InputError, match="flat part"):
+        ll.collapse(model, stream())
+
+
+def test_parallel_blocks_have_facts_without_an_mlp_of_their_own():
+    facts = ll.collapse(network(placement="parallel"), stream(), facts=True).facts
+    assert facts is not None and facts.layers[0].lipschitz is None
+
+
+@pytest.mark.parametrize(
+    "connection", ["weighted(alpha=-0.5)", "weighted(alpha=0.5, learned=true)", "layerscale"]
+)
+def test_alignment_is_that_of_what_is_really_added(connection):
+    """Read off the stream itself: U = X' - X where nothing is scaled."""
+    model = network(connection=connection, mlp="none", norm="none", placement="none", depth=1)
+    x = stream()
+    with torch.no_grad():
+        after = model(x.unsqueeze(0))[0]
+    u = after - x
+    r, v = x - x.mean(0), u - u.mean(0)
+    facts = ll.collapse(model, x, facts=True).facts
+    assert facts is not None and facts.layers[0].alignment is not None
+    cosine = float((r * v).sum() / (r.norm() * v.norm()))
+    assert facts.layers[0].alignment == pytest.approx(cosine, rel=1e-9)
 
 
 def test_other_modules_are_refused_with_what_to_do():

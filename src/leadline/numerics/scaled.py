@@ -15,9 +15,10 @@ import torch
 
 from leadline.errors import InputError
 
-__all__ = ["REACH", "Scaled", "added", "scaled", "shifted", "times"]
+__all__ = ["REACH", "Scaled", "added", "refuse_loss", "scaled", "shifted", "times"]
 
 Tensor = torch.Tensor
+LOST = 2.0**-1000
 REACH = 2040
 """Shifts beyond this leave nothing of a float64, or everything."""
 
@@ -97,3 +98,16 @@ def times(first: Scaled, second: Scaled) -> Scaled:
     if first.exponent is None or second.exponent is None:
         return Scaled(product, None)
     return scaled(product, first.exponent + second.exponent)
+
+
+def refuse_loss(sizes: Tensor, expected: Tensor) -> None:
+    """Refuse results, one size per feature or head, that one exponent for all cannot hold.
+
+    `expected` says which of them cannot be zero but by underflow; below 2^-1000 of the largest
+    float64 runs out of digits.
+    """
+    if bool(((sizes <= LOST * sizes.max()) & expected).any()):
+        raise InputError(
+            "Features of the tokens differ by sizes that lie more than 300 powers of ten apart, "
+            "and the smaller ones would be lost; such a network cannot be followed."
+        )

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from leadline.errors import InputError
-from leadline.numerics.scaled import Scaled, added, scaled, times
+from leadline.numerics.scaled import Scaled, added, refuse_loss, scaled, times
 
 __all__ = ["RULES", "Rounding", "Split", "rule", "split_tokens"]
 
@@ -33,7 +33,7 @@ RULES: dict[Any, Rule] = {}
 """Torch functions and how a Split does them."""
 RUNS = 3
 LAST_DIGIT = 2.0**-53
-SAFETY = 4.0
+SAFETY = 16.0
 """The drift of two perturbed runs is multiplied by this."""
 
 
@@ -76,8 +76,10 @@ class Rounding:
         return drawn
 
     def drift(self, sizes: Tensor) -> float:
-        """The estimated relative error of a number [run] that all runs have."""
-        apart = float((sizes[1:] / sizes[0] - 1.0).abs().max()) if float(sizes[0]) else 0.0
+        """The estimated relative error of a number [run] that all runs have; 0 of exact zero."""
+        if float(sizes[0]) == 0.0:
+            return math.inf if bool((sizes != 0).any()) else 0.0
+        apart = float((sizes[1:] / sizes[0] - 1.0).abs().max())
         # The norm itself is rounded too.
         return self.magnified * SAFETY * (apart + 2 * LAST_DIGIT)
 
@@ -180,6 +182,19 @@ class Split:
             axis=self.axis if axis is None else axis,
         )
 
+    def through(self, matrix: Tensor) -> Split:
+        """The features times a matrix [in, out]."""
+        rest = self.rest.values @ matrix
+        if not self.rest.is_zero:
+            leading = tuple(range(rest.ndim - 1))
+            heard = (self.rest.values.abs().amax(leading) > 0).double() @ (matrix != 0).double()
+            refuse_loss(rest.abs().amax(leading), heard > 0)
+        return replace(
+            self,
+            base=self.rounding(self.base.map(self.base.values @ matrix)),
+            rest=self.rounding(self.rest.map(rest)),
+        )
+
     def reshaped(self, how: Callable[[Tensor], Tensor], *, axis: int | None = None) -> Split:
         """A change of shape alone: nothing is rounded."""
         return replace(
@@ -253,6 +268,8 @@ class Split:
         return replace(self, base=_drawn_in(self.base), rest=_drawn_in(self.rest))
 
 
+FARTHEST = 10**300
+"""Exponents beyond this have no logarithm in float64."""
 CLOSE = 2.0**-20
 CLOSER = 2.0**-20
 
@@ -297,4 +314,8 @@ def log10_of(sizes: Tensor, exponent: int | None) -> float:
     size = float(sizes[0])
     if exponent is None or size == 0.0:
         return -math.inf
+    if abs(exponent) > FARTHEST:
+        raise InputError(
+            "Even the logarithm of the residual is beyond float64 here; take fewer layers."
+        )
     return math.log10(size) + exponent * math.log10(2.0)

@@ -96,6 +96,11 @@ def _div(first: Split, second: Any) -> Split:
     return _mul(first, 1.0 / second)
 
 
+@rule(torch.zeros_like)
+def _zeros_like(x: Split) -> Split:
+    return x.reshaped(torch.zeros_like) if x.rest.is_zero else _mul(x, 0.0)
+
+
 @rule(torch.neg, TENSOR.neg, TENSOR.__neg__)
 def _neg(x: Split) -> Split:
     return -x
@@ -131,7 +136,7 @@ def _reference_of(values: Tensor, like: Split) -> Tensor:
 def _linear(x: Split, weight: Tensor, bias: Tensor | None = None) -> Split:
     matrix = weight.detach().double().mT
     _finite(matrix, "weight")
-    out = x.linear(lambda values: values @ matrix)
+    out = x.through(matrix)
     return out if bias is None else out.raised(constant(bias, like=x))
 
 
@@ -322,23 +327,44 @@ def _silu(x: Split, inplace: bool = False) -> Split:
     return _curved(x, lambda at: at * torch.sigmoid(at), _silu_slope, straight=True)
 
 
+def _sigmoid_difference(at: Tensor, change: Tensor) -> Tensor:
+    """s(a + D) - s(a) = s(a + D) s(-a) (1 - exp(-D)), and its mirror image for D < 0."""
+    up = -torch.expm1(-change.clamp_min(0.0)) * torch.sigmoid(at + change) * torch.sigmoid(-at)
+    down = torch.expm1(change.clamp_max(0.0)) * torch.sigmoid(at) * torch.sigmoid(-at - change)
+    return torch.where(change > 0, up, down)
+
+
+def _erf_difference(at: Tensor, change: Tensor) -> Tensor:
+    """erf(a + D) - erf(a); on one side of zero by erfc, which is small where erf is flat."""
+    end = at + change
+    right = torch.special.erfc(at) - torch.special.erfc(end)
+    left = torch.special.erfc(-end) - torch.special.erfc(-at)
+    apart = torch.where((at > 0) & (end > 0), right, left)
+    return torch.where((at > 0) == (end > 0), apart, torch.erf(end) - torch.erf(at))
+
+
 @rule(torch.sigmoid, F.sigmoid, TENSOR.sigmoid)
 def _sigmoid(x: Split) -> Split:
-    return _curved(x, torch.sigmoid, _sigmoid_slope)
+    return _curved(x, torch.sigmoid, _sigmoid_slope, difference=_sigmoid_difference)
 
 
 @rule(torch.tanh, F.tanh, TENSOR.tanh)
 def _tanh(x: Split) -> Split:
-    return _curved(x, torch.tanh, _tanh_slope)
+    def difference(at: Tensor, change: Tensor) -> Tensor:
+        return 2 * _sigmoid_difference(2 * at, 2 * change)
+
+    return _curved(x, torch.tanh, _tanh_slope, difference=difference)
 
 
 @rule(torch.erf, TENSOR.erf)
 def _erf(x: Split) -> Split:
-    return _curved(x, torch.erf, _erf_slope)
+    return _curved(x, torch.erf, _erf_slope, difference=_erf_difference)
 
 
 MIDPOINT = 1e-9
 """Up to this change the slope in the middle is the mean slope, to 1e-18 of its third derivative."""
+FLATTEST = 1e-290
+"""A slope below this has digits missing."""
 FLAT = 1e4
 """Beyond this every curve here is straight or constant to the last digit."""
 
@@ -349,8 +375,12 @@ def _curved(
     slope: Callable[[Tensor], Tensor],
     *,
     straight: bool = False,
+    difference: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Split:
-    """A smooth function: `straight` ones are 0 or x far out, the others constant."""
+    """A smooth function: `straight` ones are 0 or x far out, the others constant.
+
+    `difference` is for those whose values at two ends may agree to the last digit.
+    """
     at = x.base.at(0)
     base = _value_at(x, at, value, slope, straight=straight)
     if x.rest.exponent is None:
@@ -360,18 +390,28 @@ def _curved(
     if not math.isfinite(largest) or (largest > 1.0 and not bool(torch.isfinite(at).all())):
         raise InputError("Activations beyond the range of float64 cannot be followed.")
     if largest <= MIDPOINT:
-        middle = slope((at + 0.5 * change).clamp(-FLAT, FLAT))
-        return x.settled(x.rounding(base), x.rest.map(x.rest.values * middle))
+        mean_slope = slope((at + 0.5 * change).clamp(-FLAT, FLAT))
+        return x.settled(x.rounding(base), _sloped(x.rest, mean_slope))
     near = change.abs() <= 1.0
     small = torch.where(near, change, 0.0)
     mean_slope = torch.zeros_like(change)
     for node, weight in zip(*_GAUSS, strict=True):
         mean_slope = mean_slope + weight * slope((at + node * small).clamp(-FLAT, FLAT))
-    apart = x.rest.values * mean_slope
     if largest > 1.0:
-        far = shifted(_difference(value, at, change, straight), -x.rest.exponent)
-        apart = torch.where(near, apart, far)
-    return x.settled(x.rounding(base), x.rest.map(apart))
+        far = _difference(value, at, change) if difference is None else difference(at, change)
+        mean_slope = torch.where(near, mean_slope, far / torch.where(near, 1.0, change))
+    return x.settled(x.rounding(base), _sloped(x.rest, mean_slope))
+
+
+def _sloped(rest: Scaled, mean_slope: Tensor) -> Scaled:
+    """The rest times its slopes; refused where all of these are below the range of float64."""
+    apart = rest.values * mean_slope
+    if float(apart.abs().max()) < FLATTEST * float(rest.values.abs().max()):
+        raise InputError(
+            "All units stand so far in the flat part of their activation that its slope is below "
+            "the range of float64; such a network cannot be followed."
+        )
+    return rest.map(apart)
 
 
 def _value_at(
@@ -396,12 +436,11 @@ def _value_at(
     return x.base.map(x.base.values * share)
 
 
-def _difference(
-    value: Callable[[Tensor], Tensor], at: Tensor, change: Tensor, straight: bool
-) -> Tensor:
+def _difference(value: Callable[[Tensor], Tensor], at: Tensor, change: Tensor) -> Tensor:
+    """f(a + D) - f(a) of a function that is x far to the right: more than 1 apart they differ."""
+
     def of(points: Tensor) -> Tensor:
-        inner = value(points.clamp(-FLAT, FLAT))
-        return torch.where(points > FLAT, points, inner) if straight else inner
+        return torch.where(points > FLAT, points, value(points.clamp(-FLAT, FLAT)))
 
     return of(at + change) - of(at)
 
@@ -473,6 +512,8 @@ def _to_size(x: Split, weight: Tensor | None, bias: Tensor | None, eps: float) -
     if not bool(torch.isfinite(t).all()):
         return _affine(_plainly(x, unit, eps_), weight, bias)
     own = (base + shifted(rest, tiny)).square().mean(-1, keepdim=True) + eps_
+    if not bool((own > 0.0).all()):
+        raise InputError("A norm without eps meets a token that is zero beside the others.")
     shrunk = torch.where(t > -0.5, torch.rsqrt(1 + t), (variance / own).sqrt())
     # Near the end of float64 t has few digits left; there g / t is -1/2 to the last one.
     faint = t.abs() < FAINT

@@ -141,12 +141,12 @@ def test_all_runs_but_the_first_are_rounded_once_more():
     assert torch.finfo(torch.float64).eps / 2 == LAST_DIGIT
 
 
-def test_the_drift_is_four_times_the_largest_distance_of_a_run():
+def test_the_drift_is_sixteen_times_the_largest_distance_of_a_run():
     rounding = Rounding()
     sizes = torch.tensor([1.0, 1.0 + 1e-10, 1.0 - 3e-10], dtype=torch.float64)
-    assert rounding.drift(sizes) == pytest.approx(4 * 3e-10, rel=1e-5)
+    assert rounding.drift(sizes) == pytest.approx(16 * 3e-10, rel=1e-5)
     rounding.magnified = 8.0
-    assert rounding.drift(sizes) == pytest.approx(32 * 3e-10, rel=1e-5)
+    assert rounding.drift(sizes) == pytest.approx(8 * 16 * 3e-10, rel=1e-5)
 
 
 def test_runs_that_drift_apart_are_drawn_closer_and_the_estimate_remembers():
@@ -160,6 +160,12 @@ def test_runs_that_drift_apart_are_drawn_closer_and_the_estimate_remembers():
     assert drawn.rounding.drift(drawn.residual()[0]) == pytest.approx(before, rel=1e-3)
     assert torch.equal(drawn.rest.values[0], values[0])
     assert drawn.gathered() is drawn
+
+
+def test_a_zero_that_other_runs_do_not_share_is_no_zero():
+    rounding = Rounding()
+    assert rounding.drift(torch.zeros(3)) == 0.0
+    assert rounding.drift(torch.tensor([0.0, 1e-30, 0.0])) == math.inf
 
 
 # --- rules at ordinary sizes -----------------------------------------------------------------------
