@@ -10,11 +10,11 @@ from mpmath import mp, mpf
 from torch.nn import functional as F
 
 from leadline.errors import InputError
-from leadline.numerics import split_attention, split_rules
+from leadline.numerics import split_attention, split_curves, split_norms, split_rules
 from leadline.numerics.scaled import REACH, Scaled, added, scaled, shifted, times
 from leadline.numerics.split import LAST_DIGIT, RUNS, Rounding, Split, split_tokens
 
-assert split_attention and split_rules
+assert split_attention and split_curves and split_norms and split_rules
 
 
 def tokens(seed: int = 0, count: int = 5, width: int = 6) -> torch.Tensor:
