@@ -28,6 +28,7 @@ FOLLOWED = [
     "gemma3_text",
     "olmo2",
     "minicpm3",
+    "llama4_text",
     "xlnet",
     "bert",
     "albert",
@@ -131,6 +132,72 @@ def test_what_has_no_single_affine_stream_is_refused_in_a_sentence(name):
     with pytest.raises(LeadlineError) as caught:
         leadline.paths(model, inputs)
     assert REFUSED[name] in str(caught.value)
+
+
+def test_layers_that_share_values_have_the_paths_that_they_have():
+    theirs = type(ZOO["gemma4_text"].build(0))
+    config = theirs.config_class(
+        vocab_size=60,
+        hidden_size=32,
+        intermediate_size=40,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        global_head_dim=8,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        num_kv_shared_layers=2,
+        hidden_size_per_layer_input=0,
+        vocab_size_per_layer_input=60,
+        final_logit_softcapping=None,
+    )
+    torch.manual_seed(0)
+    model = theirs(config).eval()
+    found = leadline.paths(model, {"input_ids": torch.arange(3, 11)[None]}, samples=2)
+    # Layers 3 and 4 have the values of layers 1 and 2:
+    # 1 + 4t + 4t (1 + 4t) + 4t + 4t (1 + 4t).
+    assert found.counts == (1, 16, 32, 0, 0)
+    assert found.norm_share[3:] == (0, 0) and min(found.norm_share[:3]) > 0
+    assert found.sampled is None and len(found.loss_at_most) == 5
+    assert found.loss_at_most[-1] == pytest.approx(found.loss, rel=1e-5)
+
+
+def test_a_pattern_that_is_used_twice_leaves_the_counts_open():
+    model, inputs = built("diffllama", torch.float32)
+    found = leadline.paths(model, inputs, samples=1)
+    assert found.heads == (None,) * 3 and found.counts is None and found.sampled is None
+    assert "meets 8 times in products and the configuration gives 4 heads" in str(found)
+
+
+@pytest.mark.parametrize(("size", "followed"), [(256, True), (4, False)])
+def test_lightning_attention_is_followed_where_it_has_a_pattern(size, followed):
+    from types import SimpleNamespace
+
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    config = ZOO["minimax"].build(0).config
+    config.block_size = size
+    torch.manual_seed(0)
+    model = type(ZOO["minimax"].build(0))(config).double().eval()
+    plain = SimpleNamespace(
+        hidden_size=config.hidden_size, intermediate_size=40, hidden_act="silu", mlp_bias=False
+    )
+    for layer in model.model.layers:
+        layer.mlp = LlamaMLP(plain).double()
+    inputs = {"input_ids": torch.arange(2, 18)[None]}
+    if followed:
+        assert leadline.paths(model, inputs).heads == (4, 4, 4)
+        return
+    with pytest.raises(LeadlineError, match=r"'model\.layers\.1\.self_attn' multiplies it"):
+        leadline.paths(model, inputs)
+
+
+def test_an_encoder_is_advised_where_the_model_has_one():
+    for name, advised in (("t5", True), ("clip", False)):
+        model, inputs = built(name, torch.float32)
+        with pytest.raises(LeadlineError) as caught:
+            leadline.paths(model, inputs)
+        assert ("get_encoder" in str(caught.value)) == advised
 
 
 def test_the_encoder_of_a_pair_is_followed_on_its_own():

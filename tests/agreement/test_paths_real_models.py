@@ -50,6 +50,9 @@ def test_smollm2_is_taken_apart_within_a_minute():
     # The numbers of docs/paths.md.
     assert found.loss_at_most[:4] == pytest.approx((9.482, 6.27, 4.641, 4.617), abs=0.01)
     assert found.share[:4] == pytest.approx((0.196, 0.431, 0.227, 0.129), abs=0.01)
+    page = (Path(__file__).parents[2] / "docs" / "paths.md").read_text(encoding="utf-8")
+    (heavy,) = [remark for remark in found.remarks if "One token has" in remark]
+    assert heavy in page
     # Few hops do nearly all of it, although nearly all paths are long.
     assert found.loss_at_most[0] > own + 3
     assert abs(found.loss_at_most[5] - own) < 0.1

@@ -19,9 +19,10 @@ bounds on rank collapse, with one row per layer, are those of `collapse_bounds`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from leadline.analysis.attention_facts import attention_sublayers, facts_of, head_readings
+from leadline.analysis.bounds_refusals import check_given, no_attention_facts, nothing_measured
 from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable
 from leadline.analysis.collapse_bounds import collapse_result, exact_stack
 from leadline.analysis.collapse_facts import collapse_stacks, has_collapse
@@ -68,29 +69,29 @@ def bounds(
     The facts of a stack, as `leadline.collapse` finds them, take the place of a record: then the
     bounds on rank collapse stand beside residuals that are right far below rounding.
     """
+    check_given(record)
     names = names or None
     attention, collapse = _chosen(names)
     if isinstance(record, StackFacts):
+        if not record.depth:
+            raise InputError("These facts have no layers, and bounds are about what layers do.")
         if names is not None and attention:
-            raise InputError(_no_attention_facts(attention[0][0]))
+            raise InputError(no_attention_facts(attention[0][0]))
         if layer is not None and not 1 <= layer <= record.depth:
             raise InputError(f"There is no layer {layer}: these facts have 1 to {record.depth}.")
-        found = _of_stacks(
-            collapse, [exact_stack(record)], layer=layer, everything=names is not None
-        )
+        found = _of_stacks(collapse, [exact_stack(record)], layer=layer)
         return BoundsTable("", tuple(sorted(found, key=_order)))
     found: list[BoundResult] = []
     if has_attention(record):
         found += _of_attention(record, attention, layer=layer, everything=names is not None)
     elif names is not None and attention:
-        raise RecordError(_nothing_measured(record, "attention"))
+        raise RecordError(nothing_measured(record, "attention"))
     if has_collapse(record):
-        stacks = collapse_stacks(record)
-        found += _of_stacks(collapse, stacks, layer=layer, everything=names is not None)
+        found += _of_stacks(collapse, collapse_stacks(record), layer=layer)
     elif names is not None and collapse:
-        raise RecordError(_nothing_measured(record, "collapse"))
+        raise RecordError(nothing_measured(record, "collapse"))
     if not found:
-        raise RecordError(_nothing_measured(record, "attention"))
+        raise RecordError(nothing_measured(record, "bounds"))
     if layer is not None and not any(result.rows for result in found):
         raise RecordError(_no_such_layer(record, layer))
     called = text_at(record.provenance, "model", "name")
@@ -120,14 +121,9 @@ def _of_stacks(
     stacks: Sequence[CollapseStack],
     *,
     layer: int | None,
-    everything: bool,
 ) -> list[BoundResult]:
-    """Compare the bounds on rank collapse; unless `everything`, those whose residual is known."""
-    return [
-        collapse_result(name, bound, stacks=stacks, layer=layer)
-        for name, bound in chosen
-        if everything or any(stack.known(bound.measure) for stack in stacks)
-    ]
+    """Compare the bounds on rank collapse; those without a residual say so."""
+    return [collapse_result(name, bound, stacks=stacks, layer=layer) for name, bound in chosen]
 
 
 def _of_attention(
@@ -297,24 +293,4 @@ def _order(result: BoundResult) -> tuple[object, ...]:
         ("upper", "lower", "law").index(result.side),
         -distance if result.side == "upper" else distance,
         result.name,
-    )
-
-
-def _nothing_measured(record: Record, family: Literal["attention", "collapse"]) -> str:
-    which = f"The record {record.path}" if record.path is not None else "This record"
-    if family == "collapse":
-        return (
-            f"{which} holds no composite residuals, and these bounds are about them: "
-            "measure the model again with `leadline measure MODEL --probes tokens,residual,collapse`."
-        )
-    return (
-        f"{which} holds no attention readings, and the bounds are about attention: "
-        "measure the model again with `leadline measure MODEL --probes attention`."
-    )
-
-
-def _no_attention_facts(name: str) -> str:
-    return (
-        f"The bound {name!r} is about attention matrices, and the facts of a stack hold none: "
-        "give a record, or choose bounds on rank collapse (`leadline list bounds`)."
     )

@@ -85,7 +85,12 @@ def exact_stack(facts: StackFacts) -> CollapseStack:
         for upto in range(1, facts.depth + 1)
     )
     statistics: dict[Measure, str] = {measure: "value" for measure in known if known[measure]}
-    return CollapseStack("stack", prefixes, residuals, statistics)
+    missing: dict[Measure, str] = {
+        measure: f"log10_{measure} is not in the facts, or not depth + 1 numbers long"
+        for measure, found in residuals.items()
+        if not any(found)
+    }
+    return CollapseStack("stack", prefixes, residuals, statistics, missing=missing)
 
 
 def _exact(
@@ -147,6 +152,8 @@ def _because(bound: CollapseBound, stack: CollapseStack, prefix: CollapsePrefix)
         for condition in bound.conditions(prefix.facts)
         if not condition.holds
     ]
+    if bound.measure in stack.missing:
+        found = [stack.missing[bound.measure], *found]
     if bound.side != "lower":
         found = [*prefix.unseen, *found]
         # A lower bound that every example obeys is obeyed by their mean.

@@ -22,7 +22,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.analysis.attention_facts import HeadReadings, attention_sublayers, head_readings
-from leadline.analysis.collapse_residuals import RESIDUALS, STATISTICS, Residual, ResidualLine
+from leadline.analysis.collapse_residuals import (
+    RESIDUALS,
+    STATISTICS,
+    Residual,
+    ResidualLine,
+    why_missing,
+)
 from leadline.record.provenance import number_at, value_at
 from leadline.theory import LayerFacts, StackFacts
 
@@ -63,9 +69,8 @@ class CollapseStack:
     statistics: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
     averaged: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
 
-    def known(self, measure: Measure) -> bool:
-        """Whether any residual of a measure is known after a layer."""
-        return any(one is not None for one in self.residuals[measure][1:])
+    missing: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
+    """Why there are no residuals of a measure."""
 
 
 def has_collapse(record: Record) -> bool:
@@ -78,14 +83,21 @@ def has_collapse(record: Record) -> bool:
 
 
 def collapse_stacks(record: Record) -> list[CollapseStack]:
-    """Return the stacks of a record that have residuals."""
+    """Return the stacks of a record that have residuals or ingredients."""
     lines: dict[Measure, ResidualLine] = {
         measure: ResidualLine(record, quantity) for measure, quantity in RESIDUALS.items()
+    }
+    ingredients = {
+        one.site.stack
+        for name in record.quantities
+        if name.startswith("collapse.")
+        for one in record.select(name)
     }
     return [
         _stack(record, name, lines)
         for name in record.stacks
-        if any(line.at(name, 0) or line.at(name, 1) for line in lines.values())
+        if name in ingredients
+        or any(line.at(name, 0) or line.at(name, 1) for line in lines.values())
     ]
 
 
@@ -100,6 +112,11 @@ def _stack(record: Record, name: str, lines: Mapping[Measure, ResidualLine]) -> 
         residuals=residuals,
         statistics={measure: line.statistic for measure, line in lines.items()},
         averaged=_averaged(record, lines),
+        missing={
+            measure: why_missing(record, RESIDUALS[measure])
+            for measure, found in residuals.items()
+            if not any(found)
+        },
     )
 
 
@@ -155,7 +172,7 @@ def _facts(
         keep=1.0 if writes and whole and not settled and not opened else 0.0,
         layered=all(_layered(block) for block in blocks),
         norm=opened or settled or any(write.get("placement") != "none" for write in writes),
-        turned=any(one.positions != "none" for one in seen),
+        turned=_turned(seen),
         plain=not any(one.qk_norm for one in seen),
         stochastic=all(one.stochastic for one in seen),
     )
@@ -266,6 +283,14 @@ def _layered(block: Mapping[str, Any]) -> bool:
     roles = [write.get("role") for write in writes]
     alone = not any(write.get("parallel") for write in writes)
     return alone and roles in (["attention"], ["attention", "mlp"])
+
+
+def _turned(seen: Sequence[AttentionSublayer]) -> bool | None:
+    """Whether positions enter the logits; None where that was not found."""
+    found = {one.positions for one in seen}
+    if found - {"none", "unknown"}:
+        return True
+    return None if "unknown" in found else False
 
 
 def _mask(seen: Sequence[AttentionSublayer]) -> Mask:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leadline.record.provenance import number_at
+
 if TYPE_CHECKING:
     from leadline.record import Reading, Record
     from leadline.theory.rank_collapse._bound import Measure
 
-__all__ = ["RESIDUALS", "STATISTICS", "Residual", "ResidualLine"]
+__all__ = ["RESIDUALS", "STATISTICS", "Residual", "ResidualLine", "why_missing"]
 
 RESIDUALS: dict[Measure, str] = {
     "composite": "tokens.composite_residual",
@@ -68,6 +70,13 @@ class ResidualLine:
     def residuals(self, stack: str, depth: int) -> tuple[Residual | None, ...]:
         """Return what was read at the sites 0..depth."""
         return tuple(_residual(self.at(stack, layer)) for layer in range(depth + 1))
+
+
+def why_missing(record: Record, quantity: str) -> str:
+    """Say why the record has no residuals of a kind, and what to do."""
+    if number_at(record.provenance, "input", "longest") == 1:
+        return f"{quantity} is about several tokens, and the input has one"
+    return f"{quantity} is not in the record; measure with --probes tokens,residual,collapse"
 
 
 def _residual(reading: Reading | None) -> Residual | None:

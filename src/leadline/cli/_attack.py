@@ -19,8 +19,8 @@ _NOTE = "Deep Dive into Transformer Architecture, section 3"
 _CONVERGENCE = {
     "convergence": (
         "when rank collapse is certain",
-        "r' < r at every layer if c r² < 1, c = 4 γ β H λ / √d_qk or the proved one",
-        "from `collapse-published` and `collapse-proved`",
+        "r' < r at every layer if c r² < 1, c the largest factor of collapse-proved",
+        "from `collapse-proved`; with one head c = 4 γ β λ / √d_qk is never smaller",
     ),
     "convergence-as-written": (
         "the note's condition for collapse, false",
@@ -42,7 +42,8 @@ def attack_bounds(
     """Search for violations of the named bounds, or of all, at random and by gradient ascent.
 
     Every bound is to meet `attacks` random and `optimised` climbing matrices or networks on which
-    its assumptions hold.
+    its assumptions hold; a statement that is known to be false meets those that miss its truth
+    alone.
     """
     _check(attacks, optimised, names)
     from leadline.numerics.attacks import Attacked, campaign, merged

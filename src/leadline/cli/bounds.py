@@ -22,7 +22,7 @@ def bounds(
         Path | None,
         typer.Argument(
             metavar="FILE.leadline",
-            help="A record with attention readings; not needed with --attack.",
+            help="A record with readings of attention or rank collapse; not needed with --attack.",
             show_default=False,
         ),
     ] = None,

@@ -29,7 +29,6 @@ import torch
 
 from leadline.anatomy.output_projection import OutputProjection, Perceptron
 from leadline.anatomy.projections import Source
-from leadline.anatomy.seen_attention import SeenAttention
 from leadline.numerics.patterns import LONG, Patterns
 from leadline.numerics.token_differences import (
     Heads,
@@ -74,6 +73,7 @@ _CROSS = "its keys and values are another sequence's"
 _SEVERAL = "the sublayer computes its heads in several calls of attention"
 _APART = "its queries, keys and values are not all made of the same tensor"
 _NOT_FOUND = "which weights its {} come from was not found"
+_TOO_FEW = "too few tokens"
 _NORMED = "a norm stands on its {}, which are no linear image of the tokens"
 _CHANGED = "its {} are changed after their product with the weights"
 _POSITIONS = {
@@ -107,7 +107,7 @@ class CollapseProbe:
             yield Refused(_OF_HEADS, _SEVERAL)
             return
         patterns = heads.patterns
-        weights = _weights(patterns.seen, patterns.heads)
+        weights = _weights(patterns)
         yield from _diagonal(patterns)
         yield from _query_key(at, weights)
         yield from _value_output(at, weights, heads.output)
@@ -172,8 +172,7 @@ def _value_output(at: At, weights: _Weights, output: OutputProjection | str) -> 
 def _bilinear(heads: Heads, weights: _Weights) -> Iterator[Result]:
     """gamma and the cubic law: where the logits are a form R W_QK R' of what enters."""
     patterns = heads.patterns
-    several = [e for e in range(patterns.examples) if patterns.size(e)[0] > 1]
-    if not several:
+    if not _several_tokens(patterns):
         return
     why = _not_bilinear(patterns, weights)
     if why is not None:
@@ -204,10 +203,23 @@ def _not_bilinear(patterns: Patterns, weights: _Weights) -> str | None:
     return _POSITIONS.get(positions_of(patterns))
 
 
-def _weights(seen: SeenAttention, heads: int) -> _Weights:
-    query = _weight(seen.query_source, heads, "queries")
-    key = _weight(seen.key_source, heads, "keys")
-    value = _weight(seen.value_source, heads, "values")
+def _several_tokens(patterns: Patterns) -> bool:
+    """Whether any example has more than one token."""
+    return any(patterns.size(example)[0] > 1 for example in range(patterns.examples))
+
+
+def _weights(patterns: Patterns) -> _Weights:
+    seen = patterns.seen
+    # Of one token it cannot be told which weights it was multiplied by.
+    lost = _NOT_FOUND if _several_tokens(patterns) else _TOO_FEW
+    query, key, value = (
+        lost.format(name) if source is None else _weight(source, patterns.heads, name)
+        for source, name in (
+            (seen.query_source, "queries"),
+            (seen.key_source, "keys"),
+            (seen.value_source, "values"),
+        )
+    )
     if seen.value_source is not None and seen.value_source.turned:
         value = _CHANGED.format("values")
     if not _together(seen.query_source, seen.key_source) and isinstance(query, Tensor):
@@ -217,10 +229,8 @@ def _weights(seen: SeenAttention, heads: int) -> _Weights:
     return _Weights(query, key, value)
 
 
-def _weight(source: Source | None, heads: int, name: str) -> Tensor | str:
+def _weight(source: Source, heads: int, name: str) -> Tensor | str:
     """[head, width, head width]; keys and values of a group once for every head."""
-    if source is None:
-        return _NOT_FOUND.format(name)
     if source.weight is None:
         return _NORMED.format(name)
     weight = source.weight

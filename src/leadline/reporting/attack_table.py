@@ -55,9 +55,10 @@ _LEGEND = (
 
 def _counts(table: AttackTable) -> str:
     return (
-        f"Every bound of the catalog was to meet {table.asked_random:,} random and {table.asked_optimised:,} "
-        f"optimised networks on which its assumptions hold; for all bounds together {table.drawn:,} "
-        f"were drawn and {table.climbed:,} climbed (seed {table.seed})."
+        f"Every bound was to meet {table.asked_random:,} random and {table.asked_optimised:,} "
+        "optimised networks on which its assumptions hold, which those marked false never do; for "
+        f"all bounds together {table.drawn:,} were drawn and {table.climbed:,} climbed "
+        f"(seed {table.seed})."
     )
 
 

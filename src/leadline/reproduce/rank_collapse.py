@@ -39,6 +39,14 @@ DRAWN, TRUE, RELATIVE = (
     "log₁₀ |res X|_F",
     "log₁₀ |res X|_F / |X|_F",
 )
+COLLAPSED = -3.0
+"""The logarithm of the relative residual below which tokens count as collapsed."""
+SMALL = -1.0
+"""The logarithm of a residual below which its growth is compared with the cubic law's."""
+STEADY, STEADY_LAYERS = 2.0, 4
+"""An exponential fall: the factors of so many last layers lie within this ratio of one another."""
+KEPT = 0.9
+"""The share of a residual that must be left so that it counts as kept."""
 Progress = Callable[[str, int, int], None]
 Curve = NDArray[np.float64]
 
@@ -221,32 +229,54 @@ def _remarks(found: list[Variant], setting: Setting) -> Iterator[str]:
                 f"{_power(one.true[-1])}."
             )
     yield from _rates(san, setting)
-    yield (
-        f"Without a skip the MLP does not stop the collapse: after the last layer the mean over the "
-        f"samples is {_power(mlp.true[-1])} with it and {_power(san.true[-1])} without, the median "
-        f"sample {_power(mlp.median)} and {_power(san.median)}. Its Lipschitz constant enters an "
-        "upper bound only."
-    )
-    yield (
-        f"With a skip the residual ends at {10.0 ** skip.true[-1]:.4g}, with skip and MLP at "
-        f"{10.0 ** both.true[-1]:.4g}; the relative residual goes from "
-        f"{10.0 ** skip.relative[0]:.3f} to {10.0 ** skip.relative[-1]:.3f} with the skip and to "
-        f"{10.0 ** both.relative[-1]:.3f} with both: what is kept is the absolute one."
-    )
+    yield _without_skip(san, mlp)
+    yield _with_skip(skip, both)
     worst = max(one.error for one in found)
     yield f"Relative error of the residuals, estimated: at most {worst:.1e}."
 
 
+def _without_skip(san: Variant, mlp: Variant) -> str:
+    """Say what the MLP does without a skip: a collapse is one only where both streams show it."""
+    ends = (
+        f"after the last layer the residual, as the mean over the samples, is "
+        f"{_power(mlp.true[-1])} with the MLP and {_power(san.true[-1])} without it, in the median "
+        f"sample {_power(mlp.median)} and {_power(san.median)}."
+    )
+    if max(san.relative[-1], mlp.relative[-1]) < COLLAPSED:
+        return (
+            f"Without a skip the MLP does not stop the collapse: {ends} Its Lipschitz constant "
+            "enters an upper bound only."
+        )
+    return f"Without a skip: {ends}"
+
+
+def _with_skip(skip: Variant, both: Variant) -> str:
+    kept = all(one.true[-1] >= one.true[0] + math.log10(KEPT) for one in (skip, both))
+    lost = all(one.relative[-1] < one.relative[0] + math.log10(KEPT) for one in (skip, both))
+    end = ": what is kept is the absolute one" if kept and lost else ""
+    return (
+        f"With a skip the residual goes from {10.0 ** skip.true[0]:.4g} to "
+        f"{10.0 ** skip.true[-1]:.4g}, with skip and MLP from {10.0 ** both.true[0]:.4g} to "
+        f"{10.0 ** both.true[-1]:.4g}; the relative residual goes from "
+        f"{10.0 ** skip.relative[0]:.3f} to {10.0 ** skip.relative[-1]:.3f} and from "
+        f"{10.0 ** both.relative[0]:.3f} to {10.0 ** both.relative[-1]:.3f}{end}."
+    )
+
+
 def _rates(san: Variant, setting: Setting) -> Iterator[str]:
+    """Say how fast the residual falls, and name a law only where the last layers follow it."""
     if len(san.true) < 3 or not np.isfinite(san.true[-1]):
         return
     if setting.causal:
-        last = 10.0 ** (san.true[-1] - san.true[-2])
+        steps = np.diff(san.true)[-STEADY_LAYERS:]
+        steady = len(steps) == STEADY_LAYERS and float(np.ptp(steps)) < math.log10(STEADY)
+        falling = float(steps.max()) < 0.0
+        law = "collapse is only exponential: the " if steady and falling else ""
         yield (
-            "With a causal mask the collapse is only exponential: the last layer changes the "
-            f"residual by a factor of {last:.3f}."
+            f"With a causal mask the {law}last layer changes the residual by a factor of "
+            f"{10.0 ** steps[-1]:.3f}."
         )
-    else:
+    elif san.true[-2] < SMALL:
         ratio = san.true[-1] / san.true[-2]
         yield f"The logarithm of the residual grows {ratio:.4f} times in the last layer (cubic: 3)."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,12 @@ def test_what_is_built_otherwise_is_noticed() -> None:
     assert not changed(lambda blocks, seen: blocks[0]["sublayers"][0].update(parallel=True)).layered
     assert changed(lambda blocks, seen: blocks[2]["sublayers"][0].update(keep=None)).skip
     assert changed(lambda blocks, seen: seen[1].update(positions="rotary")).turned
-    assert changed(lambda blocks, seen: seen[1].update(positions="unknown")).turned
+    assert changed(lambda blocks, seen: seen[1].update(positions="bias")).turned is True
+    assert changed(lambda blocks, seen: seen[1].update(positions="unknown")).turned is None
+    both = {0: "unknown", 1: "rotary"}
+    assert changed(
+        lambda blocks, seen: [seen[at].update(positions=how) for at, how in both.items()]
+    ).turned
     assert not changed(lambda blocks, seen: seen[1].update(qk_norm=True)).plain
     assert not changed(lambda blocks, seen: seen[1].update(stochastic=False)).stochastic
     assert changed(lambda blocks, seen: seen[1].update(mask="causal")).mask == "other"
@@ -317,11 +323,77 @@ def test_residuals_without_ingredients_say_that_numbers_are_missing() -> None:
     assert not found.applying and math.isnan(found.rows[0].ratio)
 
 
-def test_ingredients_without_composite_residuals_leave_the_frobenius_statements() -> None:
-    record = collapse_record(*network(), probes=("collapse",))
-    assert {one.name for one in bounds(record).bounds} == {
-        "collapse-causal-rate", "collapse-cubic-law", "skip-as-written", "skip-keeps-residual",
-    }  # fmt: skip
+PROBES = "measure with --probes tokens,residual,collapse"
+
+
+@pytest.mark.parametrize(
+    ("left_out", "measures"),
+    [
+        (("tokens.residual",), ("frobenius",)),
+        (
+            ("tokens.composite_residual", "tokens.smallest_composite_residual"),
+            ("composite", "smallest"),
+        ),
+    ],
+)
+def test_statements_without_a_residual_stay_and_say_which_is_missing(
+    left_out: tuple[str, ...], measures: tuple[str, ...]
+) -> None:
+    record = without(collapse_record(*network()), *left_out)
+    table = bounds(record)
+    assert {one.name for one in table.bounds} == set(COLLAPSE_BOUNDS.names())
+    for found in table.bounds:
+        because = [row.because for row in found.rows]
+        missing = f"{found.quantity} is not in the record; {PROBES}"
+        assert len(because) == DEPTH
+        if COLLAPSE_BOUNDS.get(found.name).measure in measures:
+            assert not found.applying and all(why[0] == missing for why in because)
+        else:
+            assert not any(missing in why for why in because)
+    assert f"{left_out[0]} is not in the record; {PROBES} (3 layers)" in str(table)
+
+
+def test_ingredients_alone_name_the_probes_that_are_missing() -> None:
+    record = without(
+        collapse_record(*network()), "tokens.residual", "tokens.composite_residual",
+        "tokens.smallest_composite_residual",
+    )  # fmt: skip
+    table = bounds(record)
+    assert {one.name for one in table.bounds} == set(COLLAPSE_BOUNDS.names())
+    assert all(PROBES in row.because[0] for one in table.bounds for row in one.rows)
+    assert all(len(one.rows) == DEPTH for one in table.bounds)
+
+
+def test_one_token_is_told_as_such() -> None:
+    record = without(collapse_record(*network()), "tokens.residual")
+    record.note("input", {"examples": 1, "longest": 1})
+    why = result(bounds(record), "skip-keeps-residual").rows[0].because[0]
+    assert why == "tokens.residual is about several tokens, and the input has one"
+
+
+def without(record: Record, *quantities: str) -> Record:
+    """The record less some quantities."""
+    kept = Record()
+    for name, quantity in record.quantities.items():
+        kept.describe(quantity)
+        if name not in quantities:
+            kept.append(record.select(name))
+    for key, value in record.provenance.items():
+        kept.note(key, value)
+    return kept
+
+
+def test_where_queries_come_from_is_told_as_unknown_where_it_was_not_found() -> None:
+    record = collapse_record(*network(heads=1))
+    attention = record.provenance["attention"]
+    attention[2]["positions"] = "unknown"
+    record.note("attention", attention)
+    rows = result(bounds(record), "collapse-proved").rows
+    assert [row.applies for row in rows] == [True, True, False]
+    assert rows[2].because == (
+        "where queries and keys come from was not found, so it is not known whether positions "
+        "enter the logits",
+    )
 
 
 def test_attention_and_collapse_stand_in_one_table_and_in_two_families() -> None:
@@ -500,9 +572,36 @@ def test_what_facts_cannot_answer_is_told() -> None:
     with pytest.raises(InputError, match=r"no layer 4: these facts have 1 to 3"):
         bounds(facts, layer=4)
     bare = replace(facts, log10_composite=(), log10_smallest=(), log10_frobenius=())
-    assert bounds(bare).bounds == ()
+    assert {one.name for one in bounds(bare).bounds} == set(COLLAPSE_BOUNDS.names())
     [found] = bounds(bare, names=["collapse-proved"]).bounds
     assert [row.measured for row in found.rows] == [None] * 3 and not found.applying
+    why = "log10_composite is not in the facts, or not depth + 1 numbers long"
+    assert found.rows[0].because == (why,)
+    short = replace(facts, log10_frobenius=(0.0,))
+    assert (
+        result(bounds(short), "collapse-cubic-law")
+        .rows[0]
+        .because[0]
+        .startswith("log10_frobenius is not")
+    )
+    empty = replace(bare, layers=())
+    with pytest.raises(InputError, match=r"These facts have no layers"):
+        bounds(empty)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (None, r"was given None: .*facts=True.*those of several examples are in "
+               r"found\.examples\[i\]\.facts\.$"),
+        ("a.leadline", r"was given the path 'a\.leadline': open it with `leadline\.Record\.open`\.$"),
+        (Path("b"), r"was given the path 'b'"),
+        (3.5, r"was given a float: give what `leadline\.measure` returns, or `found\.facts`"),
+    ],
+)  # fmt: skip
+def test_what_is_neither_a_record_nor_facts_is_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        leadline.bounds(given)
 
 
 def test_the_smallest_residual_of_facts_is_judged_by_what_it_is_at_least() -> None:

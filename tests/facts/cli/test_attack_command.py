@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -67,7 +68,7 @@ def test_every_bound_is_attacked_and_holds(found):
         else:
             assert one.verdict == "held"
             assert 0 < one.ratio <= 1 + 1e-9
-    for name in (*BOUNDS.names(), *COLLAPSE_BOUNDS.names()):
+    for name in (*BOUNDS.names(), *COLLAPSE_BOUNDS.names(), "convergence"):
         if name not in LAWS | {"skip-as-written", "product"}:
             assert rows[name].random >= 200
             assert rows[name].optimised >= 8
@@ -90,6 +91,29 @@ def test_counts_are_those_of_what_was_drawn(found):
     assert proved.attacks + proved.outside == sum(
         job.count for job in jobs if "collapse" in job.what and "convergence" not in job.what
     )
+
+
+def test_the_header_says_what_bounds_met(found):
+    head = shown(found).splitlines()[1:3]
+    assert "Every bound was to meet 200 random and 8 optimised networks" in " ".join(head)
+    assert "which those marked false never do" in " ".join(head)
+    for one in found.rows:
+        assert ("(false)" in one.statement) is (one.attacks == 0)
+
+
+def keys_of(value):
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*map(keys_of, value.values()))
+
+
+def test_every_key_of_the_json_is_documented(found):
+    page = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([^`\s]+)`", page.partition("## Bounds under attack")[2]))
+    assert {"bounds", "laws", "outside", "climbed"} <= keys_of(found.to_json())
+    assert keys_of(found.to_json()) - documented == set()
 
 
 def test_false_statements_come_with_their_reason(found):

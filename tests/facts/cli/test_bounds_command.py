@@ -147,8 +147,13 @@ def test_a_violated_bound_is_told_first_and_ends_with_one(leadline, folder):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["{plain}"], "holds no attention readings, and the bounds are about attention"),
+        (["{plain}"], "holds neither attention readings nor composite residuals"),
         (["{plain}"], "`leadline measure MODEL --probes attention`"),
+        (["{plain}"], "`--probes tokens,residual,collapse`"),
+        (
+            ["{plain}", "--bound", "one"],
+            "no attention readings, and these bounds are about attention",
+        ),
         (["{fine}", "--layer", "9"], "Layer 9 has no attention readings in this record"),
         (["{fine}", "--bound", "columnsum"], "Did you mean 'column-sum'?"),
         (["{nothing}"], "no such file"),

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from leadline.errors import ProbeError
 from leadline.numerics.carried import Carried, Journey, Parts, carried, enter
 from leadline.numerics.carried_rows import Rows
+from leadline.numerics.carried_tokens import owners
 
 A, B = torch.randn(2, 3, 4, 6, generator=torch.Generator().manual_seed(0)).double()
 PLAIN = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1)).double()
@@ -26,13 +27,13 @@ def no_gradients():
 
 @pytest.fixture
 def journey():
-    return Journey(examples=3)
+    return Journey()
 
 
 @pytest.fixture
 def x(journey):
     """Two lengths, A and B."""
-    return carried(A + B, Parts(rows(A, B)), journey)
+    return carried(A + B, Parts(rows(A, B)), journey, tokens=(owners(A, token_axis=1),))
 
 
 def sums(tensor):
@@ -245,13 +246,92 @@ def test_a_pattern_times_values_is_a_hop(x, journey):
     for component, one in zip(found[1:], (A, B), strict=True):
         assert torch.allclose(component, value @ (one @ PLAIN[0].T @ PLAIN[0]), atol=1e-13)
     (event,) = [e for e in journey.events if e.index in journey.taken]
-    assert (event.heads, event.entered) == (1, 2)
+    assert event.entered == 2 and not event.numbers.any()
+    assert torch.equal(event.meeting.queries, torch.arange(12).view(3, 4).int())
+    assert torch.equal(event.meeting.keys, torch.arange(12).view(3, 4).int())
 
 
-def test_a_pattern_from_the_right_is_a_hop_too(x):
-    pattern = torch.softmax(x.transpose(1, 2) @ x, -1)
-    found = sums(x @ pattern.transpose(1, 2))
-    assert len(found) == 3 and not found[0].any()
+def test_a_pattern_from_the_right_is_a_hop_too(x, journey):
+    journey.inside = True
+    pattern = torch.softmax(x @ x.transpose(1, 2), -1)
+    found = x.transpose(1, 2) @ pattern.transpose(1, 2)
+    assert torch.allclose(sums(found), sums(pattern @ x).transpose(-1, -2))
+    assert journey.events[0].features == -2 and journey.events[1].features == -1
+
+
+def test_attention_without_a_softmax_is_a_hop_in_the_order_of_the_pattern(x, journey):
+    journey.inside = True
+    q, k = F.relu(x), F.relu(x @ PLAIN[0].T @ PLAIN[0])
+    assert len(sums((q @ k.transpose(1, 2)) @ x)) == 3
+
+
+NO_HOPS = {
+    "linear attention": lambda x: x @ (x.transpose(1, 2) @ x),
+    "weights of the mean token": lambda x: x @ (x.mean(1).unsqueeze(-1) @ x.mean(1).unsqueeze(1)),
+    "experts": lambda x: x.flatten(0, 1).unsqueeze(1) @ (PLAIN[x.argmax(-1).flatten() % 3].mT),
+    "outer product and sum": lambda x: (x.unsqueeze(-1) * (x.transpose(1, 2) @ x).unsqueeze(1)).sum(
+        -2
+    ),
+    "pattern times values, summed by hand": lambda x: (
+        torch.softmax(x @ x.transpose(1, 2), -1).unsqueeze(-2) * x.transpose(1, 2).unsqueeze(1)
+    ).sum(-1),
+    "repeated values": lambda x: (
+        torch.softmax(x @ x.transpose(1, 2), -1).unsqueeze(-1) * x.unsqueeze(1).expand(3, 4, 4, 6)
+    ).sum(-2),
+    "a pattern of other tokens": lambda x: torch.softmax(x @ x.transpose(1, 2), -1) @ x.flip(1),
+    "values of other examples": lambda x: torch.softmax(x @ x.transpose(1, 2), -1) @ x.roll(1, 0),
+    "a norm over tokens": lambda x: F.layer_norm(x.transpose(1, 2), (4,)),
+    "tokens one place further": lambda x: x + x.roll(1, 1),
+    "a constant matrix over tokens": lambda x: PLAIN[0, :, :4] @ x,
+    "a mean behind a transposition": lambda x: x.transpose(1, 2).mean(-1),
+}
+
+
+@pytest.mark.parametrize("name", NO_HOPS)
+def test_what_is_no_pattern_over_tokens_is_frozen_inside_a_block(name, x, journey):
+    journey.inside = True
+    with torch.no_grad():
+        found = NO_HOPS[name](x)
+    assert found.parts is None
+    assert not journey.events
+
+
+def test_a_matrix_over_features_is_named_as_such(x, journey):
+    journey.running.append("mixer")
+    found = x @ (x.transpose(1, 2) @ x)
+    assert found.origin[:2] == ("bmm", "mixer")
+    assert "no attention pattern over tokens" in found.origin.deed
+
+
+def test_sums_within_a_token_are_followed_inside_a_block(x, journey):
+    journey.inside = True
+    assert len(sums(torch.stack([x, 2 * x]).sum(0))) == 2
+    assert len(sums(x.unflatten(-1, (2, 3)).sum(-2))) == 2
+
+
+def test_keys_written_into_memory_of_their_own_keep_their_owners(x, journey):
+    journey.inside = True
+    keys = x.new_empty(3, 4, 6)
+    keys[..., :2].copy_(x[..., :2])
+    keys[..., 2:].copy_(x[..., 2:])
+    assert len(sums(torch.softmax(x @ keys.transpose(1, 2), -1) @ x)) == 3
+
+
+def test_complex_rotations_of_queries_keep_their_owners(x, journey):
+    journey.inside = True
+    turned = torch.view_as_complex(x.unflatten(-1, (3, 2))) * torch.ones(3, dtype=torch.complex128)
+    query = torch.view_as_real(turned).flatten(-2)
+    assert len(sums(torch.softmax(query @ x.transpose(1, 2), -1) @ x)) == 3
+
+
+def test_learned_keys_and_values_belong_to_nobody(x, journey):
+    journey.inside = True
+    longer = torch.cat([PLAIN[:, :1], x], 1)
+    pattern = torch.softmax(x @ longer.transpose(1, 2), -1)
+    found = pattern @ longer
+    assert len(found.parts.inputs.hold()) == 3
+    assert journey.events[0].meeting.keys[:, 0].tolist() == [-1] * 3
+    assert torch.equal(found.tokens[0], x.tokens[0])
 
 
 def test_a_constant_matrix_is_no_hop(x, journey):
@@ -268,12 +348,6 @@ def test_a_bias_of_the_values_has_one_hop_behind_it(x):
     assert sources.lengths == (0, 1)
     assert not sources.hold()[0].any()
     assert torch.allclose(sources.hold()[1], PLAIN[0, 0].expand(3, 4, 6))
-
-
-def test_heads_that_examples_do_not_divide_are_refused(x, journey):
-    journey.examples = 2
-    with pytest.raises(ProbeError, match="3 patterns with values for 2 examples"):
-        torch.softmax(x @ x.transpose(1, 2), -1) @ x
 
 
 # --- what freezes, what raises --------------------------------------------------------------------
@@ -301,7 +375,7 @@ def test_any_other_operation_freezes_and_gives_its_name(name, x, journey):
     found = FREEZING[name](x)
     assert found.parts is None
     if name != "div":
-        assert found.origin == (name, "blocks.1.mlp")
+        assert found.origin[:2] == (name, "blocks.1.mlp")
     else:
         assert found.origin.operation == "reciprocal"
 
@@ -370,7 +444,7 @@ def test_rows_that_nobody_reads_are_not_computed(journey):
     def compute(first, end):
         raise AssertionError("nobody asked")
 
-    x = carried(A, Parts(Rows([0], A, compute)), journey)
+    x = carried(A, Parts(Rows([0], A, compute)), journey, tokens=(owners(A, token_axis=1),))
     scores = (x @ PLAIN[0].T) @ (x @ PLAIN[1].T).transpose(1, 2)
     assert torch.softmax(scores, -1).parts is None
 

@@ -8,9 +8,10 @@ import torch
 from leadline.numerics import carried_rows
 from leadline.numerics.carried import Event, Parts
 from leadline.numerics.carried_pass import AttentionLayer
-from leadline.numerics.carried_plans import Drawn, draw, judge_sample
-from leadline.numerics.carried_rows import ByLength, ByPlan, Rows, mapped_rows
+from leadline.numerics.carried_plans import Drawn, counted_paths, draw, judge_sample
+from leadline.numerics.carried_rows import ByLength, ByPlan, Rows, Ways, mapped_rows
 from leadline.numerics.carried_shares import logit_view, spread, token_view
+from leadline.numerics.carried_tokens import Meeting
 
 DATA = torch.randn(5, 2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -63,7 +64,7 @@ def test_stacks_of_different_height_are_filled_with_zeros():
 
 
 def test_a_hop_moves_every_row_up_by_one():
-    behind = ByLength().hop(stack(), Event(0, "", 1, 5), lambda x: 2 * x, like=DATA[0])
+    behind = ByLength().hop(stack(), Event(0, "", 5), lambda x: 2 * x, like=DATA[0])
     assert behind.lengths == (0, 1, 2, 3, 4, 5)
     assert not behind.row(0).any()
     assert torch.equal(behind.take(2, 4), 2 * DATA[1:3])
@@ -73,7 +74,9 @@ def test_a_hop_moves_every_row_up_by_one():
 def test_a_plan_takes_its_head_and_nothing_else():
     book = ByPlan([{7: 1}, {}, {3: 0}])
     x = torch.ones(4, 2)  # two examples of two heads
-    behind = book.hop(book.opened(x), Event(7, "", 2, 1), lambda y: 3 * y, like=x)
+    asking = Meeting(torch.tensor([0, 0, 1, 1]), torch.tensor([0]))
+    hop = Event(7, "", 1, asking)
+    behind = book.hop(book.opened(x), hop, lambda y: 3 * y, like=x)
     assert behind.lengths == (1, 0, 0)
     assert torch.equal(behind.row(0), torch.tensor([[0.0, 0], [3, 3], [0, 0], [3, 3]]))
     assert not behind.hold()[1:].any()
@@ -83,7 +86,7 @@ def test_where_plans_meet_the_longer_way_counts():
     book = ByPlan([{0: 0}, {}])
     x = torch.ones(1, 2)
     before = book.opened(x)
-    behind = book.hop(before, Event(0, "", 1, 1), lambda y: 3 * y, like=x)
+    behind = book.hop(before, Event(0, "", 1), lambda y: 3 * y, like=x)
     total = mapped_rows(book, [before, behind], torch.add, like=x)
     assert total.lengths == (1, 0)
     assert torch.equal(total.hold(), torch.tensor([[[3.0, 3]], [[1, 1]]]))
@@ -173,7 +176,7 @@ def test_sums_so_far_are_told_length_by_length():
 
 def layers(*heads, skip=True):
     return [
-        AttentionLayer(at + 1, (Event(at, "", number, at + 1),), skip)
+        AttentionLayer(at + 1, (Event(at, "", at + 1),), skip, number, ((0, number),))
         for at, number in enumerate(heads)
     ]
 
@@ -199,10 +202,28 @@ def test_layers_without_a_skip_are_in_every_path():
 
 
 def test_heads_of_two_hops_side_by_side_are_chosen_from_both():
-    both = AttentionLayer(1, (Event(0, "", 1, 1), Event(1, "", 2, 1)), True)
+    hops = Event(0, "", 1), Event(1, "", 1)
+    both = AttentionLayer(1, hops, True, 3, ((0, 1), (1, 2)))
     drawn = draw([both], 1, samples=60, seed=0)
     assert {next(iter(path.plan.items())) for path in drawn} == {(0, 0), (1, 0), (1, 1)}
     assert {path.weight for path in drawn} == {3}
+
+
+def test_a_head_whose_queries_lie_in_pieces_is_taken_in_all_of_them():
+    pieces = AttentionLayer(1, (Event(0, "", 1), Event(1, "", 1)), True, 2, ((0, 2), (0, 2)))
+    drawn = draw([pieces], 1, samples=60, seed=0)
+    assert {tuple(path.plan.items()) for path in drawn} == {((0, 0), (1, 0)), ((0, 1), (1, 1))}
+    assert {path.weight for path in drawn} == {2}
+
+
+def test_paths_are_counted_along_the_ways_of_the_values():
+    entry = Ways(True, frozenset())
+    ways = [entry, Ways(True, frozenset([0])), entry]  # the third layer has values of the first
+    three = [AttentionLayer(at + 1, (Event(at, "", 1, ways=ways[at]),), True, 4) for at in range(3)]
+    assert counted_paths(Ways(True, frozenset([0, 1, 2])), three) == (1, 12, 16, 0)
+    assert counted_paths(Ways(False, frozenset([2])), three) == (0, 4, 0, 0)
+    unknown = [*three[:2], AttentionLayer(3, three[2].hops, True, None)]
+    assert counted_paths(Ways(True, frozenset([2])), unknown) is None
 
 
 def test_the_estimate_is_the_weighted_mean_of_the_paths():

@@ -64,6 +64,15 @@ def refused(record: Record) -> dict[str, str]:
     }
 
 
+def test_of_one_token_nothing_is_said_but_that_it_is_too_few() -> None:
+    record = ll.measure(network(), ids(1, 1), probes="collapse")
+    told = refused(record)
+    names = {"query_key", "value_output_1", "value_output_inf", "value_gain"}
+    for name in names:
+        assert told[f"collapse.{name}"] == "too few tokens"
+    assert not any("not found" in why for why in told.values())
+
+
 def inputs_of(model: nn.Module, tokens: Tensor, **given: Any) -> dict[str, Tensor]:
     """What enters every branch, and what it returns, by the path of its module."""
     found: dict[str, Tensor] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -11,22 +13,26 @@ import torch
 from leadline.analysis.outcome import Line
 from leadline.reproduce import EXPERIMENTS
 from leadline.reproduce.lipschitz_cost import (
+    _CLAIMS,
     BATCH,
     EXAMPLES,
     LENGTH,
     NETWORKS,
     SCALES,
     _bytes,
+    _Cost,
     _cost,
     _gradient_variance,
     _lipschitz,
     _model,
     _remarks,
     _residuals,
+    _rising,
     _sensitivity,
     lipschitz_cost,
 )
 
+lipschitz_module = sys.modules[lipschitz_cost.__module__]
 SIZE = {"depth": 2, "width": 8, "heads": 2}
 
 
@@ -184,21 +190,67 @@ def test_without_norms_a_larger_lambda_costs_what_the_note_says(outcome) -> None
 def line(panel: str, scale: float, residual: float, number: float) -> Line:
     keys = ("output_change", "largest_output_change", "gradient_variance")
     keys += ("relative_gradient_variance", "absolute_residual")
-    facts = {"scale": scale, "lipschitz": scale**2, **dict.fromkeys(keys, number)}
+    facts = {"scale": scale, "lipschitz": scale**2, "draws": 4, **dict.fromkeys(keys, number)}
     return Line(panel=panel, name=f"times {scale:g}", values=(1.0, residual), facts=facts)
 
 
 def test_remarks_say_what_the_numbers_say() -> None:
     rising = [line("a", 1.0, 0.1, 1.0), line("a", 4.0, 0.2, 3.0)]
     falling = [line("b", 1.0, 0.2, 3.0), line("b", 4.0, 0.1, 1.0)]
-    text = list(_remarks([*rising, *falling]))
+    every, none = (dict.fromkeys(_CLAIMS, draws) for draws in (4, 0))
+    text = list(_remarks([*rising, *falling], {"a": every, "b": none}))
     assert "lambda is 16 times as large" in text[0]
-    assert "the relative residual after the last layer rises steadily to 2 times" in text[0]
-    assert "the output change falls steadily to 0.333 times" in text[1]
+    assert (
+        "the relative residual after the last layer rises steadily to 2 times (up in 4 of 4 draws)"
+        in text[0]
+    )
+    assert "the output change falls steadily to 0.333 times (up in 0 of 4 draws)" in text[1]
     assert "of these 2 networks" in text[2]
     assert text[2].count(": 1") == 5 and len(text) == 3
-    both = list(_remarks([*rising, line("c", 1.0, 0.1, 1.0), line("c", 2.0, 0.3, 2.0)]))
-    assert both[2].count(": 2") == 5
+    more = [*rising, line("c", 1.0, 0.1, 1.0), line("c", 2.0, 0.3, 2.0)]
+    assert list(_remarks(more, {"a": every, "c": every}))[2].count(": 2") == 5
+    # The mean rises in both networks, and one draw of the second falls: true of one network.
+    mixed = list(_remarks(more, {"a": every, "c": dict.fromkeys(_CLAIMS, 3)}))
+    assert "(up in 3 of 4 draws)" in mixed[1]
+    assert mixed[2].count(": 1") == 5 and "in every draw" in mixed[2]
+
+
+def cost(**numbers: float) -> _Cost:
+    names = ("lipschitz", "change", "largest", "variance", "relative_variance", "absolute_residual")
+    last = numbers.pop("residual", 1.0)
+    return _Cost(**{**dict.fromkeys(names, 1.0), **numbers}, residuals=(5.0, last))
+
+
+def test_draws_in_which_a_quantity_rises_are_counted_one_by_one() -> None:
+    small = [cost(), cost(), cost()]
+    large = [
+        cost(change=2.0, variance=0.5, residual=2.0),
+        cost(change=2.0, variance=2.0, absolute_residual=3.0),
+        cost(change=2.0, relative_variance=4.0, residual=0.5),
+    ]
+    assert list(_rising([small, [], large]).values()) == [1, 1, 3, 1, 1]
+    assert list(_CLAIMS) == [
+        "the relative residual after the last layer",
+        "the residual itself",
+        "the output change",
+        "the gradient variance",
+        "the gradient variance over the squared mean",
+    ]
+
+
+def test_four_networks_are_drawn_and_no_two_seeds_share_one() -> None:
+    assert inspect.signature(lipschitz_cost).parameters["draws"].default == 4
+    seeds = []
+
+    def model(*_sizes: float, seed: int, **_fields: str) -> None:
+        seeds.append(seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lipschitz_module, "_model", model)
+        patch.setattr(lipschitz_module, "_cost", lambda *_: cost())
+        for seed in (0, 1):
+            lipschitz_cost(scales=(1.0, 2.0), seed=seed)
+    assert set(seeds) == {0, 1, 2, 3, 1000, 1001, 1002, 1003}
 
 
 def test_a_table_per_network_has_a_row_per_scale(outcome) -> None:

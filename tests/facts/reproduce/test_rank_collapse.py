@@ -28,6 +28,10 @@ from leadline.reproduce.rank_collapse import (
     TRUE,
     VARIANTS,
     Setting,
+    Variant,
+    _rates,
+    _with_skip,
+    _without_skip,
     rank_collapse,
 )
 
@@ -142,6 +146,73 @@ def test_a_causal_mask_makes_the_collapse_exponential():
     remark = next(text for text in outcome.remarks if "causal" in text)
     assert "only exponential" in remark
     assert line(outcome, TRUE, "SAN only").values[-1] > -20
+
+
+def test_few_layers_are_not_called_exponential():
+    outcome = rank_collapse(Setting(depth=3, width=16, samples=2, tokens=5, causal=True))
+    true = line(outcome, TRUE, "SAN only").values
+    told = f"the last layer changes the residual by a factor of {10 ** (true[3] - true[2]):.3f}."
+    assert f"With a causal mask {told}" in outcome.remarks
+
+
+def variant(name="v", *, true, relative=None, median=0.0):
+    curve, over = np.array(true, float), np.array(true if relative is None else relative, float)
+    return Variant(name, curve, over, curve, over, median, 0.0)
+
+
+def test_the_growth_of_a_logarithm_is_told_only_where_the_residual_is_small():
+    told = list(_rates(variant(true=(1.0, -1.5, -4.5)), Setting()))
+    assert told == [
+        "The logarithm of the residual grows 3.0000 times in the last layer (cubic: 3)."
+    ]
+    assert list(_rates(variant(true=(1.0, -0.99, -9.0)), Setting())) == []
+    assert list(_rates(variant(true=(1.0, -9.0)), Setting())) == []
+
+
+def test_an_exponential_fall_has_four_steady_factors():
+    causal = Setting(causal=True)
+
+    def exponential(*logs: float) -> bool:
+        return "exponential" in " ".join(_rates(variant(true=logs), causal))
+
+    assert exponential(0.0, -0.3, -0.6, -0.9, -1.2)
+    assert exponential(0.0, -0.3, -0.6, -0.9, -1.49)  # 10^0.29 < 2
+    assert not exponential(0.0, -0.3, -0.6, -0.9, -1.51)
+    assert not exponential(0.0, -0.3, -0.6, -0.9)
+    assert not exponential(0.0, 0.01, 0.02, 0.03, 0.04)
+
+
+def test_a_collapse_is_one_only_where_both_relative_residuals_show_it():
+    small = variant(true=(0.0, -5.0), relative=(0.0, -3.1), median=-6.0)
+    large = variant(true=(0.0, 0.2), relative=(0.0, -2.9))
+    assert _without_skip(small, small) == (
+        "Without a skip the MLP does not stop the collapse: after the last layer the residual, as "
+        "the mean over the samples, is 1e-05 with the MLP and 1e-05 without it, in the median "
+        "sample 1e-06 and 1e-06. Its Lipschitz constant enters an upper bound only."
+    )
+    for pair in ((small, large), (large, small), (large, large)):
+        told = _without_skip(*pair)
+        assert told.startswith("Without a skip: after the last layer the residual")
+        assert "collapse" not in told
+    assert "is 1.6 with the MLP and 1e-05 without it" in _without_skip(small, large)
+
+
+def test_what_is_kept_is_told_only_where_it_is():
+    kept = variant(true=(1.0, 0.96), relative=(0.0, -0.05))
+    assert _with_skip(kept, kept).endswith("to 0.891: what is kept is the absolute one.")
+    for other in (
+        variant(true=(1.0, 0.95), relative=(0.0, -0.05)),
+        variant(true=(1.0, 1.0), relative=(0.0, -0.04)),
+    ):
+        assert "what is kept" not in _with_skip(kept, other)
+    assert "from 10 to 9.12, with skip and MLP from 10 to 8.913;" in _with_skip(
+        kept, variant(true=(1.0, 0.95))
+    )
+
+
+def test_one_layer_is_told_without_a_verdict():
+    remarks = " ".join(rank_collapse(Setting(depth=1, width=8, samples=2, tokens=4)).remarks)
+    assert "collapse" not in remarks and "cubic" not in remarks
 
 
 @pytest.mark.parametrize(

@@ -72,21 +72,20 @@ def no_mlp(facts: StackFacts) -> Condition:
     return assume("there is no MLP", without, "there is an MLP")
 
 
-def one_head(facts: StackFacts) -> Condition:
-    """Check that every layer has a single head."""
-    heads = max((len(layer.query_key) for layer in facts.layers), default=0)
-    return assume(
-        "every layer has one head",
-        heads <= 1,
-        f"there are {heads} heads, and the published proof adds heads in a measure whose triangle "
-        "inequality fails",
-    )
+def one_head(facts: StackFacts, because: str) -> Condition:
+    """Check that every layer has a single head; `because` says what several would spoil."""
+    heads = [_heads(layer) for layer in facts.layers]
+    most = max(heads, default=1)
+    found = f"there are {most} heads, and {because}"
+    if most <= 1:
+        found = "the weights of its heads are not known"
+    return assume("every layer has one head", all(count == 1 for count in heads), found)
 
 
 def plain_logits(facts: StackFacts) -> list[Condition]:
     """Check that the logits are products of queries and keys and nothing else."""
     return [
-        assume("positions do not enter the logits", not facts.turned, "positions enter the logits"),
+        assume("positions do not enter the logits", facts.turned is False, _turned(facts)),
         assume(
             "the logits are products of queries and keys",
             facts.plain,
@@ -110,6 +109,21 @@ def kept_whole(facts: StackFacts) -> Condition:
     else:
         whole, found = not facts.norm, "a norm may follow the writes"
     return assume("every write adds to the stream and keeps it whole", whole, found)
+
+
+def _turned(facts: StackFacts) -> str:
+    if facts.turned:
+        return "positions enter the logits"
+    return (
+        "where queries and keys come from was not found, so it is not known whether positions "
+        "enter the logits"
+    )
+
+
+def _heads(layer: LayerFacts) -> int:
+    """Return how many heads a layer has; 0: not known."""
+    known = (layer.query_key, layer.value_output_1, layer.value_output_inf, layer.gamma)
+    return max(len(numbers) for numbers in known)
 
 
 def _lipschitz_mlp(facts: StackFacts) -> Condition:

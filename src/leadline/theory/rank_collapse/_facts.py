@@ -73,8 +73,8 @@ class StackFacts:
     """Whether every layer is one self-attention, then at most one MLP."""
     norm: bool = False
     """Whether some norm stands on the way."""
-    turned: bool = False
-    """Whether rotary or other positions enter the logits."""
+    turned: bool | None = False
+    """Whether rotary or other positions enter the logits. None: not known."""
     biased: bool = False
     """Whether values or outputs have biases."""
     plain: bool = True

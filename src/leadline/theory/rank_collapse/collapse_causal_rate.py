@@ -11,6 +11,7 @@ from leadline.theory.rank_collapse._assumptions import (
     no_mlp,
     no_norm,
     no_skip,
+    one_head,
     rows_sum_to_one,
 )
 from leadline.theory.rank_collapse._bound import (
@@ -21,17 +22,20 @@ from leadline.theory.rank_collapse._bound import (
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
 from leadline.theory.rank_collapse._log import log10, product
 
+_SEVERAL = "the gain of the sum of their W_h is theirs only where their patterns are equal"
+
 
 @COLLAPSE_BOUNDS.register("collapse-causal-rate")
 class CollapseCausalRate(CollapseBound):
-    """|res X'|_F / |res X|_F -> (max_{i>=2} P_ii) sigma(W) as depth grows, sigma(W) = |sum_h W_h|_2.
+    """|res X'|_F / |res X|_F -> (max_{i>=2} P_ii) sigma(W) as depth grows, sigma(W) = |W|_2.
 
     Exactly 1/2 where W_V W_O keeps norms and patterns are near uniform: row i is 1/i.
 
-    Assumptions: the causal mask, no skip, no norm, no MLP, softmax rows. It is the asymptotic rate
-    of a stack whose patterns and weights stay the same, not a bound: a single layer may be above
-    it, and with a W that stretches some directions only, its largest singular value is above the
-    true rate.
+    Assumptions: the causal mask, no skip, no norm, no MLP, softmax rows, and one head: two heads
+    with W_1 = -W_2 and unequal patterns have sum_h W_h = 0 and a residual all the same. It is the
+    asymptotic rate of a stack whose patterns and weights stay the same, not a bound: a single layer
+    may be above it, and with a W that stretches some directions only, its largest singular value is
+    above the true rate.
 
     Proof sketch: measure every token against the first, which sees itself alone: x_i - x_1 becomes
     sum_{2<=j<=i} P_ij (x_j - x_1) W. The matrix (P_ij), i, j >= 2, is lower triangular, so its
@@ -40,7 +44,7 @@ class CollapseCausalRate(CollapseBound):
     """
 
     title = "the rate under a causal mask"
-    statement = "|res X'|_F / |res X|_F → max_(i>=2) P_ii |Σ_h W_h|₂; 1/2 for a norm-keeping W"
+    statement = "|res X'|_F / |res X|_F → max_(i>=2) P_ii |W|₂ (one head); 1/2 for a norm-keeping W"
     source = "the eigenvalues of a triangular matrix are its diagonal"
     side = "law"
     measure = "frobenius"
@@ -52,6 +56,7 @@ class CollapseCausalRate(CollapseBound):
             no_norm(facts),
             layered(facts),
             no_mlp(facts),
+            one_head(facts, _SEVERAL),
             rows_sum_to_one(facts),
         ]
 

@@ -16,6 +16,8 @@ from leadline.theory.rank_collapse._log import log10, product, tower
 
 __all__ = ["CollapsePublished", "published_factor"]
 
+_SEVERAL = "the published proof adds heads in a measure whose triangle inequality fails"
+
 
 @COLLAPSE_BOUNDS.register("collapse-published")
 class CollapsePublished(CollapseBound):
@@ -41,7 +43,7 @@ class CollapsePublished(CollapseBound):
     )
 
     def conditions(self, facts: StackFacts) -> list[Condition]:
-        return [*pure_attention(facts), one_head(facts)]
+        return [*pure_attention(facts), one_head(facts, _SEVERAL)]
 
     def log10_values(self, facts: StackFacts) -> tuple[float, ...] | None:
         measured = measured_residuals(facts, self.measure)

@@ -303,6 +303,31 @@ def test_what_the_cubic_bounds_assume_is_told_where_it_fails() -> None:
     assert reasons("collapse-proved", by_hand(mask="other")) == ["there is a mask"]
 
 
+def test_positions_that_were_not_found_are_told_as_unknown() -> None:
+    for name in (*CUBIC, "collapse-cubic-law"):
+        found = reasons(name, by_hand(turned=None))
+        assert (
+            "where queries and keys come from was not found, so it is not known whether positions "
+            "enter the logits"
+        ) in found
+        assert "positions enter the logits" not in found
+
+
+@pytest.mark.parametrize("name", ["collapse-published", "collapse-causal-rate"])
+def test_heads_are_counted_by_what_is_known_of_them(name: str) -> None:
+    layer = LayerFacts(diagonal=0.5, value_gain=1.0)
+
+    def told(*layers: LayerFacts) -> str:
+        found = reasons(name, by_hand(layers=layers, mask="causal"))
+        return next((one for one in found if "heads" in one), "")
+
+    assert told(layer) == "the weights of its heads are not known"
+    assert told(replace(layer, value_output_1=(1.0,)), layer).startswith("the weights of its heads")
+    assert told(replace(layer, value_output_1=(1.0,))) == ""
+    for known in ("query_key", "value_output_1", "value_output_inf", "gamma"):
+        assert told(replace(layer, **{known: (1.0, 2.0, 3.0)})).startswith("there are 3 heads, and")
+
+
 def test_the_published_bound_is_proved_for_one_head_only() -> None:
     (why,) = reasons("collapse-published", by_hand())
     assert why.startswith("there are 2 heads") and "triangle inequality fails" in why
@@ -325,7 +350,10 @@ def test_the_laws_assume_what_their_expansion_needs() -> None:
     facts = by_hand()
     assert "there is an MLP" in reasons("collapse-cubic-law", facts)
     assert "there is no mask" in reasons("collapse-causal-rate", facts)
-    bare = replace(facts.layers[0], lipschitz=1.0, cubic_law=-3.0, diagonal=0.5, value_gain=1.0)
+    bare = replace(
+        facts.layers[0], lipschitz=1.0, cubic_law=-3.0, diagonal=0.5, value_gain=1.0,
+        query_key=(3.0,), value_output_1=(2.0,), value_output_inf=(8.0,), gamma=(0.25,),
+    )  # fmt: skip
     facts = by_hand(layers=(bare, bare))
     assert bound("collapse-cubic-law").applies(facts)
     assert bound("collapse-causal-rate").applies(replace(facts, mask="causal", turned=True))
@@ -362,6 +390,8 @@ def test_gamma_never_exceeds_half_the_root_of_n() -> None:
         each, joint = gammas(differences(x, layer))
         largest = max(largest, *(g / math.sqrt(n) for g in (*each, joint)))
     assert 0.45 < largest <= 0.5 + 1e-9
+    (each,), joint = gammas(differences(np.array([[3.0], [-3.0]]), two_tokens(0.7, 1.3)))
+    assert each == joint == pytest.approx(math.sqrt(2) / 2, rel=1e-15)  # they attain it
 
 
 def test_about_another_centre_gamma_reaches_the_root_of_n_over_two_and_no_more() -> None:
@@ -511,6 +541,45 @@ def test_small_residuals_obey_the_cubic_law() -> None:
 
 def orthogonal(rng: np.random.Generator, width: int) -> Matrix:
     return np.linalg.qr(rng.normal(size=(width, width)))[0]
+
+
+def test_opposed_heads_have_no_joint_gain_and_a_residual_all_the_same() -> None:
+    rng = np.random.default_rng(0)
+    normal = lambda: rng.normal(size=(4, 4))  # noqa: E731
+    layers = [
+        Layer(
+            tuple(Head(normal(), normal(), np.eye(4), sign * np.eye(4), np.zeros(4)) for sign in (1, -1)),
+            0.5,
+            np.zeros(4),
+        )
+    ]  # fmt: skip
+    facts = facts_of(forward(3 * rng.normal(size=(5, 4)), layers, causal=True), layers, causal=True)
+    assert facts.layers[0].value_gain == 0.0
+    assert values("collapse-causal-rate", facts)[1] == -math.inf
+    assert 10 ** facts.log10_frobenius[1] > 1
+    assert reasons("collapse-causal-rate", facts) == [
+        "there are 2 heads, and the gain of the sum of their W_h is theirs only where their "
+        "patterns are equal"
+    ]
+
+
+def test_the_causal_rate_is_no_bound_and_the_largest_singular_value_is_above_the_rate() -> None:
+    zero = np.zeros((2, 2))
+
+    def steps(x: list[list[float]], w: Matrix, depth: int) -> tuple[list[float], float]:
+        layers = [Layer((Head(zero, zero, w, np.eye(2), np.zeros(2)),), 0.5, np.zeros(2))] * depth
+        facts = facts_of(forward(np.array(x), layers, causal=True), layers, causal=True)
+        first = values("collapse-causal-rate", facts)[1] - facts.log10_frobenius[0]
+        return list(10 ** np.diff(facts.log10_frobenius)), 10**first
+
+    # The third token sees the second's difference with weight 1/3, besides its own.
+    found, rate = steps([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], np.eye(2), 1)
+    assert rate == pytest.approx(0.5) and found[0] > rate
+    # A shear stretches one direction by 2.41, and its powers grow as fast as those of 1.
+    found, rate = steps(
+        [[0.0, 0.0], [1.0, 1.0], [0.0, 2.0]], np.array([[1.0, 2.0], [0.0, 1.0]]), 60
+    )
+    assert rate == pytest.approx(0.5 * (1 + math.sqrt(2))) and found[-1] < 0.55
 
 
 def test_causal_residuals_halve_where_values_keep_norms_and_patterns_are_uniform() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from leadline.theory import StackFacts
+from leadline.theory.rank_collapse.collapse_proved import CollapseProved
 from leadline.theory.rank_collapse.collapse_published import published_factor
 from leadline.theory.rank_collapse.convergence import converges, converges_as_written
 from tests.synthetic_collapse import facts_of, forward, random_layer, two_tokens
@@ -66,6 +67,18 @@ def test_every_random_network_that_meets_the_condition_collapses() -> None:
             met += 1
             assert list(facts.log10_composite) == sorted(facts.log10_composite, reverse=True)
     assert met > 20
+
+
+def test_with_one_head_the_proved_constant_is_never_above_the_published_one() -> None:
+    rng = np.random.default_rng(4)
+    largest = -math.inf
+    for act in ("", "relu") * 50:
+        layers = [random_layer(rng, width=3, act=act) for _ in range(2)]
+        facts = facts_of(forward(rng.normal(size=(4, 3)), layers), layers)
+        published = published_factor(facts)
+        assert published is not None
+        largest = max(largest, max(CollapseProved().factors(facts)) - published)
+    assert math.log10(0.3) < largest <= math.log10(0.375) + 1e-12  # 2 (1 - 1/4) / 4
 
 
 def test_a_number_that_is_missing_is_none() -> None:

@@ -43,6 +43,14 @@ def test_updates_orthogonal_token_by_token_keep_it() -> None:
     assert np.linalg.norm(res(x + u)) > np.linalg.norm(res(x))
 
 
+def test_the_relative_residual_may_vanish_all_the_same() -> None:
+    x = np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]])
+    u = np.full((3, 2), 1e9)  # one token for all: nothing in it points against the residual
+    assert (res(x) * res(u)).sum() == 0
+    kept, size = (np.linalg.norm(one) for one in (res(x + u), x + u))
+    assert kept == pytest.approx(np.linalg.norm(res(x))) and kept / size < 1e-8
+
+
 def test_no_values_leave_the_residual_as_it_is() -> None:
     rng = np.random.default_rng(0)
     layers = [random_layer(rng, width=4, value=0.0) for _ in range(3)]
