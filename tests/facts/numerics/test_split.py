@@ -306,12 +306,46 @@ def test_attention_agrees_with_torch(causal, scale):
 
 
 def test_grouped_keys_serve_several_heads():
-    q, q0 = heads(1, first=False, count=2)
-    (k, k0), (v, v0) = heads(2, first=False, count=1), heads(3, first=False, count=1)
-    k, k0, v, v0 = k[..., :3], k0[..., :3], v[..., :3], v0[..., :3]
+    x, y, z = tokens(1, 5, 12), tokens(2, 5, 6), tokens(3, 5, 6)
+
+    def apart(rows: torch.Tensor, count: int):
+        shaped = split(rows).view(RUNS, 5, count, 3).transpose(1, 2)
+        return shaped, rows.view(1, 5, count, 3).transpose(1, 2)
+
+    (q, q0), (k, k0), (v, v0) = apart(x, 4), apart(y, 2), apart(z, 2)
     found = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     expected = F.scaled_dot_product_attention(q0, k0, v0, enable_gqa=True)
     close(found, expected[0])
+
+
+def test_each_head_is_done_by_the_form_that_suits_it():
+    """The logits of the middle head span thousands, those of the others next to nothing."""
+    x = tokens(1, 5, 6)
+    sizes = torch.tensor([1e-3, 1e-3, 80.0, 80.0, 1e-3, 1e-3], dtype=torch.float64)
+    q = split(x * sizes).view(RUNS, 5, 3, 2).transpose(1, 2)
+    v = split(tokens(2, 5, 6)).view(RUNS, 5, 3, 2).transpose(1, 2)
+    q0 = (x * sizes).view(1, 5, 3, 2).transpose(1, 2)
+    v0 = tokens(2, 5, 6).view(1, 5, 3, 2).transpose(1, 2)
+    found = F.scaled_dot_product_attention(q, q, v)
+    expected = F.scaled_dot_product_attention(q0, q0, v0)
+    close(found, expected[0], 1e-10)
+    # The faint heads keep the digits of their small differences.
+    for head in (0, 2):
+        alone = F.scaled_dot_product_attention(
+            *(one.reshaped(lambda t, h=head: t[:, h : h + 1]) for one in (q, q, v))
+        )
+        mine = found.rest.at(0)[0, head]
+        assert mine == pytest.approx(alone.rest.at(0)[0, 0], rel=1e-11)
+
+
+def test_logits_of_both_parts_add_up_where_a_head_is_sharp():
+    """The reference's part of the logits and the rest's: the mean token is far from zero."""
+    x = tokens(1, 5, 4) + 2.0
+    sizes = torch.tensor([30.0, 30.0, 1e-2, 1e-2], dtype=torch.float64)
+    q = split(x * sizes).view(RUNS, 5, 2, 2).transpose(1, 2)
+    q0 = (x * sizes).view(1, 5, 2, 2).transpose(1, 2)
+    found = F.scaled_dot_product_attention(q, q, q)
+    close(found, F.scaled_dot_product_attention(q0, q0, q0)[0], 1e-9)
 
 
 def test_masks_are_refused():
