@@ -10,7 +10,9 @@ that carries its components (`numerics.carried`); nothing is rebuilt from weight
 What is left over must be rounding, at the stream after the last layer and at the logits: for every
 token |x - sum| is at most ALLOWED sqrt(writes) eps, and at most MOST, of the larger of |x| and the
 size of its components; eps is that of the coarsest number type on the way. Otherwise it is an
-error.
+error. By as little may x differ from that of an undisturbed pass. Neither says that a component
+has the right number of hops; that is what the owners of all numbers are followed for
+(`numerics.carried_tokens`).
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
+from leadline.anatomy.tensors import first_tensor
 from leadline.errors import InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
@@ -36,9 +39,10 @@ from leadline.measurement import (
     modules_of,
     tokenizer_for,
 )
-from leadline.numerics.carried import Carried, Journey, Parts
+from leadline.numerics.carried import Carried, Journey
+from leadline.numerics.carried_guard import apart, undisturbed
 from leadline.numerics.carried_pass import Passed, carry_through, check_stack
-from leadline.numerics.carried_plans import sampled_paths
+from leadline.numerics.carried_plans import counted_paths, sampled_paths
 from leadline.numerics.carried_shares import Spread, logit_view, spread, token_view
 from leadline.record.path_lengths import Paths, SampledPaths, Shares, path_counts
 from leadline.running import batch_for, call
@@ -85,8 +89,9 @@ def paths(
     if isinstance(model, LoadedModel):
         name = name or model.name
     given, module = modules_of(model)
-    if samples < 0:
-        raise InputError(f"{samples} samples were asked for; give 0 or more.")
+    if type(samples) is not int or samples < 0:
+        raise InputError(f"{samples!r} samples were asked for; give a whole number, 0 or more.")
+    _refuse_meta(module)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     _refuse_broken(module, batch)
     say = progress or _silent
@@ -100,23 +105,26 @@ def paths(
             else anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
         )
         assert isinstance(proved, Anatomy)
-        run = _Run(module, _one_stack(proved), batch, chosen, say)
+        run = _Run(module, _one_stack(proved, module), batch, chosen, say)
         with torch.no_grad():
             passed, journey = run.carried(logits=logits)
-            found = run.told(passed, journey, logits=logits)
-            spreads = found.residual is not None
-            sampled = run.sampled(passed, samples, seed=seed, spreads=spreads)
+            own = run.compared(passed)
+            found = run.told(passed, journey, own, logits=logits)
+            counted = _counts(passed, found.output)
+            sampled = None
+            if samples and counted.drawable:
+                spreads = found.residual is not None
+                sampled = run.sampled(passed, samples, seed=seed, spreads=spreads)
+    left_out = ["Samples: left out for that reason."] if samples and not counted.drawable else []
     facts = model_facts(module, name, "given", compiled=module is not given)
     assert passed.stream.parts is not None
     coarsest = passed.stream.parts.coarsest
-    heads = tuple(layer.heads for layer in passed.attentions)
-    skips = tuple(layer.skip for layer in passed.attentions)
     say("done", 1, 1)
     return Paths(
         model=facts["name"],
         dtype=facts["dtype"],
-        heads=heads,
-        counts=path_counts(heads, skips),
+        heads=tuple(layer.heads for layer in passed.attentions),
+        counts=counted.counts,
         output=found.output,
         residual=found.residual,
         logits=found.logits,
@@ -127,7 +135,7 @@ def paths(
         precision=str(coarsest).removeprefix("torch."),
         allowed=run.allowed(torch.finfo(coarsest).eps),
         input=batch.summary(),
-        remarks=found.remarks,
+        remarks=(*found.remarks, *counted.remarks, *left_out),
     )
 
 
@@ -178,8 +186,33 @@ class _Run:
             )
         return passed, journey
 
-    def told(self, passed: Passed, journey: Journey, *, logits: bool) -> _Told:
-        """All shares and losses. ProbeError when the remainder is more than rounding."""
+    def compared(self, passed: Passed) -> Any:
+        """What the model returns undisturbed; ProbeError where the carried pass is another one."""
+        stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+        pairs = {"the stream after the last layer": (passed.stream, stream)}
+        if passed.output is not None:
+            outputs = (_raw_logits(one, self.module, self.loss) for one in (passed.output, output))
+            pairs["the output"] = tuple(outputs)
+        for where, (carried, plain) in pairs.items():
+            if not isinstance(carried, Carried) or not carried.is_floating_point():
+                continue
+            kind = carried.dtype if carried.parts is None else carried.parts.coarsest
+            allowed = self.allowed(torch.finfo(kind).eps)
+            miss = apart(carried, plain) if isinstance(plain, torch.Tensor) else math.inf
+            if miss > allowed:
+                raise ProbeError(
+                    f"The pass with components is another than the model's own: {where} differs by "
+                    f"{miss:.3g} of a token's size, where rounding explains at most {allowed:.3g}; "
+                    "the model may look at the kind of its tensors, keep something between two "
+                    "passes, or depend on chance."
+                )
+        return output
+
+    def told(self, passed: Passed, journey: Journey, own: Any, *, logits: bool) -> _Told:
+        """All shares and losses. ProbeError when the remainder is more than rounding.
+
+        `own` is what the model returns undisturbed.
+        """
         stream = passed.stream
         assert stream.parts is not None
         eps = torch.finfo(stream.parts.coarsest).eps
@@ -194,7 +227,7 @@ class _Run:
         if found["output"].norm == 0:
             raise ProbeError("The stream after the last layer is zero, so it has no shares.")
         output = _shares(found["output"], eps, lengths)
-        self._refuse_remainder(output, stream.parts, "the stream after the last layer")
+        self._refuse_remainder(output, stream, "the stream after the last layer")
         remarks = _joined(journey)
         if found["output"].heaviest > HEAVY and stream.numel() > 4 * self.stack.width:
             remarks.append(
@@ -210,12 +243,12 @@ class _Run:
         if not logits:
             remarks.append("Logits: they were not asked for.")
             return _Told(output, residual, None, None, None, tuple(remarks))
-        return self._with_logits(passed, journey, output, residual, remarks)
+        return self._with_logits(passed, own, output, residual, remarks)
 
     def _with_logits(
         self,
         passed: Passed,
-        journey: Journey,
+        own: Any,
         output: Shares,
         residual: Shares | None,
         remarks: list[str],
@@ -225,11 +258,16 @@ class _Run:
             return _Told(output, residual, None, None, None, (*remarks, logits))
         assert logits.parts is not None
         eps = torch.finfo(logits.parts.coarsest).eps
-        lengths = len(passed.attentions) + 1
+        lengths = max(len(passed.attentions) + 1, logits.parts.inputs.count)
+        if lengths > len(passed.attentions) + 1:
+            remarks.append(
+                f"Behind the last layer the logits pass more patterns, so they have up to "
+                f"{lengths - 1} hops; the counts are those of the stream."
+            )
         losses: list[float] = []
 
         def loss_of(value: torch.Tensor) -> float:
-            return float(self.loss.compute(_replaced(passed.output, value), self.batch))
+            return float(self.loss.compute(_replaced(own, value), self.batch))
 
         def each(length: int, so_far: torch.Tensor) -> None:
             self.say("computing the logits", length + 1, lengths)
@@ -242,14 +280,18 @@ class _Run:
         shares = None
         if found.norm > 0:
             shares = _shares(found, eps, lengths)
-            self._refuse_remainder(shares, logits.parts, "the logits")
+            self._refuse_remainder(shares, logits, "the logits")
         else:
             remarks.append("Logits: all are equal, so they have no shares.")
         if not losses:
             remarks.append(f"Loss: none but a {self.loss.kind}, because {self.loss.reason}.")
             return _Told(output, residual, shares, None, None, tuple(remarks))
-        own = loss_of(logits.value)
-        return _Told(output, residual, shares, own, tuple(losses), tuple(remarks))
+        losses += losses[-1:] * (lengths - len(losses))
+        whole = float(self.loss.compute(own, self.batch))
+        bad = sum(not math.isfinite(loss) for loss in (*losses, whole))
+        if bad:
+            remarks.append(f"Loss: {bad} of {len(losses) + 1} values are not finite.")
+        return _Told(output, residual, shares, whole, tuple(losses), tuple(remarks))
 
     def sampled(
         self, passed: Passed, samples: int, *, seed: int, spreads: bool
@@ -282,16 +324,25 @@ class _Run:
         axis = self.stack.token_axis
         return mask if tuple(mask.shape) == (stream.shape[1 - axis], stream.shape[axis]) else None
 
-    def _refuse_remainder(self, shares: Shares, parts: Parts, where: str) -> None:
+    def _refuse_remainder(self, shares: Shares, whole: Carried, where: str) -> None:
+        parts = whole.parts
+        assert parts is not None
         allowed = self.allowed(torch.finfo(parts.coarsest).eps)
         if shares.remainder <= allowed:
             return
         kind = str(parts.coarsest).removeprefix("torch.")
+        written = sorted(whole.journey.written)
+        cause = "an operation of this model was not followed rightly"
+        if written:
+            cause = (
+                f"'{written[0] or 'the model'}' writes in place, and a write into a view of the "
+                "stream may be the cause"
+            )
         raise ProbeError(
             f"The components miss {where} by {shares.remainder:.3g} of a token's size, "
             f"{shares.remainder_eps:.3g} eps of {kind}, where rounding explains at most "
-            f"{allowed:.3g}: an operation of this model was not followed rightly, or its "
-            "components cancel far beyond its precision; try it in float64."
+            f"{allowed:.3g}: {cause}, or its components cancel far beyond its precision; try it "
+            "in float64."
         )
 
 
@@ -313,12 +364,58 @@ def _shares(found: Spread, eps: float, lengths: int) -> Shares:
     )
 
 
+class _Counted(NamedTuple):
+    """The number of paths of every length, remarks, and whether single paths can be drawn."""
+
+    counts: tuple[int, ...] | None
+    remarks: tuple[str, ...] = ()
+    drawable: bool = False
+
+
+def _counts(passed: Passed, output: Shares) -> _Counted:
+    doubt = next((layer.doubt for layer in passed.attentions if layer.doubt), None)
+    if doubt is not None:
+        return _Counted(None, (f"Counts: left out, because {doubt}.",))
+    assert passed.stream.parts is not None
+    counts = counted_paths(passed.stream.parts.inputs.ways, passed.attentions)
+    if counts is None:
+        words = "Counts: left out, because heads of one layer have values of several layers."
+        return _Counted(None, (words,))
+    remarks: list[str] = []
+    silent = [n for n, size in enumerate(output.norm_share) if size == 0 and counts[n]]
+    if silent:
+        remarks.append(
+            f"All paths of length {silent[0]} give exactly nothing: a weight on them is zero."
+        )
+    heads = [layer.heads or 0 for layer in passed.attentions]
+    if counts != path_counts(heads, [layer.skip for layer in passed.attentions]):
+        remarks.append("Layers share values, so there are other paths than C(L, l) H^l.")
+        return _Counted(counts, tuple(remarks))
+    if any(layer.held is None for layer in passed.attentions):
+        remarks.append("Which rows of the products belong to one head is not known.")
+        return _Counted(counts, tuple(remarks))
+    return _Counted(counts, tuple(remarks), drawable=True)
+
+
+def _raw_logits(output: Any, module: nn.Module, loss: Loss) -> Any:
+    """The logits among what a model returned, or else its first tensor."""
+    found: Any = getattr(output, "logits", None)
+    if found is not None:
+        return found
+    if _speaks(module, loss):
+        return output[0] if isinstance(output, list | tuple) else output
+    return first_tensor(output)
+
+
+def _speaks(module: nn.Module, loss: Loss) -> bool:
+    """Whether the output of a model is logits without saying so."""
+    return loss.kind in ("next-token", "masked") or bool(getattr(module, "objective", None))
+
+
 def _logits(output: Any, module: nn.Module, loss: Loss) -> Carried | str:
     """The logits that the model returned, or why there are none to take apart."""
-    found: Any = getattr(output, "logits", None)
-    speaks = loss.kind in ("next-token", "masked") or getattr(module, "objective", None)
-    if found is None and speaks:
-        found = output[0] if isinstance(output, list | tuple) else output
+    has = getattr(output, "logits", None) is not None or _speaks(module, loss)
+    found: Any = _raw_logits(output, module, loss) if has else None
     if not isinstance(found, Carried):
         return "Logits: the model has no head that gives any."
     if found.parts is None:
@@ -342,16 +439,26 @@ def _replaced(output: Any, logits: torch.Tensor) -> Any:
     return logits
 
 
-def _one_stack(anatomy: Anatomy) -> Stack:
+def _one_stack(anatomy: Anatomy, module: nn.Module) -> Stack:
     stack, *others = anatomy.stacks
     if others:
         names = " and ".join(one.name for one in anatomy.stacks)
+        such = ", such as model.get_encoder()" if _has_encoder(module) else ""
         raise ProbeError(
             f"This model has {len(anatomy.stacks)} stacks ({names}) and a path has one stream; "
-            "give the part that you mean on its own, such as model.get_encoder()."
+            f"give the part that you mean on its own{such}."
         )
     check_stack(stack)
     return stack
+
+
+def _has_encoder(module: Any) -> bool:
+    """Whether get_encoder gives a part, and neither the model itself nor an error."""
+    try:
+        found = module.get_encoder()
+    except Exception:
+        return False
+    return isinstance(found, nn.Module) and found is not module
 
 
 def _no_residual(stream: Carried, axis: int) -> str:
@@ -370,6 +477,15 @@ def _joined(journey: Journey) -> list[str]:
         f"In '{first}'{more} a tensor as large as the stream joined it that was not computed from "
         "it behind the first layer's entry; it is counted among the biases."
     ]
+
+
+def _refuse_meta(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            raise InputError(
+                f"The parameter '{name}' is on the meta device and has no values; load or "
+                "initialise the weights first."
+            )
 
 
 def _refuse_broken(module: nn.Module, batch: Inputs) -> None:

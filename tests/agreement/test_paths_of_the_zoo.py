@@ -117,7 +117,7 @@ REFUSED = {
     "mamba": "the operation 'convolution' in 'backbone.layers.0.mixer'",
     "falcon_h1": "the operation 'convolution' in 'model.layers.0.mamba'",
     "mixtral": "in 'model.layers.0.mlp.gate'",
-    "lfm2_moe": "mixes tokens, and no pattern computed from the stream",
+    "lfm2_moe": "'model.layers.0.conv' gives it a factor that is neither a gate of the same token",
     "fnet": "not affine when frozen",
     "xlm": "is no module of its own",
     "deepseek_v4": "4 lanes",

@@ -94,6 +94,15 @@ class WithMean(Attention):
         return super().forward(x) + x.transpose(1, 2).mean(-1).unsqueeze(1)
 
 
+class ByColumns(Attention):
+    """Linear attention beside a plain one, its product with k' v written out feature by feature."""
+
+    def plain(self, q, k, v):
+        made = k.transpose(-1, -2) @ v
+        columns = [(q * made[..., at].unsqueeze(2)).sum(-1) for at in range(made.shape[-1])]
+        return super().plain(q, k, v) + torch.stack(columns, -1)
+
+
 class MLP(nn.Module):
     def __init__(self):
         super().__init__()
@@ -101,6 +110,13 @@ class MLP(nn.Module):
 
     def forward(self, x):
         return self.down(F.gelu(self.up(x)))
+
+
+class Excited(MLP):
+    """A gate made of the mean token."""
+
+    def forward(self, x):
+        return super().forward(x) * x.mean(1, keepdim=True).sigmoid()
 
 
 class OfTheMean(nn.Module):
@@ -220,13 +236,18 @@ def test_a_head_that_depends_on_the_kind_of_its_tensors_is_refused():
     ("model", "words"),
     [
         (lambda: net(lambda: Attention("linear")), "no attention pattern over tokens"),
-        (lambda: net(lambda: Attention("by_hand")), "no attention pattern over tokens"),
-        (lambda: net(lambda: Two("by_hand")), "'layers.0.attention.other' multiplies it"),
+        (
+            lambda: net(lambda: Attention("by_hand")),
+            "'mul' in 'layers.0.attention' gives it a factor",
+        ),
+        (lambda: net(lambda: Two("by_hand")), "'layers.0.attention.other' gives it a factor"),
         (lambda: net(lambda: Two("linear")), "'layers.0.attention.other' multiplies it"),
         (lambda: net(mlp=OfTheMean), "'bmm' in 'layers.0.mlp'"),
         (lambda: net(mlp=OfTheMean, parallel=True), "'bmm' in 'layers.0.mlp'"),
         (lambda: net(mlp=Experts), "'bmm' in 'layers.0.mlp'"),
         (lambda: net(mlp=Experts, parallel=True), "'bmm' in 'layers.0.mlp'"),
+        (lambda: net(ByColumns), "'bmm' in 'layers.0.attention' gives it a factor"),
+        (lambda: net(mlp=Excited), "'layers.0.mlp' gives it a factor that is neither a gate"),
         (lambda: net(WithMean), "'mean' in 'layers.0.attention' mixes tokens"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
@@ -252,6 +273,23 @@ def test_a_hop_where_the_anatomy_sees_no_mixing_is_refused():
     ]
     known = replace(known, stacks=(replace(stack, blocks=tuple(blocks)),))
     assert "which by the anatomy mixes no tokens" in refused(model, anatomy=known)
+
+
+def test_mixing_without_a_hop_is_refused():
+    from dataclasses import replace
+
+    blocks = [Block(Attention()), Block(mlp=MLP()), Block(Attention()), Block(mlp=MLP())]
+    model = Net(blocks).double()
+    known = leadline.anatomy_of(model, X)
+    stack = known.stacks[0]
+    called = tuple(
+        replace(b, sublayers=tuple(replace(s, role="mixer") for s in b.sublayers))
+        for b in stack.blocks
+    )
+    assert leadline.paths(model, X, anatomy=known).heads == (4, 4)
+    known = replace(known, stacks=(replace(stack, blocks=called),))
+    said = refused(model, anatomy=known)
+    assert "In layer 2 'layers.1.mlp' mixes tokens, and no pattern computed from the stream" in said
 
 
 def test_attention_by_hand_beside_a_plain_one_would_have_been_right_as_two():

@@ -15,9 +15,15 @@ it would, on x; then a rule (`carried_rules`) says what it did to the components
 
 Anything else gives a frozen tensor: x without components. Frozen tensors multiply carried ones
 (patterns, statistics and gates do). A sum with one is frozen, too, so a stream that is not affine
-once everything is frozen arrives frozen, with the name of the operation that did it. No operation
-can lose components in silence: an unknown one freezes, one that cannot be followed at all raises.
-Numbers read out of a tensor (`item`) and writes into foreign tensors are of that kind.
+once everything is frozen arrives frozen, with the name of the operation that did it. An unknown
+operation freezes, one that cannot be followed at all raises: numbers read out of a tensor (`item`)
+and writes into foreign tensors are of that kind.
+
+That the components add up to x shows that none was lost. It cannot show that each has the right
+number of hops: a hop that is not counted, or a product that is none and is, changes no sum. So
+every number is followed with the token that it belongs to (`carried_tokens`). A hop is a sum over
+the tokens of the values with a weight for each pair of tokens, and nothing else; inside a block a
+carried tensor that belongs to no single token is frozen, and a gate is made of its own token.
 """
 
 from __future__ import annotations
@@ -30,7 +36,9 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from leadline.errors import ProbeError
-from leadline.numerics.carried_rows import Book, ByLength, Rows
+from leadline.numerics.carried_heads import heads_of_rows
+from leadline.numerics.carried_rows import ENTRY, Book, ByLength, Rows, Ways
+from leadline.numerics.carried_tokens import ALLOCATED, Meeting, Tokens, followed, owners
 
 __all__ = ["Carried", "Event", "Journey", "Origin", "Parts", "Rule", "carried", "enter"]
 
@@ -53,21 +61,33 @@ class Parts(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The operation that froze a tensor, and the module in which it ran."""
+    """The operation that froze a tensor, the module in which it ran, and what it did."""
 
     operation: str
     module: str
+    deed: str = "reaches it other than as a pattern, a norm's statistic or a gate"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Event:
     """One product of a pattern with values, in the order in which they were met."""
 
     index: int
     module: str
-    heads: int
     entered: int
     """Rows of the values before it: the hops that the longest path had behind it, plus one."""
+    meeting: Meeting | None = None
+    features: int = -1
+    """The axis of the result along which features lie; rows (queries) lie along the other."""
+    ways: Ways = ENTRY
+    """By which paths the values were reached."""
+
+    @property
+    def numbers(self) -> Tensor | None:
+        """The head of every row: how often the same token asked before in this product."""
+        if self.meeting is None or self.meeting.queries is None:
+            return None
+        return heads_of_rows(self.meeting.queries)
 
 
 @dataclass
@@ -75,7 +95,6 @@ class Journey:
     """What all tensors of one pass share: the book of rows, where the pass is, what it met."""
 
     book: Book = field(default_factory=ByLength)
-    examples: int = 1
     running: list[str] = field(default_factory=list[str])
     """The paths of the modules that are running, the innermost last."""
     events: list[Event] = field(default_factory=list[Event])
@@ -85,25 +104,27 @@ class Journey:
     """Whether a block is running: behind the last one tokens may be pooled."""
     joined: set[str] = field(default_factory=set[str])
     """Modules in which a plain tensor as large as the stream was added to it."""
+    written: set[str] = field(default_factory=set[str])
+    """Modules that changed the stream in place."""
+    sheets: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """The owners of memory that was made to be written into, by where they are stored."""
 
     @property
     def module(self) -> str:
         return self.running[-1] if self.running else ""
 
-    def hop(self, batch: int, rows: Rows) -> Event:
-        """Note a hop. A batched product holds `batch` matrices, examples times heads."""
-        if batch % self.examples:
-            raise ProbeError(
-                f"'{self.module}' multiplies {batch} patterns with values for {self.examples} "
-                "examples, so heads cannot be counted; measure one example."
-            )
-        event = Event(len(self.events), self.module, batch // self.examples, rows.count)
+    def hop(self, rows: Rows, met: Meeting, *, features: int) -> Event:
+        """Note a hop of these rows of values."""
+        event = Event(len(self.events), self.module, rows.count, met, features, rows.ways)
         self.events.append(event)
         return event
 
 
 Rule = Callable[[Journey, Any, tuple[Any, ...], dict[str, Any], Any], Any]
-"""(journey, operation, arguments, keywords, result) -> components of the result; None: frozen."""
+"""(journey, operation, arguments, keywords, result) -> components of the result.
+
+None: frozen; an `Origin`: frozen, and that is why.
+"""
 
 
 class Carried(torch.Tensor):
@@ -113,6 +134,7 @@ class Carried(torch.Tensor):
     parts: Parts | None
     origin: Origin | None
     journey: Journey
+    tokens: Tokens
 
     # Every function comes apart into torch's own operations before it is looked at.
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore
@@ -130,9 +152,14 @@ class Carried(torch.Tensor):
 
 
 def carried(
-    value: Tensor, parts: Parts | None, journey: Journey, *, origin: Origin | None = None
+    value: Tensor,
+    parts: Parts | None,
+    journey: Journey,
+    *,
+    origin: Origin | None = None,
+    tokens: Tokens = (),
 ) -> Carried:
-    """A value with its components; without any it is frozen."""
+    """A value with its components; without any it is frozen. `tokens`: whose its numbers are."""
     made = torch.Tensor._make_wrapper_subclass(  # pyright: ignore
         Carried,
         value.shape,
@@ -143,19 +170,22 @@ def carried(
         layout=value.layout,
     )
     made.value, made.parts, made.journey, made.origin = value, parts, journey, origin
+    made.tokens = tokens
     return made
 
 
-def enter(x: Tensor, journey: Journey) -> Carried:
+def enter(x: Tensor, journey: Journey, *, token_axis: int = 1) -> Carried:
     """The stream where the paths begin: all of it is z_0."""
-    return carried(x, Parts(journey.book.opened(x)), journey)
+    tokens = (owners(x, token_axis=token_axis),)
+    return carried(x, Parts(journey.book.opened(x)), journey, tokens=tokens)
 
 
 def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the values, then on the components by its rule."""
     from leadline.numerics.carried_rules import RULES
 
-    tracked = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Carried)]
+    leaves = tree_flatten((args, kwargs))[0]
+    tracked = [leaf for leaf in leaves if isinstance(leaf, Carried)]
     journey = tracked[0].journey
     name = func.overloadpacket.__name__
     written = _written(func, args, kwargs)
@@ -163,26 +193,46 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _in_place(func, written, args, kwargs, journey=journey)
     if name == "_local_scalar_dense" and tracked[0].value.dtype != torch.bool:
         raise _unfollowed(journey, "reads a number out of the stream")
-    out = func(*tree_map(_value, args), **tree_map(_value, kwargs))
+    plain = tree_map(_value, args), tree_map(_value, kwargs)
+    out = func(*plain[0], **plain[1])
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(out)[0]):
         return out
     rule = RULES.get(name)
     ruled = None
     if rule is not None and any(one.parts is not None for one in tracked):
         ruled = rule(journey, func, args, kwargs, out)
-    if isinstance(out, Tensor):
-        ruled, results = (ruled,), (out,)
-    else:
-        results = tuple(out)
-        ruled = (None,) * len(results) if ruled is None else tuple(ruled)
-    origin = _origin(name, tracked, journey) if None in ruled else None
-    wrapped = [
-        carried(value, parts, journey, origin=None if parts else origin)
-        if isinstance(value, Tensor)
-        else value
-        for value, parts in zip(results, ruled, strict=True)
+    origin = ruled if isinstance(ruled, Origin) else _origin(name, tracked, journey)
+    results = (out,) if isinstance(out, Tensor) else tuple(out)
+    found: tuple[Parts | None, ...] = (None,) * len(results)
+    if ruled is not None and not isinstance(ruled, Origin):
+        found = (ruled,) if isinstance(out, Tensor) else tuple(ruled)
+    given = [
+        (_value(leaf), *_whose(leaf, any(found))) for leaf in leaves if isinstance(leaf, Tensor)
     ]
+    tokens = followed(func, given, *plain, out)
+    if name in ALLOCATED:
+        journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
+    wrapped: list[Any] = []
+    for value, parts, whose in zip(results, found, tokens, strict=True):
+        mixed = parts is not None and journey.inside and len(whose) != 1
+        kept = None if mixed else parts
+        why = Origin(name, journey.module, _MIXED) if mixed else origin
+        wrapped.append(
+            carried(value, kept, journey, origin=None if kept else why, tokens=whose)
+            if isinstance(value, Tensor)
+            else value
+        )
     return wrapped[0] if isinstance(out, Tensor) else type(out)(wrapped)
+
+
+_MIXED = "mixes tokens, and not by a pattern that meets values"
+
+
+def _whose(leaf: Tensor, kept: bool) -> tuple[Tokens, bool]:
+    """The owners of an argument, and whether they are those of a result that keeps components."""
+    if not isinstance(leaf, Carried):
+        return (), False
+    return leaf.tokens, kept and leaf.parts is not None
 
 
 def _in_place(
@@ -205,12 +255,21 @@ def _in_place(
     plain = getattr(packet, func._overloadname, None)
     if not name.endswith("_") or plain is None:
         raise _unfollowed(journey, f"changes the stream in place ({name})")
+    journey.written.add(journey.module)
     x = written[0]
     memory, x.value = x.value, x.value.clone()
     made = _carry(plain, args, kwargs)
     x.value = memory.copy_(made.value)
     x.parts, x.origin = made.parts, made.origin
+    if len(x.tokens) == len(made.tokens) == 1 and _storage(x.tokens[0]) in journey.sheets:
+        x.tokens[0].copy_(made.tokens[0])
+    else:
+        x.tokens = made.tokens
     return x
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:

@@ -17,11 +17,12 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leadline.anatomy import MIXING, Block, Stack
-from leadline.anatomy.tensors import first_tensor, mapped
+from leadline.anatomy import MIXING, Block, Stack, Sublayer
+from leadline.anatomy.tensors import first_tensor
 from leadline.errors import LeadlineError, ProbeError
 from leadline.numerics.carried import Carried, Event, Journey, enter
-from leadline.numerics.carried_rows import ByLength
+from leadline.numerics.carried_heads import Heads, declared_heads, heads_of_layer
+from leadline.numerics.carried_rows import ENTRY, ByLength, Ways
 
 __all__ = ["AttentionLayer", "Passed", "carry_through", "check_stack", "plain_kernels"]
 
@@ -34,15 +35,18 @@ _AFFINE = (
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """The hops that lie side by side in one layer, and whether a path may skip them."""
+    """The hops that lie side by side in one layer, and whether a path may skip them.
+
+    `held` says which heads each hop holds, (first, number); None: not known. `doubt` says why the
+    heads are not known.
+    """
 
     layer: int
     hops: tuple[Event, ...]
     skip: bool
-
-    @property
-    def heads(self) -> int:
-        return sum(hop.heads for hop in self.hops)
+    heads: int | None
+    held: tuple[tuple[int, int], ...] | None = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,10 @@ class _Walk:
     index: int = -1
     inside: bool = False
     rows: int = 1
+    ways: Ways = ENTRY
     events: int = 0
+    places: int = 0
+    tokens: int = 0
     stream: Carried | None = None
     attentions: list[AttentionLayer] = field(default_factory=list[AttentionLayer])
 
@@ -91,13 +98,11 @@ class _Walk:
             return None
         x = _stream_among(args, kwargs, self.stack)
         axis = self.stack.token_axis
-        self.journey.examples = 1 if x.ndim == 2 else x.shape[1 - axis]
-        carried = enter(x, self.journey)
+        self.places = x.shape[:-1].numel()
+        self.tokens = self.places // (1 if x.ndim == 2 else x.shape[0 if x.ndim > 3 else 1 - axis])
+        carried = enter(x, self.journey, token_axis=axis)
 
-        def exchanged(tensor: Tensor) -> Tensor:
-            return carried if tensor is x else tensor
-
-        return mapped(args, exchanged), mapped(kwargs, exchanged)
+        return _exchanged(args, x, carried), _exchanged(kwargs, x, carried)
 
     def leaving(self, module: nn.Module, args: Any, output: object) -> None:
         if not self.inside:
@@ -117,13 +122,35 @@ class _Walk:
                 rows.hold()
         if isinstance(self.journey.book, ByLength):
             hops = [e for e in self.journey.events[self.events :] if e.index in self.journey.taken]
-            self.attentions += _attention_of(block, hops, self.rows)
-            self.rows = stream.parts.inputs.count
+            self.attentions += self._attention_of(block, hops)
+            self.rows, self.ways = stream.parts.inputs.count, stream.parts.inputs.ways
         self.say(self.index + 1)
         if self.index + 1 == self.stack.depth:
             self.stream = stream
             if not self.to_the_end:
                 raise _Enough
+
+    def _attention_of(self, block: Block, hops: list[Event]) -> list[AttentionLayer]:
+        """The hops of a block; those that lie side by side are one attention layer."""
+        # A layer that takes keys and values from an earlier one does not mix what enters it.
+        own = [hop for hop in hops if self.ways.last <= hop.ways.last]
+        mixing = [s for s in block.sublayers if s.role in MIXING]
+        if hops and not own and not mixing:
+            mixing = list(block.sublayers[:1])
+        levels: dict[int, list[Event]] = {}
+        for hop in hops:
+            levels.setdefault(max(0, hop.entered - self.rows), []).append(hop)
+        _refuse_odd(block, own, mixing, levels=len(levels), tokens=self.tokens)
+        declared = declared_heads(self.model, block.module)
+        found: list[AttentionLayer] = []
+        for sublayer, at in zip(mixing, sorted(levels), strict=False):
+            met = [hop.meeting for hop in levels[at] if hop.meeting is not None]
+            counted = heads_of_layer(met, places=self.places, tokens=self.tokens)
+            skip = sublayer.law is not None or sublayer.keep != 0
+            doubt = _doubt(counted.number, declared, block)
+            counted = Heads(None) if doubt else counted
+            found.append(AttentionLayer(block.layer, tuple(levels[at]), skip, *counted, doubt))
+        return found
 
 
 def carry_through(
@@ -250,31 +277,69 @@ def _refuse_frozen(stream: Tensor | None, block: Block) -> None:
     assert origin is not None
     raise ProbeError(
         f"The stream is not affine when frozen behind {where}: the operation "
-        f"'{origin.operation}' in '{origin.module}' reaches it other than as a pattern, a norm's "
-        f"statistic or a gate. {_AFFINE}."
+        f"'{origin.operation}' in '{origin.module}' {origin.deed}. {_AFFINE}."
     )
 
 
-def _attention_of(block: Block, events: list[Event], rows: int) -> list[AttentionLayer]:
-    """The hops of a block in their order; those that lie side by side are one attention layer."""
-    mixing = [s for s in block.sublayers if s.role in MIXING]
-    levels: dict[int, list[Event]] = {}
-    for event in events:
-        levels.setdefault(max(0, event.entered - rows), []).append(event)
-    if mixing and not levels:
+def _refuse_odd(
+    block: Block, hops: list[Event], mixing: list[Sublayer], *, levels: int, tokens: int
+) -> None:
+    """Refuse a block whose hops are not the steps of its attention sublayers."""
+    if mixing and levels == 0:
+        if tokens == 1:
+            raise ProbeError(
+                f"In layer {block.layer} '{mixing[0].module}' multiplies its pattern element by "
+                "element with the values of a single token, so no hop can be seen; give two tokens "
+                "or more."
+            )
         raise ProbeError(
             f"In layer {block.layer} '{mixing[0].module}' mixes tokens, and no pattern computed "
             f"from the stream was multiplied with values there. {_AFFINE}."
         )
-    if len(levels) > max(1, len(mixing)):
+    other = [s for s in block.sublayers if s.role not in MIXING]
+    inside = [hop.module for hop in hops if any(_is_within(hop.module, s) for s in other)]
+    if hops and (inside or not mixing):
         raise ProbeError(
-            f"In layer {block.layer} ('{block.module}') values pass {len(levels)} patterns one "
-            f"after the other and there are {len(mixing)} attention sublayers, so hops are no "
-            "steps of attention."
+            f"In layer {block.layer} a pattern was multiplied with values in "
+            f"'{(inside or [hops[0].module])[0]}', which by the anatomy mixes no tokens; declare "
+            "the writes of this block if the anatomy is wrong."
         )
-    found: list[AttentionLayer] = []
-    for level, at in enumerate(sorted(levels)):
-        sublayer = mixing[level] if level < len(mixing) else None
-        skip = sublayer is None or sublayer.law is not None or sublayer.keep != 0
-        found.append(AttentionLayer(block.layer, tuple(levels[at]), skip))
-    return found
+    if levels > len(mixing):
+        raise ProbeError(
+            f"In layer {block.layer} ('{block.module}') values pass {levels} patterns one after "
+            f"the other and there are {len(mixing)} attention sublayers, so hops are no steps of "
+            "attention."
+        )
+
+
+def _is_within(module: str, sublayer: Sublayer) -> bool:
+    return f"{module}.".startswith(f"{sublayer.module}.")
+
+
+def _doubt(counted: int | None, declared: int | None, block: Block) -> str:
+    """Why the heads of a layer are not known; empty where they are."""
+    if counted is None:
+        return (
+            f"in layer {block.layer} ('{block.module}') pairs of tokens meet in products unequally "
+            "often, so its heads cannot be told apart"
+        )
+    if declared is not None and declared != counted:
+        return (
+            f"in layer {block.layer} ('{block.module}') every pair of tokens meets {counted} times "
+            f"in products and the configuration gives {declared} heads"
+        )
+    return ""
+
+
+def _exchanged(given: Any, x: Tensor, carried: Carried) -> Any:
+    """The arguments with the stream exchanged; what does not hold it stays the same object."""
+    if given is x:
+        return carried
+    if type(given) is tuple or type(given) is list:
+        items = [_exchanged(one, x, carried) for one in given]
+        same = all(one is other for one, other in zip(items, given, strict=True))
+        return given if same else type(given)(items)
+    if type(given) is dict:
+        changed = {key: _exchanged(one, x, carried) for key, one in given.items()}
+        return given if all(changed[key] is given[key] for key in given) else changed
+    return given

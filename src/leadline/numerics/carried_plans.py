@@ -7,6 +7,12 @@ uniformly random set of layers and a uniformly random head in each, so that
 
 with Y what one path gives. Dong, Cordonnier, Loukas 2021 (arXiv 2103.03404) draw paths this way to
 see how their residual falls with length. Layers without a skip are in every set.
+
+How many paths there are is read off the pass as well. The values of a layer were reached by the
+paths p_l(t), a polynomial in the number of hops, and what they give has H_l t p_l(t); the stream
+in the end was reached by the paths of the layers that joined it, and by none where it was never
+cut. Where every layer reads the stream that is prod (1 + H_l t), and fewer where layers share
+values.
 """
 
 from __future__ import annotations
@@ -21,12 +27,13 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Stack
+from leadline.errors import ProbeError
 from leadline.numerics.carried import Journey
 from leadline.numerics.carried_pass import AttentionLayer, Passed, carry_through
-from leadline.numerics.carried_rows import ByPlan
+from leadline.numerics.carried_rows import ByPlan, Ways
 from leadline.numerics.carried_shares import View
 
-__all__ = ["Drawn", "draw", "judge_sample", "sampled_paths"]
+__all__ = ["Drawn", "counted_paths", "draw", "judge_sample", "sampled_paths"]
 
 Tensor = torch.Tensor
 Numbers = tuple[float | None, ...]
@@ -57,15 +64,39 @@ def draw(
         weight = math.comb(len(free), wanted)
         for at in chosen:
             layer = attentions[int(at)]
+            assert layer.heads is not None and layer.held is not None
             head = int(random.integers(layer.heads))
             weight *= layer.heads
-            for hop in layer.hops:
-                if head < hop.heads:
-                    plan[hop.index] = head
-                    break
-                head -= hop.heads
+            for hop, (first, number) in zip(layer.hops, layer.held, strict=True):
+                if first <= head < first + number:
+                    plan[hop.index] = head - first
         found.append(Drawn(plan, weight))
     return found
+
+
+def counted_paths(ways: Ways, attentions: Sequence[AttentionLayer]) -> tuple[int, ...] | None:
+    """The number of paths of every length that reach a tensor; None: heads are not known."""
+    layer_of = {hop.index: at for at, layer in enumerate(attentions) for hop in layer.hops}
+    known: dict[Ways, list[int]] = {}
+
+    def polynomial(ways: Ways) -> list[int] | None:
+        if ways in known:
+            return known[ways]
+        found = [int(ways.fresh)] + [0] * len(attentions)
+        for at in {layer_of.get(last) for last in ways.last}:
+            if at is None or attentions[at].heads is None:
+                return None
+            entered = {hop.ways for hop in attentions[at].hops}
+            before = polynomial(entered.pop()) if len(entered) == 1 else None
+            if before is None:
+                return None
+            for length, count in enumerate(before[:-1]):
+                found[length + 1] += count * (attentions[at].heads or 0)
+        known[ways] = found
+        return found
+
+    counts = polynomial(ways)
+    return None if counts is None else tuple(counts)
 
 
 def sampled_paths(
@@ -97,6 +128,11 @@ def sampled_paths(
         journey = Journey(book=ByPlan([path.plan for path in drawn]))
         alone = carry_through(model, stack, forward, journey, to_the_end=False).stream.parts
         assert alone is not None
+        if any(behind != length for behind in alone.inputs.lengths):
+            raise ProbeError(
+                f"A path that was drawn with {length} hops came out with another number; give "
+                "samples=0."
+            )
         rows = [alone.inputs.row(at) for at in range(len(drawn))]
         target = exact.inputs.row(length)
         found.append(judge_sample(rows, drawn, target, whole=whole, residual=residual))

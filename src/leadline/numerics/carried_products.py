@@ -1,8 +1,9 @@
 """Sums and products of carried tensors: what they do to the components.
 
 A frozen term freezes a sum, a plain term is a source. A product is linear in its carried factor;
-with a frozen matrix it is a hop. Two carried factors give a frozen tensor (scores), but for one
-that came through an activation: that one is frozen as a whole (SwiGLU, GEGLU).
+with a frozen matrix it is a hop if it sums over tokens with a weight for each pair of them, and
+frozen otherwise. Two carried factors give a frozen tensor (scores), but for one that came through
+an activation: that one is frozen as a whole (SwiGLU, GEGLU).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import torch
 
-from leadline.numerics.carried import Carried, Journey, Parts
+from leadline.numerics.carried import Carried, Journey, Origin, Parts
 from leadline.numerics.carried_rows import Form, Rows, mapped_rows
+from leadline.numerics.carried_tokens import is_own_gate, meeting
 
 __all__ = [
     "add",
@@ -214,7 +216,10 @@ def multiplied(journey: Journey, first: Operand, second: Operand, *, like: Tenso
     """Element by element. Of two carried factors an activated one is frozen as a whole.
 
     An activated tensor and a frozen one, feature by feature, give a frozen one: then both are
-    gates, and what they gate (the scan of a state-space model) was not followed.
+    gates, and what they gate (the scan of a state-space model) was not followed. A carried tensor
+    that is repeated along an axis, to meet other numbers there, is an outer product and no gate:
+    with a sum behind it, it would be a product with a matrix. Inside a block a gate must be made
+    of the token that it gates: with other tokens in it, it would mix them unseen.
     """
     one, two = parts_of(first), parts_of(second)
     if one is not None and two is not None:
@@ -224,7 +229,7 @@ def multiplied(journey: Journey, first: Operand, second: Operand, *, like: Tenso
             first, second, one = second, first, two
     elif one is None:
         first, second, one = second, first, two
-    if one is None:
+    if one is None or not _may_gate(journey, first, second, like=like):
         return None
     factor = value_of(second)
     wide = isinstance(factor, Tensor) and factor.ndim > 0 and factor.shape[-1] == like.shape[-1]
@@ -243,9 +248,41 @@ def multiplied(journey: Journey, first: Operand, second: Operand, *, like: Tenso
     return each(journey, fitted, function, like=like)
 
 
+def _no_gate(journey: Journey, name: str, factor: Carried) -> Origin:
+    """Name what made the factor where its owners were lost, and else the product."""
+    if factor.origin is None or factor.tokens:
+        return Origin(name, journey.module, _NO_GATE)
+    return factor.origin._replace(deed=_NO_GATE)
+
+
+def _is_outer(x: Tensor, factor: Tensor, like: Tensor) -> bool:
+    """Whether x is the same along an axis along which the factor is not."""
+    return any(
+        like.shape[axis] > 1 and _is_flat(x, axis) and not _is_flat(factor, axis)
+        for axis in range(-like.ndim, 0)
+    )
+
+
+def _is_flat(x: Tensor, axis: int) -> bool:
+    return -axis > x.ndim or x.shape[axis] == 1 or x.stride(axis) == 0
+
+
 def multiply(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """a b, element by element."""
-    return multiplied(journey, args[0], args[1], like=out)
+    found = multiplied(journey, args[0], args[1], like=out)
+    for x, factor in (args[:2], args[1::-1]):
+        met = parts_of(x) is not None and is_frozen(factor)
+        if found is None and met and not _may_gate(journey, x, factor, like=out):
+            return _no_gate(journey, "mul", factor)
+    return found
+
+
+def _may_gate(journey: Journey, x: Carried, factor: Operand, *, like: Tensor) -> bool:
+    if not isinstance(factor, Carried):
+        return True
+    if _is_outer(x.value, factor.value, like):
+        return False
+    return not journey.inside or is_own_gate(factor.tokens, x.tokens, like.shape)
 
 
 def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
@@ -253,6 +290,8 @@ def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
     parts = parts_of(args[0])
     if parts is None or parts_of(args[1]) is not None or kwargs.get("rounding_mode"):
         return None
+    if not _may_gate(journey, args[0], args[1], like=out):
+        return _no_gate(journey, "div", args[1])
     divisor = value_of(args[1])
     fitted = Parts(
         _fitted(journey, parts.inputs, out),
@@ -262,19 +301,24 @@ def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
     return each(journey, fitted, lambda stack: stack / divisor, like=out)
 
 
-def contracted(journey: Journey, first: Operand, second: Operand, *, like: Tensor) -> Parts | None:
-    """mm and bmm. With a frozen factor it is a hop; two carried factors are frozen (scores)."""
+def contracted(
+    journey: Journey, first: Operand, second: Operand, *, like: Tensor
+) -> Parts | Origin | None:
+    """mm and bmm. With a frozen pattern it is a hop; two carried factors are frozen (scores)."""
     left, right = parts_of(first), parts_of(second)
     if (left is None) == (right is None):
         return None
     parts = left if right is None else right
-    other = second if right is None else first
+    whole, other = (first, second) if right is None else (second, first)
     assert parts is not None
     factor = value_of(other)
     function = _from_left(factor) if right is not None else _from_right(factor)
     if not isinstance(other, Carried):
         return each(journey, parts, function, like=like)._replace(activated=False)
-    event = journey.hop(factor.shape[0] if factor.ndim == 3 else 1, parts.inputs)
+    met = meeting(other.tokens, whole.tokens, from_left=right is not None)
+    if met is None:
+        return Origin("mm" if like.ndim == 2 else "bmm", journey.module, _NO_PATTERN)
+    event = journey.hop(parts.inputs, met, features=-1 if right is not None else -2)
 
     def hop(rows: Rows) -> Rows:
         return journey.book.hop(rows, event, taken, like=like)
@@ -284,6 +328,15 @@ def contracted(journey: Journey, first: Operand, second: Operand, *, like: Tenso
         return function(rows)
 
     return Parts(hop(parts.inputs), None if parts.sources is None else hop(parts.sources))
+
+
+_NO_GATE = (
+    "gives it a factor that is neither a gate of the same token nor an attention pattern over "
+    "tokens that meets values"
+)
+_NO_PATTERN = (
+    "multiplies it with a matrix computed from the stream that is no attention pattern over tokens"
+)
 
 
 def _from_right(factor: Tensor) -> Callable[[Tensor], Tensor]:
@@ -320,8 +373,8 @@ def product(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> An
 def product_and_sum(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """addmm and baddbmm: beta c + alpha a b."""
     terms = contracted(journey, args[1], args[2], like=out)
-    if terms is None:
-        return None
+    if terms is None or isinstance(terms, Origin):
+        return terms
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
     added = [] if beta == 0 else [(args[0], beta)]
     return total(journey, [(terms, alpha), *added], like=out)

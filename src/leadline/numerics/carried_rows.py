@@ -19,7 +19,18 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-__all__ = ["LIMIT", "Book", "ByLength", "ByPlan", "Form", "Hop", "Rows", "mapped_rows"]
+__all__ = [
+    "ENTRY",
+    "LIMIT",
+    "Book",
+    "ByLength",
+    "ByPlan",
+    "Form",
+    "Hop",
+    "Rows",
+    "Ways",
+    "mapped_rows",
+]
 
 Tensor = torch.Tensor
 LIMIT = 2**28
@@ -34,6 +45,20 @@ class Form(NamedTuple):
     device: torch.device
 
 
+class Ways(NamedTuple):
+    """By which paths a tensor can be reached: by none (`fresh`), or over one of the `last` hops.
+
+    Every hop knows the ways of its values, so all paths can be counted from here.
+    """
+
+    fresh: bool
+    last: frozenset[int]
+
+
+ENTRY = Ways(True, frozenset())
+"""The ways to the stream where it enters."""
+
+
 class Rows:
     """Components [row, *shape]; `lengths` says how many hops each has behind it."""
 
@@ -44,6 +69,7 @@ class Rows:
         compute: Callable[[int, int], Tensor],
         *,
         parents: Sequence[Rows] = (),
+        ways: Ways | None = None,
     ) -> None:
         self.lengths = tuple(lengths)
         self.shape = like.shape
@@ -54,6 +80,7 @@ class Rows:
         types = [self.dtype, *(parent.coarsest for parent in parents)]
         self.coarsest = max(types, key=lambda one: torch.finfo(one).eps)
         """The number type with the largest eps on the way to these rows."""
+        self.ways = _all_ways(parents) if ways is None else ways
         self.held: Tensor | None = None
         self._compute: Callable[[int, int], Tensor] | None = compute
 
@@ -100,6 +127,11 @@ class Rows:
         return torch.zeros((count, *self.shape), dtype=self.dtype, device=self.device)
 
 
+def _all_ways(parents: Sequence[Rows]) -> Ways:
+    fresh = not parents or any(parent.ways.fresh for parent in parents)
+    return Ways(fresh, frozenset[int]().union(*(parent.ways.last for parent in parents)))
+
+
 class Hop(Protocol):
     """One product of a pattern with values: which one it is, and how its heads lie."""
 
@@ -107,7 +139,14 @@ class Hop(Protocol):
     def index(self) -> int: ...
 
     @property
-    def heads(self) -> int: ...
+    def numbers(self) -> Tensor | None:
+        """The head of every row of the result, [..., row]; None: there is one."""
+        ...
+
+    @property
+    def features(self) -> int:
+        """The axis of the result along which the features of a row lie."""
+        ...
 
 
 class Book(Protocol):
@@ -156,7 +195,8 @@ class ByLength:
                 parts.append(product(rows.take(max(first - 1, 0), end - 1)))
             return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-        behind = Rows(range(rows.count + 1), like, compute, parents=[rows])
+        ways = Ways(False, frozenset([hop.index]))
+        behind = Rows(range(rows.count + 1), like, compute, parents=[rows], ways=ways)
         return behind
 
 
@@ -185,6 +225,7 @@ class ByPlan:
         self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
     ) -> Rows:
         heads = [plan.get(hop.index) for plan in self.plans]
+        numbers = hop.numbers if any(head is not None for head in heads) else None
         lengths = [n + (head is not None) for n, head in zip(rows.lengths, heads, strict=True)]
 
         def compute(first: int, end: int) -> Tensor:
@@ -193,13 +234,10 @@ class ByPlan:
                 head = heads[at]
                 if head is None:
                     continue
-                entered = rows.take(at, at + 1)
-                if hop.heads > 1:
-                    # The first axis of a batched product holds examples and, inside, heads.
-                    number = torch.arange(entered.shape[1], device=entered.device) % hop.heads
-                    chosen = (number == head).to(entered.dtype)
-                    entered = entered * chosen.reshape(-1, *[1] * (entered.ndim - 2))
-                found[at - first] = product(entered)[0]
+                mixed = product(rows.take(at, at + 1))[0]
+                if numbers is not None:
+                    mixed = mixed * (numbers == head).unsqueeze(hop.features).to(mixed.dtype)
+                found[at - first] = mixed
             return found
 
         behind = Rows(lengths, like, compute, parents=[rows])

@@ -84,9 +84,8 @@ def view(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
 def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """Shapes, sums and choices: the operation itself on every component.
 
-    Choices that depend on the stream (a carried or frozen index) are not of this kind. Neither,
-    inside a block, are sums over other axes than the last: with a frozen factor before them they
-    would be hops that nobody counts.
+    Choices that depend on the stream (a carried or frozen index) are not of this kind. Sums over
+    tokens have no owner, so they are frozen inside a block wherever that axis stands.
     """
     parts = parts_of(args[0])
     rest = tree_flatten((args[1:], kwargs))[0]
@@ -94,8 +93,6 @@ def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
         return None
     name = func.overloadpacket.__name__
     if name == "constant_pad_nd" and len(args) > 2 and args[2] != 0:
-        return None
-    if name in ("mean", "sum") and journey.inside and not _over_last(args, kwargs):
         return None
 
     def on_rows(at: int | None, result: Tensor) -> Parts:
@@ -108,11 +105,6 @@ def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
     if isinstance(out, Tensor):
         return on_rows(None, out)
     return [on_rows(at, result) for at, result in enumerate(out)]
-
-
-def _over_last(args: Any, kwargs: Any) -> bool:
-    axes = args[1] if len(args) > 1 else kwargs.get("dim")
-    return isinstance(axes, list | tuple) and set(axes) <= {-1, args[0].ndim - 1} and bool(axes)
 
 
 def gate(of: Callable[[Tensor], Tensor]) -> Rule:

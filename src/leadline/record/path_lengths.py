@@ -6,7 +6,7 @@ With attention patterns, norm statistics and gates frozen, the stream after the 
 
 B_l what biases gave. L attention layers with H heads and a skip have C(L, l) H^l paths of length
 l: the coefficients of prod (1 + H_i t) where heads differ, of prod H_i t where nothing is skipped
-(Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, section 2).
+(Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, section 2). Layers that share values have fewer.
 """
 
 from __future__ import annotations
@@ -113,17 +113,19 @@ class Paths:
     depend on the whole input. It is no decomposition into independent functions, and the frozen
     gate of GELU or SiLU is a secant, not the slope.
 
-    `heads` has a number for every attention layer, `counts[l]` the number of paths of length l.
+    `heads` has a number for every attention layer, None where it is not known; `counts[l]` is the
+    number of paths of length l that reach the stream, None without all heads.
     `output` is the stream after the last layer; `residual` the same with the mean token of every
     example taken away (None where that leaves nothing); `logits` without their mean over the
     vocabulary (None without a head). `loss_at_most[k]` is the loss of the logits made of all
-    components with at most k hops; the last one is the model's own, `loss`, up to rounding.
+    components with at most k hops; the last one is the model's own, `loss`, up to rounding. A head
+    with attention of its own makes logits and losses longer than the output.
     """
 
     model: str
     dtype: str
-    heads: tuple[int, ...]
-    counts: tuple[int, ...]
+    heads: tuple[int | None, ...]
+    counts: tuple[int, ...] | None
     output: Shares
     residual: Shares | None = None
     logits: Shares | None = None
@@ -145,8 +147,9 @@ class Paths:
 
     @property
     def lengths(self) -> range:
-        """0 to depth."""
-        return range(self.depth + 1)
+        """0 to depth, or further where the logits go on behind the last layer."""
+        further = 0 if self.logits is None else len(self.logits.share)
+        return range(max(self.depth + 1, further))
 
     @property
     def norm_share(self) -> tuple[float, ...]:
@@ -170,7 +173,7 @@ class Paths:
             "dtype": self.dtype,
             "depth": self.depth,
             "heads": list(self.heads),
-            "counts": list(self.counts),
+            "counts": None if self.counts is None else list(self.counts),
             "output": self.output.to_json(),
             "residual": None if self.residual is None else self.residual.to_json(),
             "logits": None if self.logits is None else self.logits.to_json(),
@@ -222,16 +225,15 @@ def path_counts(heads: Sequence[int], skips: Sequence[bool]) -> tuple[int, ...]:
 
 def heading(paths: Paths) -> list[str]:
     """Name the model, and say of how many paths its pass is made."""
-    several = sorted(set(paths.heads))
-    heads = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
     layers = "layer" if paths.depth == 1 else "layers"
-    one = "head" if several == [1] else "heads"
-    every = count_text(sum(paths.counts))
-    return [
-        f"Paths by length: {paths.model}",
-        f"{paths.depth} attention {layers}, {heads} {one} each, {every} paths; "
-        f"{paths.dtype}, {_inputs(paths)}",
-    ]
+    made = f"{paths.depth} attention {layers}"
+    several = sorted({number for number in paths.heads if number is not None})
+    if None not in paths.heads and several:
+        heads = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
+        made += f", {heads} {'head' if several == [1] else 'heads'} each"
+    if paths.counts is not None:
+        made += f", {count_text(sum(paths.counts))} paths"
+    return [f"Paths by length: {paths.model}", f"{made}; {paths.dtype}, {_inputs(paths)}"]
 
 
 def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
@@ -244,7 +246,8 @@ def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
         columns.append(("of residual", paths.residual, False))
     if paths.logits is not None:
         columns.append(("of logits", paths.logits, False))
-    headers = ["hops", "paths", *(title for title, _, _ in columns)]
+    known = ["paths"] if paths.counts is not None else []
+    headers = ["hops", *known, *(title for title, _, _ in columns)]
     headers += [] if paths.loss_at_most is None else ["loss up to here"]
     if paths.sampled is not None:
         headers += ["residual of a path", "error of sampling"]
@@ -253,7 +256,7 @@ def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
         one = first == last
         cells = [
             f"{first}" if one else f"{first}-{last}",
-            count_text(sum(paths.counts[first : last + 1])),
+            *(_count(paths.counts, first, last) for _ in known),
             *(_share(shares, norm, first, last) for _, shares, norm in columns),
         ]
         if paths.loss_at_most is not None:
@@ -262,7 +265,7 @@ def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
             cells += [_range(of[first : last + 1]) for of in _drawn(paths.sampled)]
         rows.append(cells)
     if paths.output.bias_share:
-        cells = ["biases", ""]
+        cells = ["biases", *("" for _ in known)]
         cells += [
             "" if norm else format_number(shares.bias_total, digits=3)
             for _, shares, norm in columns
@@ -307,10 +310,19 @@ def _groups(paths: Paths) -> list[tuple[int, int]]:
 
 def _is_faint(paths: Paths, length: int) -> bool:
     there = [s for s in (paths.output, paths.residual, paths.logits) if s is not None]
-    return all(abs(of[length]) < FAINT for s in there for of in (s.norm_share, s.share))
+    both = [of for s in there for of in (s.norm_share, s.share) if length < len(of)]
+    return all(abs(of[length]) < FAINT for of in both)
+
+
+def _count(counts: Sequence[int] | None, first: int, last: int) -> str:
+    """The number of paths; nothing beyond the longest in the stream."""
+    there = (counts or ())[first : last + 1]
+    return count_text(sum(there)) if there else ""
 
 
 def _share(shares: Shares, norm: bool, first: int, last: int) -> str:
+    if first >= len(shares.share):
+        return ""
     if first < last:
         return f"< {FAINT:.0e}".replace("e-0", "e-")
     return format_number((shares.norm_share if norm else shares.share)[first], digits=3)
@@ -337,4 +349,5 @@ def _inputs(paths: Paths) -> str:
     if not examples:
         return "inputs given"
     one = "example" if examples == 1 else "examples"
-    return f"{examples} {one}" + ("" if tokens is None else f", {tokens} tokens")
+    words = "token" if tokens == 1 else "tokens"
+    return f"{examples} {one}" + ("" if tokens is None else f", {tokens} {words}")

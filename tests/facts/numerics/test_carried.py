@@ -280,6 +280,12 @@ NO_HOPS = {
     ).sum(-2),
     "a pattern of other tokens": lambda x: torch.softmax(x @ x.transpose(1, 2), -1) @ x.flip(1),
     "values of other examples": lambda x: torch.softmax(x @ x.transpose(1, 2), -1) @ x.roll(1, 0),
+    "a gate of the mean token": lambda x: x * x.mean(1, keepdim=True).sigmoid(),
+    "over the mean token": lambda x: x / x.mean(1, keepdim=True).exp(),
+    "a gate of the next token": lambda x: x * x.roll(1, 1).sigmoid(),
+    "a scan": lambda x: x * x.exp().cumsum(1),
+    "a gate sorted by size": lambda x: x * x.sort(1)[0],
+    "a softmax over tokens": lambda x: x * x.softmax(1),
     "a norm over tokens": lambda x: F.layer_norm(x.transpose(1, 2), (4,)),
     "tokens one place further": lambda x: x + x.roll(1, 1),
     "a constant matrix over tokens": lambda x: PLAIN[0, :, :4] @ x,
@@ -294,6 +300,31 @@ def test_what_is_no_pattern_over_tokens_is_frozen_inside_a_block(name, x, journe
         found = NO_HOPS[name](x)
     assert found.parts is None
     assert not journey.events
+
+
+OWN_GATES = {
+    "largest": lambda x: x.abs().amax(-1, keepdim=True),
+    "largest with its place": lambda x: x.max(-1, keepdim=True)[0],
+    "norm": lambda x: x.norm(dim=-1, keepdim=True),
+    "deviation": lambda x: x.std(-1, keepdim=True),
+    "variance and mean": lambda x: torch.var_mean(x, -1, keepdim=True)[0],
+    "softmax": lambda x: x.softmax(-1),
+    "scan of features": lambda x: x.exp().cumsum(-1),
+    "mask": lambda x: torch.zeros_like(x) + 1,
+    "feature of a token": lambda x: x.tanh()[..., :1],
+    "triangle": lambda x: x.tanh().tril(),
+}
+
+
+@pytest.mark.parametrize("name", OWN_GATES)
+def test_what_is_made_of_the_same_token_is_a_gate(name, x, journey):
+    journey.inside = True
+    factor = OWN_GATES[name](x)
+    assert factor.parts is None
+    for component, one in zip(sums(x * factor), (A, B), strict=True):
+        assert torch.allclose(component, one * factor.value)
+    for component, one in zip(sums(x / (2 + factor)), (A, B), strict=True):
+        assert torch.allclose(component, one / (2 + factor.value))
 
 
 def test_a_matrix_over_features_is_named_as_such(x, journey):
