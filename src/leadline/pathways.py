@@ -17,18 +17,16 @@ has the right number of hops; that is what the owners of all numbers are followe
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
-from leadline.anatomy.tensors import first_tensor
 from leadline.errors import InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
@@ -41,10 +39,20 @@ from leadline.measurement import (
 )
 from leadline.numerics.carried import Carried, Journey
 from leadline.numerics.carried_guard import apart, undisturbed
-from leadline.numerics.carried_pass import Passed, carry_through, check_stack
-from leadline.numerics.carried_plans import counted_paths, sampled_paths
-from leadline.numerics.carried_shares import Spread, logit_view, spread, token_view
-from leadline.record.path_lengths import Paths, SampledPaths, Shares, path_counts
+from leadline.numerics.carried_pass import Passed, carry_through
+from leadline.numerics.carried_plans import sampled_paths
+from leadline.numerics.carried_shares import logit_view, spread, token_view
+from leadline.pathway_outputs import (
+    counts_of,
+    joined_remarks,
+    logits_of,
+    no_residual,
+    raw_logits,
+    shares_of,
+    with_logits,
+)
+from leadline.pathway_refusals import one_stack, refuse_broken, refuse_meta
+from leadline.record.path_lengths import Paths, SampledPaths, Shares
 from leadline.running import batch_for, call
 
 __all__ = ["ALLOWED", "paths"]
@@ -91,9 +99,9 @@ def paths(
     given, module = modules_of(model)
     if type(samples) is not int or samples < 0:
         raise InputError(f"{samples!r} samples were asked for; give a whole number, 0 or more.")
-    _refuse_meta(module)
+    refuse_meta(module)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
-    _refuse_broken(module, batch)
+    refuse_broken(module, batch)
     say = progress or _silent
     with torch.inference_mode(False), untouched(module), _threads(module, batch):
         chosen, batch = choose_loss(module, batch, loss, seed=seed)
@@ -105,12 +113,12 @@ def paths(
             else anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
         )
         assert isinstance(proved, Anatomy)
-        run = _Run(module, _one_stack(proved, module), batch, chosen, say)
+        run = _Run(module, one_stack(proved, module), batch, chosen, say)
         with torch.no_grad():
             passed, journey = run.carried(logits=logits)
             own = run.compared(passed)
             found = run.told(passed, journey, own, logits=logits)
-            counted = _counts(passed, found.output)
+            counted = counts_of(passed, found.output)
             sampled = None
             if samples and counted.drawable:
                 spreads = found.residual is not None
@@ -191,7 +199,7 @@ class _Run:
         stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
         pairs = {"the stream after the last layer": (passed.stream, stream)}
         if passed.output is not None:
-            outputs = (_raw_logits(one, self.module, self.loss) for one in (passed.output, output))
+            outputs = (raw_logits(one, self.module, self.loss) for one in (passed.output, output))
             pairs["the output"] = tuple(outputs)
         for where, (carried, plain) in pairs.items():
             if not isinstance(carried, Carried) or not carried.is_floating_point():
@@ -226,9 +234,9 @@ class _Run:
         lengths = len(passed.attentions) + 1
         if found["output"].norm == 0:
             raise ProbeError("The stream after the last layer is zero, so it has no shares.")
-        output = _shares(found["output"], eps, lengths)
+        output = shares_of(found["output"], eps, lengths)
         self._refuse_remainder(output, stream, "the stream after the last layer")
-        remarks = _joined(journey)
+        remarks = joined_remarks(journey)
         if found["output"].heaviest > HEAVY and stream.numel() > 4 * self.stack.width:
             remarks.append(
                 f"One token has {found['output'].heaviest:.0%} of |X|^2, so the shares of the "
@@ -237,9 +245,9 @@ class _Run:
         residual = None
         # Below that the residual is what rounding makes of equal tokens.
         if found["residual"].norm > 8 * max(eps, output.remainder) * output.norm:
-            residual = _shares(found["residual"], eps, lengths)
+            residual = shares_of(found["residual"], eps, lengths)
         else:
-            remarks.append(_no_residual(stream, axis))
+            remarks.append(no_residual(stream, axis))
         if not logits:
             remarks.append("Logits: they were not asked for.")
             return _Told(output, residual, None, None, None, tuple(remarks))
@@ -253,7 +261,7 @@ class _Run:
         residual: Shares | None,
         remarks: list[str],
     ) -> _Told:
-        logits = _logits(passed.output, self.module, self.loss)
+        logits = logits_of(passed.output, self.module, self.loss)
         if isinstance(logits, str):
             return _Told(output, residual, None, None, None, (*remarks, logits))
         assert logits.parts is not None
@@ -267,7 +275,7 @@ class _Run:
         losses: list[float] = []
 
         def loss_of(value: torch.Tensor) -> float:
-            return float(self.loss.compute(_replaced(own, value), self.batch))
+            return float(self.loss.compute(with_logits(own, value), self.batch))
 
         def each(length: int, so_far: torch.Tensor) -> None:
             self.say("computing the logits", length + 1, lengths)
@@ -279,7 +287,7 @@ class _Run:
         )["logits"]
         shares = None
         if found.norm > 0:
-            shares = _shares(found, eps, lengths)
+            shares = shares_of(found, eps, lengths)
             self._refuse_remainder(shares, logits, "the logits")
         else:
             remarks.append("Logits: all are equal, so they have no shares.")
@@ -344,161 +352,6 @@ class _Run:
             f"{allowed:.3g}: {cause}, or its components cancel far beyond its precision; try it "
             "in float64."
         )
-
-
-def _shares(found: Spread, eps: float, lengths: int) -> Shares:
-    """Norms and products as shares; a length that nothing reached has 0."""
-
-    def of(values: tuple[float, ...], size: float) -> tuple[float, ...]:
-        return tuple(value / size for value in values) + (0.0,) * (lengths - len(values))
-
-    biased = any(found.sources)
-    return Shares(
-        norm=found.norm,
-        norm_share=of(found.inputs, found.norm),
-        share=of(found.along, found.norm),
-        bias_norm_share=of(found.sources, found.norm) if biased else (),
-        bias_share=of(found.sources_along, found.norm) if biased else (),
-        remainder=found.remainder,
-        remainder_eps=found.remainder / eps,
-    )
-
-
-class _Counted(NamedTuple):
-    """The number of paths of every length, remarks, and whether single paths can be drawn."""
-
-    counts: tuple[int, ...] | None
-    remarks: tuple[str, ...] = ()
-    drawable: bool = False
-
-
-def _counts(passed: Passed, output: Shares) -> _Counted:
-    doubt = next((layer.doubt for layer in passed.attentions if layer.doubt), None)
-    if doubt is not None:
-        return _Counted(None, (f"Counts: left out, because {doubt}.",))
-    assert passed.stream.parts is not None
-    counts = counted_paths(passed.stream.parts.inputs.ways, passed.attentions)
-    if counts is None:
-        words = "Counts: left out, because heads of one layer have values of several layers."
-        return _Counted(None, (words,))
-    remarks: list[str] = []
-    silent = [n for n, size in enumerate(output.norm_share) if size == 0 and counts[n]]
-    if silent:
-        remarks.append(
-            f"All paths of length {silent[0]} give exactly nothing: a weight on them is zero."
-        )
-    heads = [layer.heads or 0 for layer in passed.attentions]
-    if counts != path_counts(heads, [layer.skip for layer in passed.attentions]):
-        remarks.append("Layers share values, so there are other paths than C(L, l) H^l.")
-        return _Counted(counts, tuple(remarks))
-    if any(layer.held is None for layer in passed.attentions):
-        remarks.append("Which rows of the products belong to one head is not known.")
-        return _Counted(counts, tuple(remarks))
-    return _Counted(counts, tuple(remarks), drawable=True)
-
-
-def _raw_logits(output: Any, module: nn.Module, loss: Loss) -> Any:
-    """The logits among what a model returned, or else its first tensor."""
-    found: Any = getattr(output, "logits", None)
-    if found is not None:
-        return found
-    if _speaks(module, loss):
-        return output[0] if isinstance(output, list | tuple) else output
-    return first_tensor(output)
-
-
-def _speaks(module: nn.Module, loss: Loss) -> bool:
-    """Whether the output of a model is logits without saying so."""
-    return loss.kind in ("next-token", "masked") or bool(getattr(module, "objective", None))
-
-
-def _logits(output: Any, module: nn.Module, loss: Loss) -> Carried | str:
-    """The logits that the model returned, or why there are none to take apart."""
-    has = getattr(output, "logits", None) is not None or _speaks(module, loss)
-    found: Any = _raw_logits(output, module, loss) if has else None
-    if not isinstance(found, Carried):
-        return "Logits: the model has no head that gives any."
-    if found.parts is None:
-        assert found.origin is not None
-        return (
-            "Logits: left out, they are not affine when frozen: the operation "
-            f"'{found.origin.operation}' in '{found.origin.module or type(module).__name__}' "
-            "(a soft cap, perhaps) stands between the stream and them."
-        )
-    return found
-
-
-def _replaced(output: Any, logits: torch.Tensor) -> Any:
-    """The model's output with other logits."""
-    if hasattr(output, "logits"):
-        changed = copy.copy(output)
-        changed.logits = logits
-        return changed
-    if isinstance(output, list | tuple):
-        return (logits, *output[1:])
-    return logits
-
-
-def _one_stack(anatomy: Anatomy, module: nn.Module) -> Stack:
-    stack, *others = anatomy.stacks
-    if others:
-        names = " and ".join(one.name for one in anatomy.stacks)
-        such = ", such as model.get_encoder()" if _has_encoder(module) else ""
-        raise ProbeError(
-            f"This model has {len(anatomy.stacks)} stacks ({names}) and a path has one stream; "
-            f"give the part that you mean on its own{such}."
-        )
-    check_stack(stack)
-    return stack
-
-
-def _has_encoder(module: Any) -> bool:
-    """Whether get_encoder gives a part, and neither the model itself nor an error."""
-    try:
-        found = module.get_encoder()
-    except Exception:
-        return False
-    return isinstance(found, nn.Module) and found is not module
-
-
-def _no_residual(stream: Carried, axis: int) -> str:
-    if stream.value.shape[0 if stream.ndim == 2 else axis] == 1:
-        return "Residual: undefined, because one token is its own mean."
-    return "Residual: undefined, because after the last layer all tokens are equal up to rounding."
-
-
-def _joined(journey: Journey) -> list[str]:
-    where = sorted(journey.joined)
-    if not where:
-        return []
-    first = where[0] or "the model"
-    more = f" and {len(where) - 1} more modules" if len(where) > 1 else ""
-    return [
-        f"In '{first}'{more} a tensor as large as the stream joined it that was not computed from "
-        "it behind the first layer's entry; it is counted among the biases."
-    ]
-
-
-def _refuse_meta(module: nn.Module) -> None:
-    for name, parameter in module.named_parameters():
-        if parameter.is_meta:
-            raise InputError(
-                f"The parameter '{name}' is on the meta device and has no values; load or "
-                "initialise the weights first."
-            )
-
-
-def _refuse_broken(module: nn.Module, batch: Inputs) -> None:
-    for key, tensor in batch.tensors.items():
-        if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
-            raise InputError(f"The input '{key}' holds values that are not finite.")
-    for name, parameter in module.named_parameters():
-        bad = int((~torch.isfinite(parameter)).sum())
-        if bad:
-            raise InputError(
-                f"The parameter '{name}' holds values that are not finite ({bad} of "
-                f"{parameter.numel()}), so shares would not be finite either; load intact weights."
-            )
 
 
 @contextmanager

@@ -451,9 +451,9 @@ def test_an_encoder_is_advised_where_there_is_one(way):
                 raise AttributeError("none")
             return self if way == "itself" else nn.Identity()
 
-    from leadline import pathways
+    from leadline import pathway_refusals
 
     anatomy = types.SimpleNamespace(stacks=[types.SimpleNamespace(name=n) for n in ("a", "b")])
     with pytest.raises(ProbeError) as caught:
-        pathways._one_stack(anatomy, Pair())
+        pathway_refusals.one_stack(anatomy, Pair())
     assert ("get_encoder" in str(caught.value)) == (way == "part")

@@ -1,0 +1,62 @@
+"""What `paths` refuses before it begins, each with a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Stack
+from leadline.errors import InputError, ProbeError
+from leadline.inputs import Inputs
+from leadline.numerics.carried_pass import check_stack
+
+__all__ = ["one_stack", "refuse_broken", "refuse_meta"]
+
+
+def one_stack(anatomy: Anatomy, module: nn.Module) -> Stack:
+    """Return the only stack of an anatomy, or say which part to give on its own."""
+    stack, *others = anatomy.stacks
+    if others:
+        names = " and ".join(one.name for one in anatomy.stacks)
+        such = ", such as model.get_encoder()" if _has_encoder(module) else ""
+        raise ProbeError(
+            f"This model has {len(anatomy.stacks)} stacks ({names}) and a path has one stream; "
+            f"give the part that you mean on its own{such}."
+        )
+    check_stack(stack)
+    return stack
+
+
+def _has_encoder(module: Any) -> bool:
+    """Whether get_encoder gives a part, and neither the model itself nor an error."""
+    try:
+        found = module.get_encoder()
+    except Exception:
+        return False
+    return isinstance(found, nn.Module) and found is not module
+
+
+def refuse_meta(module: nn.Module) -> None:
+    """Refuse weights without values."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            raise InputError(
+                f"The parameter '{name}' is on the meta device and has no values; load or "
+                "initialise the weights first."
+            )
+
+
+def refuse_broken(module: nn.Module, batch: Inputs) -> None:
+    """Refuse inputs and weights that are not finite."""
+    for key, tensor in batch.tensors.items():
+        if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
+            raise InputError(f"The input '{key}' holds values that are not finite.")
+    for name, parameter in module.named_parameters():
+        bad = int((~torch.isfinite(parameter)).sum())
+        if bad:
+            raise InputError(
+                f"The parameter '{name}' holds values that are not finite ({bad} of "
+                f"{parameter.numel()}), so shares would not be finite either; load intact weights."
+            )
