@@ -37,7 +37,16 @@ from leadline.record.ingredients import INGREDIENTS
 from leadline.running import Done, batch_for, call, read, run
 from leadline.unseen import nothing_seen, unseen
 
-__all__ = ["Progress", "anatomy_of", "measure", "model_facts", "modules_of", "tokenizer_for"]
+__all__ = [
+    "Progress",
+    "anatomy_of",
+    "broken_parameter",
+    "measure",
+    "model_facts",
+    "modules_of",
+    "refuse_broken_inputs",
+    "tokenizer_for",
+]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, the steps done and the steps in all."""
@@ -74,7 +83,7 @@ def measure(
     given, module = modules_of(model)
     say = progress or _silent
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
-    _refuse_broken_inputs(batch)
+    refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
     with _gradients_on(), untouched(module):
         chosen, batch = choose_loss(module, batch, loss, seed=seed)
@@ -176,7 +185,7 @@ def _read(
     try:
         return read(module, batch, declared=declared, families=families, seed=seed)
     except AnatomyError as error:
-        broken = _broken_parameter(module)
+        broken = broken_parameter(module)
         if broken is None:
             raise
         first = _first_broken_output(module, batch)
@@ -197,7 +206,8 @@ def _record(planned: Plan, done: Done) -> Record:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-def _refuse_broken_inputs(batch: Inputs) -> None:
+def refuse_broken_inputs(batch: Inputs) -> None:
+    """Refuse inputs that are not finite."""
     for key, tensor in batch.tensors.items():
         if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
             raise InputError(f"The input '{key}' holds values that are not finite.")
@@ -205,14 +215,15 @@ def _refuse_broken_inputs(batch: Inputs) -> None:
 
 def _refuse_broken_weights(module: nn.Module, anatomy: Anatomy, balance: Balance) -> None:
     """A stream that is not finite although all weights are is a finding; broken weights are not."""
-    broken = _broken_parameter(module)
+    broken = broken_parameter(module)
     if broken is not None:
         raise AnatomyError(
             f"{broken} They reach the stream first at {_place(anatomy, *balance.unjudged[0])}."
         )
 
 
-def _broken_parameter(module: nn.Module) -> str | None:
+def broken_parameter(module: nn.Module) -> str | None:
+    """Say which parameter is not finite, or None."""
     for name, parameter in module.named_parameters():
         bad = int((~torch.isfinite(parameter)).sum())
         if bad:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Stack
 from leadline.errors import InputError, ProbeError
 from leadline.inputs import Inputs
+from leadline.measurement import broken_parameter, refuse_broken_inputs
 from leadline.numerics.carried_pass import check_stack
 
 __all__ = ["one_stack", "refuse_broken", "refuse_meta"]
@@ -49,14 +49,8 @@ def refuse_meta(module: nn.Module) -> None:
 
 
 def refuse_broken(module: nn.Module, batch: Inputs) -> None:
-    """Refuse inputs and weights that are not finite."""
-    for key, tensor in batch.tensors.items():
-        if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
-            raise InputError(f"The input '{key}' holds values that are not finite.")
-    for name, parameter in module.named_parameters():
-        bad = int((~torch.isfinite(parameter)).sum())
-        if bad:
-            raise InputError(
-                f"The parameter '{name}' holds values that are not finite ({bad} of "
-                f"{parameter.numel()}), so shares would not be finite either; load intact weights."
-            )
+    """Refuse inputs and weights that are not finite: shares would not be finite either."""
+    refuse_broken_inputs(batch)
+    broken = broken_parameter(module)
+    if broken is not None:
+        raise InputError(broken)

@@ -15,9 +15,11 @@ import torch
 
 from leadline.errors import InputError
 
-__all__ = ["REACH", "Scaled", "added", "refuse_loss", "scaled", "shifted", "times"]
+__all__ = ["FAINT", "REACH", "Scaled", "added", "refuse_loss", "scaled", "shifted", "times"]
 
 Tensor = torch.Tensor
+FAINT = 1e-200
+"""So small that the first order is exact; a little further float64 runs out of digits."""
 LOST = 2.0**-1000
 REACH = 2040
 """Shifts beyond this leave nothing of a float64, or everything."""

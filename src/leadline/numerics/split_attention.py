@@ -31,14 +31,12 @@ import torch
 from torch.nn import functional as F
 
 from leadline.errors import InputError
-from leadline.numerics.scaled import REACH, Scaled, added, refuse_loss, scaled, shifted
+from leadline.numerics.scaled import FAINT, REACH, Scaled, added, refuse_loss, scaled, shifted
 from leadline.numerics.split import Split, rule
 
 __all__ = ["heads_of"]
 
 Tensor = torch.Tensor
-FAINT = 1e-200
-"""So small that the first order is exact; a little further float64 runs out of digits."""
 LARGE = 500.0
 """Above this expm1 comes near the end of float64."""
 _LN2_HIGH = math.ldexp(round(math.ldexp(math.log(2.0), 30)), -30)

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional as F
 
 from leadline.errors import InputError
-from leadline.numerics.scaled import Scaled, scaled
+from leadline.numerics.scaled import FAINT, Scaled, scaled
 from leadline.numerics.split import Split, rule
 
 __all__: list[str] = []
@@ -27,8 +27,6 @@ __all__: list[str] = []
 Tensor = torch.Tensor
 TENSOR = torch.Tensor
 NODES = 16
-FAINT = 1e-200
-"""So small that the first order is exact."""
 
 
 @rule(F.relu, torch.relu, TENSOR.relu)

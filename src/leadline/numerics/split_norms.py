@@ -19,14 +19,12 @@ import torch
 from torch.nn import functional as F
 
 from leadline.errors import InputError
-from leadline.numerics.scaled import Scaled, scaled, shifted
+from leadline.numerics.scaled import FAINT, Scaled, scaled, shifted
 from leadline.numerics.split import RULES, Split, constant, rule
 
 __all__: list[str] = []
 
 Tensor = torch.Tensor
-FAINT = 1e-200
-"""So small that the first order is exact."""
 
 
 @rule(F.layer_norm)
