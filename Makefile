@@ -16,18 +16,28 @@ MODELS := .cache/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check docs bench models clean
+.PHONY: help demo pair test test-all check docs bench models clean
 .DELETE_ON_ERROR:
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.ready-all ## compare a GPT-2-shaped and a BERT-shaped model; say where the report is
+demo: $(VENV)/.ready-all ## compare two small trained models, pre-norm and post-norm; say where the report is
 	@mkdir -p out/demo
-	$(BIN)/leadline measure --random-init gpt2 --set n_layer=12 --random 4x128 -o out/demo/gpt2.leadline
-	$(BIN)/leadline measure --random-init bert --set num_hidden_layers=12 --random 4x128 -o out/demo/bert.leadline
-	$(BIN)/leadline compare out/demo/gpt2.leadline out/demo/bert.leadline -o out/demo/report.html
+	for norm in pre post; do \
+	  $(BIN)/leadline measure leadline.lab.pair:$$norm --text-file README.md --windows 4x128 \
+	    --probes default,attention,attention_spectrum,residual -o out/demo/$$norm.leadline || exit; \
+	done
+	$(BIN)/leadline compare out/demo/pre.leadline out/demo/post.leadline -o out/demo/report.html
 	@echo "Open out/demo/report.html in a browser."
+
+pair: $(VENV)/.ready-all ## train the two small models of the demo again, into out/pair (some minutes)
+	@mkdir -p out/pair
+	for norm in pre post; do \
+	  $(BIN)/leadline train --set placement=$$norm --set depth=6 --set width=64 --set heads=4 \
+	    --set init=xavier --task "stdlib(length=128)" --steps 3000 --set warmup=500 \
+	    --set schedule=cosine --set examples=512 --save out/pair/$$norm || exit; \
+	done
 
 test: $(VENV)/.ready-dev ## run the tests
 	$(PYTEST)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leadline.analysis.bounds import bounds
     from leadline.analysis.compare import compare
+    from leadline.analysis.trainability import trainability
     from leadline.anatomy import declare
     from leadline.catalog import Choice
     from leadline.collapsing import collapse, collapse_weights
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         BalanceError,
         CatalogError,
         InputError,
+        LabError,
         LeadlineError,
         LoadingError,
         MissingExtra,
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from leadline.inputs import random_inputs, random_tokens
+    from leadline.lab.grid import Sweep
+    from leadline.lab.recording import train
+    from leadline.lab.sweep import sweep
+    from leadline.lab.training import Training
     from leadline.loading import load
     from leadline.measurement import anatomy_of, measure
     from leadline.numerics.spectrum import (
@@ -49,6 +55,7 @@ __all__ = [
     "CatalogError",
     "Choice",
     "InputError",
+    "LabError",
     "LeadlineError",
     "LoadingError",
     "MissingExtra",
@@ -57,6 +64,8 @@ __all__ = [
     "RecipeError",
     "Record",
     "RecordError",
+    "Sweep",
+    "Training",
     "Transformer",
     "UnknownName",
     "__version__",
@@ -75,6 +84,9 @@ __all__ = [
     "report",
     "singular_values",
     "spectral_norm",
+    "sweep",
+    "train",
+    "trainability",
 ]
 
 _HOME = (
@@ -82,6 +94,8 @@ _HOME = (
         "Choice": "catalog",
         "Recipe": "parts",
         "Record": "record",
+        "Sweep": "lab.grid",
+        "Training": "lab.training",
         "Transformer": "parts",
         "anatomy_of": "measurement",
         "attention_spectral_norm": "numerics.spectrum",
@@ -98,6 +112,9 @@ _HOME = (
         "report": "reporting",
         "singular_values": "numerics.spectrum",
         "spectral_norm": "numerics.spectrum",
+        "sweep": "lab.sweep",
+        "train": "lab.recording",
+        "trainability": "analysis.trainability",
     }
     | {name: "errors" for name in __all__ if name.endswith("Error")}
     | {

@@ -19,6 +19,7 @@ __all__ = [
     "BalanceError",
     "CatalogError",
     "InputError",
+    "LabError",
     "LeadlineError",
     "LoadingError",
     "MissingExtra",
@@ -54,6 +55,10 @@ class BalanceError(AnatomyError):
 
 class InputError(LeadlineError):
     """A text, a token file or a tensor that the model cannot take."""
+
+
+class LabError(LeadlineError):
+    """A training run or a sweep that cannot be done as asked."""
 
 
 class LoadingError(LeadlineError):

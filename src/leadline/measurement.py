@@ -46,6 +46,7 @@ __all__ = [
     "modules_of",
     "refuse_broken_inputs",
     "tokenizer_for",
+    "versions",
 ]
 
 Progress = Callable[[str, int, int], None]
@@ -123,7 +124,7 @@ def measure(
     record.note("coverage", _coverage(module, planned, done, proved))
     if done.collector.attentions:
         record.note("attention", done.collector.attentions)
-    record.note("versions", _versions())
+    record.note("versions", versions())
     record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     record.note("seconds", round(time.perf_counter() - started, 3))
     for finding in _findings(record, proved, done.balance):
@@ -375,14 +376,15 @@ def _loss_facts(loss: Loss, value: float) -> dict[str, Any]:
     return {"kind": loss.kind, "reason": loss.reason, "value": value, "seed": loss.seed}
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
+def versions() -> dict[str, str]:
+    """What the provenance says about the programs that measured."""
+    found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("leadline", "transformers"):
         try:
-            versions[package] = importlib.metadata.version(package)
+            found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return versions
+    return found
 
 
 def _why_not(quantity: str, done: Done) -> str:

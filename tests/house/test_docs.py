@@ -43,6 +43,8 @@ def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
         "docs/attention.md",
         "docs/collapse.md",
         "docs/first-measurement.md",
+        "docs/lab.md",
+        "docs/map.md",
         "docs/paths.md",
         "docs/transformer.md",
     ],

@@ -18,8 +18,10 @@ INSTRUMENT_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "g
 INSIDE_FUNCTIONS_ONLY = {
     "gguf",
     "pandas",
+    "peft",
     "plotly",
     "pyarrow",
+    "ray",
     "safetensors",
     "tokenizers",
     "transformers",

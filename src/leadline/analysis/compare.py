@@ -8,6 +8,8 @@ between the layers of the shallower ones.
 
 The place where two lines part most is the one with the largest |ln ratio|; where values change
 sign or vanish there is no ratio, and the largest difference stands.
+
+Numbers of training runs have no depth; their curves over steps are compared apart.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from leadline.analysis.training_curves import compare_curves
 from leadline.errors import RecordError
 from leadline.record import Record
 from leadline.record.address import address_of
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from leadline.analysis.training_curves import CurveComparison
     from leadline.record import Growth, Profile
     from leadline.record.quantity import Scale
 
@@ -82,10 +86,11 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Records side by side, one row per quantity and role."""
+    """Records side by side, one row per quantity and role, one curve per quantity of a run."""
 
     names: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
+    curves: tuple[CurveComparison, ...] = ()
 
     def __str__(self) -> str:
         from leadline.analysis.compare_text import comparison_text
@@ -111,6 +116,7 @@ class Comparison:
                 }
                 for row in self.rows
             ],
+            "curves": [row.to_json() for row in self.curves],
         }
 
 
@@ -134,7 +140,8 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     by_stack = any(len(record.stacks) > 1 for record in records)
     found = [_lines(record, by_stack=by_stack) for record in records]
     labels = dict.fromkeys(label for lines in found for label in lines)
-    return Comparison(called, tuple(_row(label, found) for label in labels))
+    rows = tuple(_row(label, found) for label in labels)
+    return Comparison(called, rows, compare_curves(records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,7 @@ def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     unnamed = "" if by_stack else next(iter(record.stacks), "")
     lines: dict[tuple[str, str], _Line] = {}
     for name, quantity in record.quantities.items():
-        if name in INGREDIENTS:
+        if name in INGREDIENTS or quantity.lives_on == "run":
             continue
         profiles = record.profiles(name)
         for profile in headline_lines(profiles, quantity.headline):

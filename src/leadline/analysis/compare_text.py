@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leadline.analysis.training_curves import change_text
 from leadline.record.notebook import html_table, svg_sparkline
 from leadline.record.numbers import BARS, align, format_number, sparkline
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from leadline.analysis.compare import Comparison, ComparisonRow, Side
+    from leadline.analysis.training_curves import CurveComparison
+    from leadline.record.curve import Curve
 
 __all__ = [
     "apart",
@@ -19,7 +24,9 @@ __all__ = [
     "comparison_text",
     "present_sides",
     "ratio_text",
+    "shared_curves",
     "shared_rows",
+    "shown_curves",
     "what_is_not_shared",
 ]
 
@@ -42,6 +49,21 @@ def comparison_text(comparison: Comparison) -> str:
             for name, side, shape in present_sides(comparison, row)
         ]
     lines = [" against ".join(comparison.names)]
+    steps: list[tuple[str, ...]] = []
+    for row in shared_curves(comparison):
+        steps.append((row.label, "", "", "", "", ""))
+        steps += [
+            (
+                f"  {name}",
+                format_number(curve.first),
+                "->",
+                format_number(curve.last),
+                shape,
+                _change(row, curve, comparison.names),
+            )
+            for name, curve, shape in shown_curves(comparison, row)
+        ]
+    lines += ["", *align(steps, right=(1, 3))] if steps else []
     lines += ["", *align(cells, right=(1, 3))] if cells else []
     unmatched = what_is_not_shared(comparison)
     return "\n".join([*lines, "", *unmatched] if unmatched else lines)
@@ -63,8 +85,25 @@ def comparison_html(comparison: Comparison) -> str:
         for at, (name, side, _) in enumerate(present_sides(comparison, row))
     ]
     headers = ("quantity", "record", "first", "last", "over depth", "growth", "difference")
+    steps = [
+        (
+            escape(row.label) if at == 0 else "",
+            escape(name),
+            format_number(curve.first),
+            format_number(curve.last),
+            svg_sparkline(curve.values, scale=row.scale, ends=_curve_ends(row), along="steps"),
+            escape(_change(row, curve, comparison.names)),
+        )
+        for row in shared_curves(comparison)
+        for at, (name, curve, _) in enumerate(shown_curves(comparison, row))
+    ]
+    over_steps = ("of the run", "record", "first", "last", "over steps", "difference")
     unmatched = "".join(f"<p>{escape(line)}</p>" for line in what_is_not_shared(comparison))
-    return f"<div>{html_table(headers, cells) if cells else ''}{unmatched}</div>"
+    tables = [
+        html_table(over_steps, steps) if steps else "",
+        html_table(headers, cells) if cells else "",
+    ]
+    return f"<div>{''.join(tables)}{unmatched}</div>"
 
 
 def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
@@ -72,12 +111,31 @@ def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
     return [row for row in comparison.rows if _count(row) > 1]
 
 
+def shared_curves(comparison: Comparison) -> list[CurveComparison]:
+    """Return the curves over steps that at least two records have."""
+    return [row for row in comparison.curves if row.shared]
+
+
+def shown_curves(
+    comparison: Comparison, row: CurveComparison, *, width: int = 24, bars: str = BARS
+) -> list[tuple[str, Curve, str]]:
+    """Return name, curve and shape of each record that has it, drawn on one scale."""
+    ends = _curve_ends(row)
+    return [
+        (name, side, sparkline(side.values, scale=row.scale, width=width, ends=ends, bars=bars))
+        for name, side in zip(comparison.names, row.sides, strict=True)
+        if side is not None
+    ]
+
+
 def what_is_not_shared(comparison: Comparison) -> list[str]:
     """Say for each record what it alone has, and what it lacks that others share."""
     sentences: list[str] = []
     for at, name in enumerate(comparison.names):
         alone = [row.label for row in comparison.rows if row.sides[at] and _count(row) == 1]
+        alone += [row.label for row in comparison.curves if row.sides[at] and not row.shared]
         lacking = [row.label for row in shared_rows(comparison) if row.sides[at] is None]
+        lacking += [row.label for row in shared_curves(comparison) if row.sides[at] is None]
         if alone:
             sentences.append(f"Only in {name}: {', '.join(alone)}.")
         if lacking:
@@ -119,9 +177,24 @@ def ratio_text(ratio: float) -> str:
     return f"×{format_number(ratio, digits=3)}" if np.isfinite(ratio) else "-"
 
 
+def _change(row: CurveComparison, curve: Curve, names: tuple[str, ...]) -> str:
+    change = change_text(row, curve)
+    measure = next(n for n, side in zip(names, row.sides, strict=True) if side is row.measure)
+    joined = f"{change} {measure}" if change.startswith("×") else f"{change} to {measure}"
+    return f"{joined} at the end" if change else ""
+
+
 def _ends(row: ComparisonRow) -> tuple[float, float] | None:
     """Return the lowest and highest value of all records, so that drawings compare."""
-    values = np.concatenate([side.profile.values for side in row.sides if side is not None])
+    return _span([side.profile.values for side in row.sides if side is not None])
+
+
+def _curve_ends(row: CurveComparison) -> tuple[float, float] | None:
+    return _span([side.values for side in row.sides if side is not None])
+
+
+def _span(lines: list[NDArray[np.float64]]) -> tuple[float, float] | None:
+    values = np.concatenate(lines)
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if len(finite) else None
 

@@ -42,6 +42,8 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[float, ...], ...]
+    digits: int = 2
+    """How many digits the terminal shows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON, a mapping per row."""
@@ -66,6 +68,8 @@ class Outcome:
     """Models that could not be measured, and why."""
     start: int = 1
     """The layer of the first value: 0 where the stream before the first layer is shown too."""
+    axis: str = "layer"
+    """What the places of a line count."""
     scales: Mapping[str, str] = field(default_factory=dict[str, str])
     """Panels with an axis of their own: "exponent" for values that are logarithms of any size."""
 
@@ -85,6 +89,7 @@ class Outcome:
             "title": self.title,
             "quantity": self.value_label,
             "first_layer": self.start,
+            "axis": self.axis,
             "lines": [line.to_json() for line in self.lines],
             "tables": [table.to_json() for table in self.tables],
             "remarks": list(self.remarks),

@@ -80,9 +80,11 @@ def _probes() -> dict[str, Page]:
 def _quantities() -> dict[str, Page]:
     from leadline.ablation import BLOCK, SUBLAYER
     from leadline.probes import PROBES
+    from leadline.record.training import GAUGES, TRAINING
 
     measured_by = [(q, f"the probe {name}") for name, e in PROBES.items() for q in e.quantities]
     measured_by += [(BLOCK, "--ablate block"), (SUBLAYER, "--ablate sublayer")]
+    measured_by += [(quantity, "leadline train, leadline sweep") for quantity in TRAINING + GAUGES]
     pages: dict[str, Page] = {}
     for quantity, means in measured_by:
         facts = {k: str(v) for k, v in asdict(quantity).items() if v and k != "name"}
@@ -131,6 +133,24 @@ def _recipes() -> dict[str, Page]:
     return _without_options(_pages(RECIPES))
 
 
+def _tasks() -> dict[str, Page]:
+    from leadline.lab.tasks import TASKS
+
+    return _pages(TASKS)
+
+
+def _presets() -> dict[str, Page]:
+    from leadline.lab.presets import PRESETS
+
+    return _without_options(_pages(PRESETS))
+
+
+def _engines() -> dict[str, Page]:
+    from leadline.lab.engines import ENGINES
+
+    return _pages(ENGINES)
+
+
 def _without_options(pages: dict[str, Page]) -> dict[str, Page]:
     return {
         name: replace(page, facts={"place": page.facts["place"]}) for name, page in pages.items()
@@ -169,6 +189,9 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "families": _families,
     **{plural: partial(_parts, kind) for plural, kind in PART_KINDS.items()},
     "recipes": _recipes,
+    "tasks": _tasks,
+    "presets": _presets,
+    "engines": _engines,
 }
 
 SINGULAR = {
@@ -178,4 +201,7 @@ SINGULAR = {
     "families": "family",
     **PART_KINDS,
     "recipes": "recipe",
+    "tasks": "task",
+    "presets": "preset",
+    "engines": "engine",
 }

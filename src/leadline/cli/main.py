@@ -25,10 +25,13 @@ from leadline.cli.collapse import collapse
 from leadline.cli.compare import compare
 from leadline.cli.explain import explain
 from leadline.cli.list import list_
+from leadline.cli.map import map_
 from leadline.cli.measure import measure
 from leadline.cli.paths import paths
 from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
+from leadline.cli.sweep import sweep
+from leadline.cli.train import train
 from leadline.errors import LeadlineError
 
 __all__ = ["app", "run"]
@@ -45,6 +48,9 @@ app.command("compare", cls=GroupedCommand)(compare)
 app.command("bounds", cls=GroupedCommand)(bounds)
 app.command("paths", cls=GroupedCommand)(paths)
 app.command("collapse", cls=GroupedCommand)(collapse)
+app.command("train", cls=GroupedCommand)(train)
+app.command("sweep", cls=GroupedCommand)(sweep)
+app.command("map", cls=GroupedCommand)(map_)
 app.command("report", cls=GroupedCommand)(report)
 app.add_typer(reproduce, name="reproduce")
 app.command("anatomy", cls=GroupedCommand)(anatomy)

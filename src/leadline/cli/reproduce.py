@@ -6,6 +6,8 @@ import typer
 
 from leadline.cli._help import GroupedCommand
 from leadline.cli.experiments.attention_spectra import attention_spectra
+from leadline.cli.experiments.fine_tuning import fine_tuning
+from leadline.cli.experiments.layer_dropping import layer_dropping
 from leadline.cli.experiments.lipschitz_cost import lipschitz_cost
 from leadline.cli.experiments.rank_collapse import rank_collapse
 
@@ -19,3 +21,5 @@ reproduce = typer.Typer(
 reproduce.command("attention-spectra", cls=GroupedCommand)(attention_spectra)
 reproduce.command("rank-collapse", cls=GroupedCommand)(rank_collapse)
 reproduce.command("lipschitz-cost", cls=GroupedCommand)(lipschitz_cost)
+reproduce.command("layer-dropping", cls=GroupedCommand)(layer_dropping)
+reproduce.command("fine-tuning", cls=GroupedCommand)(fine_tuning)

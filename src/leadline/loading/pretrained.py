@@ -26,7 +26,7 @@ from leadline.loading._request import (
     read_json,
 )
 from leadline.loading.configuration import class_of, remote_class_of, stored_configuration
-from leadline.parts.checkpoints import RECIPE_FILE
+from leadline.parts.checkpoints import BYTES, RECIPE_FILE, tokenizer_of
 from leadline.parts.checkpoints import load as load_own
 
 __all__ = ["from_folder", "from_gguf", "from_hub", "tokenizer_reader"]
@@ -60,6 +60,10 @@ def _from_own_folder(request: Request) -> LoadedModel:
         model = model.to(request.dtype)
     has_tokenizer = any(request.path.glob("tokenizer*"))
     reader = tokenizer_reader(request) if has_tokenizer else None
+    if tokenizer_of(request.path) == BYTES:
+        from leadline.inputs.byte_tokenizer import ByteTokenizer
+
+        reader = ByteTokenizer
     return LoadedModel(model, folder_name(request.path), "local folder", reader)
 
 

@@ -12,7 +12,7 @@ from leadline.loading._request import LoadedModel, Request, first_line, read_jso
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE
 
-__all__ = ["DEFAULT", "from_recipe"]
+__all__ = ["DEFAULT", "from_recipe", "recipe_of"]
 
 DEFAULT = "default"
 """The name of the recipe in which no field is set."""
@@ -40,6 +40,14 @@ def from_recipe(request: Request, *, seed: int) -> LoadedModel:
     fields = [f for f in request.overrides if getattr(recipe, f) != getattr(changed, f)]
     changes = ", ".join(f"{field}={getattr(changed, field)}" for field in fields)
     return LoadedModel(model, f"{name}({changes})" if changes else name, f"recipe {name}")
+
+
+def recipe_of(source: str | None, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe of a name or a file, with changes; of the changes alone where none is named."""
+    if source is None or source == DEFAULT:
+        return Recipe.from_json(changes)
+    request = Request(source, dict(changes), None, trust_remote_code=False)
+    return _found(request)[1].but(**changes)
 
 
 def _found(request: Request) -> tuple[str, Recipe]:

@@ -362,11 +362,11 @@ class Transformer(nn.Module):
 
         return load(folder)
 
-    def save(self, folder: str | Path) -> None:
-        """Write recipe and weights into a folder; any recipe can be saved so."""
+    def save(self, folder: str | Path, *, tokenizer: str | None = None) -> None:
+        """Write recipe and weights into a folder; `tokenizer="bytes"` where tokens are bytes."""
         from leadline.parts.checkpoints import save
 
-        save(self, folder)
+        save(self, folder, tokenizer=tokenizer)
 
     def generate(
         self,

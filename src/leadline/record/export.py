@@ -69,7 +69,8 @@ def to_xarray(record: Record) -> Any:
     """Return a Dataset with one variable per quantity.
 
     Its dimensions are statistic, layer, and those columns in which the quantity has more than one
-    value (stack, point, sublayer, run, step, seed, ...). A site that is no sublayer has
+    value (stack, point, sublayer, run, step, seed, ...); a number of a training run has the latter
+    alone. A site that is no sublayer has
     sublayer -1. Bounds become `NAME.lower` and `NAME.upper` where there are any. Of two readings
     of the same cell the later one stands.
     """
@@ -80,10 +81,11 @@ def to_xarray(record: Record) -> Any:
         if not readings:
             continue
         cells = [dict(zip(READING_COLUMNS, _cells(reading), strict=True)) for reading in readings]
+        always = () if quantity.lives_on == "run" else ("statistic", "layer")
         attributes = {"title": quantity.title, "formula": quantity.formula, "unit": quantity.unit}
         for suffix, field in (("", "value"), (".lower", "lower"), (".upper", "upper")):
             if field == "value" or any(cell[field] is not None for cell in cells):
-                dimensions, coordinates, values = _cube(cells, field)
+                dimensions, coordinates, values = _cube(cells, field, always=always)
                 variables[f"{name}{suffix}"] = xarray.DataArray(
                     values, dims=dimensions, coords=coordinates, attrs=attributes
                 )
@@ -153,16 +155,16 @@ def _is_told_by_rest(cells: list[dict[str, Any]]) -> bool:
 
 
 def _cube(
-    cells: list[dict[str, Any]], field: str
+    cells: list[dict[str, Any]], field: str, *, always: tuple[str, ...]
 ) -> tuple[list[str], dict[str, list[Any]], np.ndarray]:
-    """Spread the cells over the dimensions they use."""
+    """Spread the cells over the dimensions they use, and over those that are always there."""
     dimensions: list[str] = []
     coordinates: dict[str, list[Any]] = {}
     for name in READING_COLUMNS:
         if name == "quantity" or name in _REAL or (name == "sublayer" and _is_told_by_rest(cells)):
             continue
         found = dict.fromkeys(_ABSENT if cell[name] is None else cell[name] for cell in cells)
-        if len(found) > 1 or name in ("statistic", "layer"):
+        if len(found) > 1 or name in always:
             dimensions.append(name)
             coordinates[name] = list(found) if name in _TEXT else sorted(found)
     places = {

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leadline.record.curve import curve_rows
 from leadline.record.numbers import format_number, heights
 from leadline.record.summary import heading, remarks, summarize
-from leadline.record.text import finding_text
+from leadline.record.text import MOST_RUNS, finding_text, runs_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +43,28 @@ def record_html(record: Record) -> str:
             for row in rows
         ],
     )
-    below = remarks(record, rows)
+    runs = curve_rows(record)
+    steps = html_table(
+        ("of the run", "first", "last", "over steps", ""),
+        [
+            (
+                escape(row.label),
+                format_number(row.curve.first),
+                format_number(row.curve.last),
+                svg_sparkline(row.curve.values, scale=row.scale, along="steps"),
+                escape(row.remark),
+            )
+            for row in runs[:MOST_RUNS]
+        ],
+    )
+    below = runs_left_out(len(runs)) + remarks(record, rows)
     below += [finding_text(finding) for finding in record.findings]
     return "".join(
         [
             "<div>",
             f"<strong>{escape(title)}</strong>",
             *(f"<div>{escape(line)}</div>" for line in rest),
+            steps if runs else "",
             table if rows else "",
             "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in below) + "</ul>"
             if below
@@ -69,9 +85,13 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def svg_sparkline(
-    values: ArrayLike, *, scale: Scale = "linear", ends: tuple[float, float] | None = None
+    values: ArrayLike,
+    *,
+    scale: Scale = "linear",
+    ends: tuple[float, float] | None = None,
+    along: str = "depth",
 ) -> str:
-    """Draw a line over depth as an inline SVG; values that are not finite leave a gap."""
+    """Draw a line over depth or steps as an inline SVG; values that are not finite leave a gap."""
     level, (bottom, top) = heights(values, scale=scale, ends=ends)
     finite = np.isfinite(level)
     if not bool(np.any(finite)):
@@ -92,5 +112,5 @@ def svg_sparkline(
     )
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" '
-        f'stroke="currentColor" stroke-width="1.5" role="img" aria-label="over depth">{drawn}</svg>'
+        f'stroke="currentColor" stroke-width="1.5" role="img" aria-label="over {along}">{drawn}</svg>'
     )

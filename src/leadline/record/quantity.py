@@ -11,7 +11,7 @@ from typing import Literal
 
 __all__ = ["LivesOn", "Quantity", "Scale"]
 
-LivesOn = Literal["stream", "sublayer", "layer"]
+LivesOn = Literal["stream", "sublayer", "layer", "run"]
 Scale = Literal["linear", "log"]
 
 
@@ -20,7 +20,8 @@ class Quantity:
     """The definition of one quantity.
 
     `lives_on` says which sites carry it: block boundaries of the stream (layer 0 to depth), the
-    writes inside a block (sublayers), or whole blocks (layers). `high` and `low` say in one
+    writes inside a block (sublayers), whole blocks (layers), or no place in the model but the
+    training run. `high` and `low` say in one
     sentence each what a high and a low value mean. `headline` is the statistic that stands for
     the quantity where there is room for one.
     """

@@ -17,6 +17,7 @@ from leadline.record import store, tables
 from leadline.record.address import parse_address
 from leadline.record.provenance import number_at
 from leadline.record.selection import choose_line, group_into_lines
+from leadline.record.site import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -59,8 +60,17 @@ class Record:
         record._attach(store.open_file(place), path=place, writable=False)
         return record
 
+    @classmethod
+    def reopen(cls, path: str | PathLike[str]) -> Self:
+        """Open a record file to add to it. One writer at a time; all else that stands there stays."""
+        place = Path(path)
+        record = cls.__new__(cls)
+        record._attach(store.reopen_file(place), path=place, writable=True)
+        return record
+
     def _attach(self, connection: sqlite3.Connection, *, path: Path | None, writable: bool) -> None:
         self.path = path
+        self._together = False
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection
         self._finish = weakref.finalize(
@@ -103,6 +113,17 @@ class Record:
         with self._writing() as connection:
             tables.add_finding(connection, finding)
 
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Whatever is added inside is in the file as a whole, or not at all."""
+        with self._writing() as connection:
+            connection.execute("BEGIN")
+            self._together = True
+            try:
+                yield
+            finally:
+                self._together = False
+
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the numbers came from: one JSON value per key. Change it with `note`."""
@@ -120,8 +141,8 @@ class Record:
 
     @property
     def stacks(self) -> list[str]:
-        """The stacks, in the order in which their readings came."""
-        return tables.distinct(self._connection, "stack")
+        """The stacks, in the order in which their readings came; numbers of a run have none."""
+        return [name for name in tables.distinct(self._connection, "stack") if name != RUN.stack]
 
     @property
     def runs(self) -> list[str]:
@@ -306,6 +327,9 @@ class Record:
             raise RecordError(
                 f"The record {self.path} was opened for reading: it takes no new rows."
             )
+        if self._together:
+            yield self._connection
+            return
         try:
             with self._connection as connection:
                 yield connection

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Site"]
+__all__ = ["RUN", "Site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Site:
 
     def __str__(self) -> str:
         """Say the address in words: `decoder layer 3 attention`."""
+        if self.point == "run":
+            return "the run"
         if self.point == "stream":
             place = "stream" if self.sublayer is None else f"stream after write {self.sublayer}"
         elif self.point == "block" or self.sublayer is None:
@@ -45,3 +47,7 @@ class Site:
         ]
         words = [self.stack, f"layer {self.layer}", place, *axes]
         return " ".join(word for word in words if word)
+
+
+RUN = Site("run", 0, point="run")
+"""The address of a number that belongs to a training run and to no place in the model."""

@@ -29,6 +29,7 @@ __all__ = [
     "fold_log",
     "is_record_file",
     "open_file",
+    "reopen_file",
     "save_file",
 ]
 
@@ -139,6 +140,18 @@ def create_file(path: Path) -> sqlite3.Connection:
         _write_schema(connection)
     except sqlite3.Error as error:
         path.unlink(missing_ok=True)
+        raise _unwritable(path, str(error)) from error
+    return connection
+
+
+def reopen_file(path: Path) -> sqlite3.Connection:
+    """Open a record file to add to it. What a writer that was killed had committed is there."""
+    open_file(path).close()
+    try:
+        connection = sqlite3.connect(path, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error as error:
         raise _unwritable(path, str(error)) from error
     return connection
 

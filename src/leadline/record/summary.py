@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadline.record.quantity import Scale
     from leadline.record.record import Record
 
-__all__ = ["SummaryRow", "heading", "headline_lines", "remarks", "summarize"]
+__all__ = ["SummaryRow", "heading", "headline_lines", "is_cell", "remarks", "summarize"]
 
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
@@ -45,13 +45,13 @@ class SummaryRow:
 def summarize(record: Record) -> list[SummaryRow]:
     """Return a row per quantity and role; a second one where few tokens carry the mean.
 
-    Ingredients of bounds are left out.
+    Ingredients of bounds are left out, and so are numbers of a run, which have no depth.
     """
     stacks = record.stacks
     only = stacks[0] if len(stacks) == 1 else ""
     rows: list[SummaryRow] = []
     for name, quantity in record.quantities.items():
-        if name in INGREDIENTS:
+        if name in INGREDIENTS or quantity.lives_on == "run":
             continue
         lines = record.profiles(name)
         for line in headline_lines(lines, quantity.headline):
@@ -75,13 +75,17 @@ def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
 def heading(record: Record) -> list[str]:
     """Return the first sentences about a record: the model, its anatomy, the input and the loss."""
     provenance = record.provenance
+    cells = _cells(provenance)
     return [
         line
         for line in (
-            _model(provenance) or f"Record with {len(record):,} readings",
-            _anatomy(provenance, record),
+            _model(provenance) or _sweep(provenance) or f"Record with {len(record):,} readings",
+            # The models of a sweep differ in depth.
+            "" if cells else _anatomy(provenance, record),
             _input(provenance),
-            _runs(record),
+            _task(provenance),
+            cells,
+            _runs(record) if record.stacks else "",
         )
         if line
     ]
@@ -198,6 +202,46 @@ def _input(provenance: Mapping[str, Any]) -> str:
         loss = f"{loss} {format_number(value)}"
     parts = (f"input: {described}" if described else "", f"loss: {loss}" if loss else "")
     return "; ".join(part for part in parts if part)
+
+
+def _sweep(provenance: Mapping[str, Any]) -> str:
+    axes = value_at(provenance, "sweep", "axes")
+    if not isinstance(axes, list):
+        return ""
+    named = [
+        f"{text_at(axis, 'name')} ({len(axis.get('labels') or ())})"
+        for axis in cast(list[dict[str, Any]], axes)
+    ]
+    return f"Sweep {text_at(provenance, 'sweep', 'name')}: {' x '.join(named)}"
+
+
+def _cells(provenance: Mapping[str, Any]) -> str:
+    """Say how the cells of a sweep ended."""
+    asked = number_at(provenance, "sweep", "cells")
+    if asked is None:
+        return ""
+    ended = [text_at(entry, "status") for key, entry in provenance.items() if is_cell(key)]
+    words = [f"{ended.count(status)} {status}" for status in dict.fromkeys(ended)]
+    if len(ended) < asked:
+        words.append(f"{int(asked) - len(ended)} not run yet")
+    return f"{_plural(int(asked), 'cell')}: {', '.join(words)}"
+
+
+def is_cell(key: str) -> bool:
+    """Say whether an entry of the provenance is about one cell of a sweep."""
+    return key.startswith("cell:")
+
+
+def _task(provenance: Mapping[str, Any]) -> str:
+    """Say what a training run was to learn, and what knowing frequencies alone would cost."""
+    entropies = [
+        f"{kind} entropy {format_number(value)}"
+        for kind in ("unigram", "bigram")
+        if (value := number_at(provenance, "task", kind)) is not None
+    ]
+    described = [text_at(provenance, "task", "name"), *entropies]
+    words = ", ".join(word for word in described if word)
+    return f"task: {words}" if words else ""
 
 
 def _runs(record: Record) -> str:

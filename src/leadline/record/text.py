@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadline.record.curve import curve_rows
 from leadline.record.numbers import align, format_number, sparkline
 from leadline.record.summary import heading, remarks, summarize
 
@@ -11,13 +12,32 @@ if TYPE_CHECKING:
     from leadline.record.finding import Finding
     from leadline.record.record import Record
 
-__all__ = ["finding_text", "record_text"]
+__all__ = ["MOST_RUNS", "finding_text", "record_text", "runs_left_out"]
+
+MOST_RUNS = 40
+"""How many runs a record prints."""
 
 
 def record_text(record: Record) -> str:
-    """Write the heading, a line per quantity (first -> last, shape, law) and the findings."""
+    """Write the heading, a line per quantity (first -> last, shape, law) and the findings.
+
+    Numbers of a run come first, over its steps; then the others, over depth.
+    """
     rows = summarize(record)
     lines = heading(record)
+    if runs := curve_rows(record):
+        cells = [
+            (
+                row.label,
+                format_number(row.curve.first),
+                "->",
+                format_number(row.curve.last),
+                sparkline(row.curve.values, scale=row.scale),
+                row.remark,
+            )
+            for row in runs[:MOST_RUNS]
+        ]
+        lines += ["", *align(cells, right=(1, 3)), *runs_left_out(len(runs))]
     if rows:
         cells = [
             (
@@ -37,6 +57,11 @@ def record_text(record: Record) -> str:
     if below:
         lines += ["", *below]
     return "\n".join(lines)
+
+
+def runs_left_out(count: int) -> list[str]:
+    """Say how many runs are not printed."""
+    return [f"... and {count - MOST_RUNS} more runs"] if count > MOST_RUNS else []
 
 
 def finding_text(finding: Finding) -> str:

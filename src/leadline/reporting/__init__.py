@@ -9,12 +9,20 @@ from leadline.record import Record
 from leadline.reporting.bounds_terminal import show_bounds
 from leadline.reporting.schema import as_json
 from leadline.reporting.terminal import show_comparison, show_record
+from leadline.reporting.trainability_terminal import show_trainability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-__all__ = ["as_json", "report", "show_bounds", "show_comparison", "show_record"]
+__all__ = [
+    "as_json",
+    "report",
+    "show_bounds",
+    "show_comparison",
+    "show_record",
+    "show_trainability",
+]
 
 
 def report(

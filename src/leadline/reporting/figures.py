@@ -102,12 +102,12 @@ def record_names(records: Sequence[Record], names: Sequence[str] | None = None) 
 def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None) -> list[Chart]:
     """Draw every quantity that any of the records has, in the order of the records.
 
-    Ingredients of bounds are left out.
+    Ingredients of bounds are left out, and numbers of a run, which have no depth.
     """
     known: dict[str, Quantity] = {}
     for record in records:
         for name, quantity in record.quantities.items():
-            if name not in INGREDIENTS:
+            if name not in INGREDIENTS and quantity.lives_on != "run":
                 known.setdefault(name, quantity)
     titles = record_names(records, names)
     charts: list[Chart] = []
@@ -125,13 +125,20 @@ def quantity_figure(
     """Return the Plotly figure of one quantity as a dictionary with `data` and `layout`."""
     for record in records:
         if quantity in record.quantities:
+            definition = record.quantities[quantity]
+            if definition.lives_on == "run":
+                raise LeadlineError(
+                    f"{quantity!r} belongs to a training run and has no depth to be drawn over; "
+                    "leadline.reporting.report shows it over steps."
+                )
             titles = record_names(records, names)
-            return _draw(records, record.quantities[quantity], titles, key="chart").figure
+            return _draw(records, definition, titles, key="chart").figure
     raise UnknownName("quantity", quantity, {n for record in records for n in record.quantities})
 
 
 def _model_name(record: Record) -> str:
-    return text_at(record.provenance, "model", "name") or "unnamed model"
+    known = record.provenance
+    return text_at(known, "model", "name") or text_at(known, "sweep", "name") or "unnamed model"
 
 
 def _draw(

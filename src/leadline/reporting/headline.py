@@ -270,6 +270,8 @@ def _first_token(record: Record) -> str:
 def _not_finite(record: Record) -> str:
     where: dict[str, int] = {}
     for name, quantity in record.quantities.items():
+        if quantity.lives_on == "run":
+            continue
         for profile in _profiles(record, name):
             bad = [
                 layer

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import uuid
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,15 @@ from leadline.reporting.cards import chart_card, controls
 from leadline.reporting.figures import Chart, draw_charts, record_names
 from leadline.reporting.palette import DARK, THEMES
 from leadline.reporting.schema import as_json
+from leadline.reporting.trainability_section import MapPart, map_parts, map_section
+from leadline.reporting.training_curves import CurveChart, draw_training_charts
+from leadline.reporting.training_section import training_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
+    from leadline.analysis.trainability import Trainability
     from leadline.record import Record
 
 __all__ = ["render_html", "write_html"]
@@ -43,16 +48,42 @@ _LOGO = (
 )
 
 
+@dataclass(frozen=True)
+class _Content:
+    """What the page shows: maps of sweeps, curves over steps, charts over depth, attention."""
+
+    maps: list[MapPart]
+    curves: list[CurveChart]
+    charts: list[Chart]
+    attention: list[AttentionPart]
+
+    @property
+    def over_steps(self) -> list[CurveChart]:
+        """All charts over steps, in their order on the page."""
+        return [chart for part in self.maps for chart in part.charts] + self.curves
+
+    @property
+    def trained(self) -> bool:
+        """Whether any record is of training."""
+        return bool(self.maps or self.curves)
+
+    @property
+    def over_depth(self) -> bool:
+        """Whether there is anything to show over depth; a record of training alone has nothing."""
+        return bool(self.charts) or not self.trained
+
+
 def write_html(
     records: Sequence[Record],
     path: str | PathLike[str],
     *,
     names: Sequence[str] | None = None,
     title: str | None = None,
+    found: Trainability | None = None,
 ) -> Path:
     """Write the report of one record, or the comparison of several, in one step."""
     place = Path(path)
-    text = render_html(records, names=names, title=title, file=place.stem)
+    text = render_html(records, names=names, title=title, file=place.stem, found=found)
     aside = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
     try:
         aside.write_text(text, encoding="utf-8")
@@ -72,15 +103,23 @@ def render_html(
     names: Sequence[str] | None = None,
     title: str | None = None,
     file: str = "leadline",
+    found: Trainability | None = None,
 ) -> str:
-    """Return the page as text. `file` names the files that the page offers for download."""
+    """Return the page as text. `file` names the files that the page offers for download.
+
+    `found` is the map of a single sweep, if it was drawn up already.
+    """
     if not records:
         raise RecordError("A report needs at least one record, and none was given.")
     shown = record_names(records, names)
     heading = title or " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
-    charts = draw_charts(records, names=shown)
-    attention = attention_parts(records)
-    data = _embed(_payload(records, shown, charts, attention, file=file))
+    content = _Content(
+        maps=map_parts(records, found),
+        curves=draw_training_charts(records, shown),
+        charts=draw_charts(records, names=shown),
+        attention=attention_parts(records),
+    )
+    data = _embed(_payload(records, shown, content, file=file))
     scripts = [_EARLY, _plotly(), _asset("report.js")]
     policy = "; ".join(
         [
@@ -98,8 +137,8 @@ def render_html(
         '<meta name="generator" content="leadline">\n'
         f"<title>{html.escape(heading)} – Leadline</title>\n"
         f"<style>{_asset('report.css')}</style>\n<script>{early}</script>\n</head>\n<body>\n"
-        f"{_top(attention)}\n"
-        f"<main>\n{_main(records, shown, charts, attention, heading=heading)}\n</main>\n"
+        f"{_top(content, anatomy=_has_anatomy(records))}\n"
+        f"<main>\n{_main(records, shown, content, heading=heading)}\n</main>\n"
         "<footer>Made by Leadline, the depth gauge for Transformers. "
         "This file is complete: it loads nothing.</footer>\n"
         f'<script type="application/json" id="leadline-data">{data}</script>\n'
@@ -108,42 +147,60 @@ def render_html(
 
 
 def _main(
-    records: Sequence[Record],
-    names: Sequence[str],
-    charts: Sequence[Chart],
-    attention: Sequence[AttentionPart],
-    *,
-    heading: str,
+    records: Sequence[Record], names: Sequence[str], content: _Content, *, heading: str
 ) -> str:
-    differ = len({record.depth(stack) for record in records for stack in record.stacks}) > 1
-    cards = "\n".join(chart_card(chart, names) for chart in charts)
     return "\n".join(
         [
-            sections.summary(records, names, heading),
-            sections.anatomy(records, names),
-            sections.glance(charts, names),
-            '<section id="charts" aria-labelledby="charts-title">',
-            '<h2 id="charts-title">Over depth</h2>',
-            "<noscript><p>The charts need JavaScript; all else can be read without.</p></noscript>",
-            controls(charts, depths_differ=differ),
-            f'<div class="charts">{cards}</div></section>',
-            attention_section(attention, names),
+            sections.summary(
+                records, names, heading, found=content.maps[0].found if content.maps else None
+            ),
+            map_section(content.maps, names),
+            training_section(content.curves),
+            *(_over_depth(records, names, content) if content.over_depth else ()),
+            attention_section(content.attention, names),
             sections.provenance(records, names),
         ]
     )
 
 
-def _top(attention: Sequence[AttentionPart]) -> str:
-    places = {
-        "anatomy": "Anatomy",
+def _over_depth(
+    records: Sequence[Record], names: Sequence[str], content: _Content
+) -> tuple[str, ...]:
+    differ = len({record.depth(stack) for record in records for stack in record.stacks}) > 1
+    cards = "\n".join(chart_card(chart, names) for chart in content.charts)
+    drawn = _has_anatomy(records) or not content.trained
+    return (
+        sections.anatomy(records, names) if drawn else "",
+        sections.glance(content.charts, names),
+        '<section id="charts" aria-labelledby="charts-title">',
+        '<h2 id="charts-title">Over depth</h2>',
+        "<noscript><p>The charts need JavaScript; all else can be read without.</p></noscript>",
+        controls(content.charts, depths_differ=differ),
+        f'<div class="charts">{cards}</div></section>',
+    )
+
+
+def _has_anatomy(records: Sequence[Record]) -> bool:
+    return any("anatomy" in record.provenance for record in records)
+
+
+def _top(content: _Content, *, anatomy: bool) -> str:
+    depth = {
+        **({"anatomy": "Anatomy"} if anatomy or not content.trained else {}),
         "glance": "At a glance",
         "charts": "Over depth",
-        **({"attention": _section_name(attention)} if attention else {}),
+    }
+    places = {
+        **({"map": "What trains"} if content.maps else {}),
+        **({"training": "Over training"} if content.curves else {}),
+        **(depth if content.over_depth else {}),
+        **({"attention": _section_name(content.attention)} if content.attention else {}),
         "provenance": "Provenance",
     }
     links = "".join(f'<a href="#{place}">{word}</a>' for place, word in places.items())
+    first = "charts" if content.over_depth else next(iter(places))
     return (
-        '<a class="skip" href="#charts">Skip to the charts</a>'
+        f'<a class="skip" href="#{first}">Skip to the charts</a>'
         f'<header class="top"><div><span class="brand">{_LOGO}Leadline</span>'
         f'<nav aria-label="Sections">{links}</nav><div class="tools">'
         '<button type="button" data-download="json" aria-label="Download as JSON">↓ JSON</button>'
@@ -157,12 +214,7 @@ def _section_name(parts: Sequence[AttentionPart]) -> str:
 
 
 def _payload(
-    records: Sequence[Record],
-    names: Sequence[str],
-    charts: Sequence[Chart],
-    attention: Sequence[AttentionPart],
-    *,
-    file: str,
+    records: Sequence[Record], names: Sequence[str], content: _Content, *, file: str
 ) -> dict[str, Any]:
     return {
         "file": re.sub(r"[^\w.-]+", "_", file) or "leadline",
@@ -174,10 +226,21 @@ def _payload(
                 "id": chart.key,
                 "scale": chart.quantity.scale,
                 "suited": chart.quantity.scale,
+                "panels": [""],
+                "across": "step",
+                "figure": chart.figure,
+            }
+            for chart in content.over_steps
+        ]
+        + [
+            {
+                "id": chart.key,
+                "scale": chart.quantity.scale,
+                "suited": chart.quantity.scale,
                 "panels": list(chart.panels),
                 "figure": chart.figure,
             }
-            for chart in charts
+            for chart in content.charts
         ]
         + [
             {
@@ -188,7 +251,7 @@ def _payload(
                 "limits": list(chart.limits),
                 "figure": chart.figure,
             }
-            for part in attention
+            for part in content.attention
             for chart in part.charts
         ],
         "records": [as_json(record) for record in records],

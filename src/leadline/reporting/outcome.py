@@ -36,7 +36,7 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         places = _some([len(line.values) for line in lines], most)
         shown = [start - 1 + place for place in places]
         table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
-        table.add_column("layer", overflow="fold", min_width=names)
+        table.add_column(outcome.axis, overflow="fold", min_width=names)
         for layer in shown:
             table.add_column(str(layer), justify="right", no_wrap=True)
         for line in lines:
@@ -50,7 +50,7 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         console.print(table)
         deepest = max(len(line.values) for line in lines)
         if len(shown) < deepest:
-            what = "layers" if start else "sites"
+            what = "places" if outcome.axis != "layer" else "layers" if start else "sites"
             console.print(f"({len(shown)} of {deepest} {what}; -o and --json give all of them)")
         console.print()
     for told in outcome.tables:
@@ -58,7 +58,7 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         for column in told.columns:
             table.add_column(column, justify="right", min_width=8, max_width=12)
         for row in told.rows:
-            table.add_row(*(number(value, digits=2) for value in row))
+            table.add_row(*(number(value, digits=told.digits) for value in row))
         console.print(table)
         console.print()
     for remark in outcome.remarks:
@@ -74,13 +74,14 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
         title=outcome.title,
         value_label=outcome.value_label,
         start=outcome.start,
+        layer_label=outcome.axis,
         scales=outcome.scales,
         notes=outcome.remarks if outcome.captioned else (),
     )
     (folder / "picture.svg").write_text(picture, encoding="utf-8")
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["panel", "name", "layer", "value"])
+        writer.writerow(["panel", "name", outcome.axis, "value"])
         for line in outcome.lines:
             for layer, value in enumerate(line.values, start=outcome.start):
                 writer.writerow([line.panel, line.name, layer, repr(value)])

@@ -9,7 +9,7 @@
   const pressed = (button) => button.getAttribute("aria-pressed") === "true";
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const touch = matchMedia("(pointer: coarse)").matches;
-  const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+  const STEPS = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
   let relative = false;
   let printing = false;
 
@@ -39,12 +39,15 @@
       series.has(String(trace.meta.series)) && (!choice || statistics.has(trace.meta.statistic));
   }
 
+  // Curves over training steps have no depth to be divided by.
+  const byShare = (chart) => relative && chart.across !== "step";
+
   function traces(chart) {
     const visible = shown(chart);
     return chart.figure.data.map((trace) => ({
       ...trace,
       visible: visible(trace),
-      x: relative ? trace.x.map((layer) => layer / trace.meta.depth) : trace.x,
+      x: byShare(chart) ? trace.x.map((layer) => layer / trace.meta.depth) : trace.x,
       line: trace.line && { ...trace.line, color: hue(trace.line.color) },
       marker: { ...trace.marker, color: hue(trace.marker.color) },
       ...(trace.fillcolor && { fillcolor: wash(trace.fillcolor) }),
@@ -84,7 +87,8 @@
       const from = panel * (size + gap);
       const x = result[`xaxis${name}`];
       const y = result[`yaxis${name}`];
-      const room = (chart.plot.clientWidth - 70) / (narrow ? 1 : panels) / 30;
+      const digits = chart.across === "step" ? 50 : 30; // pixels for a number on the axis
+      const room = (chart.plot.clientWidth - 70) / (narrow ? 1 : panels) / digits;
       x.dtick = STEPS.find((step) => (x.range[1] - x.range[0]) / step <= room);
       x.domain = narrow ? [0, 1] : [from, from + size];
       y.domain = narrow ? [1 - from - size, 1 - from] : [0, 1];
@@ -94,7 +98,7 @@
       if (log && factor > 5 && factor < 2e3) y.dtick = "D2";
       y.showticklabels = narrow || panel === 0;
       if (flat) y.range = log ? flat.map(Math.log10) : flat;
-      if (relative) {
+      if (byShare(chart)) {
         delete x.dtick;
         x.range = [-0.03, 1.03];
         x.tickformat = ".1f";
@@ -160,7 +164,7 @@
     const layers = [...new Set(lines.flatMap((trace) => trace.x))].sort((a, b) => a - b);
     const table = document.createElement("table");
     const head = table.createTHead().insertRow();
-    cell(head, "th", "layer").scope = "col";
+    cell(head, "th", chart.across || "layer").scope = "col";
     lines.forEach((trace) => (cell(head, "th", trace.meta.heading).scope = "col"));
     const body = table.createTBody();
     for (const layer of layers) {
@@ -186,11 +190,17 @@
   function asCsv() {
     const quote = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
     const columns = ["quantity", "statistic", "stack", "point", "sublayer"];
-    const rows = [["record", ...columns, "layer", "value"]];
+    const curves = page.records.some((record) => record.curves.length);
+    const rows = [["record", ...columns, "layer", "value", ...(curves ? ["run", "step"] : [])]];
     page.records.forEach((record, index) => {
+      for (const line of record.curves) {
+        line.steps.forEach((step, at) => {
+          rows.push([page.names[index], line.quantity, "value", "", "", "", "", line.values[at] ?? "NaN", line.run, step]);
+        });
+      }
       for (const line of record.series) {
         line.layers.forEach((layer, at) => {
-          rows.push([page.names[index], ...columns.map((c) => line[c] ?? ""), layer, line.values[at] ?? "NaN"]);
+          rows.push([page.names[index], ...columns.map((c) => line[c] ?? ""), layer, line.values[at] ?? "NaN", ...(curves ? ["", ""] : [])]);
         });
       }
     });

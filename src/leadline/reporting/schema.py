@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from leadline.record.address import Address, address_of
+from leadline.record.curve import curves_of
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.summary import headline_lines
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.record import Finding, Growth, Profile, Record, Site
+    from leadline.record.curve import Curve
 
 __all__ = ["SCHEMA", "as_json"]
 
@@ -29,7 +31,10 @@ _AT_THE_TOP = ("model", "anatomy", "input", "loss", "passes")
 def as_json(record: Record) -> dict[str, Any]:
     """Return the record as a dictionary that strict JSON can hold."""
     provenance = record.provenance
-    lines = {name: record.profiles(name) for name in record.quantities}
+    lines = {
+        name: [] if quantity.lives_on == "run" else record.profiles(name)
+        for name, quantity in record.quantities.items()
+    }
     return {
         "schema": SCHEMA,
         "model": strict_json(provenance.get("model") or {}),
@@ -54,6 +59,7 @@ def as_json(record: Record) -> dict[str, Any]:
             for name, quantity in record.quantities.items()
         },
         "series": [_series(line) for found in lines.values() for line in found],
+        "curves": [_curve(curve) for curve in curves_of(record)],
         "findings": [_finding(finding) for finding in record.findings],
         "provenance": {
             key: strict_json(value) for key, value in provenance.items() if key not in _AT_THE_TOP
@@ -122,6 +128,16 @@ def _series(line: Profile) -> dict[str, Any]:
         "layers": list(line.layers),
         "values": [strict_number(value) for value in line.values],
         "growth": _growth(line.growth),
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "quantity": curve.quantity,
+        "run": curve.run,
+        "seed": curve.seed,
+        "steps": list(curve.steps),
+        "values": [strict_number(float(value)) for value in curve.values],
     }
 
 

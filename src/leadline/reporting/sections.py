@@ -6,18 +6,28 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from leadline.analysis.sweep_cells import is_sweep
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.summary import is_cell
 from leadline.reporting.blocks import read_blocks
 from leadline.reporting.cards import chart_groups, row_name
 from leadline.reporting.drawing import anatomy_drawing, sparkline
 from leadline.reporting.headline import balance_sentence, comparing_sentences, facts, sentences
 from leadline.reporting.markup import definitions, dot, law, marker, safe
 from leadline.reporting.palette import css_colour, point_colour, record_colour
+from leadline.reporting.run_headline import (
+    comparing_run_sentences,
+    kind_of_report,
+    run_facts,
+    run_sentences,
+)
 from leadline.reporting.wording import number
 
 if TYPE_CHECKING:
+    from leadline.analysis.trainability import Trainability
     from leadline.record import Record
     from leadline.reporting.figures import Chart, Series
+    from leadline.reporting.headline import Fact
 
 __all__ = ["anatomy", "glance", "provenance", "summary"]
 
@@ -30,16 +40,20 @@ _READING = (
 )
 
 
-def summary(records: Sequence[Record], names: Sequence[str], title: str) -> str:
-    """The headline: names, sentences, findings, facts."""
+def summary(
+    records: Sequence[Record], names: Sequence[str], title: str, *, found: Trainability | None
+) -> str:
+    """The headline: names, sentences, findings, facts. `found` is the map of a single sweep."""
     if len(records) == 1:
-        told = sentences(records[0])
+        told = run_sentences(records[0], found)
+        if (records[0].stacks and found is None) or not told:
+            told += sentences(records[0])
         kind = text_at(records[0].provenance, "model", "class")
-        eyebrow = f"Depth report: {kind}" if kind else "Depth report"
+        eyebrow = ": ".join(word for word in (kind_of_report(records[0]), kind) if word)
     else:
-        told = comparing_sentences(records, names)
+        told = comparing_run_sentences(records, names) + comparing_sentences(records, names)
         eyebrow = f"Comparison of {len(records)} records"
-    paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in told)
+    paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in told if sentence)
     return (
         '<section id="summary" aria-labelledby="headline">'
         f'<p class="eyebrow">{safe(eyebrow)}</p><h1 id="headline">{safe(title)}</h1>'
@@ -134,15 +148,22 @@ def _findings(records: Sequence[Record], names: Sequence[str]) -> str:
     return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
 
 
+def _all_facts(record: Record) -> list[Fact]:
+    """What was trained and what was measured; models of a sweep differ in what is measured."""
+    trained = run_facts(record)
+    alike = record.stacks and not is_sweep(record)
+    return trained + (facts(record) if alike or not trained else [])
+
+
 def _facts(records: Sequence[Record], names: Sequence[str]) -> str:
     if len(records) == 1:
         tiles = "".join(
             f"<div><dt>{safe(fact.label)}</dt><dd>{safe(fact.value)}"
             f"<small>{safe(fact.detail)}</small></dd></div>"
-            for fact in facts(records[0])
+            for fact in _all_facts(records[0])
         )
         return f'<dl class="facts card">{tiles}</dl>'
-    found = [{fact.label: fact for fact in facts(record)} for record in records]
+    found = [{fact.label: fact for fact in _all_facts(record)} for record in records]
     labels = list(dict.fromkeys(label for one in found for label in one))
     top = "".join(
         f'<th scope="col">{dot(record_colour(at))}{safe(name)}</th>'
@@ -210,19 +231,19 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
 
 
 def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Flatten the provenance into (topic, entry) and text; blocks and attention are drawn instead.
+    """Flatten the provenance into (topic, entry) and text.
 
-    Single values come together under the topic `run`.
+    Blocks, attention and the cells of a sweep are shown elsewhere. Single values come together under the topic `run`.
     """
     found: dict[tuple[str, str], str] = {}
     for head, value in known.items():
-        if head == "attention":
+        if head == "attention" or is_cell(head):
             continue
         if not isinstance(value, Mapping):
             found["run", head] = _in_words(value)
             continue
         for key, item in cast("Mapping[str, object]", value).items():
-            if (head, key) != ("anatomy", "layers"):
+            if (head, key) not in (("anatomy", "layers"), ("sweep", "description")):
                 found[head, key.replace("_", " ")] = _in_words(item)
     return found
 

@@ -18,9 +18,13 @@ from leadline.analysis.compare_text import (
     shared_rows,
     what_is_not_shared,
 )
-from leadline.record.numbers import BARS, PLAIN_BARS, format_number, sparkline
+from leadline.analysis.sweep_cells import is_sweep
+from leadline.analysis.trainability import trainability
+from leadline.record.numbers import format_number, sparkline
 from leadline.record.summary import heading, remarks, summarize
 from leadline.reporting.columns import Column, print_line, show_table
+from leadline.reporting.curves_terminal import bars_for, show_compared_curves, show_curves
+from leadline.reporting.trainability_terminal import show_trainability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +39,19 @@ __all__ = ["show_comparison", "show_record"]
 
 
 def show_record(record: Record, console: Console) -> None:
-    """Print the heading, one row per quantity and role, the remarks and the findings."""
+    """Print the heading, one row per quantity and role, the remarks and the findings.
+
+    Of a training run the curves over steps come first; of a sweep its map stands for them.
+    """
     title, *rest = heading(record)
     print_line(console, title, style="bold")
     for line in rest:
         print_line(console, line)
+    if is_sweep(record):
+        print_line(console)
+        show_trainability(trainability(record), console, titled=False)
+    else:
+        show_curves(record, console)
     rows = summarize(record)
     if rows:
         print_line(console)
@@ -61,6 +73,7 @@ def show_record(record: Record, console: Console) -> None:
 def show_comparison(comparison: Comparison, console: Console) -> None:
     """Print a row per quantity, role and record, with the ratios to the first record."""
     print_line(console, " against ".join(comparison.names), style="bold")
+    show_compared_curves(comparison, console)
     if shared_rows(comparison):
         print_line(console)
         layouts = [_comparison_columns(comparison, plan, console) for plan in _COMPARISON_PLANS]
@@ -139,7 +152,7 @@ def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -
         ]
     if plan.shape:
         drawn = [
-            sparkline(row.profile.values, scale=row.scale, width=plan.bars, bars=_bars(console))
+            sparkline(row.profile.values, scale=row.scale, width=plan.bars, bars=bars_for(console))
             for row in rows
         ]
         columns.append(Column("by layer", drawn, style="cyan"))
@@ -156,7 +169,7 @@ def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -
         sides.append(None)
         drawn.append("")
         for name, side, shape in present_sides(
-            comparison, row, width=plan.bars, bars=_bars(console)
+            comparison, row, width=plan.bars, bars=bars_for(console)
         ):
             labels.append(f"  {name}")
             sides.append(side)
@@ -219,12 +232,3 @@ def _widest(side: Side | None) -> str:
     parting = side.parting
     how = ratio_text(parting.ratio) if np.isfinite(parting.ratio) else f"{parting.difference:+.3g}"
     return f"{how} @{parting.layer}"
-
-
-def _bars(console: Console) -> str:
-    """Return bars that the output can carry."""
-    try:
-        BARS.encode(console.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return PLAIN_BARS
-    return BARS

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from leadline.errors import RecordError
 from leadline.record import Quantity, Reading, Record, Site
+from leadline.record.site import RUN
 from leadline.record.store import APPLICATION_ID, SCHEMA, is_record_file
 from tests.synthetic import gpt2_record
 
@@ -368,3 +369,68 @@ def test_a_device_is_not_replaced_by_a_record() -> None:
     with pytest.raises(RecordError, match="no ordinary file"):
         Record().save("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_record_is_opened_again_to_add_to_it(saved: Path) -> None:
+    before = Record.open(saved).select()
+    with Record.reopen(saved) as record:
+        record.append([reading(2, 7.0)])
+    with Record.open(saved) as after:
+        assert after.select() == [*before, reading(2, 7.0)]
+    assert not Path(f"{saved}-wal").exists()
+
+
+def test_what_is_no_record_is_not_opened_again(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("text")
+    with pytest.raises(RecordError, match="not an SQLite file"):
+        Record.reopen(tmp_path / "x")
+
+
+def test_what_belongs_together_is_kept_as_a_whole_or_not_at_all() -> None:
+    record = Record()
+    with record.together():
+        record.describe(NORM)
+        record.append([reading(1)])
+        record.note("outcome", "done")
+    assert (len(record), record.provenance) == (1, {"outcome": "done"})
+
+    def broken() -> None:
+        with record.together():
+            record.append([reading(2)])
+            record.note("outcome", "lost")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken()
+    assert (len(record), record.provenance) == (1, {"outcome": "done"})
+    record.append([reading(3)])
+    assert len(record) == 2
+
+
+def test_a_writer_that_is_killed_leaves_what_it_had_committed(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from leadline.record import Quantity, Reading, Record, Site
+record = Record.create(sys.argv[1])
+record.describe(Quantity("stream.norm", "Norm", "|x|", "sqrt(sum x^2)"))
+with record.together():
+    record.append([Reading("stream.norm", Site("decoder", 1), "mean", 1.0)])
+with record.together():
+    record.append([Reading("stream.norm", Site("decoder", 2), "mean", 2.0)])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "killed.leadline"
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    with Record.reopen(path) as record:
+        assert [found.value for found in record.select()] == [1.0]
+        record.append([reading(2, 3.0)])
+    with Record.open(path) as record:
+        assert [found.value for found in record.select()] == [1.0, 3.0]
+
+
+def test_numbers_of_a_run_belong_to_no_stack() -> None:
+    record = Record()
+    record.describe(NORM)
+    record.append([Reading("stream.norm", RUN, "value", 1.0), reading(1)])
+    assert record.stacks == ["decoder"]
+    assert str(RUN) == "the run"

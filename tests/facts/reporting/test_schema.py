@@ -35,6 +35,7 @@ def test_json_is_strict_and_has_the_same_keys_for_every_record(name: str) -> Non
         "quantities",
         "definitions",
         "series",
+        "curves",
         "findings",
         "provenance",
     ]

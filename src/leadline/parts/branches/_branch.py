@@ -68,6 +68,8 @@ class Branch(nn.Module, ABC):
 
     causal: bool | None = None
     """Whether later tokens are hidden; None where tokens do not see each other at all."""
+    shares: bool = False
+    """Whether it leaves something in `run.shared` for later layers, or takes it from there."""
 
     @abstractmethod
     def forward(self, x: Tensor, run: Run) -> Tensor:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family
 from leadline.parts.checkpoints._hf import Origin, from_hf, to_hf
-from leadline.parts.checkpoints._own import RECIPE_FILE, load, save
+from leadline.parts.checkpoints._own import BYTES, RECIPE_FILE, load, save, tokenizer_of
 
 __all__ = [
+    "BYTES",
     "CHECKPOINTS",
     "RECIPE_FILE",
     "Family",
@@ -21,4 +22,5 @@ __all__ = [
     "load",
     "save",
     "to_hf",
+    "tokenizer_of",
 ]

@@ -1,6 +1,7 @@
 """Leadline's own format: recipe.json and model.safetensors in one folder.
 
     recipe.json          {"format": "leadline", "version": 1, "seed": ..., "recipe": {...}}
+                         and "tokenizer": "bytes" where the tokens are bytes of text
     model.safetensors    the state of the model by name
 
 Any recipe can be saved so. Parts of a plug-in must be loaded before the model is.
@@ -18,21 +19,30 @@ from leadline.parts.checkpoints._files import WEIGHTS, read_json, read_tensors, 
 from leadline.parts.recipe import Recipe
 from leadline.parts.transformer import Transformer
 
-__all__ = ["RECIPE_FILE", "VERSION", "load", "misfit", "save"]
+__all__ = ["BYTES", "RECIPE_FILE", "VERSION", "load", "misfit", "save", "tokenizer_of"]
 
 RECIPE_FILE = "recipe.json"
 VERSION = 1
+BYTES = "bytes"
+"""The tokenizer that takes a text as its UTF-8 bytes."""
 
 
-def save(model: Transformer, folder: str | Path) -> None:
-    """Write recipe and weights; a folder that holds another model is refused."""
+def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None) -> None:
+    """Write recipe and weights; a folder that holds another model is refused.
+
+    `tokenizer` is "bytes" where the model reads the bytes of a text.
+    """
+    if tokenizer not in (None, BYTES):
+        raise RecipeError(f"No tokenizer is called {tokenizer!r} here. Known: {BYTES}.")
     folder = Path(folder)
-    content = {
+    content: dict[str, Any] = {
         "format": "leadline",
         "version": VERSION,
         "seed": model.seed,
         "recipe": model.recipe.to_json(),
     }
+    if tokenizer is not None:
+        content["tokenizer"] = tokenizer
     _check_free(folder, model.recipe)
     write_model(folder, description=(RECIPE_FILE, content), tensors=model.state_dict())
 
@@ -59,6 +69,12 @@ def load(folder: str | Path) -> Transformer:
     for name, tensor in mine.items():
         tensor.data = found[name]
     return model.eval()
+
+
+def tokenizer_of(folder: str | Path) -> str | None:
+    """The tokenizer that a saved model names, None where it names none."""
+    found = read_json(Path(folder) / RECIPE_FILE).get("tokenizer")
+    return found if isinstance(found, str) else None
 
 
 def misfit(asked: dict[str, torch.Size], found: dict[str, torch.Size]) -> str | None:

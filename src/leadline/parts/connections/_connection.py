@@ -5,10 +5,15 @@
     write(state, update) -> state            the only method that must be written
     settle(state, norm) -> state             where a norm stands after the addition
     close(state) -> stream       once, after the last sublayer
+    write_kept(state, update) -> state       for a connection that `drops`, in training
 
 The state is a tensor, or a tuple whose first tensor is the stream as it stands now: lanes
 [example, token, lane, width] or a growing history are the connection's own business. Every
 sublayer has its own connection object, which knows its place.
+
+A connection that leaves whole updates out in training sets `drops` and writes `write_kept`: it
+decides before the branch runs, and asks for the update of the examples that it keeps, if there
+are any. Its numbers are those of `write` for the same draws.
 
 A connection declares facts, which `leadline check` proves. They are those of the default options;
 a constructor sets its own where an option changes them:
@@ -25,7 +30,7 @@ a constructor sets its own where an option changes them:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -58,6 +63,8 @@ class Connection(nn.Module, ABC):
     mixes: ClassVar[Literal["doubly stochastic"] | None] = None
     varies: bool = False
     amplifies: bool = False
+    drops: ClassVar[bool] = False
+    """Whether `write_kept` is asked instead of `write` in training."""
     init: ClassVar[str | None] = None
     """The initialisation of the branches that belongs to the design, where there is one."""
 
@@ -79,6 +86,13 @@ class Connection(nn.Module, ABC):
     @abstractmethod
     def write(self, state: State, update: Tensor) -> State:
         """The state after the update has joined it: the one method that every connection needs."""
+
+    def write_kept(self, state: State, update: Callable[[Tensor | None], Tensor]) -> State:
+        """The state after a write that may leave the update out.
+
+        `update` computes the update of the examples of an index [kept], or of all for None.
+        """
+        return self.write(state, update(None))
 
     def settle(self, state: State, norm: nn.Module) -> State:
         if isinstance(state, tuple):

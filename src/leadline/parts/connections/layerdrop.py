@@ -9,11 +9,13 @@ for every layer, as in the authors' code (schedule constant), or rate l / L (lin
 from 1 of L). rate 0.1. The draw travels from the first write of a layer to its last in the state,
 which is the pair (stream, b_l) in between and the stream alone between layers and in evaluation.
 A norm after the addition (placement post) is not left out with its layer: it norms a stream that
-the layer before has normed already. No parameters; the branch is computed even where it is
-dropped.
+the layer before has normed already. No parameters; a dropped layer is not computed in training,
+forward or backward, and its weights get no gradient, so that a step costs the share 1 - p_l of it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -28,6 +30,7 @@ class LayerDrop(Scalar):
     """x + u with whole layers dropped at random in training."""
 
     formula = "x + b u in training (one b for the layer), x + u in evaluation"
+    drops = True
 
     def __init__(self, place: Place, *, rate: float = 0.1, schedule: str = "constant") -> None:
         super().__init__(place)
@@ -36,9 +39,18 @@ class LayerDrop(Scalar):
     def write(self, state: State, update: Tensor) -> State:
         if not self.training:
             return state + update
-        if isinstance(state, tuple):
-            stream, drawn = state
-        else:
-            stream, drawn = state, state.new_empty(()).bernoulli_(1.0 - self.rate)
+        stream, drawn = self._drawn(state)
         stream = torch.addcmul(stream, drawn, update)
         return stream if self.place.ends_layer else (stream, drawn)
+
+    def write_kept(self, state: State, update: Callable[[Tensor | None], Tensor]) -> State:
+        stream, drawn = self._drawn(state)
+        if drawn:
+            stream = stream + update(None)
+        return stream if self.place.ends_layer else (stream, drawn)
+
+    def _drawn(self, state: State) -> tuple[Tensor, Tensor]:
+        """The stream and b, which the first write of a layer draws."""
+        if isinstance(state, tuple):
+            return state
+        return state, state.new_empty(()).bernoulli_(1.0 - self.rate)

@@ -8,10 +8,13 @@ layer from 1, L the number of layers, the last layer has the full rate) or rate 
 (constant). rate 0.1. Every example and every write draws its own b; the two writes of a layer
 have the same rate. The paper does not divide in training and multiplies u by 1 - p_l in
 evaluation; dividing by 1 - p_l instead gives the same expectation and leaves evaluation as x + u,
-as is usual now. No parameters; the branch is computed even where it is dropped.
+as is usual now. No parameters; in training the branch is computed for the examples that are kept,
+and not at all where none is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -27,6 +30,7 @@ class StochasticDepth(Scalar):
 
     formula = "x + b u / (1 - p_l) in training, x + u in evaluation"
     varies = True
+    drops = True
 
     def __init__(self, place: Place, *, rate: float = 0.1, schedule: str = "linear") -> None:
         super().__init__(place)
@@ -36,7 +40,19 @@ class StochasticDepth(Scalar):
     def write(self, state: Tensor, update: Tensor) -> Tensor:
         if not self.training:
             return state + update
-        # In the stream's number type: under autocast the update has fewer digits.
-        drawn = state.new_empty((state.shape[0],) + (1,) * (state.ndim - 1))
-        drawn = drawn.bernoulli_(1.0 - self.rate) / (1.0 - self.rate)
-        return torch.addcmul(state, drawn, update)
+        heard = self._heard(state).view(-1, *(1,) * (state.ndim - 1))
+        return torch.addcmul(state, heard / (1.0 - self.rate), update)
+
+    def write_kept(self, state: Tensor, update: Callable[[Tensor | None], Tensor]) -> Tensor:
+        kept = self._heard(state).nonzero().flatten()
+        if not len(kept):
+            return state
+        louder = 1.0 / (1.0 - self.rate)
+        if len(kept) == len(state):
+            return torch.add(state, update(None), alpha=louder)
+        # Under autocast the update has fewer digits than the stream.
+        return state.index_add(0, kept, update(kept).to(state.dtype), alpha=louder)
+
+    def _heard(self, state: Tensor) -> Tensor:
+        """b of every example, in the stream's number type."""
+        return state.new_empty(len(state)).bernoulli_(1.0 - self.rate)

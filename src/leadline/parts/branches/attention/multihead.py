@@ -92,6 +92,7 @@ class MultiHead(Branch):
         self.head_scale = inside("heads", heads)
         self.mixed_norm = inside("mixed", heads * size)
         self.share = _share(value_residual, place.layer)
+        self.shares = self.share is not None
 
     def forward(self, x: Tensor, run: Run) -> Tensor:
         examples, tokens, _ = x.shape

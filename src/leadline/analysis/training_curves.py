@@ -1,0 +1,92 @@
+"""Training runs side by side: where their curves start and where they end.
+
+Curves are matched by quantity. Records of several runs (sweeps) are matched by run instead, and
+then their validation losses alone are compared. The first record that has a curve is the measure
+of the others, at the last step of each: a ratio where the scale is logarithmic, else a difference.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leadline.record.curve import curve_rows
+from leadline.record.numbers import format_number
+from leadline.record.provenance import number_at, strict_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadline.record import Record
+    from leadline.record.curve import Curve
+    from leadline.record.quantity import Scale
+
+__all__ = ["CurveComparison", "change_text", "compare_curves", "task_entropies"]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveComparison:
+    """One curve in all records; a record without it has None."""
+
+    label: str
+    quantity: str
+    scale: Scale
+    sides: tuple[Curve | None, ...]
+
+    @property
+    def measure(self) -> Curve:
+        """The curve that the others are compared with."""
+        return next(side for side in self.sides if side is not None)
+
+    @property
+    def shared(self) -> bool:
+        """Whether at least two records have it."""
+        return sum(side is not None for side in self.sides) > 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as strict JSON."""
+        return {
+            "label": self.label,
+            "quantity": self.quantity,
+            "records": [None if side is None else self._side(side) for side in self.sides],
+        }
+
+    def _side(self, side: Curve) -> dict[str, Any]:
+        return {
+            "first": strict_number(side.first),
+            "last": strict_number(side.last),
+            "difference_at_last": strict_number(side.last - self.measure.last),
+            "steps": list(side.steps),
+            "values": [strict_number(float(value)) for value in side.values],
+        }
+
+
+def compare_curves(records: Sequence[Record]) -> tuple[CurveComparison, ...]:
+    """Match the curves of the records."""
+    found = [{row.label: row for row in curve_rows(record)} for record in records]
+    labels = dict.fromkeys(label for rows in found for label in rows)
+    matched: list[CurveComparison] = []
+    for label in labels:
+        row = next(rows[label] for rows in found if label in rows)
+        sides = tuple(rows[label].curve if label in rows else None for rows in found)
+        matched.append(CurveComparison(label, row.curve.quantity, row.scale, sides))
+    return tuple(matched)
+
+
+def change_text(row: CurveComparison, side: Curve) -> str:
+    """Say how far a curve ends from the measure: ×1.2, or -0.31; nothing for the measure."""
+    measure = row.measure
+    if side is measure:
+        return ""
+    if row.scale == "log" and side.last > 0 and measure.last > 0:
+        ratio = side.last / measure.last
+        return f"×{format_number(ratio, digits=3)}" if math.isfinite(ratio) else "-"
+    change = side.last - measure.last
+    return f"{change:+.3g}" if math.isfinite(change) else "-"
+
+
+def task_entropies(record: Record) -> dict[str, float]:
+    """Return the unigram and bigram entropy of the task of a training run, if it says them."""
+    found = {kind: number_at(record.provenance, "task", kind) for kind in ("unigram", "bigram")}
+    return {kind: value for kind, value in found.items() if value is not None}

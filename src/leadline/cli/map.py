@@ -1,0 +1,106 @@
+"""`leadline map`: which designs of a sweep train, and how deep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leadline.cli import _options as o
+from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.errors import RecordError
+
+if TYPE_CHECKING:
+    from leadline.analysis.trainability import Trainability
+    from leadline.record import Record
+
+MARGIN, SHARE = 0.3, 2 / 3
+
+
+def map_(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.leadline", help="The record of a sweep.", show_default=False),
+    ],
+    margin: Annotated[
+        float,
+        typer.Option(
+            "--margin",
+            metavar="NATS",
+            help="A cell trains when its validation loss is so far below the unigram entropy.",
+        ),
+    ] = MARGIN,
+    share: Annotated[
+        float,
+        typer.Option(
+            "--share",
+            metavar="SHARE",
+            help="A place trains when this share of its seeds does; two of three otherwise.",
+            show_default=False,
+        ),
+    ] = SHARE,
+    columns: Annotated[
+        str,
+        typer.Option("--columns", metavar="AXIS", help="The axis that the columns are."),
+    ] = "depth",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the map here: a picture (.svg), or the whole report (.html).",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Draw the map of what trains from the record of a sweep.
+
+    Rows are designs, columns depths. The usable depth of a row is the largest such that it and
+    every smaller measured one train. Beside the loss stands the gauge that predicted it best.
+    """
+    _check(output)
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        from leadline.analysis.trainability import trainability
+        from leadline.record import Record
+        from leadline.reporting import show_trainability
+
+        with voice.progress("Drawing"), Record.open(file) as record:
+            found = trainability(record, margin=margin, share=share, depth=columns)
+            if output is not None:
+                _write(output, found, record)
+        voice.emit(found.to_json)
+        voice.show(lambda console: show_trainability(found, console))
+        if output is not None:
+            voice.say(f"The map is in {output}")
+
+
+def _write(output: Path, found: Trainability, record: Record) -> None:
+    from leadline.reporting.html import write_html
+    from leadline.reporting.trainability_picture import trainability_picture
+
+    if output.suffix.lower() == ".svg":
+        output.write_text(trainability_picture(found), encoding="utf-8")
+    else:
+        write_html([record], output, found=found)
+
+
+def _check(output: Path | None) -> None:
+    """Refuse a file that no map can be written to, before any work is done."""
+    if output is None:
+        return
+    kind = output.suffix.lower()
+    if kind == ".svg":
+        check_writable(output, "map")
+    elif kind in {".html", ".htm"}:
+        check_page(output)
+    else:
+        raise RecordError(
+            f"The map is a picture or a page, so its name must end in .svg or .html; {output} "
+            "does not."
+        )

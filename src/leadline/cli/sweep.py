@@ -1,0 +1,303 @@
+"""`leadline sweep`: many designs, many depths, several seeds; the map of what trains."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leadline.catalog import Choice, load_plugin
+from leadline.cli import _options as o
+from leadline.cli._sweep_screen import deliver, show_costs, watching
+from leadline.cli._voice import Gauge, Voice, check_writable
+from leadline.errors import LabError
+
+if TYPE_CHECKING:
+    from leadline.lab.estimate import CellCost
+    from leadline.lab.grid import Sweep
+
+GRID, RUNNING = "Grid", "Running"
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def sweep(
+    axes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="AXIS=V,V",
+            help="Fields of the recipe or the training with the values to try, such as "
+            "depth=6,12,24 placement=pre,post; with --preset, the values to keep.",
+            show_default=False,
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            metavar="AXIS=V,V",
+            help="The same as an option; may be repeated.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="A sweep that is ready, such as depth-limits; `leadline list presets` names them.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="The preset in minutes.", rich_help_panel=GRID),
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="A field that is the same in all cells, such as width=64 or task=copy; "
+            "may be repeated.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            metavar="N",
+            help="Updates of every cell; 200 unless given.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            help="How many seeds, from 0 on; 3 unless given.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="NAME", help="Who runs: local or ray.", rich_help_panel=RUNNING
+        ),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="HOST:PORT",
+            help="The Ray cluster, or auto for the one of this machine.",
+            rich_help_panel=RUNNING,
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Cells at a time; as many as there are cores unless given.",
+            rich_help_panel=RUNNING,
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", metavar="N", help="Threads of each worker.", rich_help_panel=RUNNING
+        ),
+    ] = 1,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
+            rich_help_panel=RUNNING,
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(
+            "--every",
+            metavar="SECONDS",
+            help="Between two checkpoints of a cell.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = 10.0,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Try cells that failed once more.", rich_help_panel=RUNNING),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only list the cells with their FLOPs and about how long they take.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    plugin: o.Plugins = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.leadline",
+            help="The record; the same command goes on where a sweep was cut off. The name of the "
+            "preset, or sweep.leadline, unless given.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Train every combination of the axes with every seed, and draw the map of what trains.
+
+    Cells run in parallel, one process per core. A sweep that was stopped or killed loses nothing:
+    the same command goes on at the cell and the step where it was.
+    """
+    seconds = None if budget is None else _seconds(budget)
+    chosen = _engine(engine, address)
+    path = output or Path(f"{preset or 'sweep'}{'-quick' if preset and quick else ''}.leadline")
+    if not dry_run:
+        check_writable(path, "record")
+    for file in plugin or ():
+        load_plugin(file)
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Preparing the sweep") as gauge:
+            changes = [*(overrides or ()), *([] if steps is None else [f"steps={steps}"])]
+            asked = [*(grid or ()), *(axes or ())]
+            what = _asked(asked, changes, preset=preset, quick=quick, seeds=seeds)
+            costs = _costs(what, gauge) if dry_run else None
+        if costs is not None:
+            show_costs(voice, costs, workers=workers, threads=threads)
+            return
+        from leadline.lab.sweep import sweep as run_sweep
+
+        with watching(voice) as progress, _interruptible():
+            try:
+                record = run_sweep(
+                    what,
+                    path,
+                    engine=chosen,
+                    workers=workers,
+                    threads=threads,
+                    budget=seconds,
+                    every=every,
+                    retry=retry,
+                    plugins=plugin or (),
+                    progress=progress,
+                )
+            except KeyboardInterrupt:
+                raise LabError(
+                    f"The sweep was interrupted; the finished cells are in {path} and the "
+                    "checkpoints of the others beside it. The same command goes on from there."
+                ) from None
+        with record:
+            deliver(voice, record, path)
+
+
+def _costs(what: Sweep, gauge: Gauge) -> list[CellCost]:
+    from leadline.lab.estimate import estimate
+
+    return estimate(what, progress=gauge)
+
+
+def _asked(
+    axes: list[str], changes: list[str], *, preset: str | None, quick: bool, seeds: int | None
+) -> Sweep:
+    """The sweep of the command line: a preset, cut down by the axes, or the axes themselves."""
+    from dataclasses import replace
+
+    from leadline.lab.grid import Grid, Sweep, parse_axes, parse_fields
+
+    if seeds is not None and seeds < 1:
+        raise LabError(f"--seeds {seeds} asks for no seed; give 1 or more.")
+    numbers = {} if seeds is None else {"seeds": tuple(range(seeds))}
+    fixed = parse_fields(changes)
+    if preset is None:
+        if quick:
+            raise LabError("--quick is about a preset; give --preset NAME too.")
+        if not axes:
+            raise LabError(
+                "Give the axes of the sweep, such as depth=6,12,24 placement=pre,post, or "
+                "--preset NAME."
+            )
+        return Sweep(name="sweep", grids=(Grid(parse_axes(axes)),), fixed=fixed, **numbers)
+    from leadline.lab.presets import PRESETS
+
+    what = PRESETS.get(preset)(quick=quick)
+    for name, labels in _labels(axes):
+        what = what.only(name, labels)
+    if fixed:
+        what = what.but(**fixed)
+    return replace(what, **numbers) if numbers else what
+
+
+def _labels(axes: list[str]) -> list[tuple[str, list[Any]]]:
+    """The labels to keep of a preset's axes."""
+    from leadline.lab.grid import read_values
+
+    found: list[tuple[str, list[Any]]] = []
+    for text in axes:
+        name, values = read_values(text)
+        found.append((name, [v if isinstance(v, int | float | str) else str(v) for v in values]))
+    return found
+
+
+def _engine(name: str, address: str | None) -> Choice:
+    choice = Choice.parse(name)
+    if address is None:
+        return choice
+    if choice.name != "ray":
+        raise LabError("--address names a Ray cluster; give --engine ray too.")
+    return Choice("ray", **{**choice.options, "address": address})
+
+
+def _seconds(text: str) -> float:
+    """Read `90s`, `30m`, `1.5h`.
+
+    >>> _seconds("30m")
+    1800.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS or float(match[1]) == 0:
+        raise LabError(f"--budget {text!r} is no time; write for example 90s, 30m or 8h.")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM stops the sweep as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # it may set no handler
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,191 @@
+"""`leadline train`: one run on a task, with its gauges, into a record."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leadline.catalog import load_plugin
+from leadline.cli import _options as o
+from leadline.cli._requests import read_overrides
+from leadline.cli._voice import Gauge, Voice, check_writable
+from leadline.errors import LabError
+
+if TYPE_CHECKING:
+    from leadline.lab.trainer import Beat
+
+TRAINING = "Training"
+
+
+def train(
+    recipe: o.RecipeName = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Change a field of the recipe or of the training, such as depth=24, "
+            "placement=post, warmup=300 or task=copy; may be repeated.",
+            rich_help_panel=o.MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            metavar="CHOICE",
+            help="What to learn: stdlib (the text of Python's own library) unless given; "
+            "`leadline list tasks` names them.",
+            rich_help_panel=TRAINING,
+            show_default=False,
+        ),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus",
+            metavar="PATH",
+            help="Learn the bytes of this file or folder: the task text.",
+            rich_help_panel=TRAINING,
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            metavar="N",
+            help="Updates; 200 unless given.",
+            rich_help_panel=TRAINING,
+            show_default=False,
+        ),
+    ] = None,
+    layers: Annotated[
+        bool,
+        typer.Option(
+            "--layers",
+            help="Keep the gauges of every layer, not of the whole model alone.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
+    seed: o.Seed = 0,
+    plugin: o.Plugins = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.leadline",
+            help="The record of the run; the same command goes on where a run was cut off.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save",
+            metavar="FOLDER",
+            help="Save the trained model here.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Train a Transformer of a recipe on a task and watch its gauges.
+
+    Everything stays on this machine. The record holds the losses and the gauges step by step;
+    `leadline report` draws them.
+    """
+    for file in plugin or ():
+        load_plugin(file)
+    asked: dict[str, Any] = read_overrides(overrides or ())
+    if corpus is not None:
+        if task is not None or "task" in asked:
+            raise LabError("--corpus is a task of its own; leave --task out.")
+        asked["task"] = {"name": "text", "path": str(corpus)}
+    for name, value in (("task", task), ("steps", steps), ("layers", layers or None)):
+        if value is not None:
+            if name in asked:
+                raise LabError(f"{name} is given twice, by --{name} and by --set; give one.")
+            asked[name] = value
+    if output is not None:
+        check_writable(output, "record")
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Preparing the run") as gauge, _interruptible(gauge) as beat:
+            from leadline.lab.fields import split_fields
+            from leadline.lab.recording import train as train_model
+            from leadline.lab.training import Training
+            from leadline.loading.recipes import recipe_of
+
+            of_recipe, of_training = split_fields(asked)
+            training = Training.from_json(of_training)
+            try:
+                trained = train_model(
+                    recipe_of(recipe, of_recipe), output, training=training, seed=seed, beat=beat
+                )
+            except KeyboardInterrupt:
+                raise LabError(_paused(output)) from None
+        if save is not None:
+            trained.model.save(save, tokenizer="bytes" if trained.of_bytes else None)
+        from leadline.reporting import as_json as record_to_json
+        from leadline.reporting import show_record
+
+        record = trained.record
+        voice.emit(lambda: record_to_json(record))
+        voice.show(lambda console: show_record(record, console))
+        if output is not None:
+            record.close()
+            voice.say(f"Record: {output}")
+        if save is not None:
+            voice.say(f"Model: {save}")
+
+
+@contextmanager
+def _interruptible(gauge: Gauge) -> Iterator[Callable[[Beat], None]]:
+    """Ctrl-C and SIGTERM pause the run between two updates, where a checkpoint can be written."""
+    asked = threading.Event()
+
+    def beat(now: Beat) -> None:
+        numbers = [f"loss {now.loss:.3f}", f"{now.tokens_per_second:,.0f} tokens/s"]
+        for name, value in now.gauges.items():
+            numbers.append(f"{_SHORT.get(name, name)} {value:.3g}")
+        gauge(", ".join(numbers), now.step, now.steps)
+        if asked.is_set():
+            raise KeyboardInterrupt
+
+    # Only the main thread may set handlers.
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {kind: signal.signal(kind, lambda *_: asked.set()) for kind in kinds if main}
+    try:
+        yield beat
+    finally:
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+
+
+_SHORT = {
+    "gauge.token_cosine": "cosine",
+    "gauge.gradient_ratio": "|g_0|/|g_L|",
+    "gauge.stream_growth": "|x_L|/|x_0|",
+}
+
+
+def _paused(output: Path | None) -> str:
+    if output is None:
+        return "The run was interrupted, and without --output nothing of it is kept."
+    return (
+        f"The run was interrupted; {output} and its checkpoint are kept. The same command goes on "
+        "from there."
+    )

@@ -1,0 +1,1 @@
+"""Where models are trained: tasks, the trainer, sweeps and the engines that run their cells."""

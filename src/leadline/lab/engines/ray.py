@@ -1,0 +1,248 @@
+"""Cells as tasks of a Ray cluster: `ray(address="HOST:PORT")`, or `auto` for the one that runs here.
+
+Without an address a Ray of this machine is started for the sweep and stopped after it. Every
+machine of a cluster needs the same Leadline. Checkpoints are in the sweep's folder: where the
+machines share it, a cell whose worker died goes on from its checkpoint, elsewhere it begins anew;
+the rows are the same.
+
+Newer versions of Ray ask for a token: the sweep must see the one of the cluster (RAY_AUTH_TOKEN,
+or the file that RAY_AUTH_TOKEN_PATH names), or both must run with RAY_AUTH_MODE=disabled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadline.catalog import load_plugin
+from leadline.errors import LabError, require
+from leadline.lab.cell import CellResult, Paused, facts_without_run, run_cell
+from leadline.lab.engines._engine import DEATHS, ENGINES, Deaths, Engine, Job, News, Orders
+from leadline.lab.work_folder import LOCK, saved_step
+
+if TYPE_CHECKING:
+    from leadline.lab.trainer import Beat
+
+__all__ = ["RayEngine"]
+
+SPEAK = 1.0
+"""Seconds between two news of a cell, at least."""
+_LOOK = 0.5
+_GRACE = 60.0
+_IN_FLIGHT = 256
+"""So many tasks are handed to Ray at a time if nobody says how many workers there are."""
+
+
+@ENGINES.register("ray")
+class RayEngine(Engine):
+    """Tasks of a Ray cluster. See the module's first lines."""
+
+    def __init__(self, address: str | None = None) -> None:
+        self.address = address
+
+    def run(self, jobs: Sequence[Job], orders: Orders) -> Generator[News | CellResult]:
+        """Run the jobs, the first ones first."""
+        ray = require("ray", extra="ray")
+        with _connected(ray, self.address, orders):
+            board = ray.remote(num_cpus=0)(_Board).remote()
+            # Ray's own retries would have no end where the memory does not suffice.
+            task = ray.remote(num_cpus=orders.threads, max_retries=0)(_run_on_ray)
+            waiting = deque(jobs)
+            running: dict[Any, Job] = {}
+            deaths: defaultdict[str, Deaths] = defaultdict(Deaths)
+            paused_at: float | None = None
+            try:
+                while waiting or running:
+                    if orders.over:
+                        waiting.clear()
+                        if paused_at is None:
+                            paused_at = time.monotonic()
+                            ray.get(board.pause.remote())
+                        elif time.monotonic() - paused_at > _GRACE:
+                            return
+                    while waiting and len(running) < (orders.workers or _IN_FLIGHT):
+                        job = waiting.popleft()
+                        running[task.remote(job, orders, board, str(Path.cwd()))] = job
+                    done, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
+                    yield from ray.get(board.take.remote())
+                    for reference in done:
+                        job = running.pop(reference)
+                        found = deaths[job.cell.run]
+                        answer = _answer(ray, reference)
+                        if isinstance(answer, CellResult):
+                            yield replace(
+                                answer, facts={**answer.facts, "attempts": found.total + 1}
+                            )
+                        elif isinstance(answer, _Died):
+                            if found.count(saved_step(job.folder)):
+                                waiting.appendleft(job)
+                            else:
+                                yield _failed(job, answer.how, found)
+            finally:
+                for reference in running:
+                    with contextlib.suppress(Exception):
+                        ray.cancel(reference, force=True)
+
+
+class _Board:
+    """Where running cells leave their news, and learn that time is up."""
+
+    def __init__(self) -> None:
+        self.news: list[News] = []
+        self.pausing = False
+
+    def post(self, news: News) -> bool:
+        self.news.append(news)
+        return self.pausing
+
+    def take(self) -> list[News]:
+        taken, self.news = self.news, []
+        return taken
+
+    def pause(self) -> None:
+        self.pausing = True
+
+
+@dataclass(frozen=True)
+class _Died:
+    """What is left of a task whose worker died."""
+
+    how: str
+
+
+def _run_on_ray(job: Job, orders: Orders, board: Any, where: str) -> CellResult | None:
+    """One cell, in a worker of Ray; None where it was paused."""
+    ray = require("ray", extra="ray")
+    for file in orders.plugins:
+        load_plugin(file)
+    last = 0.0
+
+    def tell(beat: Beat) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SPEAK:
+            last = time.monotonic()
+            if ray.get(board.post.remote(News(job.cell.run, beat, os.getpid()))):
+                raise Paused
+
+    if ray.get(board.post.remote(News(job.cell.run, None, os.getpid()))):
+        return None
+    shared = (job.folder.parent / LOCK).exists()  # the coordinator's lock: the folder is the same
+    here = Path(where)
+    with contextlib.chdir(here if here.is_dir() else Path.cwd()):
+        try:
+            return run_cell(
+                job.cell,
+                folder=job.folder if shared else None,
+                threads=orders.threads,
+                every=orders.every,
+                beat=tell,
+            )
+        except Paused:
+            return None
+
+
+def _answer(ray: Any, reference: Any) -> CellResult | _Died | None:
+    """What a task gave; a death where its worker or its machine is gone."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, LabError):
+            raise LabError(str(cause)) from None
+        raise LabError(f"A task of Ray failed: {_last_line(error)}.") from None
+    except ray.exceptions.OutOfMemoryError:
+        return _Died("out of memory")
+    except ray.exceptions.RayError as error:
+        return _Died(type(error).__name__)
+
+
+def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
+    step = max(0, deaths.step)
+    reason = (
+        f"the Ray worker died {DEATHS} times ({how}) after step {step}, often because the memory "
+        "did not suffice; choose a smaller width, depth or batch"
+    )
+    facts = facts_without_run(job.cell, "failed", reason, steps=step)
+    return CellResult(job.cell.run, (), {**facts, "attempts": deaths.total})
+
+
+@contextlib.contextmanager
+def _connected(ray: Any, address: str | None, orders: Orders) -> Iterator[None]:
+    """A connection to the cluster, or a cluster of this machine for the time being."""
+    if ray.is_initialized():
+        yield
+        return
+    answers = _answers(address)
+    options: dict[str, Any] = {}
+    if address is None:
+        options["include_dashboard"] = False
+        if orders.workers:
+            options["num_cpus"] = orders.workers * orders.threads
+    try:
+        with _silenced():
+            ray.init(
+                address="local" if address is None else address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **options,
+            )
+    except Exception as error:
+        raise LabError(_why_not(address, error, answers=answers)) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Nothing reaches standard error inside, not even from Ray's code in C++."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _answers(address: str | None) -> bool:
+    """Whether somebody listens there. Ray itself would try for minutes where nobody does."""
+    host, colon, port = (address or "").rpartition(":")
+    if not (colon and port.isdigit()):
+        return False
+    try:
+        socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=5.0).close()
+    except OSError as error:
+        raise LabError(_why_not(address, error, answers=False)) from error
+    return True
+
+
+def _why_not(address: str | None, error: Exception, *, answers: bool) -> str:
+    said = _last_line(error)
+    if address is None:
+        return f"A Ray of this machine cannot be started ({said})."
+    where = f"The Ray cluster {address} cannot be reached"
+    if answers:
+        return (
+            f"{where}, though somebody listens there ({said}). Most often the token differs: set "
+            "RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token of the cluster, or "
+            "RAY_AUTH_MODE=disabled on both sides; both need the same version of Ray."
+        )
+    return f"{where} ({said}). Start one with `ray start --head`, or leave the address out."
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200] if lines else ''}".rstrip(". ")

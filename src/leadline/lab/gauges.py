@@ -1,0 +1,108 @@
+"""The gauges of a training run: a few probes on a few fixed examples, between two updates.
+
+The anatomy is read once and judged again at every reading; a reading is one forward and one
+backward pass in evaluation mode, and leaves the model as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leadline.anatomy import Anatomy, refuse_imbalance, untouched
+from leadline.inputs import Inputs, Loss
+from leadline.lab.tasks import Batch
+from leadline.probes._plan import plan
+from leadline.record import Quantity, Reading
+from leadline.record.site import RUN
+from leadline.record.training import GAUGES, GRADIENT_RATIO, STREAM_GROWTH, TOKEN_COSINE
+from leadline.running import read, run
+
+__all__ = ["EXAMPLES", "PROBES", "Gauges"]
+
+PROBES = ("stream", "tokens", "gradient")
+EXAMPLES = 4
+"""How many of the validation examples are looked at."""
+
+
+class Gauges:
+    """Reads the gauges of one model on one batch; `layers` keeps what every layer says."""
+
+    def __init__(self, model: nn.Module, batch: Batch, *, layers: bool, seed: int) -> None:
+        self.model = model
+        self.layers = layers
+        self.seed = seed
+        self.plan = plan(PROBES)
+        self.batch = Inputs({"input_ids": batch.ids[:EXAMPLES]}, kind="task")
+        targets = batch.targets[:EXAMPLES]
+        self.loss = Loss("task", "the loss of the run", lambda out, _: task_loss(out, targets))
+        self.anatomy: Anatomy | None = None
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """What the readings are of."""
+        return (*GAUGES, *self.plan.quantities) if self.layers else GAUGES
+
+    def read(self, *, run_name: str, step: int, seed: int) -> list[Reading]:
+        """The readings of this moment."""
+        with torch.enable_grad(), untouched(self.model):
+            if self.anatomy is None:
+                self.anatomy, _ = read(
+                    self.model, self.batch, declared=None, families=True, seed=self.seed
+                )
+            done = run(self.model, self.anatomy, self.plan, self.batch, self.loss)
+            refuse_imbalance(self.model, self.anatomy, done.balance)
+            found = done.collector.readings()
+        numbers = gauges_of(found)
+        rows = [
+            Reading(quantity.name, RUN, "value", numbers[quantity.name])
+            for quantity in GAUGES
+            if quantity.name in numbers
+        ]
+        rows += found if self.layers else []
+        return [replace(row, run=run_name, step=step, seed=seed) for row in rows]
+
+
+def gauges_of(readings: Sequence[Reading]) -> Mapping[str, float]:
+    """The few numbers that stand for a whole measurement, of its first stack."""
+    stack = readings[0].site.stack
+
+    def at(quantity: str, statistic: str) -> dict[int, float]:
+        return {
+            r.site.layer: r.value
+            for r in readings
+            if r.quantity == quantity
+            and r.statistic == statistic
+            and r.site.stack == stack
+            and r.site.sublayer is None
+            and r.site.lane is None
+        }
+
+    found: dict[str, float] = {}
+    cosine = at("tokens.cosine", "mean")
+    if cosine:
+        found[TOKEN_COSINE.name] = cosine[max(cosine)]
+    norm = at("stream.norm", "mean")
+    if norm:
+        found[STREAM_GROWTH.name] = _over(norm[max(norm)], norm[0])
+    gradient = at("gradient.stream", "total")
+    if 0 in gradient:
+        found[GRADIENT_RATIO.name] = _over(gradient[0], gradient[max(gradient)])
+    return found
+
+
+def task_loss(output: object, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of the targets that count, from logits or an output that holds them."""
+    logits = output if isinstance(output, Tensor) else output.logits  # type: ignore[attr-defined]
+    return cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def _over(above: float, below: float) -> float:
+    if below == 0.0:
+        return math.nan if above == 0.0 else math.inf
+    return above / below

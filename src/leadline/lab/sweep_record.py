@@ -1,0 +1,136 @@
+"""The record of a sweep: what it says before the first cell, and what each cell adds.
+
+    "sweep"        name, digest, axes with their labels, seeds, what is fixed, number of cells,
+                   the whole description, and "stopped": why it is not whole, or None
+    "tasks"        each task with its unigram and bigram entropies
+    "cell:RUN"     of every cell that has ended: labels, seed, status, reason, loss, cost, time
+
+The rows of a cell and its entry come in one transaction: a cell is in the record whole or not at
+all. Times and hosts stand in the entries, never in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from leadline.errors import LabError
+from leadline.lab.cell import CellResult
+from leadline.lab.grid import Sweep
+from leadline.measurement import versions
+from leadline.record import Record
+from leadline.record.training import TRAINING
+
+__all__ = ["CELL", "RUNNING", "add", "begin", "ended_cells", "stopped"]
+
+CELL = "cell:"
+RUNNING = "it still runs, or was cut off; the same sweep on this file goes on"
+"""What the record says as long as the sweep is neither whole nor over its budget."""
+_SHOWN = 3
+"""So many differences between two sweeps are named."""
+
+
+def begin(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
+    """The record of this sweep, begun or gone on with; that of another is refused.
+
+    A new one is written beside its place and put there in one step, so that a file is a record
+    of a sweep from its first moment.
+    """
+    if path.exists():
+        return _go_on(path, what)
+    for litter in path.parent.glob(f".{path.name}.*.partial"):
+        with suppress(OSError):
+            litter.unlink()
+    with Record() as fresh:
+        for quantity in TRAINING:
+            fresh.describe(quantity)
+        fresh.note("sweep", _about(what, stopped=RUNNING))
+        fresh.note("tasks", dict(tasks))
+        fresh.note("versions", versions())
+        fresh.save(path)
+    return Record.reopen(path)
+
+
+def ended_cells(record: Record) -> dict[str, dict[str, Any]]:
+    """The facts of the cells that have ended, by run."""
+    return {
+        key.removeprefix(CELL): value
+        for key, value in record.provenance.items()
+        if key.startswith(CELL)
+    }
+
+
+def add(record: Record, results: Iterable[CellResult]) -> None:
+    """Add cells that have ended: all that they gave, or nothing."""
+    with record.together():
+        for result in results:
+            for quantity in result.quantities:
+                record.describe(quantity)
+            record.append(result.readings)
+            record.note(f"{CELL}{result.run}", dict(result.facts))
+
+
+def stopped(record: Record, what: Sweep, reason: str | None) -> None:
+    """Say why the sweep is not whole; None when it is."""
+    record.note("sweep", _about(what, stopped=reason))
+
+
+def _about(what: Sweep, *, stopped: str | None) -> dict[str, Any]:
+    return {
+        "name": what.name,
+        "digest": what.digest,
+        "axes": [{"name": name, "labels": labels} for name, labels in what.axes.items()],
+        "seeds": list(what.seeds),
+        "fixed": dict(what.fixed),
+        "cells": len(what.cells()),
+        "description": what.to_json(),
+        "stopped": stopped,
+    }
+
+
+def _go_on(path: Path, what: Sweep) -> Record:
+    with Record.open(path) as found:
+        about = found.provenance.get("sweep")
+    if not isinstance(about, dict):
+        raise LabError(f"{path} holds a record that is no sweep; choose another file for this one.")
+    if about.get("digest") != what.digest:
+        differences = _differences(about.get("description") or {}, what.to_json())
+        shown = "; ".join(differences[:_SHOWN])
+        more = len(differences) - _SHOWN
+        raise LabError(
+            f"{path} holds another sweep: {shown}{f'; and {more} more' if more > 0 else ''}. "
+            "Ask for the same one to go on with it, or choose another file."
+        )
+    record = Record.reopen(path)
+    stopped(record, what, RUNNING)
+    return record
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """In which words two descriptions differ: the name, the seeds, what is fixed, the axes."""
+    one, other = _flat(there), _flat(here)
+    return [
+        f"{key} is {one.get(key, 'not set')} there and {other.get(key, 'not set')} here"
+        for key in dict.fromkeys((*one, *other))
+        if one.get(key) != other.get(key)
+    ] or ["its description differs"]
+
+
+def _flat(description: Mapping[str, Any]) -> dict[str, str]:
+    found = {"the name": str(description.get("name"))}
+    for at, grid in enumerate(description.get("grids", ())):
+        place = f" of grid {at + 1}" if at else ""
+        for axis in grid["axes"]:
+            labels = ",".join(str(setting["label"]) for setting in axis["settings"])
+            found[f"the axis {axis['name']}{place}"] = labels
+            for setting in axis["settings"]:
+                for name, value in setting["changes"].items():
+                    if name == axis["name"]:
+                        continue  # the label says it
+                    found[f"{name} at {axis['name']}={setting['label']}{place}"] = str(value)
+        found.update({f"{name}{place}": str(value) for name, value in grid["fixed"].items()})
+    found["seeds"] = ",".join(map(str, description.get("seeds", ())))
+    found.update({name: str(value) for name, value in description.get("fixed", {}).items()})
+    return found

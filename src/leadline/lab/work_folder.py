@@ -1,0 +1,116 @@
+"""The folder beside a sweep's record: a lock, and the checkpoint of every cell that runs.
+
+Only one sweep at a time works on a record: it holds the lock as long as it lives, and the system
+releases it when the process ends, however it ends. A cell's folder is removed when its rows are
+in the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from leadline.errors import LabError, require
+from leadline.lab.checkpoint import FILE
+from leadline.lab.recording import work_folder
+
+__all__ = ["LOCK", "cell_folder", "remove_cell", "saved_step", "working_folder"]
+
+LOCK = "lock"
+
+
+@contextmanager
+def working_folder(path: Path) -> Iterator[Path]:
+    """The folder of the record at `path`, held while inside; a second sweep is refused.
+
+    What is left in it afterwards is what unfinished cells need; if that is nothing, it is removed.
+    """
+    folder = work_folder(path)
+    try:
+        lock = _take(folder)
+    except OSError as error:
+        raise LabError(
+            f"The folder {folder} for the checkpoints of the sweep cannot be written: "
+            f"{error.strerror}; choose a record in a folder that can."
+        ) from error
+    if lock is None:
+        raise LabError(
+            f"Another sweep is at work on {path}; wait until it has ended, or choose another file."
+        )
+    try:
+        yield folder
+    finally:
+        left = [place for place in folder.iterdir() if place.name != LOCK]
+        if not left and os.name != "nt":  # while it is held, so that nobody waits for a lost file
+            (folder / LOCK).unlink(missing_ok=True)
+        lock.close()
+        if not left:
+            with suppress(OSError):
+                (folder / LOCK).unlink(missing_ok=True)
+                folder.rmdir()
+
+
+def cell_folder(folder: Path, run: str) -> Path:
+    """The folder of one cell: the start of its name, and enough of a hash to tell it apart."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", run).strip("-")[:40]
+    return folder / f"{readable}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
+
+
+def remove_cell(folder: Path, run: str) -> None:
+    """Remove the folder of a cell whose rows are in the record."""
+    shutil.rmtree(cell_folder(folder, run), ignore_errors=True)
+
+
+def saved_step(folder: Path) -> int:
+    """The step of the checkpoint in a cell's folder; -1 where there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        return -1
+    try:
+        with require("safetensors", extra="hf").safe_open(path, framework="numpy") as file:
+            return int(json.loads(file.metadata()["state"])["step"])
+    except Exception:  # whatever it is, nobody can go on from it
+        return -1
+
+
+def _take(folder: Path) -> IO[str] | None:
+    """The lock file, locked; None where somebody else has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    while True:
+        file = path.open("a")
+        if not _lock(file):
+            file.close()
+            return None
+        with suppress(FileNotFoundError):
+            if os.name == "nt" or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        # It was removed by a sweep that ended meanwhile.
+        file.close()
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock an open file until it is closed, or until the process ends; False where it is taken."""
+    if os.name == "nt":
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

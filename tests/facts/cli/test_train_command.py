@@ -1,0 +1,97 @@
+"""`leadline train`: its table, its files, its refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import leadline as ll
+from leadline.record import Record
+
+TINY = ["--set=depth=2", "--set=width=16", "--set=heads=2", "--task", "copy"]
+
+
+def test_a_run_is_shown_and_kept(leadline, tmp_path):
+    path, folder = tmp_path / "run.leadline", tmp_path / "model"
+    said = leadline("train", *TINY, "--steps", "20", "-o", path, "--save", folder)
+    assert said.code == 0, said.err
+    assert said.err == ""
+    assert "validation.loss" in said.out
+    assert f"Record: {path}" in said.out.replace("\n", "")
+    with Record.open(path) as record:
+        assert record.provenance["outcome"]["steps"] == 20
+    assert ll.load(str(folder)).model.recipe.depth == 2
+
+
+def test_json_stands_alone(leadline):
+    said = leadline("train", *TINY, "--steps", "10", "--json")
+    found = json.loads(said.out)
+    assert found["provenance"]["outcome"]["status"] == "finished"
+
+
+def test_quiet_says_nothing(leadline, tmp_path):
+    said = leadline("train", *TINY, "--steps", "5", "--quiet", "-o", tmp_path / "x.leadline")
+    assert (said.out, said.err) == ("", "")
+
+
+def test_a_recipe_is_named_or_read_from_a_file(leadline, tmp_path):
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps({"depth": 3, "width": 16, "heads": 1}))
+    said = leadline("train", "--recipe", file, "--task", "copy", "--steps", "2", "--json")
+    assert json.loads(said.out)["provenance"]["recipe"]["depth"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "dept=3"], "Did you mean 'depth'"),
+        (["--set", "steps"], "is not KEY=VALUE"),
+        (["--task", "cpoy"], "Did you mean 'copy'"),
+        (["--steps", "0"], "steps is a whole number from 1 on"),
+        (["--steps", "3", "--set", "steps=4"], "steps is given twice"),
+        (["--set", "connection=deepnrm"], "Did you mean 'deepnorm'"),
+        (["-o", "/nowhere/at/all.leadline"], "does not exist"),
+        (["--set", "width=30", "--set", "heads=4"], "cannot be divided"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(leadline, arguments, words):
+    said = leadline("train", *arguments)
+    assert said.code == 2
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_a_text_that_is_too_short_is_one_sentence(leadline, tmp_path):
+    file = tmp_path / "short.txt"
+    file.write_text("too short")
+    said = leadline("train", "--task", f"text(path='{file}')")
+    assert said.code == 2
+    assert "9 bytes" in said.err
+    assert leadline("train", "--corpus", file).err == said.err
+
+
+def test_the_bytes_of_a_folder_are_learned(leadline, tmp_path):
+    (tmp_path / "a.txt").write_text("ab" * 20000)
+    said = leadline("train", *TINY[:3], "--corpus", tmp_path, "--steps", "2", "--json")
+    assert json.loads(said.out)["provenance"]["task"]["name"] == "text"
+    both = leadline("train", "--corpus", tmp_path, "--task", "copy")
+    assert "leave --task out" in both.err
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    path = tmp_path / "run.leadline"
+    command = [sys.executable, "-m", "leadline.cli.main", "train", *TINY, "-o", str(path)]
+    process = subprocess.Popen([*command, "--steps", "100000"], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "The same command goes on from there" in err
+    assert (tmp_path / "run.leadline.work").is_dir()

@@ -1,0 +1,255 @@
+"""Processes of this machine: killed workers are replaced, nothing is lost, nobody is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+from leadline.errors import LabError
+from leadline.lab.cell import run_cell
+from leadline.lab.engines import ENGINES, News, Orders, local
+from leadline.lab.engines._engine import DEATHS, Deaths
+from leadline.lab.engines.local import GRACE, LocalEngine, usable_cores
+from leadline.lab.sweep import sweep
+from leadline.record import Record
+
+SLOW_STEP = """
+import time
+from leadline.lab.tasks import TASKS
+from leadline.lab.tasks.copy import Copy
+
+@TASKS.register("slow-copy")
+class SlowCopy(Copy):
+    name = "slow-copy"
+    def train(self, step, examples, *, seed):
+        time.sleep(0.05)
+        return super().train(step, examples, seed=seed)
+"""
+
+
+def cells(record):
+    return {k.removeprefix("cell:"): v for k, v in record.provenance.items() if "cell:" in k}
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "leadline.cli.main", "sweep", *map(str, arguments)]
+
+
+TINY = [
+    *("--set", "width=16", "--set", "heads=2", "--set", "batch=4", "--set", "examples=4"),
+    *("--set", "log=10", "--set", "validate=20", "--set", "gauges=20"),
+]
+
+
+def test_the_local_engine_is_found_by_its_name():
+    assert isinstance(ENGINES.build("local"), LocalEngine)
+
+
+def test_there_are_as_many_workers_as_usable_cores():
+    assert usable_cores() == len(psutil.Process().cpu_affinity())
+
+
+def test_a_cell_is_given_up_after_three_deaths_at_one_checkpoint():
+    assert DEATHS == 3
+    deaths = Deaths()
+    assert [deaths.count(-1) for _ in range(3)] == [True, True, False]
+    deaths = Deaths()
+    assert [deaths.count(step) for step in (-1, -1, 10, 10, 20, 20, 20)] == [True] * 6 + [False]
+    assert deaths.total == 7
+    assert deaths.step == 20
+
+
+def test_time_is_up_at_the_deadline():
+    assert not Orders().over
+    assert Orders(deadline=time.monotonic()).over
+
+
+def test_a_cell_has_half_a_minute_for_its_last_checkpoint():
+    assert GRACE == 30.0
+
+
+def test_ten_workers_killed_before_they_begin_end_the_sweep(monkeypatch, tiny, tmp_path):
+    started = []
+
+    class Killed:
+        """A process that was killed while it started."""
+
+        exitcode = -9
+        sentinel = 0
+
+        def __init__(self, *, target, args, daemon):
+            assert daemon
+            self.pipe = args[0]
+
+        def start(self):
+            started.append(self)
+
+        def join(self):
+            """It has ended already."""
+
+        kill = join
+
+    monkeypatch.setattr(local.multiprocessing.get_context("spawn"), "Process", Killed)
+    monkeypatch.setattr(local, "wait", lambda *_, **__: None)
+    with pytest.raises(LabError, match=r"cannot start \(signal 9\)"):
+        sweep(tiny("depth=1"), tmp_path / "s", workers=1)
+    assert len(started) == 10
+    Killed.exitcode = 1
+    started.clear()
+    with pytest.raises(LabError, match=r"cannot start \(exit code 1\).*`if __name__"):
+        sweep(tiny("depth=1"), tmp_path / "s", workers=1)
+    assert len(started) == 1
+
+
+def test_no_job_needs_no_worker():
+    assert list(LocalEngine().run([], Orders())) == []
+
+
+def test_three_killed_workers_lose_nothing(tiny, tmp_path):
+    what = tiny("depth=1,2", steps=200, log=20, validate=50, gauges=50)
+    killed = []
+
+    def kill(event):
+        if isinstance(event, News) and event.worker not in killed and len(killed) < 3:
+            killed.append(event.worker)
+            os.kill(event.worker, signal.SIGKILL)
+
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    with sweep(what, tmp_path / "s", workers=1, every=0.01, progress=kill) as record:
+        expected = Counter(
+            reading for cell in what.cells() for reading in run_cell(cell, folder=None).readings
+        )
+        assert Counter(record.select()) == expected
+        assert sum(facts["attempts"] for facts in cells(record).values()) == 2 + 3
+        assert {facts["status"] for facts in cells(record).values()} == {"finished"}
+    assert len(killed) == 3
+    assert not any(psutil.pid_exists(worker) for worker in killed)
+    assert {name: os.environ.get(name) for name in before} == before
+    assert list(tmp_path.iterdir()) == [tmp_path / "s"]
+
+
+@pytest.mark.slow
+def test_a_cell_that_always_kills_its_worker_fails_and_the_rest_go_on(tmp_path):
+    plugin = tmp_path / "deadly.py"
+    plugin.write_text(
+        "import os, multiprocessing\n"
+        "from leadline.lab.tasks import TASKS\n"
+        "from leadline.lab.tasks.copy import Copy\n"
+        "@TASKS.register('deadly')\n"
+        "class Deadly(Copy):\n"
+        "    name = 'deadly'\n"
+        "    def train(self, step, examples, *, seed):\n"
+        "        if step == 3 and multiprocessing.parent_process() is not None:\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "        return super().train(step, examples, seed=seed)\n"
+    )
+    done = subprocess.run(
+        command(
+            *("depth=1", "task=deadly(items=4),copy(items=4)", "--steps", 5, "--seeds", 1, *TINY),
+            *("--plugin", plugin, "--workers", 1, "-o", tmp_path / "s"),
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--retry" in done.stdout
+    with Record.open(tmp_path / "s") as record:
+        dead = cells(record)["depth=1, task=deadly(items=4), seed=0"]
+        assert dead["status"] == "failed"
+        assert dead["attempts"] == 3
+        assert dead["reason"].startswith("the worker died 3 times (signal 9) after step 0, often")
+        assert cells(record)["depth=1, task=copy(items=4), seed=0"]["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_budget_pauses_running_cells_and_later_they_go_on(tmp_path):
+    plugin = tmp_path / "slow.py"
+    plugin.write_text(SLOW_STEP)
+    arguments = [
+        *("depth=1", "--set", "task=slow-copy(items=4)", "--steps", 300, "--seeds", 1, *TINY),
+        *("--plugin", plugin, "--workers", 1, "--every", 1000, "-o", tmp_path / "s"),
+    ]
+    done = subprocess.run(
+        command(*arguments, "--budget", "12s"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "It stopped: the budget of 12 seconds was over with 0 of 1 cells ended." in done.stdout
+    (checkpoint,) = (tmp_path / "s.work").rglob("checkpoint.safetensors")
+    assert checkpoint.stat().st_size > 0
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with Record.open(tmp_path / "s") as record:
+        (facts,) = cells(record).values()
+        assert (facts["status"], facts["steps"]) == ("finished", 300)
+        assert facts["seconds"] > 14  # both parts of the run
+        assert [r.step for r in record.select("train.loss")] == list(range(10, 301, 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_says_how_to_go_on_and_leaves_no_process(tmp_path, kind):
+    plugin = tmp_path / "slow.py"
+    plugin.write_text(SLOW_STEP)
+    arguments = [
+        *("depth=1", "--set", "task=slow-copy(items=4)", "--steps", 2000, "--seeds", 2, *TINY),
+        *("--plugin", plugin, "--workers", 2, "--every", 0.2, "-o", tmp_path / "s"),
+    ]
+    process = subprocess.Popen(
+        command(*arguments), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for(lambda: len(list((tmp_path / "s.work").rglob("*.safetensors"))) == 2)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 2
+    os.killpg(process.pid, kind)  # a terminal sends it to all of them
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert said.startswith("leadline: The sweep was interrupted; the finished cells are in ")
+    assert len(said.splitlines()) == 1
+    assert "The same command goes on from there." in said
+    psutil.wait_procs(family, timeout=10)
+    assert not [one for one in family if one.is_running()]
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_sweep_end_with_it(tmp_path):
+    plugin = tmp_path / "slow.py"
+    plugin.write_text(SLOW_STEP)
+    process = subprocess.Popen(
+        command(
+            *("depth=1", "--set", "task=slow-copy(items=4)", "--steps", 2000, "--seeds", 2, *TINY),
+            *("--plugin", plugin, "--workers", 2, "--every", 0.2, "-o", tmp_path / "s"),
+        )
+    )
+    wait_for(lambda: len(list((tmp_path / "s.work").rglob("*.safetensors"))) == 2)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    psutil.wait_procs(family, timeout=5)
+    assert not [one for one in family if one.is_running()]
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from leadline.lab.grid import Grid, Sweep, parse_axes\n"
+        "from leadline.lab.sweep import sweep\n"
+        "what = Sweep(name='s', grids=(Grid(parse_axes(['depth=1'])),), fixed={'task': 'copy'})\n"
+        f"sweep(what, {str(tmp_path / 's')!r}, workers=1)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "call sweep() below `if __name__ == '__main__':`" in done.stderr.splitlines()[-1]
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it never came to it"
+        time.sleep(0.05)

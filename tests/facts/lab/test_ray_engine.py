@@ -1,0 +1,175 @@
+"""Cells as tasks of Ray: a real cluster of this machine, a killed worker, the same rows."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from leadline.errors import LabError
+from leadline.lab.cell import run_cell
+from leadline.lab.engines import ENGINES, Orders
+from leadline.lab.engines.ray import RayEngine, _why_not
+from leadline.lab.grid import Grid, Sweep, parse_axes
+from leadline.record import Record
+
+FIXED = {
+    "width": 16,
+    "heads": 2,
+    "task": "copy",
+    "steps": 600,
+    "batch": 8,
+    "examples": 16,
+    "validate": 100,
+    "gauges": 100,
+}
+AXES = ["depth=2,3"]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture
+def cluster():
+    """The address of a Ray cluster with two cores, and its environment; ended afterwards."""
+    with started({"RAY_AUTH_MODE": "disabled"}) as found:
+        yield found
+
+
+@contextmanager
+def started(settings):
+    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets need a short path
+    port = free_port()
+    environment = {**os.environ, **settings}
+    head = subprocess.Popen(
+        [
+            *(Path(sys.executable).with_name("ray"), "start", "--head", "--block"),
+            *(f"--port={port}", "--num-cpus=2", f"--temp-dir={folder}"),
+            *("--include-dashboard=false", "--disable-usage-stats"),
+        ],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    family = []
+    try:
+        wait_for(lambda: listening(port) and children(head.pid, "raylet"), seconds=120)
+        yield f"127.0.0.1:{port}", environment, head.pid
+        family = psutil.Process(head.pid).children(recursive=True)
+    finally:
+        head.terminate()
+        try:
+            head.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            head.kill()
+        for one in psutil.wait_procs(family, timeout=10)[1]:
+            one.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def listening(port):
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", port)) == 0
+
+
+def children(parent, name):
+    """The processes below `parent` in whose command `name` stands."""
+    found = []
+    for one in psutil.Process(parent).children(recursive=True):
+        try:
+            if name in " ".join(one.cmdline()):
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_for(condition, seconds=120.0):
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, "it never came to it"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_killed_ray_worker_loses_nothing(cluster, tmp_path):
+    address, environment, head = cluster
+    pairs = [text for name, value in FIXED.items() for text in ("--set", f"{name}={value}")]
+    path = tmp_path / "s.leadline"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "leadline.cli.main", "sweep", *AXES, *pairs, "--seeds", "2"),
+            *("--every", "0.2", "--engine", "ray", "--address", address, "-o", str(path)),
+        ],
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: list((tmp_path / "s.leadline.work").rglob("*.safetensors")))
+    wait_for(lambda: children(head, "_run_on_ray"))[0].kill()
+    out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "4 of 4 cells have ended: 4 finished." in out
+    assert all("seed=" in line for line in said.splitlines()), said  # nothing of Ray's own
+    what = Sweep(name="sweep", grids=(Grid(parse_axes(AXES)),), seeds=(0, 1), fixed=FIXED)
+    with Record.open(path) as record:
+        assert Counter(record.select()) == Counter(
+            reading for cell in what.cells() for reading in run_cell(cell, folder=None).readings
+        )
+        cells = [v for k, v in record.provenance.items() if k.startswith("cell:")]
+        assert sorted(facts["attempts"] for facts in cells) == [1, 1, 1, 2]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:{port}"])
+def test_a_cluster_that_is_not_there_is_a_sentence(address):
+    address = address.format(port=free_port())
+    with pytest.raises(LabError, match=f"The Ray cluster {address} cannot be reached"):
+        next(RayEngine(address).run([], Orders()))
+
+
+def test_the_ray_engine_takes_an_address():
+    engine = ENGINES.build('ray(address="10.0.0.1:6379")')
+    assert isinstance(engine, RayEngine)
+    assert engine.address == "10.0.0.1:6379"
+    assert ENGINES.build("ray").address is None
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_cluster_with_another_token_is_a_sentence_with_what_to_set(tmp_path):
+    with started({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 40}) as (address, there, _):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "leadline.cli.main", "sweep", "depth=1", "--set"),
+                *("task=copy", "--engine", "ray", "--address", address, "-o", tmp_path / "s"),
+            ],
+            env={**there, "RAY_AUTH_TOKEN": "b" * 40},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"leadline: The Ray cluster {address} cannot be reached, though")
+    assert "Most often the token differs: set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH" in said
+
+
+def test_a_ray_that_does_not_start_is_a_sentence():
+    said = _why_not(None, OSError("no room\nat all."), answers=False)
+    assert said == "A Ray of this machine cannot be started (OSError: at all)."
