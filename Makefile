@@ -36,7 +36,8 @@ pair: $(VENV)/.ready-all ## train the two small models of the demo again, into o
 	for norm in pre post; do \
 	  $(BIN)/leadline train --set placement=$$norm --set depth=6 --set width=64 --set heads=4 \
 	    --set init=xavier --task "stdlib(length=128)" --steps 3000 --set warmup=500 \
-	    --set schedule=cosine --set examples=512 --save out/pair/$$norm || exit; \
+	    --set schedule=cosine --set examples=512 --set validate=500 --set gauges=100 --layers \
+	    --save out/pair/$$norm || exit; \
 	done
 
 test: $(VENV)/.ready-dev ## run the tests

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 UNIGRAM, BIGRAM = 3.14, 2.40
+LOST = {
+    "status": "diverged",
+    "reason": "the loss was not finite at step 407",
+    "steps": 407,
+    "loss": math.nan,
+}
+"""How a run ends that diverges after its last readings."""
 LIMITS = {"pre": 96, "post": 12, "plain": 0}
 STEPS = (0, 50, 100, 200)
 
@@ -135,9 +142,18 @@ def cell_readings(
 
 
 def training_record(
-    *, steps: int = 400, end: float = 2.2, layers: bool = False, name: str = "small", seed: int = 0
+    *,
+    steps: int = 400,
+    end: float = 2.2,
+    layers: bool = False,
+    name: str = "small",
+    seed: int = 0,
+    outcome: Mapping[str, Any] | None = None,
 ) -> Record:
-    """One run of the name '': losses fall, gauges move; by layer at two steps if asked."""
+    """One run of the name '': losses fall, gauges move; by layer at two steps if asked.
+
+    `outcome` is how it ended; without one it has not ended.
+    """
     record = Record()
     for quantity in (*TRAINING, *GAUGES):
         record.describe(quantity)
@@ -173,6 +189,8 @@ def training_record(
     record.note("model", {"name": name, "class": "Transformer", "parameters": 300_000})
     record.note("task", {"name": "stdlib", "unigram": UNIGRAM, "bigram": BIGRAM, "length": 64})
     record.note("training", {"steps": steps, "batch": 16, "rate": 1e-3})
+    if outcome is not None:
+        record.note("outcome", dict(outcome))
     return record
 
 

@@ -1,5 +1,6 @@
 """The pages are true: the generated ones fresh, the links alive, the code in them runs."""
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -8,6 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+WITH_SCRIPTS = [
+    "README.md",
+    "docs/attention.md",
+    "docs/collapse.md",
+    "docs/first-measurement.md",
+    "docs/lab.md",
+    "docs/map.md",
+    "docs/paths.md",
+    "docs/transformer.md",
+]
+"""The pages whose Python is run."""
 
 
 def load_generator():
@@ -36,23 +48,39 @@ def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/attention.md",
-        "docs/collapse.md",
-        "docs/first-measurement.md",
-        "docs/lab.md",
-        "docs/map.md",
-        "docs/paths.md",
-        "docs/transformer.md",
-    ],
-)
+@pytest.mark.parametrize("page", WITH_SCRIPTS)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
     assert blocks
-    names = {"__name__": "page"}
+    names = {"__name__": "__main__"}  # so that what stands under the guard of a script runs too
     for block in blocks:
         exec(compile(block, page, "exec"), names)
+
+
+def calls_unguarded(block, name):
+    """The calls of a function that are made when the block is imported by another name."""
+    found = []
+    for part in ast.parse(block).body:
+        if isinstance(part, ast.FunctionDef | ast.ClassDef):
+            continue
+        if isinstance(part, ast.If) and "__name__" in ast.unparse(part.test):
+            continue
+        calls = [node for node in ast.walk(part) if isinstance(node, ast.Call)]
+        found += [call for call in calls if ast.unparse(call.func).split(".")[-1] == name]
+    return found
+
+
+@pytest.mark.parametrize("page", WITH_SCRIPTS)
+def test_a_page_that_shows_a_sweep_guards_it(page):
+    # Workers of a sweep are started anew and import the script: unguarded, it would start again.
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S
+    ):
+        assert not calls_unguarded(block, "sweep"), f"{page} shows a sweep without a guard"
+
+
+def test_a_guard_is_told_from_a_bare_call():
+    assert calls_unguarded('ll.sweep(what, "a")', "sweep")
+    assert calls_unguarded('with ll.sweep(what, "a") as record:\n    pass', "sweep")
+    assert not calls_unguarded('if __name__ == "__main__":\n    ll.sweep(what, "a")', "sweep")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.analysis.training_curves import compare_curves
+from leadline.analysis.training_curves import compare_curves, run_endings
 from leadline.errors import RecordError
 from leadline.record import Record
 from leadline.record.address import address_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.training_curves import CurveComparison
     from leadline.record import Growth, Profile
+    from leadline.record.ending import RunEnding
     from leadline.record.quantity import Scale
 
 __all__ = ["Comparison", "ComparisonRow", "Parting", "Side", "compare"]
@@ -90,7 +91,9 @@ class Comparison:
 
     names: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
-    curves: tuple[CurveComparison, ...] = ()
+    curves: tuple[CurveComparison, ...]
+    endings: tuple[RunEnding | None, ...]
+    """How the training run of each record ended; None where it says nothing."""
 
     def __str__(self) -> str:
         from leadline.analysis.compare_text import comparison_text
@@ -141,7 +144,7 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     found = [_lines(record, by_stack=by_stack) for record in records]
     labels = dict.fromkeys(label for lines in found for label in lines)
     rows = tuple(_row(label, found) for label in labels)
-    return Comparison(called, rows, compare_curves(records))
+    return Comparison(called, rows, compare_curves(records), run_endings(records))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadline.record.curve import Curve
 
 __all__ = [
+    "about_the_runs",
     "apart",
     "comparison_html",
     "comparison_text",
@@ -57,7 +58,7 @@ def comparison_text(comparison: Comparison) -> str:
                 f"  {name}",
                 format_number(curve.first),
                 "->",
-                format_number(curve.last),
+                row.last_text(curve),
                 shape,
                 _change(row, curve, comparison.names),
             )
@@ -65,8 +66,8 @@ def comparison_text(comparison: Comparison) -> str:
         ]
     lines += ["", *align(steps, right=(1, 3))] if steps else []
     lines += ["", *align(cells, right=(1, 3))] if cells else []
-    unmatched = what_is_not_shared(comparison)
-    return "\n".join([*lines, "", *unmatched] if unmatched else lines)
+    below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
+    return "\n".join([*lines, "", *below] if below else lines)
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -90,7 +91,7 @@ def comparison_html(comparison: Comparison) -> str:
             escape(row.label) if at == 0 else "",
             escape(name),
             format_number(curve.first),
-            format_number(curve.last),
+            row.last_text(curve),
             svg_sparkline(curve.values, scale=row.scale, ends=_curve_ends(row), along="steps"),
             escape(_change(row, curve, comparison.names)),
         )
@@ -98,12 +99,13 @@ def comparison_html(comparison: Comparison) -> str:
         for at, (name, curve, _) in enumerate(shown_curves(comparison, row))
     ]
     over_steps = ("of the run", "record", "first", "last", "over steps", "difference")
-    unmatched = "".join(f"<p>{escape(line)}</p>" for line in what_is_not_shared(comparison))
+    below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
+    told = "".join(f"<p>{escape(line)}</p>" for line in below)
     tables = [
         html_table(over_steps, steps) if steps else "",
         html_table(headers, cells) if cells else "",
     ]
-    return f"<div>{''.join(tables)}{unmatched}</div>"
+    return f"<div>{''.join(tables)}{told}</div>"
 
 
 def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
@@ -128,6 +130,29 @@ def shown_curves(
     ]
 
 
+def about_the_runs(comparison: Comparison) -> list[str]:
+    """Say which runs did not finish, and where last values are of different steps."""
+    endings = list(zip(comparison.names, comparison.endings, strict=True))
+    sentences = [
+        f"{name}: {ending.sentence}"
+        for name, ending in endings
+        if ending is not None and ending.status != "finished"
+    ]
+    differ = [row for row in shared_curves(comparison) if row.steps_differ]
+    # Where records hold several runs, a row is a run; else it is a quantity of the one run.
+    runs = [row.label for row in differ if row.label != row.quantity]
+    if runs:
+        sentences.append(f"The last steps differ in {len(runs)} of the runs: {_listed(runs)}.")
+    elif differ:
+        steps = [
+            f"{name} at step {side.steps[-1] if ending is None else ending.steps:,}"
+            for (name, ending), side in zip(endings, differ[0].sides, strict=True)
+            if side is not None
+        ]
+        sentences.append(f"The last steps differ: {', '.join(steps)}.")
+    return sentences
+
+
 def what_is_not_shared(comparison: Comparison) -> list[str]:
     """Say for each record what it alone has, and what it lacks that others share."""
     sentences: list[str] = []
@@ -137,9 +162,9 @@ def what_is_not_shared(comparison: Comparison) -> list[str]:
         lacking = [row.label for row in shared_rows(comparison) if row.sides[at] is None]
         lacking += [row.label for row in shared_curves(comparison) if row.sides[at] is None]
         if alone:
-            sentences.append(f"Only in {name}: {', '.join(alone)}.")
+            sentences.append(f"Only in {name}: {_listed(alone)}.")
         if lacking:
-            sentences.append(f"Not in {name}: {', '.join(lacking)}.")
+            sentences.append(f"Not in {name}: {_listed(lacking)}.")
     return sentences
 
 
@@ -180,8 +205,15 @@ def ratio_text(ratio: float) -> str:
 def _change(row: CurveComparison, curve: Curve, names: tuple[str, ...]) -> str:
     change = change_text(row, curve)
     measure = next(n for n, side in zip(names, row.sides, strict=True) if side is row.measure)
+    if change in ("", "-"):
+        return change
     joined = f"{change} {measure}" if change.startswith("×") else f"{change} to {measure}"
-    return f"{joined} at the end" if change else ""
+    return f"{joined} at the end"
+
+
+def _listed(labels: list[str]) -> str:
+    """Join labels; those of runs have commas of their own."""
+    return ("; " if any("," in label for label in labels) else ", ").join(labels)
 
 
 def _ends(row: ComparisonRow) -> tuple[float, float] | None:

@@ -28,7 +28,21 @@ if TYPE_CHECKING:
     from leadline.analysis.sweep_cells import SweepCell
     from leadline.record import Record
 
-__all__ = ["Prediction", "area_under_curve", "badness", "best_prediction", "gauge_table", "predict"]
+__all__ = [
+    "GUESS",
+    "PRESENT",
+    "Prediction",
+    "area_under_curve",
+    "badness",
+    "best_prediction",
+    "gauge_table",
+    "predict",
+]
+
+PRESENT = 0.8
+"""The share of the cells that a step must have to be considered."""
+GUESS = 0.5
+"""The area of a gauge that tells nothing."""
 
 GaugeTable = dict[str, dict[int, dict[str, float]]]
 
@@ -116,10 +130,10 @@ def best_prediction(
 ) -> Prediction | None:
     """Return the earliest prediction with the best area, of one gauge if named.
 
-    Only the steps that the most cells have are considered: where cells have ended already,
-    nothing is predicted any more.
+    A cell that has ended before a step is not judged at it: nothing is predicted any more. Steps
+    that fewer than four fifths of the cells have are left aside, where too few are left to judge.
     """
     judged = [one for one in predictions if not math.isnan(one.auc) and gauge in (None, one.gauge)]
     most = max((one.cells for one in judged), default=0)
-    shared = [one for one in judged if one.cells == most]
+    shared = [one for one in judged if one.cells >= PRESENT * most]
     return max(shared, key=lambda one: (one.auc, -one.step), default=None)

@@ -44,14 +44,33 @@ class Table:
     rows: tuple[tuple[float, ...], ...]
     digits: int = 2
     """How many digits the terminal shows."""
+    names: tuple[str, ...] = ()
+    """What the rows are called; none where their first number tells it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON, a mapping per row."""
-        rows = [[strict_number(value) for value in row] for row in self.rows]
-        return {
-            "title": self.title,
-            "rows": [dict(zip(self.columns, row, strict=True)) for row in rows],
-        }
+        rows = [
+            dict(zip(self.columns, (strict_number(value) for value in row), strict=True))
+            for row in self.rows
+        ]
+        if self.names:
+            rows = [{"name": name, **row} for name, row in zip(self.names, rows, strict=True)]
+        return {"title": self.title, "rows": rows}
+
+    def cells(self) -> list[tuple[str, str, float]]:
+        """Every number with the name of its row and the title of its column."""
+        if self.names:
+            return [
+                (name, title, value)
+                for name, row in zip(self.names, self.rows, strict=True)
+                for title, value in zip(self.columns, row, strict=True)
+            ]
+        first, *others = self.columns
+        return [
+            (f"{first} {row[0]:g}", title, value)
+            for row in self.rows
+            for title, value in zip(others, row[1:], strict=True)
+        ]
 
 
 @dataclass(frozen=True)

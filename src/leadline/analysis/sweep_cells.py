@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.errors import RecordError
+from leadline.record.ending import is_cell
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.summary import is_cell
 
 if TYPE_CHECKING:
     from leadline.record import Record
 
-__all__ = ["Entropy", "Label", "SweepAxis", "SweepCell", "SweepFacts", "is_sweep", "read_sweep"]
+__all__ = [
+    "Entropy",
+    "Label",
+    "MissingCell",
+    "SweepAxis",
+    "SweepCell",
+    "SweepFacts",
+    "is_sweep",
+    "read_sweep",
+]
 
 Label = str | int | float
 
@@ -61,9 +70,18 @@ class SweepCell:
     trains: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class MissingCell:
+    """A cell that was not run yet. `depth` is None where the record does not tell it."""
+
+    labels: Mapping[str, Label]
+    seed: int
+    depth: int | None
+
+
 @dataclass(frozen=True)
 class SweepFacts:
-    """What the record of a sweep says about it. `missing` are labels and seeds not run yet.
+    """What the record of a sweep says about it. `missing` are the cells not run yet.
 
     `missing` is None where the record does not list what was asked; `unrun` counts them anyway.
     """
@@ -72,7 +90,7 @@ class SweepFacts:
     axes: tuple[SweepAxis, ...]
     seeds: tuple[int, ...]
     cells: tuple[SweepCell, ...]
-    missing: tuple[tuple[Mapping[str, Label], int], ...] | None
+    missing: tuple[MissingCell, ...] | None
     unrun: int
     entropies: Mapping[str, Entropy]
 
@@ -150,21 +168,51 @@ def _cell(
 
 def _missing(
     provenance: Mapping[str, Any], cells: Sequence[SweepCell], seeds: Sequence[int]
-) -> tuple[tuple[Mapping[str, Label], int], ...] | None:
-    """The labels and seeds that the grids of the sweep ask for and no cell has."""
-    grids = _mappings(value_at(provenance, "sweep", "description", "grids"))
-    if not grids:
+) -> tuple[MissingCell, ...] | None:
+    """The cells that the grids of the sweep ask for and that have not ended."""
+    description = value_at(provenance, "sweep", "description")
+    asked = list(_places(cast("Mapping[str, Any]", description or {})))
+    if not asked:
         return None
-    ended = {(_key(cell.labels), cell.seed) for cell in cells}
-    asked: list[tuple[Mapping[str, Label], int]] = []
-    for grid in grids:
+    ended = {(_key(cell.labels), cell.seed): cell for cell in cells}
+    # Cells that set no depth have the same one, which those of them that have ended tell.
+    usual = next(
+        (
+            ended[_key(labels), seed].depth
+            for labels, depth in asked
+            for seed in seeds
+            if depth is None and (_key(labels), seed) in ended
+        ),
+        None,
+    )
+    return tuple(
+        MissingCell(labels, seed, usual if depth is None else depth)
+        for labels, depth in asked
+        for seed in seeds
+        if (_key(labels), seed) not in ended
+    )
+
+
+def _places(
+    description: Mapping[str, Any],
+) -> Iterator[tuple[Mapping[str, Label], int | None]]:
+    """The labels of every place that was asked for, and its depth, if it is set.
+
+    A setting comes before what is fixed in its grid, and that before what is fixed in the sweep.
+    """
+    for grid in _mappings(description.get("grids")):
         axes = _mappings(grid.get("axes"))
         names = [text_at(axis, "name") for axis in axes]
-        labels = [[one.get("label") for one in _mappings(axis.get("settings"))] for axis in axes]
-        for chosen in itertools.product(*labels):
-            place = cast("Mapping[str, Label]", dict(zip(names, chosen, strict=True)))
-            asked += [(place, seed) for seed in seeds]
-    return tuple((place, seed) for place, seed in asked if (_key(place), seed) not in ended)
+        for chosen in itertools.product(*(_mappings(axis.get("settings")) for axis in axes)):
+            labels = {name: one.get("label") for name, one in zip(names, chosen, strict=True)}
+            changes = [cast("Mapping[str, Any]", one.get("changes") or {}) for one in chosen]
+            set_by = (*changes, grid.get("fixed"), description.get("fixed"))
+            depths = [
+                depth
+                for fields in set_by
+                if (depth := number_at(cast("Mapping[str, Any]", fields or {}), "depth"))
+            ]
+            yield cast("Mapping[str, Label]", labels), int(depths[0]) if depths else None
 
 
 def _key(labels: Mapping[str, Label]) -> tuple[tuple[str, Label], ...]:

@@ -160,25 +160,27 @@ def _rows(
     for cell in facts.cells:
         row = tuple(cell.labels[axis.name] for axis in across)
         at = column(cell.labels, cell.depth)
+        assert at is not None
         cells.setdefault(row, {}).setdefault(at, []).append(cell)
-    for labels, _ in facts.missing or ():
-        counts = missing.setdefault(tuple(labels[axis.name] for axis in across), {})
-        at = column(labels, facts.cells[0].depth if facts.cells else 0)
-        counts[at] = counts.get(at, 0) + 1
+    for lost in facts.missing or ():
+        at = column(lost.labels, lost.depth)
+        if at is not None:  # else no column is known, and the cell is counted as not run alone
+            counts = missing.setdefault(tuple(lost.labels[axis.name] for axis in across), {})
+            counts[at] = counts.get(at, 0) + 1
     depths = tuple(sorted({d for found in (cells, missing) for at in found.values() for d in at}))
-    names = _RowNames(across, alone=facts.name or "all cells")
+    names = _RowNames(across, alone="all cells" if facts.name in ("", "sweep") else facts.name)
     rows: list[MapRow] = []
     for key in sorted(cells.keys() | missing.keys(), key=names.order):
-        here, lost = cells.get(key, {}), missing.get(key, {})
+        here, holes = cells.get(key, {}), missing.get(key, {})
         places = tuple(
             Place(
                 depth=d,
                 cells=tuple(sorted(here.get(d, ()), key=lambda cell: cell.seed)),
-                missing=lost.get(d, 0),
+                missing=holes.get(d, 0),
                 share=share,
                 gauges=_medians(here.get(d, ()), table, steps),
             )
-            if d in here or d in lost
+            if d in here or d in holes
             else None
             for d in depths
         )
@@ -187,7 +189,9 @@ def _rows(
     return depths, tuple(rows)
 
 
-def _columns(facts: SweepFacts, depth: str) -> Callable[[Mapping[str, Label], int], Depth]:
+def _columns(
+    facts: SweepFacts, depth: str
+) -> Callable[[Mapping[str, Label], int | None], Depth | None]:
     """Say at which column a cell stands: by its label, or by the depth of its model."""
     for axis in facts.axes:
         if axis.name == depth and not any(isinstance(label, str) for label in axis.labels):
@@ -218,10 +222,15 @@ def _medians(
     return found
 
 
+_ANSWERS = ("yes", "no", "true", "false")
+"""Labels that say nothing without the name of their axis."""
+
+
 class _RowNames:
     """How rows are called and ordered: by the labels of the axes that have more than one.
 
-    A word that no other axis has stands alone, all else with the name of its axis.
+    A word that no other axis has stands alone, all else (numbers, yes and no) with the name of its
+    axis.
     """
 
     def __init__(self, axes: Sequence[SweepAxis], *, alone: str) -> None:
@@ -244,6 +253,7 @@ class _RowNames:
 
     def _word(self, axis: SweepAxis, label: Label) -> str:
         others = [one for other in self._axes if other is not axis for one in other.labels]
-        if isinstance(label, str) and not any(one in others for one in axis.labels):
+        says_nothing = any(one in others or one in _ANSWERS for one in axis.labels)
+        if isinstance(label, str) and not says_nothing:
             return label
         return f"{axis.name} {label}"

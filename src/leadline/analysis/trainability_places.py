@@ -1,6 +1,6 @@
 """The places of the map of what trains: cells that differ by their seed alone.
 
-A place trains when at least `share` of the seeds that were measured do. The usable depth of a row
+A place trains when at least `share` of the seeds that were measured do, and at least one. The usable depth of a row
 is the largest measured depth such that it and every smaller measured one train; the next measured
 depth, which does not, closes the bracket. Holes count neither way.
 """
@@ -63,7 +63,10 @@ class Place:
     @property
     def trains(self) -> bool | None:
         """Whether enough of the measured seeds train; None where none was measured."""
-        return self.trained >= (self.share - DIGITS) * self.seeds if self.seeds else None
+        if not self.seeds:
+            return None
+        needed = self.seeds if self.share >= 1 else (self.share - DIGITS) * self.seeds
+        return self.trained >= max(1, needed)
 
     @property
     def loss(self) -> float:

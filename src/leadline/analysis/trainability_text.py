@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leadline.analysis.gauge_prediction import best_prediction
+from leadline.analysis.gauge_prediction import GUESS, best_prediction
+from leadline.analysis.trainability_places import DIGITS
 from leadline.record.numbers import align, format_number
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ __all__ = [
     "hole_text",
     "loss_text",
     "map_text",
+    "map_title",
     "notes",
     "place_text",
     "prediction_sentence",
     "rules",
     "seed_text",
     "spread_text",
+    "spread_title",
     "unmeasured",
     "usable_text",
 ]
@@ -38,7 +41,7 @@ PLAIN_MARKS = {True: "+", False: "x", None: "."}  # for output that cannot carry
 
 def map_text(found: Trainability) -> str:
     """Write the map as plain text: rows by depths, usable depths, gauges, notes."""
-    header = [found.name or "design", *(depth_text(d) for d in found.depths), "usable depth"]
+    header = [found.axis, *(depth_text(d) for d in found.depths), "usable depth"]
     cells = [
         [row.name, *(place_text(place) for place in row.places), usable_text(row)]
         for row in found.rows
@@ -54,9 +57,16 @@ def map_text(found: Trainability) -> str:
 _GAUGE_HEADER = ("gauge", "AUC at the first step", "best AUC", "at step", "cells")
 
 
+def map_title(found: Trainability) -> str:
+    """Return the heading of the map; a sweep that was given no name is called sweep."""
+    return "What trains" if found.name in ("", "sweep") else f"What trains: {found.name}"
+
+
 def rules(found: Trainability) -> list[str]:
     """Say what counts as training, and the entropies it is measured by."""
-    needed = f"at least {found.share:.0%} of the seeds"
+    needed = "all seeds" if found.share == 1 else f"at least {found.share:.0%} of the seeds"
+    if found.share <= DIGITS:
+        needed = "at least one seed"
     lines = [
         f"A place trains when the validation loss of {needed} is {found.margin:g} nats or more "
         "below the unigram entropy of the task."
@@ -121,11 +131,23 @@ def usable_text(row: MapRow) -> str:
 
 
 def spread_text(row: MapRow) -> str:
-    """Write the usable depths of the seeds alone: the smallest, the middle and the largest."""
+    """Write the usable depths of the seeds alone: the smallest, the middle and the largest.
+
+    Of one or two seeds there are no more numbers than seeds.
+    """
     if row.usable is None:
         return ""
-    found = (row.usable.smallest, row.usable.median, row.usable.largest)
+    found = sorted(row.usable.by_seed.values())
+    if len(found) > 2:
+        found = [row.usable.smallest, row.usable.median, row.usable.largest]
     return " ".join(depth_text(one) for one in found)
+
+
+def spread_title(found: Trainability) -> str:
+    """Say which numbers `spread_text` has."""
+    if len(found.seeds) > 2:
+        return "the worst, the middle and the best seed"
+    return "the worst and the best seed" if len(found.seeds) == 2 else "the only seed"
 
 
 def gauge_title(name: str) -> str:
@@ -163,11 +185,19 @@ def prediction_sentence(found: Trainability) -> str:
     if best is None:
         which = "All cells train" if measured[0].trains else "No cell trains"
         return f"{which}, so no gauge can be judged: there is nothing to tell apart."
+    if best.auc <= GUESS:
+        return (
+            f"No gauge tells the {best.failed} cells that fail from the {best.trained} that train: "
+            f"the best area under the ROC curve is {best.auc:.3f}, and {GUESS:g} is a guess."
+        )
+    ended = len(measured) - best.cells
+    have = "has" if ended == 1 else "have"
+    without = f", without {_plural(ended)} that {have} no reading there" if ended else ""
     tried = sum(not math.isnan(one.auc) for one in found.predictions)
     return (
         f"Best predictor: {gauge_title(best.gauge).lower()} at step {best.step}, area under the "
         f"ROC curve {best.auc:.3f} over {best.failed} cells that fail and {best.trained} that "
-        f"train (0.5 is a guess, 1 is perfect). It is the best of {tried} pairs of gauge and step, "
+        f"train{without} (0.5 is a guess, 1 is perfect). It is the best of {tried} pairs of gauge and step, "
         "chosen on the same cells, so it flatters."
     )
 
@@ -187,7 +217,8 @@ def notes(found: Trainability) -> list[str]:
         lines.append(f"{_plural(diverged)} diverged, which counts as not training.")
     early = sum(cell.status == "seconds" for cell in cells)
     if early:
-        lines.append(f"{_plural(early)} ended by the clock and counted as it stood then.")
+        stood = "as it stood" if early == 1 else "as they stood"
+        lines.append(f"{_plural(early)} ended by the clock and counted {stood} then.")
     for row in found.rows:
         if row.usable is None:
             continue

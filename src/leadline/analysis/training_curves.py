@@ -3,6 +3,7 @@
 Curves are matched by quantity. Records of several runs (sweeps) are matched by run instead, and
 then their validation losses alone are compared. The first record that has a curve is the measure
 of the others, at the last step of each: a ratio where the scale is logarithmic, else a difference.
+A loss of a run that diverged has no distance, to either side.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadline.record.curve import curve_rows
+from leadline.record.ending import ending_of
 from leadline.record.numbers import format_number
 from leadline.record.provenance import number_at, strict_number
 
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
     from leadline.record import Record
     from leadline.record.curve import Curve
+    from leadline.record.ending import RunEnding
     from leadline.record.quantity import Scale
 
-__all__ = ["CurveComparison", "change_text", "compare_curves", "task_entropies"]
+__all__ = ["CurveComparison", "change_text", "compare_curves", "run_endings", "task_entropies"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class CurveComparison:
     quantity: str
     scale: Scale
     sides: tuple[Curve | None, ...]
+    diverged: tuple[bool, ...] = ()
+    """For each record whether this is a loss of a run that diverged; empty where none is."""
 
     @property
     def measure(self) -> Curve:
@@ -44,6 +49,21 @@ class CurveComparison:
         """Whether at least two records have it."""
         return sum(side is not None for side in self.sides) > 1
 
+    def lost(self, side: Curve) -> bool:
+        """Whether a side is a loss of a run that diverged, so that its end is no result."""
+        return any(
+            gone for one, gone in zip(self.sides, self.diverged, strict=False) if one is side
+        )
+
+    def last_text(self, side: Curve) -> str:
+        """The last value of a side in words."""
+        return "diverged" if self.lost(side) else format_number(side.last)
+
+    @property
+    def steps_differ(self) -> bool:
+        """Whether the records were not last read at the same step."""
+        return len({side.steps[-1] for side in self.sides if side is not None}) > 1
+
     def to_json(self) -> dict[str, Any]:
         """Return it as strict JSON."""
         return {
@@ -53,10 +73,12 @@ class CurveComparison:
         }
 
     def _side(self, side: Curve) -> dict[str, Any]:
+        apart = self.lost(side) or self.lost(self.measure)
         return {
             "first": strict_number(side.first),
             "last": strict_number(side.last),
-            "difference_at_last": strict_number(side.last - self.measure.last),
+            "diverged": self.lost(side),
+            "difference_at_last": None if apart else strict_number(side.last - self.measure.last),
             "steps": list(side.steps),
             "values": [strict_number(float(value)) for value in side.values],
         }
@@ -70,7 +92,8 @@ def compare_curves(records: Sequence[Record]) -> tuple[CurveComparison, ...]:
     for label in labels:
         row = next(rows[label] for rows in found if label in rows)
         sides = tuple(rows[label].curve if label in rows else None for rows in found)
-        matched.append(CurveComparison(label, row.curve.quantity, row.scale, sides))
+        diverged = tuple(label in rows and rows[label].diverged for rows in found)
+        matched.append(CurveComparison(label, row.curve.quantity, row.scale, sides, diverged))
     return tuple(matched)
 
 
@@ -79,11 +102,18 @@ def change_text(row: CurveComparison, side: Curve) -> str:
     measure = row.measure
     if side is measure:
         return ""
+    if row.lost(side) or row.lost(measure):
+        return "-"
     if row.scale == "log" and side.last > 0 and measure.last > 0:
         ratio = side.last / measure.last
         return f"×{format_number(ratio, digits=3)}" if math.isfinite(ratio) else "-"
     change = side.last - measure.last
     return f"{change:+.3g}" if math.isfinite(change) else "-"
+
+
+def run_endings(records: Sequence[Record]) -> tuple[RunEnding | None, ...]:
+    """Return how the run of each record ended; None where it says nothing."""
+    return tuple(ending_of(record) for record in records)
 
 
 def task_entropies(record: Record) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from leadline.cli._voice import Voice
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leadline.lab.estimate import CellCost
     from leadline.lab.sweep import Begun
     from leadline.record import Record
@@ -21,10 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["deliver", "show_costs", "watching"]
 
+PER_SECOND = 4
+"""So often the grid is drawn."""
+
 
 @contextmanager
-def watching(voice: Voice) -> Iterator[Callable[[Any], None] | None]:
-    """Show the grid that fills on a terminal, lines elsewhere, nothing with --quiet."""
+def watching(voice: Voice, workers: int | None) -> Iterator[Callable[[Any], None] | None]:
+    """Show the grid that fills on a terminal, lines elsewhere, nothing with --quiet.
+
+    `workers` are about to start; None where nobody knows how many.
+    """
     if voice.quiet:
         yield None
         return
@@ -33,19 +42,35 @@ def watching(voice: Voice) -> Iterator[Callable[[Any], None] | None]:
 
     console = Console(file=sys.stderr, highlight=False)
     if not console.is_terminal:
-        yield _Screen(voice, None)
+        yield _Screen(voice, workers)
         return
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-        yield _Screen(voice, live)
+    screen = _Screen(voice, workers, live=True)
+    # It draws itself again and again, so that the clock moves while nobody says anything.
+    with Live(
+        console=console,
+        transient=True,
+        refresh_per_second=PER_SECOND,
+        get_renderable=lambda: screen.shown,
+    ):
+        yield screen
 
 
 class _Screen:
-    """Carries what a sweep says to the grid and shows it."""
+    """Carries what a sweep says to the grid."""
 
-    def __init__(self, voice: Voice, live: Any) -> None:
+    def __init__(self, voice: Voice, workers: int | None = None, *, live: bool = False) -> None:
         self.voice = voice
+        self.workers = workers
         self.live = live
         self.grid: LiveGrid | None = None
+        self.started = time.monotonic()
+
+    @property
+    def shown(self) -> RenderableType:
+        """What stands on the terminal now."""
+        from leadline.reporting.live_grid import clock
+
+        return self.grid or f"Preparing the sweep, {clock(self.started)}"
 
     def __call__(self, event: Any) -> None:
         from leadline.lab.engines import News
@@ -64,10 +89,8 @@ class _Screen:
         elif not isinstance(event, Begun):
             facts = event.facts
             grid.ended(event.run, status=facts["status"], loss=facts["loss"])
-            if self.live is None:
+            if not self.live:
                 self.voice.note(grid.line(event.run, seconds=facts["seconds"]))
-        if self.live is not None:
-            self.live.update(grid, refresh=True)
 
     def _begin(self, event: Begun) -> LiveGrid:
         from leadline.analysis.trainability import MARGIN
@@ -79,11 +102,13 @@ class _Screen:
             [
                 GridCell(cell.run, cell.labels, floors.get(_task(cell.fields), default))
                 for cell in event.cells
-            ]
+            ],
+            workers=self.workers,
+            started=self.started,
         )
         for run, facts in event.ended.items():
             grid.ended(run, status=facts["status"], loss=facts["loss"])
-        if event.ended and self.live is None:
+        if event.ended and not self.live:
             self.voice.note(f"{grid.count} of {len(event.cells)} cells have ended before.")
         return grid
 
@@ -134,27 +159,42 @@ def deliver(voice: Voice, record: Record, path: Path) -> None:
 
 
 def show_costs(voice: Voice, costs: list[CellCost], *, workers: int | None, threads: int) -> None:
+    from leadline.lab.engines.local import workers_for
+    from leadline.lab.estimate import makespan
     from leadline.record.numbers import align, format_count
     from leadline.record.provenance import strict_json
+
+    def counted(flops: float) -> str:
+        return format_count(flops) if math.isfinite(flops) else "?"
 
     rows = [["cell", "steps", "FLOPs", "about"]]
     for cost in costs:
         if cost.reason:
             rows.append([cost.run, "", "", f"impossible: {cost.reason}"])
         else:
-            rows.append([cost.run, str(cost.steps), format_count(cost.flops), _time(cost.seconds)])
+            rows.append([cost.run, str(cost.steps), counted(cost.flops), _time(cost.seconds)])
     possible = [cost for cost in costs if not cost.reason]
-    from leadline.lab.engines.local import usable_cores
-
-    count = workers or max(1, usable_cores() // threads)
-    total = sum(cost.seconds for cost in possible if math.isfinite(cost.seconds))
-    flops = sum(cost.flops for cost in possible if math.isfinite(cost.flops))
+    count = workers_for(workers, threads)
+    known = [cost for cost in possible if math.isfinite(cost.seconds)]
     voice.emit(lambda: strict_json({"cells": [vars(cost) for cost in costs], "workers": count}))
     voice.say("\n".join(align(rows, right=(1, 2))))
+    if not possible:
+        voice.say("No cell can be built.")
+        return
+    flops = counted(sum(cost.flops for cost in known)) if known else "?"
+    flops += "" if flops[-1].isalpha() else " "  # 1.2 GFLOPs, but 600 FLOPs
+    seconds = makespan([cost.seconds for cost in known], count) if known else math.nan
+    busy = min(count, len(possible))
+    more = len(possible) - len(known)
     voice.say(
-        f"{len(possible)} cells, {format_count(flops)}FLOPs, about {_time(total / count)} with "
-        f"{count} worker{'s' if count > 1 else ''} on this machine."
+        f"{_several(len(possible), 'cell')}, {flops}FLOPs, about {_time(seconds)} with "
+        f"{_several(busy, 'worker')} on this machine"
+        f"{f', and {more} that cannot be counted' if more and known else ''}."
     )
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _time(seconds: float) -> str:

@@ -71,6 +71,16 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task",
+            metavar="CHOICE",
+            help="What every cell learns: stdlib unless given; `leadline list tasks` names them.",
+            rich_help_panel=GRID,
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -185,16 +195,21 @@ def sweep(
         load_plugin(file)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Preparing the sweep") as gauge:
-            changes = [*(overrides or ()), *([] if steps is None else [f"steps={steps}"])]
+            from leadline.lab.sweep import check_numbers
+
+            given = {"steps": steps, "task": task}
+            changes = [*(overrides or ())]
+            changes += [f"{name}={value}" for name, value in given.items() if value is not None]
             asked = [*(grid or ()), *(axes or ())]
             what = _asked(asked, changes, preset=preset, quick=quick, seeds=seeds)
+            check_numbers(workers=workers, threads=threads, budget=seconds, every=every)
             costs = _costs(what, gauge) if dry_run else None
         if costs is not None:
             show_costs(voice, costs, workers=workers, threads=threads)
             return
         from leadline.lab.sweep import sweep as run_sweep
 
-        with watching(voice) as progress, _interruptible():
+        with watching(voice, _workers(chosen, workers, threads)) as progress, _interruptible():
             try:
                 record = run_sweep(
                     what,
@@ -243,7 +258,8 @@ def _asked(
                 "Give the axes of the sweep, such as depth=6,12,24 placement=pre,post, or "
                 "--preset NAME."
             )
-        return Sweep(name="sweep", grids=(Grid(parse_axes(axes)),), fixed=fixed, **numbers)
+        what = Sweep(name="sweep", grids=(Grid(parse_axes(axes)),)).but(**fixed)
+        return replace(what, **numbers)
     from leadline.lab.presets import PRESETS
 
     what = PRESETS.get(preset)(quick=quick)
@@ -272,6 +288,13 @@ def _engine(name: str, address: str | None) -> Choice:
     if choice.name != "ray":
         raise LabError("--address names a Ray cluster; give --engine ray too.")
     return Choice("ray", **{**choice.options, "address": address})
+
+
+def _workers(engine: Choice, workers: int | None, threads: int) -> int | None:
+    """How many workers are about to start; None where the engine decides."""
+    from leadline.lab.engines.local import workers_for
+
+    return workers_for(workers, threads) if engine.name == "local" else workers
 
 
 def _seconds(text: str) -> float:

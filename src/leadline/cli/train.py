@@ -48,7 +48,7 @@ def train(
         ),
     ] = None,
     corpus: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--corpus",
             metavar="PATH",
@@ -113,7 +113,7 @@ def train(
     if corpus is not None:
         if task is not None or "task" in asked:
             raise LabError("--corpus is a task of its own; leave --task out.")
-        asked["task"] = {"name": "text", "path": str(corpus)}
+        asked["task"] = {"name": "text", "path": corpus}
     for name, value in (("task", task), ("steps", steps), ("layers", layers or None)):
         if value is not None:
             if name in asked:
@@ -123,21 +123,28 @@ def train(
         check_writable(output, "record")
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Preparing the run") as gauge, _interruptible(gauge) as beat:
+            from leadline.lab.cell import OF_THE_TASK
             from leadline.lab.fields import split_fields
             from leadline.lab.recording import train as train_model
             from leadline.lab.training import Training
             from leadline.loading.recipes import recipe_of
 
+            for name in OF_THE_TASK:
+                if name in asked:
+                    raise LabError(f"The {name} of the model follows from the task; leave it out.")
             of_recipe, of_training = split_fields(asked)
             training = Training.from_json(of_training)
             try:
                 trained = train_model(
-                    recipe_of(recipe, of_recipe), output, training=training, seed=seed, beat=beat
+                    recipe_of(recipe, of_recipe),
+                    output,
+                    training=training,
+                    seed=seed,
+                    save=save,
+                    beat=beat,
                 )
             except KeyboardInterrupt:
                 raise LabError(_paused(output)) from None
-        if save is not None:
-            trained.model.save(save, tokenizer="bytes" if trained.of_bytes else None)
         from leadline.reporting import as_json as record_to_json
         from leadline.reporting import show_record
 

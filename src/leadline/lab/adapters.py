@@ -1,13 +1,13 @@
 """Small trained parts on a model whose own weights stay as they are.
 
     bottleneck:   u' = u + W_up f(W_down u + b_down) + b_up        after every branch
-    LoRA:         y = W x + b + (scale / rank) B A x               beside every linear map
+    LoRA:         y = W x + b + (scale / rank) B A x               beside every map of a branch
 
 Bottleneck adapters: Houlsby et al. 2019, arXiv 1902.00751; u is the update, f is GELU, W_up and
 b_up start at zero, so the model begins as it was. They stand where a norm on the branch's output
 stands, after it where there is one. LoRA: Hu et al. 2021, arXiv 2106.09685, done by PEFT; B starts
 at zero, and scale is the rank unless given, so that a rank changes how many directions there are
-and not how loud they are. Both freeze every other weight of the model. `switched_off` leaves all
+and not how loud they are; the maps of a connection are not adapted. Both freeze every other weight of the model. `switched_off` leaves all
 of them out for a moment.
 """
 
@@ -77,14 +77,15 @@ def add_bottlenecks(model: Transformer, size: int, *, seed: int = 0) -> Transfor
 def add_lora(
     model: Transformer, rank: int, *, scale: float | None = None, seed: int = 0
 ) -> Transformer:
-    """Put a LoRA of a rank beside every linear map of the blocks; train these alone."""
+    """Put a LoRA of a rank beside every linear map of the branches; train these alone."""
     _check("rank", rank)
     _refuse_adapted(model)
     peft = require("peft", extra="tune")
+    inside = {part for sublayer in model.sublayers() for part in sublayer.branch.modules()}
     names = [
         name
         for name, part in model.named_modules()
-        if isinstance(part, nn.Linear) and name.startswith("blocks.")
+        if isinstance(part, nn.Linear) and part in inside
     ]
     wanted = peft.LoraConfig(
         r=rank, lora_alpha=rank if scale is None else scale, target_modules=names

@@ -24,7 +24,7 @@ from leadline.lab.checkpoint import FILE
 from leadline.lab.cost import flops_of
 from leadline.lab.fields import known_fields, split_fields
 from leadline.lab.tasks import Task, build_task
-from leadline.lab.trainer import Beat, Trainer, model_for
+from leadline.lab.trainer import BEAT, Beat, Trainer, model_for
 from leadline.lab.training import Training
 from leadline.parts import Recipe, Transformer
 from leadline.record import Quantity, Reading
@@ -38,6 +38,7 @@ __all__ = [
     "Paused",
     "facts_without_run",
     "prepare",
+    "refuse_changed",
     "run_cell",
     "torch_threads",
     "total_flops",
@@ -89,6 +90,22 @@ def prepare(cell: Cell) -> tuple[Recipe, Training, Task]:
     return recipe, training, build_task(training.task)
 
 
+def refuse_changed(cell: Cell, texts: Mapping[str, str]) -> None:
+    """Refuse a cell whose text is not the one that the sweep began with, by its digest."""
+    spelling = str(cell.training().task_choice)
+    if spelling not in texts:
+        return
+    try:
+        digest = build_task(spelling).facts().get("digest")
+    except LeadlineError as error:
+        raise LabError(f"The task {spelling} cannot be read any more: {error}") from error
+    if digest != texts[spelling]:
+        raise LabError(
+            f"The text of the task {spelling} has changed while the sweep ran; the finished cells "
+            "are kept. Bring it back to go on, or choose another file to begin anew."
+        )
+
+
 def run_cell(
     cell: Cell,
     *,
@@ -98,6 +115,9 @@ def run_cell(
     beat: Callable[[Beat], None] | None = None,
 ) -> CellResult:
     """Train one cell to its end, from its checkpoint where the folder has one.
+
+    The first checkpoint comes with the first beat, whatever `every` says, so that a worker which
+    is killed again and again gets on. What `every` asks for counts from then on.
 
     Raises `Paused` where a beat does, and `LabError` where the checkpoint cannot be written:
     then no other cell can write one either.
@@ -109,7 +129,7 @@ def run_cell(
             recipe, training, task = prepare(cell)
             trainer = _trainer(cell, recipe, training, task, folder=folder, every=every)
             running = True
-            ending = trainer.run(beat=beat)
+            ending = trainer.run(beat=_saved_soon(trainer, every, beat))
         except Paused:
             raise
         except LabError as error:
@@ -196,6 +216,20 @@ def _trainer(
             raise
         (folder / FILE).unlink()
         return build()
+
+
+def _saved_soon(
+    trainer: Trainer, every: float, beat: Callable[[Beat], None] | None
+) -> Callable[[Beat], None]:
+    """Let the trainer save when it first beats; it saves before it speaks."""
+    trainer.every = min(every, BEAT)
+
+    def tell(now: Beat) -> None:
+        trainer.every = every
+        if beat is not None:
+            beat(now)
+
+    return tell
 
 
 def _without_rows(cell: Cell, status: str, reason: str, *, steps: int = 0) -> CellResult:

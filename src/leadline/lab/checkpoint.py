@@ -22,7 +22,7 @@ from torch import Tensor
 from leadline.errors import LabError, require
 from leadline.record import Reading, Site
 
-__all__ = ["FILE", "Checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = ["FILE", "Checkpoint", "read_checkpoint", "work_folder", "write_checkpoint"]
 
 FILE = "checkpoint.safetensors"
 _FORMAT = "leadline training 1"
@@ -39,6 +39,11 @@ class Checkpoint:
     """Numbers that are no tensors."""
     tensors: dict[str, Tensor]
     readings: list[Reading]
+
+
+def work_folder(path: Path) -> Path:
+    """Where the checkpoints of a record that grows are."""
+    return path.with_name(f"{path.name}.work")
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:

@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = ["Axis", "Grid", "Setting", "Sweep", "parse_axes", "parse_fields", "re
 
 _CHOICES = {*PARTS, "task"}
 """The fields whose values are choices; their spelling is brought into one form."""
+_WORDS = re.compile(r"[A-Za-z_][\w.\-]*( [\w.\-]+)+")
 
 
 @dataclass(frozen=True)
@@ -267,12 +269,17 @@ def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
                 f"{text!r} gives {name} {len(values)} values and one was expected; "
                 "several make an axis of the grid."
             )
+        if name in found and found[name] != values[0]:
+            raise LabError(f"{name} is given twice: {found[name]} and {values[0]}; give it once.")
         found[name] = values[0]
     return found
 
 
 def read_values(text: str) -> tuple[str, tuple[Any, ...]]:
-    """Read the name of a field and its values: `depth=6,12` is ("depth", (6, 12))."""
+    """Read the name of a field and its values: `depth=6,12` is ("depth", (6, 12)).
+
+    Words with spaces between them are one value: `design=pre,no skip` is ("pre", "no skip").
+    """
     name, equals, values = text.partition("=")
     if not (equals and name.strip()):
         raise LabError(
@@ -280,7 +287,7 @@ def read_values(text: str) -> tuple[str, tuple[Any, ...]]:
             "between them, such as depth=6,12,24."
         )
     try:
-        read = Choice.parse(f"axis(of=[{values}])").options["of"]
+        read = Choice.parse(f"axis(of=[{_quoted(values)}])").options["of"]
     except CatalogError:
         raise LabError(
             f"The values of {text!r} cannot be read; write numbers, words or choices with commas "
@@ -290,6 +297,16 @@ def read_values(text: str) -> tuple[str, tuple[Any, ...]]:
     name = name.strip()
     # Of a part, none is a name: no connection, no norm, no attention.
     return name, tuple("none" if v is None else v for v in read) if name in PARTS else read
+
+
+def _quoted(values: str) -> str:
+    """Put quotes around words with spaces between them, unless there are quotes or brackets."""
+    if any(mark in values for mark in "\"'(["):
+        return values
+    return ",".join(
+        json.dumps(value.strip()) if _WORDS.fullmatch(value.strip()) else value
+        for value in values.split(",")
+    )
 
 
 def _plain_fields(changes: Mapping[str, Any]) -> dict[str, Any]:

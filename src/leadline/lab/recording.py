@@ -4,8 +4,8 @@
 
 With a path the record is a file that grows while the run goes on, and the checkpoint stands in
 the folder FILE.work beside it. A run that was cut off, killed or paused goes on when it is asked
-for again in the same way: rows that stand in the record already are not written twice, because a
-run gives the same rows in the same order every time.
+for again in the same way. Rows come into the record when a checkpoint holds them, so that a run
+which goes on from there adds what is missing and nothing twice.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from leadline.lab.tasks import Task, build_task
 from leadline.lab.tasks._bytes import ByteTask
 from leadline.lab.trainer import Beat, Ending, Trainer, model_for, refuse_misfit
 from leadline.lab.training import Training
+from leadline.lab.work_folder import working_folder
 from leadline.measurement import model_facts, versions
 from leadline.parts import Recipe, Transformer
+from leadline.parts.checkpoints import BYTES, check_free
 from leadline.record import Record
 
-__all__ = ["Trained", "task_facts", "train", "work_folder"]
-
-KEEP_UP = 1.0
-"""Seconds between two writes to the record, at least."""
+__all__ = ["Trained", "task_facts", "train"]
 
 
 @dataclass(frozen=True)
@@ -49,65 +48,102 @@ def train(
     *,
     training: Training | Mapping[str, Any] | None = None,
     seed: int = 0,
+    save: str | Path | None = None,
     every: float = 10.0,
     beat: Callable[[Beat], None] | None = None,
 ) -> Trained:
     """Train a model of a recipe, or one of ours that is given, in place.
 
     `path` is the record's file; without one it lives in memory and there is no checkpoint.
-    `every` says after how many seconds a checkpoint is written, `beat` is called about four times
-    a second and pauses the run by raising.
+    `save` is a folder for the trained model, checked before the training begins. `every` says
+    after how many seconds a checkpoint is written, `beat` is called about four times a second
+    and pauses the run by raising.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise LabError(f"A seed is a whole number from 0 on, not {seed!r}.")
     training = training if isinstance(training, Training) else Training.from_json(training or {})
     task = build_task(training.task_choice)
     model = _model(recipe, task, seed)
+    if save is not None:
+        check_free(Path(save), model.recipe)
     about = {
         "recipe": model.recipe.to_json(),
         "training": training.to_json(),
         "seed": seed,
         "task": task_facts(task, training.examples),
     }
-    record = Record() if path is None else _record(Path(path), about)
-    folder = None if path is None else work_folder(Path(path))
-    trainer = Trainer(model, task, training, seed=seed, folder=folder, every=every)
-    with record.together():
-        for quantity in trainer.quantities:
-            record.describe(quantity)
-        record.note("model", model_facts(model, None, "trained here", compiled=False))
-        for key, value in about.items():
-            record.note(key, value)
-        record.note("precision", trainer.precision)
-        record.note("versions", versions())
-        record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    last = time.perf_counter()
+    if path is None:
+        trainer = Trainer(model, task, training, seed=seed)
+        return _run(trainer, _begun(trainer, about), save=save, beat=beat)
+    place = Path(path)
+    _refuse_other(place, about)
+    with working_folder(place, what="run") as folder:
+        own = folder / "run"
+        trainer = Trainer(model, task, training, seed=seed, folder=own, every=every)
+        if not place.exists():  # as a whole, so that nobody ever finds the half of one
+            _begun(trainer, about).save(place)
+        trained = _run(trainer, Record.reopen(place), save=save, beat=beat)
+        shutil.rmtree(own, ignore_errors=True)
+    return trained
 
-    def keep_up(now: Beat) -> None:
-        nonlocal last
-        if time.perf_counter() - last >= KEEP_UP:
-            record.append(trainer.readings[len(record) :])
-            last = time.perf_counter()
+
+def _run(
+    trainer: Trainer,
+    record: Record,
+    *,
+    save: str | Path | None,
+    beat: Callable[[Beat], None] | None,
+) -> Trained:
+    """Train, and let the record follow the checkpoints: it never knows more than they do."""
+    model, of_bytes = trainer.model, isinstance(trainer.task, ByteTask)
+    assert isinstance(model, Transformer)
+
+    def catch_up() -> None:
+        record.append(trainer.readings[len(record) : trainer.kept])
+
+    def follow(now: Beat) -> None:
+        catch_up()
         if beat is not None:
             beat(now)
 
-    ending = trainer.run(beat=keep_up)
+    try:
+        ending = trainer.run(beat=follow)
+    except BaseException:
+        catch_up()
+        record.close()
+        raise
+    if len(record) > len(trainer.readings):
+        raise LabError(
+            f"The record holds {len(record)} rows and the run gave {len(trainer.readings)}: its "
+            "checkpoint is gone. Remove the record to train anew."
+        )
+    if save is not None:
+        model.save(save, tokenizer=BYTES if of_bytes else None)
     with record.together():
         record.append(trainer.readings[len(record) :])
         record.note("outcome", asdict(ending))
         record.note("seconds", round(ending.seconds, 3))
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-    return Trained(model.eval(), record, ending, isinstance(task, ByteTask))
+    return Trained(model.eval(), record, ending, of_bytes)
+
+
+def _begun(trainer: Trainer, about: Mapping[str, Any]) -> Record:
+    """A record that says what is about to be trained."""
+    record = Record()
+    for quantity in trainer.quantities:
+        record.describe(quantity)
+    record.note("model", model_facts(trainer.model, None, "trained here", compiled=False))
+    for key, value in about.items():
+        record.note(key, value)
+    record.note("precision", trainer.precision)
+    record.note("versions", versions())
+    record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    return record
 
 
 def task_facts(task: Task, examples: int) -> dict[str, Any]:
     """What a record says about a task: what it is, and what a stuck model would score."""
     found = task.entropies(examples)
     return {**task.facts(), "unigram": found.unigram, "bigram": found.bigram}
-
-
-def work_folder(path: Path) -> Path:
-    """Where the checkpoints of a record that grows are."""
-    return path.with_name(f"{path.name}.work")
 
 
 def _model(
@@ -120,10 +156,10 @@ def _model(
     return model_for(recipe, task, seed=seed)
 
 
-def _record(path: Path, about: Mapping[str, Any]) -> Record:
-    """A new record, or the one of the same run that was cut off."""
+def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
+    """Refuse a file that holds something else than the beginning of this run."""
     if not path.exists():
-        return Record.create(path)
+        return
     with Record.open(path) as found:
         known = found.provenance
     if "outcome" in known and "training" in known:
@@ -136,7 +172,6 @@ def _record(path: Path, about: Mapping[str, Any]) -> Record:
                 f"{path} holds something else than this run (its {key} differs); choose another "
                 "file, or remove it."
             )
-    return Record.reopen(path)
 
 
 def _as_json(value: Any) -> Any:

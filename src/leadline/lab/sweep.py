@@ -30,7 +30,7 @@ from leadline.lab.tasks import build_task
 from leadline.lab.work_folder import LOCK, cell_folder, remove_cell, working_folder
 from leadline.record import Record
 
-__all__ = ["Begun", "Ended", "check_cells", "sweep"]
+__all__ = ["Begun", "Ended", "check_cells", "check_numbers", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def sweep(
     """
     for file in plugins:
         load_plugin(file)
-    _check_numbers(workers=workers, threads=threads, budget=budget, every=every)
+    check_numbers(workers=workers, threads=threads, budget=budget, every=every)
     place = Path(path)
     runner: Engine = ENGINES.build(engine)
     started = time.monotonic()
@@ -86,8 +86,13 @@ def sweep(
         every=every,
         deadline=float("inf") if budget is None else started + budget,
         plugins=tuple(str(Path(file).resolve()) for file in plugins),
+        texts={name: facts["digest"] for name, facts in tasks.items() if "digest" in facts},
     )
-    with working_folder(place) as folder, begin(place, what, tasks) as record:
+    with (
+        working_folder(place) as folder,
+        runner.ready(orders),  # first, so that nothing is begun which nobody can run
+        begin(place, what, tasks) as record,
+    ):
         say = progress or (lambda _: None)
         ended = ended_cells(record)
         new = [result for run, result in impossible.items() if run not in ended]
@@ -179,12 +184,13 @@ def _order(cell: Cell, seeds: Sequence[int]) -> tuple[int, float]:
     return seeds.index(cell.seed), -cell.recipe().depth * cell.training().steps
 
 
-def _check_numbers(
-    *, workers: int | None, threads: int, budget: float | None, every: float
-) -> None:
+def check_numbers(*, workers: object, threads: object, budget: object, every: object) -> None:
+    """Refuse numbers of workers, threads and seconds that make no sense."""
     for name, value in (("workers", workers), ("threads", threads)):
-        if value is not None and (isinstance(value, bool) or value < 1):
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not (whole or (name == "workers" and value is None)):
             raise LabError(f"{name} is a whole number from 1 on, not {value!r}.")
     for name, value in (("budget", budget), ("every", every)):
-        if value is not None and not value > 0:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if not (number or (name == "budget" and value is None)):
             raise LabError(f"{name} is a number of seconds above 0, not {value!r}.")

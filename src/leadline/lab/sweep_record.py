@@ -11,6 +11,7 @@ all. Times and hosts stand in the entries, never in rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from leadline.lab.cell import CellResult
 from leadline.lab.grid import Sweep
 from leadline.measurement import versions
 from leadline.record import Record
+from leadline.record.provenance import decode, encode
 from leadline.record.training import TRAINING
 
 __all__ = ["CELL", "RUNNING", "add", "begin", "ended_cells", "stopped"]
@@ -35,11 +37,14 @@ _SHOWN = 3
 def begin(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
     """The record of this sweep, begun or gone on with; that of another is refused.
 
+    So is one whose tasks have changed, such as a text that was edited: its cells would have
+    learned different things.
+
     A new one is written beside its place and put there in one step, so that a file is a record
     of a sweep from its first moment.
     """
     if path.exists():
-        return _go_on(path, what)
+        return _go_on(path, what, tasks)
     for litter in path.parent.glob(f".{path.name}.*.partial"):
         with suppress(OSError):
             litter.unlink()
@@ -90,9 +95,9 @@ def _about(what: Sweep, *, stopped: str | None) -> dict[str, Any]:
     }
 
 
-def _go_on(path: Path, what: Sweep) -> Record:
+def _go_on(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
     with Record.open(path) as found:
-        about = found.provenance.get("sweep")
+        about, known = found.provenance.get("sweep"), found.provenance.get("tasks") or {}
     if not isinstance(about, dict):
         raise LabError(f"{path} holds a record that is no sweep; choose another file for this one.")
     if about.get("digest") != what.digest:
@@ -103,9 +108,30 @@ def _go_on(path: Path, what: Sweep) -> Record:
             f"{path} holds another sweep: {shown}{f'; and {more} more' if more > 0 else ''}. "
             "Ask for the same one to go on with it, or choose another file."
         )
+    for spelling, facts in known.items():
+        if change := _change(facts, tasks.get(spelling)):
+            raise LabError(
+                f"The task {spelling} is not what it was when the sweep in {path} began: {change}. "
+                "Bring it back to go on, or choose another file to begin anew."
+            )
     record = Record.reopen(path)
     stopped(record, what, RUNNING)
     return record
+
+
+def _change(there: Mapping[str, Any], here: Mapping[str, Any] | None) -> str:
+    """In which fact a task differs from what the record says; empty where in none."""
+    if here is None:
+        return "it cannot be read now"
+    if there.get("digest") != here.get("digest"):  # before all that follows from it
+        return "its text has changed"
+    for key in dict.fromkeys((*there, *here)):
+        one, other = there.get(key), decode(encode("tasks", here.get(key)))
+        if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other):
+            continue  # the last digits of an entropy are the machine's
+        if one != other:
+            return f"its {key} is {one} there and {other} here"
+    return ""
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

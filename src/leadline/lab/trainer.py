@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.errors import LabError
+from leadline.errors import AnatomyError, LabError
 from leadline.lab.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from leadline.lab.cost import flops_of
+from leadline.lab.cost import affordable_steps, flops_of
 from leadline.lab.gauges import Gauges, task_loss
 from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.precision import chosen_precision
@@ -47,6 +47,8 @@ __all__ = ["Beat", "Ending", "Trainer", "model_for", "refuse_misfit"]
 
 VALIDATION_BATCH = 64
 """So many validation examples at a time."""
+WINDOW = 10
+"""Progress is judged by the mean loss of so many updates."""
 BEAT = 0.25
 """Seconds between two beats, at least."""
 
@@ -81,6 +83,7 @@ class _Memory:
     seconds: float = 0.0
     sum: float = 0.0
     count: int = 0
+    recent: list[float] = field(default_factory=list[float])
     lowest: float = math.inf
     lowest_at: int = 0
     loss: float = math.nan
@@ -139,6 +142,8 @@ class Trainer:
         self.folder = folder
         self.every = every
         self.readings: list[Reading] = []
+        self.kept = 0
+        """How many of the readings the checkpoint holds."""
         self.device = next(model.parameters()).device
         self.steps = self._steps()
         self.precision = chosen_precision(
@@ -190,11 +195,12 @@ class Trainer:
         self.model.train()
         with self._own_random_numbers(), flushed():
             if self.step == 0:
-                self._look()
+                self._look(last=False)
             reason = self._why_end()
             while reason is None:
                 self._update()
-                self._look()
+                self._look(last=self._why_end() is not None)
+                # Once more: the gauges may have met what is not finite.
                 reason = self._why_end()
                 if reason is None:
                     self._keep_up(beat)
@@ -229,10 +235,21 @@ class Trainer:
         memory.count += 1
         self._tokens += batch.ids.numel()
         memory.step += 1
+        self._compare(loss)
         if math.isfinite(loss) and math.isfinite(self._norm):
             optimizer.step(learning_rate(training, memory.step, steps=self.steps))
         else:
             memory.broken = "gradient" if math.isfinite(loss) else "loss"
+
+    def _compare(self, loss: float) -> None:
+        """Remember the lowest mean of ten losses, and when it was."""
+        memory = self._memory
+        memory.recent = [*memory.recent, loss]
+        if len(memory.recent) == WINDOW:
+            mean = sum(memory.recent) / WINDOW
+            memory.recent = []
+            if mean < memory.lowest - self.training.least:
+                memory.lowest, memory.lowest_at = mean, memory.step
 
     def _loss(self, batch: Batch) -> Tensor:
         half = self.precision == "bfloat16"
@@ -243,10 +260,9 @@ class Trainer:
 
     # --- rows --------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Read what is due at this step."""
+    def _look(self, *, last: bool) -> None:
+        """Read what is due at this step; at the last one everything is."""
         training, memory, step = self.training, self._memory, self.step
-        last = step >= self.steps or bool(memory.broken)
         if step and training.log and (step % training.log == 0 or last):
             mean = memory.sum / memory.count
             self._row(TRAIN_LOSS, mean)
@@ -254,14 +270,18 @@ class Trainer:
             self._row(GRADIENT_NORM, self._norm)
             memory.sum, memory.count = 0.0, 0
             memory.loss = mean
-            if mean < memory.lowest - training.least:
-                memory.lowest, memory.lowest_at = mean, step
         if memory.broken:
             return
         if training.validate and step % training.validate == 0 and not last:
             self._row(VALIDATION_LOSS, self.validate())
         if training.gauges and (step % training.gauges == 0 or last):
-            found = self._gauges.read(run_name=self.run_name, step=step, seed=self.seed)
+            try:
+                found = self._gauges.read(run_name=self.run_name, step=step, seed=self.seed)
+            except AnatomyError:
+                if math.isfinite(self.validate()):
+                    raise
+                memory.broken = "validation loss"
+                return
             self.readings += found
             memory.gauges = {r.quantity: r.value for r in found if r.site == RUN}
 
@@ -287,10 +307,15 @@ class Trainer:
         if memory.broken:
             return "diverged", f"the {memory.broken} was not finite at step {self.step}"
         if self.step >= self.steps:
-            return "finished", ""
+            if self.steps == training.steps:
+                return "finished", ""
+            told = f"{training.flops:.3g} FLOPs allow {self.steps} of {training.steps} steps"
+            return "finished", told
         if training.seconds is not None and memory.seconds >= training.seconds:
             return "seconds", f"{training.seconds:g} seconds of training were over"
-        if training.plateau and self.step - memory.lowest_at >= training.plateau:
+        # Judged after every window alone: in between it is not known whether the loss has fallen.
+        stuck = not memory.recent and self.step - memory.lowest_at >= training.plateau
+        if training.plateau and stuck and self.step:
             return (
                 "plateau",
                 f"no training loss below {memory.lowest:.3f} in {training.plateau} steps",
@@ -302,6 +327,11 @@ class Trainer:
         if status != "diverged":
             loss = self.validate()
             self._row(VALIDATION_LOSS, loss)
+            if not math.isfinite(loss):
+                status, reason = (
+                    "diverged",
+                    f"the validation loss was not finite at step {self.step}",
+                )
         memory = self._memory
         memory.seconds = self._before + time.perf_counter() - self._started
         ending = Ending(status, reason, self.step, loss, memory.seconds)
@@ -316,12 +346,7 @@ class Trainer:
         if not isinstance(self.model, Transformer):
             raise LabError("A budget of FLOPs needs a model made of a recipe; give steps instead.")
         cost = flops_of(self.model.recipe, examples=training.batch, length=self.task.length)
-        if cost > training.flops:
-            raise LabError(
-                f"One step costs {cost:.3g} FLOPs and the budget is {training.flops:.3g}; raise "
-                "it, or choose a smaller model or batch."
-            )
-        return min(training.steps, int(training.flops // cost))
+        return affordable_steps(training.steps, cost=cost, flops=training.flops)
 
     # --- going on ----------------------------------------------------------------------------
 
@@ -378,6 +403,7 @@ class Trainer:
                 readings=self.readings,
             ),
         )
+        self.kept = len(self.readings)
 
     def _resume(self) -> None:
         if self.folder is None:
@@ -387,6 +413,7 @@ class Trainer:
             return
         self._memory = _Memory(**found.state)
         self.readings = list(found.readings)
+        self.kept = len(self.readings)
         tensors = found.tensors
         self._optimizer.load(_under("optimizer.", tensors))
         self._random = tensors["random.cpu"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = ["FLOOR", "PRECISIONS", "SCHEDULES", "Training", "learning_rate"]
 
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("float32", "bfloat16", "auto")
+LARGEST = sys.float_info.max
 FLOOR = 0.1
 """The share of the learning rate that is left at the end of the cosine."""
 
@@ -40,7 +42,7 @@ class Training:
     and the gauges are read; 0: never, and the validation loss at the end alone. `layers` keeps
     the readings of every layer at the gauges. A run ends after `steps` updates, or earlier:
     after `seconds` of training, where `flops` are spent, or after `plateau` updates in which
-    no training loss fell below the lowest by `least` nats.
+    the mean training loss of ten did not fall below the lowest by `least` nats.
     """
 
     task: Spelling = "stdlib"
@@ -140,8 +142,11 @@ def _whole(name: str, value: object, *, least: int) -> None:
 
 
 def _number(name: str, value: object, *, above: float | None = None) -> None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if fits and (value > above if above is not None else value >= 0.0):  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        fits = False
+    else:
+        fits = value >= 0.0 if above is None else value > above
+    if fits:
         return
     wanted = f"a number above {above:g}" if above is not None else "a number from 0 on"
     raise LabError(f"{name} is {wanted} in a training, not {value!r}.")

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from leadline.errors import LabError, require
-from leadline.lab.checkpoint import FILE
-from leadline.lab.recording import work_folder
+from leadline.lab.checkpoint import FILE, work_folder
 
 __all__ = ["LOCK", "cell_folder", "remove_cell", "saved_step", "working_folder"]
 
@@ -27,7 +26,7 @@ LOCK = "lock"
 
 
 @contextmanager
-def working_folder(path: Path) -> Iterator[Path]:
+def working_folder(path: Path, *, what: str = "sweep") -> Iterator[Path]:
     """The folder of the record at `path`, held while inside; a second sweep is refused.
 
     What is left in it afterwards is what unfinished cells need; if that is nothing, it is removed.
@@ -37,12 +36,12 @@ def working_folder(path: Path) -> Iterator[Path]:
         lock = _take(folder)
     except OSError as error:
         raise LabError(
-            f"The folder {folder} for the checkpoints of the sweep cannot be written: "
+            f"The folder {folder} for the checkpoints of the {what} cannot be written: "
             f"{error.strerror}; choose a record in a folder that can."
         ) from error
     if lock is None:
         raise LabError(
-            f"Another sweep is at work on {path}; wait until it has ended, or choose another file."
+            f"Another {what} is at work on {path}; wait until it has ended, or choose another file."
         )
     try:
         yield folder

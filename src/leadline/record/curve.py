@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leadline.record.ending import endings_of
 from leadline.record.numbers import format_number
 from leadline.record.training import VALIDATION_LOSS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from leadline.record.ending import RunEnding
     from leadline.record.quantity import Quantity, Scale
     from leadline.record.reading import Reading
     from leadline.record.record import Record
 
-__all__ = ["Curve", "CurveRow", "curve_rows", "curves_of", "run_quantities"]
+__all__ = ["Curve", "CurveRow", "curve_rows", "curves_of", "is_loss", "run_quantities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,18 @@ class CurveRow:
     curve: Curve
     scale: Scale
     remark: str = ""
+    diverged: bool = False
+    """Whether it is a loss of a run that diverged, so that its last value is no result."""
+
+    @property
+    def last(self) -> str:
+        """The last value in words."""
+        return "diverged" if self.diverged else format_number(self.curve.last)
+
+
+def is_loss(quantity: str) -> bool:
+    """Say whether a quantity is a loss."""
+    return quantity.endswith(".loss")
 
 
 def run_quantities(record: Record) -> dict[str, Quantity]:
@@ -97,15 +111,21 @@ def curve_rows(record: Record) -> list[CurveRow]:
     several = len(record.runs) > 1
     name = VALIDATION_LOSS.name if VALIDATION_LOSS.name in known else next(iter(known))
     curves = curves_of(record, name if several else None)
+    endings = endings_of(record)
     return [
         CurveRow(
             label=curve.run or "(no name)" if several else curve.quantity,
             curve=curve,
             scale=known[curve.quantity].scale,
-            remark=_remark(curve) if curve.quantity.endswith(".loss") else "",
+            remark=_remark(curve, endings.get(curve.run)) if is_loss(curve.quantity) else "",
+            diverged=is_loss(curve.quantity) and _diverged(endings.get(curve.run)),
         )
         for curve in curves
     ]
+
+
+def _diverged(ending: RunEnding | None) -> bool:
+    return ending is not None and ending.diverged
 
 
 def _curve(by_step: dict[int, Reading]) -> Curve:
@@ -116,9 +136,12 @@ def _curve(by_step: dict[int, Reading]) -> Curve:
     return Curve(one.quantity, one.run, one.seed, tuple(steps), values)
 
 
-def _remark(curve: Curve) -> str:
-    """Say where a loss was lowest, if that was not at the end."""
+def _remark(curve: Curve, ending: RunEnding | None) -> str:
+    """Say where a loss was lowest, if that was not at the end; when its run diverged."""
     step, value = curve.lowest
+    if ending is not None and ending.diverged:
+        read = f"; lowest {format_number(value)} at step {step}" if np.isfinite(value) else ""
+        return f"at step {ending.steps}{read}"
     if step == curve.steps[-1]:
         return ""
     return f"lowest {format_number(value)} at step {step}"

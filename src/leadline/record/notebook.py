@@ -50,7 +50,7 @@ def record_html(record: Record) -> str:
             (
                 escape(row.label),
                 format_number(row.curve.first),
-                format_number(row.curve.last),
+                row.last,
                 svg_sparkline(row.curve.values, scale=row.scale, along="steps"),
                 escape(row.remark),
             )

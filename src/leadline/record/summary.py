@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from leadline.record.address import address_of
+from leadline.record.ending import ending_text, is_cell
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.numbers import format_count, format_number
 from leadline.record.provenance import number_at, text_at, value_at
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from leadline.record.quantity import Scale
     from leadline.record.record import Record
 
-__all__ = ["SummaryRow", "heading", "headline_lines", "is_cell", "remarks", "summarize"]
+__all__ = ["SummaryRow", "heading", "headline_lines", "remarks", "summarize", "sweep_name"]
 
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
@@ -84,6 +85,7 @@ def heading(record: Record) -> list[str]:
             "" if cells else _anatomy(provenance, record),
             _input(provenance),
             _task(provenance),
+            ending_text(provenance),
             cells,
             _runs(record) if record.stacks else "",
         )
@@ -212,7 +214,14 @@ def _sweep(provenance: Mapping[str, Any]) -> str:
         f"{text_at(axis, 'name')} ({len(axis.get('labels') or ())})"
         for axis in cast(list[dict[str, Any]], axes)
     ]
-    return f"Sweep {text_at(provenance, 'sweep', 'name')}: {' x '.join(named)}"
+    name = sweep_name(provenance)
+    return f"{f'Sweep {name}' if name else 'Sweep'}: {' x '.join(named)}"
+
+
+def sweep_name(provenance: Mapping[str, Any]) -> str:
+    """Return the name of a sweep; empty where it was given none, and is called sweep."""
+    name = text_at(provenance, "sweep", "name")
+    return "" if name == "sweep" else name
 
 
 def _cells(provenance: Mapping[str, Any]) -> str:
@@ -225,11 +234,6 @@ def _cells(provenance: Mapping[str, Any]) -> str:
     if len(ended) < asked:
         words.append(f"{int(asked) - len(ended)} not run yet")
     return f"{_plural(int(asked), 'cell')}: {', '.join(words)}"
-
-
-def is_cell(key: str) -> bool:
-    """Say whether an entry of the provenance is about one cell of a sweep."""
-    return key.startswith("cell:")
 
 
 def _task(provenance: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ def record_text(record: Record) -> str:
                 row.label,
                 format_number(row.curve.first),
                 "->",
-                format_number(row.curve.last),
+                row.last,
                 sparkline(row.curve.values, scale=row.scale),
                 row.remark,
             )

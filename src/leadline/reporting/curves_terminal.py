@@ -32,7 +32,7 @@ def show_curves(record: Record, console: Console) -> None:
     name = Column(label, [row.label for row in rows], style="bold")
     ends = [
         Column("first", [format_number(row.curve.first) for row in rows], "right"),
-        Column("last", [format_number(row.curve.last) for row in rows], "right"),
+        Column("last", [row.last for row in rows], "right"),
     ]
     shapes = [
         Column(
@@ -78,7 +78,7 @@ def show_compared_curves(comparison: Comparison, console: Console) -> None:
         for at, (name, curve, _) in enumerate(shown_curves(comparison, row)):
             labels.append(f"  {name}")
             first.append(format_number(curve.first))
-            last.append(format_number(curve.last))
+            last.append(row.last_text(curve))
             change.append(change_text(row, curve))
             for width, column in drawn.items():
                 shapes = shown_curves(comparison, row, width=width, bars=bars_for(console))

@@ -55,10 +55,13 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         console.print()
     for told in outcome.tables:
         table = Table(title=told.title, title_justify="left", box=None, pad_edge=False)
+        if told.names:
+            table.add_column("", overflow="fold")
         for column in told.columns:
-            table.add_column(column, justify="right", min_width=8, max_width=12)
-        for row in told.rows:
-            table.add_row(*(number(value, digits=told.digits) for value in row))
+            table.add_column(column, justify="right", min_width=8, max_width=12, overflow="fold")
+        for at, row in enumerate(told.rows):
+            name = told.names[at : at + 1]
+            table.add_row(*name, *(number(value, digits=told.digits) for value in row))
         console.print(table)
         console.print()
     for remark in outcome.remarks:
@@ -68,7 +71,11 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> None:
-    """Write picture.svg, table.csv and one record per line into the folder."""
+    """Write picture.svg, table.csv and the records into the folder.
+
+    Where the outcome has tables beside its lines, table.csv has them too: their rows say in the
+    column `quantity` which column of the table it is, and have no place on the axis.
+    """
     picture = line_chart(
         outcome.lines,
         title=outcome.title,
@@ -81,10 +88,15 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
     (folder / "picture.svg").write_text(picture, encoding="utf-8")
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["panel", "name", outcome.axis, "value"])
+        of_lines = [outcome.value_label] if outcome.tables else []
+        titles = ["quantity"] if outcome.tables else []
+        writer.writerow(["panel", "name", outcome.axis, *titles, "value"])
         for line in outcome.lines:
             for layer, value in enumerate(line.values, start=outcome.start):
-                writer.writerow([line.panel, line.name, layer, repr(value)])
+                writer.writerow([line.panel, line.name, layer, *of_lines, repr(value)])
+        for table in outcome.tables:
+            for name, title, value in table.cells():
+                writer.writerow([table.title, name, "", title, repr(value)])
     for name, record in outcome.records.items():
         record.save(folder / f"{name}.leadline")
 

@@ -9,8 +9,8 @@ from leadline.analysis.sweep_cells import is_sweep
 from leadline.analysis.trainability_text import prediction_sentence, usable_text
 from leadline.analysis.training_curves import task_entropies
 from leadline.record.curve import curves_of
+from leadline.record.ending import ending_of, ending_text, is_cell
 from leadline.record.provenance import number_at, text_at
-from leadline.record.summary import is_cell
 from leadline.record.training import VALIDATION_LOSS
 from leadline.reporting.headline import Fact
 from leadline.reporting.wording import number
@@ -47,27 +47,37 @@ def run_sentences(record: Record, found: Trainability | None = None) -> list[str
     curve = _loss(record)
     if curve is None:
         return []
+    ending = ending_of(record)
+    if ending is not None and ending.diverged:
+        step, value = curve.steps[-1], curve.last
+        read = f"The last validation loss, {number(value)} nats, was read before, at step {step}."
+        return [ending.sentence, read if math.isfinite(value) else ""]
     if not math.isfinite(curve.last):
         return [f"The validation loss is no number at step {curve.steps[-1]}: the run diverged."]
     sentence = (
         f"The validation loss went from {number(curve.first)} to {number(curve.last)} nats in "
-        f"{curve.steps[-1]} steps"
+        f"{curve.steps[-1] if ending is None else ending.steps} steps"
     )
     unigram = task_entropies(record).get("unigram")
     if unigram is not None:
         apart = unigram - curve.last
         side = "below" if apart >= 0 else "above"
         sentence += f", {number(abs(apart))} {side} the unigram entropy of its task"
-    return [f"{sentence}."]
+    finished = ending is not None and ending.status == "finished"
+    return [f"{sentence}.", "" if finished else ending_text(record.provenance)]
 
 
 def comparing_run_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:
     """Say where the validation losses of several training runs end."""
-    ends = [
-        f"{name} {number(curve.last)} at step {curve.steps[-1]}"
-        for record, name in zip(records, names, strict=True)
-        if (curve := _loss(record)) is not None
-    ]
+    ends: list[str] = []
+    for record, name in zip(records, names, strict=True):
+        curve, ending = _loss(record), ending_of(record)
+        if curve is None:
+            continue
+        if ending is not None and ending.diverged:
+            ends.append(f"{name} diverged at step {ending.steps}")
+        else:
+            ends.append(f"{name} {number(curve.last)} at step {curve.steps[-1]}")
     return [f"Validation loss at the end: {'; '.join(ends)}."] if len(ends) > 1 else []
 
 
@@ -88,9 +98,16 @@ def run_facts(record: Record) -> list[Fact]:
     curve = _loss(record)
     if curve is None:
         return []
+    ending = ending_of(record)
+    steps = curve.steps[-1] if ending is None else ending.steps
+    lost = ending is not None and ending.diverged
     facts = [
-        Fact("Steps", f"{curve.steps[-1]:,}", text_at(known, "outcome", "status")),
-        Fact("Validation loss", number(curve.last), f"{number(curve.first)} at the start"),
+        Fact("Steps", f"{steps:,}", "" if ending is None else ending.words),
+        Fact(
+            "Validation loss",
+            "diverged" if lost else number(curve.last),
+            f"{number(curve.first)} at the start",
+        ),
     ]
     entropies = task_entropies(record)
     if entropies:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.analysis.sweep_cells import is_sweep
+from leadline.record.ending import is_cell
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.summary import is_cell
 from leadline.reporting.blocks import read_blocks
 from leadline.reporting.cards import chart_groups, row_name
 from leadline.reporting.drawing import anatomy_drawing, sparkline

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from leadline.analysis.compare_text import (
+    about_the_runs,
     present_sides,
     ratio_text,
     shared_rows,
@@ -83,10 +84,10 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
             legend += "; widest: at the layer where the two are farthest apart"
         print_line(console)
         print_line(console, legend, style="dim")
-    unmatched = what_is_not_shared(comparison)
-    if unmatched:
+    below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
+    if below:
         print_line(console)
-    for line in unmatched:
+    for line in below:
         print_line(console, line)
 
 

@@ -20,6 +20,7 @@ from leadline.analysis.trainability_text import (
     gauge_title,
     hole_text,
     loss_text,
+    map_title,
     notes,
     prediction_sentence,
     rules,
@@ -38,7 +39,10 @@ _WIDE, _HIGH, _GAP = 66, 40, 3
 _TOP = 76
 _LETTER = 7.0
 """The width of a letter, about."""
-_USABLE = 96
+_TITLE_LETTER = 9.0
+"""That of the title."""
+_LOSS_HEADING = "validation loss, seeds that train"
+_USABLE = 88
 _BETWEEN = 24
 _FAINT, _STRONG = 0.16, 0.5
 """The opacity of the palest and of the strongest fill: letters stay readable on both."""
@@ -59,9 +63,10 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """Where things stand: the left edge of both maps, and the size of the whole."""
+    """Where things stand: the left edge of both maps and of the usable depths, and the size."""
 
     loss: float
+    usable: float
     gauge: float
     width: float
     bottom: float
@@ -82,7 +87,6 @@ def trainability_picture(found: Trainability, *, alone: bool = True) -> str:
         parts.append(_text(line, 16, y, "soft"))
     top = 0 if alone else _TOP - 44
     height = sheet.bottom + 22 + 17 * len(lines) - top
-    title = f"What trains: {found.name}" if found.name else "What trains"
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="trainmap" width="{sheet.width:g}" '
         f'height="{height:g}" viewBox="0 {top} {sheet.width:g} {height:g}" role="img" '
@@ -90,7 +94,7 @@ def trainability_picture(found: Trainability, *, alone: bool = True) -> str:
     )
     if alone:
         opening += f'<style>{_STYLE}</style><rect class="paper" width="100%" height="100%"/>'
-        parts.insert(0, _text(title, 16, 24, "title"))
+        parts.insert(0, _text(map_title(found), 16, 24, "title"))
     return f"{opening}{''.join(parts)}</svg>\n"
 
 
@@ -98,24 +102,31 @@ def _sheet(found: Trainability) -> _Sheet:
     names = max((len(row.name) for row in found.rows), default=0) * _LETTER
     left = 16 + names + 12
     across = len(found.depths) * (_WIDE + _GAP)
-    gauge = left + across + _USABLE + _BETWEEN
-    width = gauge + across + 16 if found.shown else gauge
-    return _Sheet(left, gauge, max(width, 420.0), _TOP + len(found.rows) * (_HIGH + _GAP))
+    usable = left + across + 8
+    told = [f"usable {found.axis}", *(usable_text(row) for row in found.rows)]
+    end = max(usable + max(_USABLE, _wide(*told)), left + _wide(_LOSS_HEADING))
+    gauge = end + _BETWEEN
+    width = gauge + max(across, _wide(_gauge_heading(found))) + 16 if found.shown else gauge
+    title = 16 + _TITLE_LETTER * len(map_title(found)) + 16
+    bottom = _TOP + len(found.rows) * (_HIGH + _GAP)
+    return _Sheet(left, usable, gauge, max(width, title, 420.0), bottom)
+
+
+def _wide(*lines: str) -> float:
+    """About how wide the longest line is."""
+    return max(map(len, lines)) * _LETTER
 
 
 def _headings(found: Trainability, sheet: _Sheet) -> str:
     parts = [
-        _text("validation loss, seeds that train", sheet.loss, _TOP - 28),
+        _text(_LOSS_HEADING, sheet.loss, _TOP - 28),
         _text(found.axis, sheet.loss - 12, _TOP - 8, "soft", anchor="end"),
-        _text(f"usable {found.axis}", sheet.loss + _across(found) + 8, _TOP - 8, "soft"),
+        _text(f"usable {found.axis}", sheet.usable, _TOP - 8, "soft"),
     ]
     starts = [sheet.loss]
-    shown = found.shown
-    if shown is not None:
+    if found.shown is not None:
         starts.append(sheet.gauge)
-        judged = "" if math.isnan(shown.auc) else f", AUC {shown.auc:.3f}"
-        words = f"{gauge_title(shown.gauge).lower()} at step {shown.step}{judged}"
-        parts.append(_text(words, sheet.gauge, _TOP - 28))
+        parts.append(_text(_gauge_heading(found), sheet.gauge, _TOP - 28))
     for start in starts:
         for at, depth in enumerate(found.depths):
             middle = start + at * (_WIDE + _GAP) + _WIDE / 2
@@ -123,8 +134,12 @@ def _headings(found: Trainability, sheet: _Sheet) -> str:
     return "".join(parts)
 
 
-def _across(found: Trainability) -> float:
-    return len(found.depths) * (_WIDE + _GAP)
+def _gauge_heading(found: Trainability) -> str:
+    shown = found.shown
+    if shown is None:
+        return ""
+    judged = "" if math.isnan(shown.auc) else f", AUC {shown.auc:.3f}"
+    return f"{gauge_title(shown.gauge).lower()} at step {shown.step}{judged}"
 
 
 def _row(found: Trainability, row: MapRow, sheet: _Sheet, *, y: float) -> str:
@@ -137,7 +152,7 @@ def _row(found: Trainability, row: MapRow, sheet: _Sheet, *, y: float) -> str:
             if found.shown is not None:
                 parts.append(_gauge(found, place, x=sheet.gauge + step, y=y))
     parts.append(_frame(row, sheet, y=y))
-    parts.append(_text(usable_text(row), sheet.loss + _across(found) + 8, middle))
+    parts.append(_text(usable_text(row), sheet.usable, middle))
     return "".join(parts)
 
 
@@ -145,16 +160,23 @@ def _loss(found: Trainability, row: MapRow, place: Place, *, x: float, y: float)
     middle = x + _WIDE / 2
     title = f"<title>{html.escape(_told(found, row, place))}</title>"
     if place.trains is None:
+        reasons = hole_text(place).split("/")
+        first = y + 24 - 7 * (len(reasons) - 1)
+        words = "".join(
+            _text(reason, middle, first + 14 * at, "soft small", anchor="middle")
+            for at, reason in enumerate(reasons)
+        )
         return (
             f'<g>{title}<rect class="hole" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" '
-            f'rx="4"/>{_text(hole_text(place), middle, y + 24, "soft small", anchor="middle")}</g>'
+            f'rx="4"/>{words}</g>'
         )
     kind = "yes" if place.trains else "no"
     words = f"{MARKS[place.trains]} {loss_text(place)}"
+    size = "small" if len(words) * _LETTER > _WIDE else ""
     return (
         f'<g>{title}<rect class="{kind}" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" '
         f'rx="4" fill-opacity="{_strength(found, place):.2f}"/>'
-        f"{_text(words, middle, y + 17, anchor='middle')}"
+        f"{_text(words, middle, y + 17, size, anchor='middle')}"
         f"{_text(seed_text(place), middle, y + 32, 'small', anchor='middle')}</g>"
     )
 

@@ -14,6 +14,7 @@ from leadline.analysis.trainability_text import (
     prediction_sentence,
     rules,
     spread_text,
+    spread_title,
     unmeasured,
     usable_text,
 )
@@ -37,8 +38,8 @@ __all__ = ["MapPart", "map_parts", "map_section"]
 
 _LEAD = (
     '<p class="lead soft">Which designs train, and how deep? Each place is a design at a depth: '
-    "the median validation loss, and how many seeds train. Beside it stands the gauge that told "
-    "failing from training cells best, read early.</p>"
+    "the median validation loss, and how many seeds train. Beside it stands a gauge, read "
+    "early: the one that told failing from training cells best, if any did.</p>"
 )
 
 
@@ -95,7 +96,7 @@ def _usable(found: Trainability) -> str:
         f'<div class="card scroll"><table><caption>Usable {safe(found.axis)}: the largest such '
         "that it and every smaller measured one train</caption><thead><tr>"
         '<th scope="col">Row</th><th scope="col">Usable</th>'
-        '<th scope="col">Worst, middle, best seed alone</th>'
+        f'<th scope="col">Alone: {safe(spread_title(found))}</th>'
         '<th scope="col">Probability to train there, 95 %</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )

@@ -21,11 +21,13 @@ from leadline.analysis.trainability_text import (
     depth_text,
     gauge_rows,
     gauge_title,
+    map_title,
     notes,
     place_text,
     prediction_sentence,
     rules,
     spread_text,
+    spread_title,
     unmeasured,
     usable_text,
 )
@@ -55,7 +57,7 @@ class _Cell:
 def show_trainability(found: Trainability, console: Console, *, titled: bool = True) -> None:
     """Print the rule, the map of the loss, that of the gauge, the gauges, and what is not there."""
     if titled:
-        print_line(console, f"What trains: {found.name}", style="bold")
+        print_line(console, map_title(found), style="bold")
     for line in rules(found):
         print_line(console, line)
     if not found.rows:
@@ -85,7 +87,7 @@ def _show_map(found: Trainability, console: Console) -> None:
         "? a hole",
     ]
     if spread:
-        words.append("by seed: usable depth of the worst, the middle and the best seed")
+        words.append(f"by seed: usable {found.axis} of {spread_title(found)}")
     print_line(console, "; ".join(words), style="dim")
 
 

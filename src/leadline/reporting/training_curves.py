@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from leadline.analysis.trainability_text import depth_text
 from leadline.analysis.training_curves import task_entropies
 from leadline.record import Quantity
-from leadline.record.curve import curves_of, run_quantities
+from leadline.record.curve import curves_of, is_loss, run_quantities
+from leadline.record.ending import ending_of
 from leadline.record.training import TRAIN_LOSS, VALIDATION_LOSS
 from leadline.reporting.figures import layout_over_depth
 from leadline.reporting.palette import record_colour
@@ -118,6 +119,8 @@ def draw_row_charts(record: Record, found: Trainability, *, key: str) -> list[Cu
 
 def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _Pen) -> None:
     several = len(wanted) > 1
+    ending = ending_of(record)
+    diverged = ending is not None and ending.diverged
     for quantity in wanted:
         if quantity not in record.quantities:
             continue
@@ -128,9 +131,10 @@ def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _P
             )
             faint = several and quantity == TRAIN_LOSS.name
             colour = record_colour(at)
+            lost = is_loss(quantity) and diverged
             row = CurveKey(
                 label or "this run",
-                f"{number(curve.first)} → {number(curve.last)}",
+                f"{number(curve.first)} → {number(curve.last) if not lost else 'diverged'}",
                 _GREY if faint and not name else colour,
                 dash="dot" if faint else "solid",
                 width=1.5 if faint else 2.0,
@@ -143,7 +147,10 @@ def _draw_places(row: MapRow, curves: Mapping[str, Curve], pen: _Pen, *, axis: s
         mine = [] if place is None else [c for c in place.cells if c.run in curves]
         if place is None or not mine:
             continue
-        ends = ", ".join(number(curves[cell.run].last) for cell in mine)
+        ends = ", ".join(
+            "diverged" if cell.status == "diverged" else number(curves[cell.run].last)
+            for cell in mine
+        )
         key = CurveKey(f"{axis} {depth_text(place.depth)}", f"→ {ends}", record_colour(at))
         series = pen.add(key)
         for cell in mine:

@@ -14,6 +14,8 @@ __all__ = ["EVENLY", "FREE", "RANDOM", "Dropped", "Model", "lines", "remarks", "
 EVENLY, RANDOM = "dropped evenly", "dropped at random"
 FREE = 0.1
 """A layer counts as free where the loss rises by fewer nats without it."""
+UNTRAINED = 0.3
+"""A model whose loss is not so many nats below the unigram entropy has learned frequencies alone."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,16 @@ def lines(found: Sequence[Model]) -> Iterator[Line]:
 
 def tables(found: Sequence[Model]) -> Iterator[Table]:
     yield Table(
-        "a training step over the plain one: its time, and the share of the layers to be expected",
-        tuple(model.name for model in found),
-        (tuple(model.time for model in found), tuple(model.expected for model in found)),
+        "a training step over the plain one",
+        ("time", "expected share of the layers"),
+        tuple((model.time, model.expected) for model in found),
+        names=tuple(model.name for model in found),
     )
 
 
 def remarks(found: Sequence[Model], unigram: float) -> Iterator[str]:
     plain, *others = found
+    yield from _hardly_trained(found, unigram)
     depth, seeds = len(plain.seeds[0].evenly), len(plain.seeds)
     whole = ", ".join(f"{m.name} {_over_seeds([s.evenly[0] for s in m.seeds])}" for m in found)
     yield (
@@ -103,6 +107,17 @@ def remarks(found: Sequence[Model], unigram: float) -> Iterator[str]:
     yield f"Largest standard deviation over random choices of layers: {spread} nats."
     for model in others:
         yield _priced(model, plain)
+
+
+def _hardly_trained(found: Sequence[Model], unigram: float) -> Iterator[str]:
+    """Name the models whose whole loss, in some seed, is still near the unigram entropy."""
+    near = [m.name for m in found if max(s.evenly[0] for s in m.seeds) > unigram - UNTRAINED]
+    if near:
+        yield (
+            f"Hardly trained: {', '.join(near)}. In the worst seed the loss with all layers is less "
+            f"than {UNTRAINED:g} nats below the unigram entropy {unigram:.3f}, so what is said "
+            "below about dropping layers means little; train for more steps."
+        )
 
 
 def _priced(model: Model, plain: Model) -> str:

@@ -86,7 +86,7 @@ def tables(adapted: AdaptedBy, together: TogetherBy) -> Iterator[Table]:
 
 def remarks(adapted: AdaptedBy, together: TogetherBy, *, unigram: float) -> Iterator[str]:
     """Say what rises and falls with r, and what that says about the notes."""
-    unable = {place for place, seeds in together.items() if _learned_little(seeds, unigram)}
+    unable = {place: seeds for place, seeds in together.items() if _learned_little(seeds, unigram)}
     yield from _left_out(unable, unigram)
     seeds = len(next(iter(together.values())))
     yield (
@@ -100,7 +100,8 @@ def remarks(adapted: AdaptedBy, together: TogetherBy, *, unigram: float) -> Iter
             key[3]: found
             for key, found in adapted.items()
             if key[:3] == (design, way, method)
-            and (way == "changed" or (design, key[3]) not in unable)
+            # What is changed to r was trained with r = 1.
+            and (design, key[3] if way == "trained" else 1.0) not in unable
         }
         if len(part) > 1:
             yield f"{design}, {WAYS[way]}, {method}: {_told(part)}"
@@ -118,6 +119,9 @@ def remarks(adapted: AdaptedBy, together: TogetherBy, *, unigram: float) -> Iter
 
 def _concluded(cases: Sequence[Mapping[float, Sequence[Adapted]]]) -> Iterator[str]:
     """Answer the notes, by how many of the cases say what."""
+    if not cases:
+        yield "No case is left to judge by: train the bases for more steps."
+        return
     ratio, output, gap = (
         [verdict(_by_seed(part, of)) for part in cases] for of in (_ratio, _output, _gap)
     )
@@ -148,14 +152,30 @@ def _learned_little(seeds: Sequence[Together], unigram: float) -> bool:
     return max(one.old_before for one in seeds) > unigram - UNTRAINED
 
 
-def _left_out(unable: set[tuple[str, float]], unigram: float) -> Iterator[str]:
-    for design in sorted({design for design, _ in unable}):
-        weights = ", ".join(f"{weight:g}" for name, weight in sorted(unable) if name == design)
-        yield (
-            f"{design}, {WAYS['trained']}: r = {weights} is left out, because the base learns "
-            f"little: its loss stays within {UNTRAINED:g} nats of the unigram entropy "
-            f"{unigram:.3f}."
+def _left_out(unable: TogetherBy, unigram: float) -> Iterator[str]:
+    """Say which bases are left out, by which rule, with the numbers that it is about."""
+    if not unable:
+        return
+    yield (
+        "A base is left out below where its loss on the old task, in the worst seed, is less than "
+        f"{UNTRAINED:g} nats below the unigram entropy {unigram:.3f}."
+    )
+    for design in dict.fromkeys(design for design, _ in unable):
+        weights = ", ".join(
+            f"r = {weight:g} ({_worst(seeds)})"
+            for (name, weight), seeds in unable.items()
+            if name == design
         )
+        also = f", and so is all that is {WAYS['changed']}" if (design, 1.0) in unable else ""
+        yield f"{design}, {WAYS['trained']}, left out: {weights}{also}."
+
+
+def _worst(seeds: Sequence[Together]) -> str:
+    """The loss of the worst seed, and the mean that stands in the tables."""
+    found = [one.old_before for one in seeds]
+    if len(found) == 1:
+        return f"{found[0]:.3f}"
+    return f"worst seed {max(found):.3f}, mean {statistics.fmean(found):.3f}"
 
 
 def _interference(design: str, part: Mapping[float, Sequence[Together]]) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from leadline.analysis.gauge_prediction import (
+    GUESS,
+    PRESENT,
     Prediction,
     area_under_curve,
     badness,
@@ -17,6 +20,8 @@ from leadline.analysis.gauge_prediction import (
     predict,
 )
 from leadline.analysis.sweep_cells import read_sweep
+from leadline.analysis.trainability import trainability
+from leadline.analysis.trainability_text import prediction_sentence
 from tests.synthetic_sweep import STEPS, sweep_record
 
 COSINE, RATIO, GROWTH = "gauge.token_cosine", "gauge.gradient_ratio", "gauge.stream_growth"
@@ -101,9 +106,53 @@ def test_the_earliest_of_the_best_is_taken() -> None:
     assert best_prediction(found, gauge=RATIO) is found[3]
 
 
-def test_steps_that_some_cells_do_not_reach_are_left_aside() -> None:
-    found = [Prediction(COSINE, 0, 0.8, 5, 5), Prediction(COSINE, 50, 1.0, 5, 4)]
-    assert best_prediction(found) is found[0]
+def test_a_step_needs_four_fifths_of_the_cells() -> None:
+    assert PRESENT == 0.8
+    for left, at in ((8, 1), (7, 0)):
+        found = [Prediction(COSINE, 0, 0.8, 5, 5), Prediction(COSINE, 50, 1.0, 5, left - 5)]
+        assert best_prediction(found) is found[at]
+
+
+def test_one_early_divergence_does_not_force_the_first_step_on_the_map() -> None:
+    gone = {"status": "diverged", "loss": None}
+    record = sweep_record(changes={"design=plain, depth=48, seed=0": gone})
+    found = trainability(record)
+    assert [(one.step, one.cells) for one in found.predictions if one.gauge == COSINE] == [
+        (0, 36),
+        (50, 36),
+        (100, 35),
+        (200, 35),
+    ]
+    assert found.shown is not None
+    assert found.shown.auc == 1.0
+    ratios = [one for one in found.predictions if one.gauge == RATIO]
+    ordered = [Prediction(RATIO, p.step, 0.6 + p.step / 1000, p.trained, p.failed) for p in ratios]
+    assert best_prediction(ordered) is ordered[-1]
+
+
+def test_a_sentence_says_how_many_cells_have_no_reading_at_the_step() -> None:
+    gone = {"status": "diverged", "loss": None}
+    found = trainability(sweep_record(changes={"design=plain, depth=48, seed=0": gone}))
+    late = tuple(one for one in found.predictions if one.step == 100)
+    text = prediction_sentence(replace(found, predictions=late))
+    assert (
+        "over 17 cells that fail and 18 that train, without 1 cell that has no reading there (0.5 is a guess"
+        in text
+    )
+
+
+@pytest.mark.parametrize("auc", [0.5, 0.417])
+def test_a_guess_is_no_predictor(auc: float) -> None:
+    assert GUESS == 0.5
+    found = trainability(sweep_record())
+    guessed = tuple(replace(one, auc=auc) for one in found.predictions)
+    text = prediction_sentence(replace(found, predictions=guessed))
+    assert text == (
+        "No gauge tells the 18 cells that fail from the 18 that train: the best area under the ROC "
+        f"curve is {auc:.3f}, and 0.5 is a guess."
+    )
+    better = tuple(replace(one, auc=0.501) for one in found.predictions)
+    assert prediction_sentence(replace(found, predictions=better)).startswith("Best predictor: ")
 
 
 def test_where_nothing_can_be_judged_there_is_no_best() -> None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 
 import pytest
 
 from leadline.analysis.sweep_cells import is_sweep, read_sweep
-from leadline.analysis.trainability import MARGIN, SHARE, trainability
+from leadline.analysis.trainability import MARGIN, SHARE, Trainability, trainability
 from leadline.analysis.trainability_text import (
     map_text,
+    map_title,
     notes,
     place_text,
     prediction_sentence,
     rules,
+    spread_text,
+    spread_title,
     usable_text,
 )
 from leadline.errors import RecordError
 from leadline.record import Record
 from tests.synthetic import gpt2_record
-from tests.synthetic_sweep import UNIGRAM, sweep_record, training_record
+from tests.synthetic_sweep import UNIGRAM, cell_entry, sweep_record, training_record
 
 POST12 = "design=post, depth=12, seed={}"
 
@@ -80,6 +84,11 @@ def test_an_axis_with_one_label_is_left_out_of_the_names() -> None:
 def test_numbers_stand_with_the_name_of_their_axis() -> None:
     found = trainability(sweep_record(axes={"warmup": [300, 0]}))
     assert [row.name for row in found.rows][:2] == ["pre, warmup 300", "pre, warmup 0"]
+
+
+def test_yes_and_no_stand_with_the_name_of_their_axis() -> None:
+    found = trainability(sweep_record(axes={"warm-up": ["no", "yes"]}))
+    assert [row.name for row in found.rows][:2] == ["pre, warm-up no", "pre, warm-up yes"]
 
 
 def test_words_that_two_axes_share_stand_with_the_name_of_their_axis() -> None:
@@ -298,3 +307,108 @@ def test_an_impossible_margin_is_refused() -> None:
 def test_a_row_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(RecordError, match="It has: pre; post; plain"):
         trainability(sweep_record()).row("prenorm")
+
+
+@pytest.mark.parametrize("share", [0.004, 0.005, 1e-9])
+def test_at_least_one_seed_must_train_whatever_the_share(share: float) -> None:
+    found = trainability(sweep_record(), share=share)
+    assert [usable_text(row) for row in found.rows] == ["48 or more", "12, not 24", "below 6"]
+    assert rules(found)[0].startswith(
+        "A place trains when the validation loss of at least one seed"
+    )
+
+
+def test_a_share_of_one_means_all_seeds_however_many() -> None:
+    seeds = range(240)
+    one = {"design=pre, depth=6, seed=7": {"loss": 9.0}}
+    record = sweep_record(limits={"pre": 6}, depths=(6,), seeds=seeds, changes=one)
+    found = trainability(record, share=1, margin=-1.0)
+    (place,) = found.rows[0].places
+    assert place is not None
+    assert (place.trained, place.seeds, place.trains) == (239, 240, False)
+    assert "validation loss of all seeds is" in rules(found)[0]
+
+
+def sizes(*, ended: Sequence[str], fixed: int | None = None) -> Record:
+    """A sweep whose depth is set inside an axis of sizes: small 2, large 8, usual not at all."""
+    record = Record()
+    settings = [
+        {"label": "small", "changes": {"depth": 2}},
+        {"label": "large", "changes": {"depth": 8, "width": 64}},
+        {"label": "usual", "changes": {}},
+    ]
+    grid = {"axes": [{"name": "size", "settings": settings}], "fixed": {}}
+    description = {"grids": [grid], "fixed": {} if fixed is None else {"depth": fixed}}
+    axes = [{"name": "size", "labels": ["small", "large", "usual"]}]
+    record.note(
+        "sweep",
+        {"name": "s", "axes": axes, "seeds": [0, 1], "cells": 6, "description": description},
+    )
+    record.note("tasks", {"stdlib": {"unigram": UNIGRAM, "bigram": 2.4}})
+    depths = {"small": 2, "large": 8, "usual": 6}
+    for run in ended:
+        size, seed = run.split()
+        entry = cell_entry({"size": size}, int(seed), loss=2.0)
+        record.note(f"cell:{run}", {**entry, "depth": depths[size]})
+    return record
+
+
+def places(found: Trainability) -> dict[str, list[tuple[float, int, int]]]:
+    return {
+        row.name: [(p.depth, p.seeds, p.missing) for p in row.places if p is not None]
+        for row in found.rows
+    }
+
+
+def test_a_cell_that_was_not_run_stands_at_its_own_depth() -> None:
+    found = trainability(sizes(ended=["small 0", "usual 1"]))
+    assert found.depths == (2, 6, 8)
+    assert places(found) == {"small": [(2, 1, 1)], "large": [(8, 0, 2)], "usual": [(6, 1, 1)]}
+
+
+def test_a_depth_that_is_fixed_for_all_is_that_of_the_cells_that_set_none() -> None:
+    found = trainability(sizes(ended=["small 0"], fixed=5))
+    assert places(found) == {"small": [(2, 1, 1)], "large": [(8, 0, 2)], "usual": [(5, 0, 2)]}
+
+
+def test_a_cell_of_unknown_depth_has_no_column_and_is_counted_as_not_run() -> None:
+    found = trainability(sizes(ended=["small 0"]))
+    assert places(found) == {"small": [(2, 1, 1)], "large": [(8, 0, 2)]}
+    assert found.unrun == 5
+
+
+def test_there_are_no_more_numbers_by_seed_than_seeds() -> None:
+    for seeds, text in (((0,), "12"), ((0, 1), "6 12"), ((0, 1, 2, 3), "6 12 12")):
+        changes = changed(POST12.format(0), loss=3.2) if len(seeds) > 1 else None
+        found = trainability(sweep_record(seeds=seeds, changes=changes))
+        assert spread_text(found.row("post")) == text
+        assert (
+            spread_title(found)
+            == {
+                1: "the only seed",
+                2: "the worst and the best seed",
+                4: "the worst, the middle and the best seed",
+            }[len(seeds)]
+        )
+
+
+def test_cells_that_ended_by_the_clock_counted_as_they_stood() -> None:
+    for count, words in (
+        (1, "1 cell ended by the clock and counted as it stood then."),
+        (2, "2 cells ended by the clock and counted as they stood then."),
+    ):
+        changes = {POST12.format(seed): {"status": "seconds"} for seed in range(count)}
+        assert words in notes(trainability(sweep_record(changes=changes)))
+
+
+def test_a_sweep_without_a_name_is_not_called_sweep_sweep() -> None:
+    for name, title, heading in (
+        ("sweep", "What trains", "Sweep: design (3) x depth (4)"),
+        ("", "What trains", "Sweep: design (3) x depth (4)"),
+        ("made", "What trains: made", "Sweep made: design (3) x depth (4)"),
+    ):
+        record = sweep_record(name=name)
+        assert map_title(trainability(record)) == title
+        assert str(record).splitlines()[0] == heading
+    alone = trainability(sweep_record(name="sweep", limits={"pre": 6}))
+    assert [row.name for row in alone.rows] == ["all cells"]

@@ -12,7 +12,7 @@ from leadline.analysis.training_curves import change_text, task_entropies
 from leadline.record import Reading
 from leadline.record.site import RUN
 from tests.synthetic import gpt2_record
-from tests.synthetic_sweep import BIGRAM, UNIGRAM, sweep_record, training_record
+from tests.synthetic_sweep import BIGRAM, LOST, UNIGRAM, sweep_record, training_record
 
 
 def row_of(comparison, label: str):
@@ -76,3 +76,51 @@ def test_entropies_come_from_the_task() -> None:
 @pytest.mark.parametrize("other", [training_record, gpt2_record, sweep_record])
 def test_any_two_records_can_be_compared(other) -> None:
     assert str(compare(training_record(), other(), names=["a", "b"])).startswith("a against b")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_run_that_diverged_is_not_compared_by_its_last_loss(lost: int) -> None:
+    records = [training_record(), training_record(end=2.5, name="other")]
+    records[lost].note("outcome", LOST)
+    found = compare(*records)
+    row = row_of(found, "validation.loss")
+    assert change_text(row, row.sides[1]) == "-"
+    assert [row.last_text(side) for side in row.sides].index("diverged") == lost
+    rate = row_of(found, "train.rate")
+    assert change_text(rate, rate.sides[1]) == "×1"
+    told = json.loads(json.dumps(row.to_json()))["records"]
+    assert [side["diverged"] for side in told] == [lost == 0, lost == 1]
+    assert told[1]["difference_at_last"] is None
+    text, page = str(found), found._repr_html_()
+    for shown in (text, page):
+        assert (
+            f"{found.names[lost]}: The run diverged: the loss was not finite at step 407." in shown
+        )
+        assert shown.count("diverged") == 2 + 1
+
+
+def test_a_comparison_says_where_the_last_steps_differ() -> None:
+    short = training_record(name="other", steps=300)
+    assert "The last steps differ: small at step 400, other at step 300." in str(
+        compare(training_record(), short)
+    )
+    short.note("outcome", {"status": "seconds", "reason": "60 seconds were over", "steps": 305})
+    text = str(compare(training_record(), short))
+    assert "The last steps differ: small at step 400, other at step 305." in text
+    assert "other: The run ended by the clock after 305 steps: 60 seconds were over." in text
+    assert "differ" not in str(compare(training_record(), training_record(name="other")))
+
+
+def test_runs_that_finished_are_not_told() -> None:
+    done = {"status": "finished", "reason": "", "steps": 400}
+    text = str(compare(training_record(outcome=done), training_record(outcome=done)))
+    assert "The run" not in text
+
+
+def test_names_of_runs_are_joined_by_semicolons() -> None:
+    run = "design=plain, depth=48, seed={}"
+    gone = {run.format(0): {"status": "diverged", "loss": None}}
+    first = sweep_record(missing=[run.format(1), run.format(2)])
+    text = str(compare(first, sweep_record(changes=gone), names=["a", "b"]))
+    assert f"Only in b: {run.format(1)}; {run.format(2)}." in text
+    assert f"The last steps differ in 1 of the runs: {run.format(0)}." in text

@@ -1,15 +1,21 @@
 """`leadline sweep`: what it takes, what it prints, what it refuses."""
 
+import io
 import json
+import math
+import re
+import time
+from contextlib import nullcontext
 
 import pytest
 
-from leadline.cli._sweep_screen import _Screen
+from leadline.cli._sweep_screen import _Screen, watching
 from leadline.cli._voice import Voice
 from leadline.cli.sweep import _seconds
 from leadline.errors import LabError
 from leadline.lab.cell import Cell, run_cell
 from leadline.lab.engines import ENGINES, Engine, News
+from leadline.lab.estimate import CellCost
 from leadline.lab.grid import Axis, Grid, Setting, Sweep
 from leadline.lab.presets import PRESETS
 from leadline.lab.sweep import Begun, Ended
@@ -77,7 +83,7 @@ def test_axes_are_arguments_or_options(leadline, tmp_path):
         for depth in (1, 2)
         for placement in ("post", "pre")
     ]
-    assert said.out.startswith("What trains: sweep\n")
+    assert said.out.startswith("What trains")
     assert "4 of 4 cells have ended: 4 finished." in said.out
     assert (
         said.out.splitlines()[-1]
@@ -197,6 +203,11 @@ def test_a_sweep_without_a_depth_is_told_in_words(leadline, tmp_path):
         (["depth=1", "--address", "auto"], "give --engine ray too"),
         (["depth=1", "--engine", "slurm"], "No engine is called 'slurm'"),
         (["depth=1", "--workers", "0"], "workers is a whole number from 1 on"),
+        (["depth=1", "--workers", "-1", "--dry-run"], "workers is a whole number from 1 on"),
+        (["depth=1", "--threads", "0", "--dry-run"], "threads is a whole number from 1 on"),
+        (["steps=5,6", "--steps", "5"], "The axis 'steps' of this sweep sets steps itself"),
+        (["task=copy", "--task", "recall"], "The axis 'task' of this sweep sets task itself"),
+        (["depth=1", "--set", "steps=5", "--steps", "6"], "steps is given twice: 5 and 6"),
         (["depth=1", "-o", "nowhere/s"], "does not exist"),
     ],
 )
@@ -211,30 +222,138 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_on_a_terminal_the_grid_is_drawn_again_with_all_that_is_heard():
-    class Live:
-        seen = []  # noqa: RUF012
+def test_a_dry_run_counts_what_needs_numbers_and_names_what_the_budget_does_not_allow(leadline):
+    arguments = ("sweep", "depth=1,3", "connection=identity,hyper,manifold_hyper", "--steps", 6)
+    arguments = (*arguments, "--seeds", 1, *TINY, "--dry-run", "--set", "flops=1e6")
+    said = leadline(*arguments, "--workers", 2)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert len(lines) == 1 + 6 + 1
+    possible = [line for line in lines[1:7] if "impossible" not in line]
+    assert "impossible: One step costs " in lines[6]
+    assert "FLOPs and the budget is 1e+06; raise it, or choose a smaller model" in lines[6]
+    assert lines[7].startswith(f"{len(possible)} cells, ")
+    data = json.loads(leadline(*arguments, "--json").out)
+    assert [bool(cell["reason"]) for cell in data["cells"]] == [
+        "impossible" in line for line in lines[1:7]
+    ]
+    assert data["cells"][5]["flops"] is None and data["cells"][5]["steps"] == 0
 
-        def update(self, grid, *, refresh):
-            assert refresh
-            self.seen.append(str(grid.__rich__().renderables[1]))
 
-    screen = _Screen(Voice(), Live())
+def test_a_dry_run_of_one_cell_is_no_faster_with_two_workers(leadline, monkeypatch):
+    shown = []
+    monkeypatch.setattr("leadline.lab.estimate.estimate", lambda *_, **__: shown)
+
+    def last():
+        return leadline("sweep", "depth=1", "--dry-run", "--workers", 2).out.splitlines()[-1]
+
+    shown.append(CellCost("a", 1, 600.0, 10.0))
+    assert last() == "1 cell, 600 FLOPs, about 10.0 s with 1 worker on this machine."
+    shown.append(CellCost("b", 1, math.nan, math.nan))
+    assert last() == (
+        "2 cells, 600 FLOPs, about 10.0 s with 2 workers on this machine, and 1 that cannot be "
+        "counted."
+    )
+    shown[:] = [CellCost("a", 0, math.nan, math.nan, "it is too large")]
+    assert last() == "No cell can be built."
+
+
+def test_the_values_of_a_preset_may_have_spaces(leadline, preset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = leadline("sweep", "--preset", "mine", "design=a,no b", "depth=1", "--engine", "here")
+    assert said.code == 0, said.err
+    assert runs(tmp_path / "mine.leadline") == [
+        f"design={design}, depth=1, seed={seed}" for seed in (0, 1) for design in ("a", "no b")
+    ]
+
+
+def test_the_grid_follows_all_that_is_heard():
+    screen = _Screen(Voice(), 2, live=True)
     cells = tuple(Cell(f"seed={n}", {"depth": 1}, n, {"task": "copy"}) for n in (0, 1))
     facts = {"status": "finished", "loss": 1.99, "seconds": 1.0}
-    screen(Begun(cells, {"seed=1": facts}, {"copy": {"unigram": 2.3}}))
-    screen(News("seed=0"))
-    screen(News("seed=0", Beat(5, 10, 2.5, 1.0, {})))
-    assert "50%" in str(screen.grid._place(["seed=0"]))
-    screen(Ended("seed=0", {**facts, "loss": 2.01}))
-    assert [line.rpartition(",")[0] for line in Live.seen] == [
-        "1 of 2 cells have ended, 0 running",
+    screen.started -= 65
+    seen = [str(screen.shown)]
+    for event in (
+        Begun(cells, {"seed=1": facts}, {"copy": {"unigram": 2.3}}),
+        News("seed=0"),
+        News("seed=0", Beat(5, 10, 2.5, 1.0, {})),
+        Ended("seed=0", {**facts, "loss": 2.01}),
+    ):
+        screen(event)
+        seen.append(screen.shown._counted(80))
+        if isinstance(event, News) and event.beat is not None:
+            assert "50%" in str(screen.grid._place(["seed=0"]))
+    assert [line.rpartition(",")[0] for line in seen] == [
+        "Preparing the sweep",
+        "1 of 2 cells have ended, starting 1 worker",
         "1 of 2 cells have ended, 1 running",
         "1 of 2 cells have ended, 1 running",
         "2 of 2 cells have ended, 0 running",
     ]
+    assert {line.rpartition(", ")[2] for line in seen} <= {"1:05", "1:06"}
     # The unigram entropy less 0.3 nats is where a cell begins to train.
     assert [screen.grid._trains(cell.run) for cell in cells] == [False, True]
+
+
+class Terminal(io.StringIO):
+    """Lines as a terminal shows them, by the few controls that are used here."""
+
+    def isatty(self):
+        return True
+
+    def screens(self):
+        """What stood there before every erasure, and in the end."""
+        lines, row, column, found = [""], 0, 0, []
+        for text, code in re.findall(r"([^\x1b])|\x1b\[([^A-Za-z]*[A-Za-z])", self.getvalue()):
+            if text == "\n":
+                row, column = row + 1, 0
+                lines += [""] * (row + 1 - len(lines))
+            elif text == "\r":
+                column = 0
+            elif text:
+                lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + 1 :]
+                column += 1
+            elif code == "1A":
+                row -= 1
+                assert row >= 0, "above the terminal"
+            elif code == "2K":
+                found.append([line.rstrip() for line in lines])
+                lines[row] = ""
+        return [*found, [line.rstrip() for line in lines]]
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_the_clock_moves_without_news_and_nothing_is_left_of_the_grid(monkeypatch, error):
+    for name, value in {"COLUMNS": "30", "LINES": "8", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("leadline.cli._sweep_screen.PER_SECOND", 100)
+    cells = tuple(
+        Cell(f"{design} {depth}", {"design": design, "depth": depth}, 0, {"task": "copy"})
+        for design in map("design {}".format, range(20))
+        for depth in (6, 12, 24)
+    )
+    with pytest.raises(error) if error else nullcontext(), watching(Voice(), 2) as screen:
+        wait_for(lambda: "Preparing the sweep, 0:00" in terminal.getvalue())
+        screen(Begun(cells, {}, {"copy": {"unigram": 2.3}}))
+        wait_for(lambda: "starting 2 workers" in terminal.getvalue())
+        screen(News("design 7 12"))
+        screen.grid._started -= 61  # a minute in which nobody says anything
+        wait_for(lambda: "1:01" in terminal.getvalue())
+        if error:
+            raise error
+    *before, last = terminal.screens()
+    assert not "".join(last).strip()
+    assert max(len(lines) for lines in before) == 8  # none has scrolled away
+    assert any("design 7" in line and "0/1 0%" in line for lines in before for line in lines)
+
+
+def wait_for(condition, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it never came to it"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ class HereEngine(Engine):
 
     ran = []  # noqa: RUF012
     stop = None
+    orders = None
 
     def run(self, jobs, orders):
+        type(self).orders = orders
         for job in jobs:
             if orders.over:
                 return

@@ -107,7 +107,21 @@ def test_a_bottleneck_starts_with_small_random_weights_by_seed() -> None:
     assert not down.bias.any()
 
 
-def test_lora_adds_a_product_of_the_rank_beside_every_map_of_the_blocks() -> None:
+@pytest.mark.parametrize("connection", ["gtrxl", "highway", "manifold_hyper"])
+def test_lora_leaves_the_maps_of_a_connection_alone(connection: str) -> None:
+    model = add_lora(trained(connection=connection), 2)
+    adapted = {name.partition(".lora_")[0] for name in adapter_parameters(model)}
+    assert adapted == {
+        f"blocks.{layer}.{part}"
+        for layer in (0, 1)
+        for part in (
+            *("attention.branch.qkv", "attention.branch.output"),
+            *("mlp.branch.up", "mlp.branch.down"),
+        )
+    }
+
+
+def test_lora_adds_a_product_of_the_rank_beside_every_map_of_the_branches() -> None:
     model = trained()
     names = [n for n, part in model.named_modules() if isinstance(part, torch.nn.Linear)]
     inside = [name for name in names if name.startswith("blocks.")]

@@ -1,15 +1,18 @@
 """One cell: its rows are those of its trainer, and what it does wrong is one of its facts."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from leadline.errors import LabError
-from leadline.lab.cell import FIELDS, Cell, Paused, run_cell
+from leadline.lab import trainer as trainer_module
+from leadline.lab.cell import FIELDS, Cell, Paused, refuse_changed, run_cell
 from leadline.lab.checkpoint import FILE
 from leadline.lab.cost import flops_of
 from leadline.lab.tasks import build_task
+from leadline.lab.tasks._task import _built
 from leadline.lab.trainer import Trainer, model_for
 from leadline.parts import Recipe
 
@@ -148,3 +151,41 @@ def test_a_cell_knows_its_recipe_and_its_training():
     one = Cell("x", {}, 0, {"depth": 3, "placement": "post", "warmup": 7})
     assert one.recipe() == Recipe(depth=3, placement="post")
     assert one.training().warmup == 7
+
+
+def test_the_first_checkpoint_comes_with_the_first_beat_whatever_is_asked(
+    tiny, tmp_path, monkeypatch
+):
+    written, heard = [], []
+
+    def write(folder, checkpoint):
+        written.append(checkpoint.state["step"])
+
+    def beat(now):
+        heard.append((now.step, list(written)))
+
+    now = itertools.count(step=0.05)  # seconds, one look at the clock after the other
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: next(now))
+    monkeypatch.setattr(trainer_module, "write_checkpoint", write)
+    run_cell(cell(tiny, steps=60), folder=tmp_path, every=1000.0, beat=beat)
+    (step, before), *_, (_, after) = heard
+    assert before == [step]
+    assert after == [step, 60]
+    assert len(heard) > 3
+
+
+def test_a_text_that_is_not_what_it_was_is_refused(tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(bytes(range(256)) * 40)
+    spelling = f'text(path="{text}")'
+    of_text = Cell("c", {}, 0, {"task": spelling})
+    name = str(of_text.training().task_choice)
+    digest = build_task(name).facts()["digest"]
+    refuse_changed(of_text, {})
+    refuse_changed(of_text, {name: digest})
+    with pytest.raises(LabError, match=r"has changed while the sweep ran; the finished cells"):
+        refuse_changed(of_text, {name: "0" * 64})
+    text.unlink()
+    _built.cache_clear()
+    with pytest.raises(LabError, match=r"cannot be read any more: There is no file"):
+        refuse_changed(of_text, {name: digest})

@@ -7,7 +7,7 @@ import pytest
 
 from leadline.catalog import Choice
 from leadline.errors import LabError
-from leadline.lab.grid import Axis, Grid, Setting, Sweep, parse_axes, parse_fields
+from leadline.lab.grid import Axis, Grid, Setting, Sweep, parse_axes, parse_fields, read_values
 
 
 def sweep(*axes, **fields):
@@ -24,6 +24,24 @@ def test_axes_are_read_as_they_are_typed():
     assert clip.labels == ("none", 1.0)
     assert clip.settings[0].changes == {"clip": None}
     assert rate.labels == (0.001, 0.01)
+
+
+def test_words_with_spaces_between_them_are_one_value():
+    assert read_values("design=pre,no skip, post") == ("design", ("pre", "no skip", "post"))
+    assert read_values('design="no skip",a') == ("design", ("no skip", "a"))
+    assert read_values("norm=rms(eps=1, bias=true),layer") == (
+        "norm",
+        (Choice("rms", eps=1, bias=True), "layer"),
+    )
+    for text in ("depth=6 12", "depth=6,no skip(x=1)", "a=b c=d"):
+        with pytest.raises(LabError, match="cannot be read"):
+            read_values(text)
+
+
+def test_a_field_that_is_given_twice_is_refused_unless_it_says_the_same():
+    assert parse_fields(["steps=5", "steps=5"]) == {"steps": 5}
+    with pytest.raises(LabError, match="steps is given twice: 5 and 6; give it once"):
+        parse_fields(["steps=5", "steps=6"])
 
 
 def test_fields_have_one_value_each():

@@ -12,8 +12,8 @@ import pytest
 
 from leadline.errors import LabError
 from leadline.lab.cell import run_cell
-from leadline.lab.engines import ENGINES, News, Orders, local
-from leadline.lab.engines._engine import DEATHS, Deaths
+from leadline.lab.engines import ENGINES, Job, News, Orders, local
+from leadline.lab.engines._engine import DEATHS, STUCK, Deaths
 from leadline.lab.engines.local import GRACE, LocalEngine, usable_cores
 from leadline.lab.sweep import sweep
 from leadline.record import Record
@@ -54,14 +54,64 @@ def test_there_are_as_many_workers_as_usable_cores():
     assert usable_cores() == len(psutil.Process().cpu_affinity())
 
 
-def test_a_cell_is_given_up_after_three_deaths_at_one_checkpoint():
+def lives(*deaths):
+    """Whether a cell is tried again after each death: (checkpoint before, steps heard, after)."""
+    found, again = Deaths(), []
+    for begun, heard, saved in deaths:
+        found.begin(begun)
+        for step in heard:
+            found.hear(step)
+        again.append(found.count(saved))
+    return again, found
+
+
+def test_a_cell_that_dies_three_times_at_one_place_has_failed():
     assert DEATHS == 3
-    deaths = Deaths()
-    assert [deaths.count(-1) for _ in range(3)] == [True, True, False]
-    deaths = Deaths()
-    assert [deaths.count(step) for step in (-1, -1, 10, 10, 20, 20, 20)] == [True] * 6 + [False]
-    assert deaths.total == 7
-    assert deaths.step == 20
+    again, deaths = lives(*[(-1, [], -1)] * 3)
+    assert again == [True, True, False]
+    assert deaths.reason("the worker", "signal 9", memory=True) == (
+        "the worker died 3 times (signal 9) after step 0, often because the memory did not "
+        "suffice; choose a smaller width, depth or batch, or fewer workers"
+    )
+    assert deaths.reason("the worker", "signal 11", memory=False) == (
+        "the worker died 3 times (signal 11) after step 0; run this cell alone to see why"
+    )
+    # The last beat before one and the same step comes now earlier, now later.
+    again, deaths = lives((-1, [40, 80], -1), (-1, [45, 85], -1), (-1, [35, 70, 105], -1))
+    assert again == [True, True, False]
+    assert (deaths.total, deaths.place) == (3, 105)
+    again, _ = lives((-1, [40, 80], -1), (-1, [40, 80], -1), (-1, [40], -1))
+    assert again == [True, True, False]
+    again, _ = lives((-1, [40, 80], -1), (-1, [40, 80], -1), (-1, [39], -1))
+    assert again == [True] * 3
+
+
+def test_a_later_checkpoint_is_a_new_beginning():
+    steps = (-1, -1, 10, 10, 20, 20, 20)
+    again, deaths = lives(*[(step, [], step) for step in steps])
+    assert again == [True] * 6 + [False]
+    assert (deaths.total, deaths.saved, deaths.place) == (7, 20, 20)
+
+
+def test_a_cell_that_is_killed_at_other_places_each_time_is_tried_again():
+    again, deaths = lives(
+        *[(-1, range(10, end, 10), -1) for end in (50, 90, 20, 200, 50, 90, 20, 200)]
+    )
+    assert again == [True] * 8
+    assert deaths.here == 1
+
+
+def test_thirty_deaths_without_a_later_checkpoint_are_enough():
+    assert STUCK == 30
+    kills = [(-1, [10, 20] if n % 2 else [10, 20, 30, 40, 50], -1) for n in range(30)]
+    again, deaths = lives(*kills)
+    assert again == [True] * 29 + [False]
+    assert deaths.reason("the worker", "signal 9", memory=True) == (
+        "the worker died 30 times (signal 9) without a later checkpoint than that of step 0; "
+        "find out who ends it, then try it again"
+    )
+    again, _ = lives(*((n, [], n) for n in range(40)))
+    assert again == [True] * 40
 
 
 def test_time_is_up_at_the_deadline():
@@ -131,6 +181,34 @@ def test_three_killed_workers_lose_nothing(tiny, tmp_path):
     assert not any(psutil.pid_exists(worker) for worker in killed)
     assert {name: os.environ.get(name) for name in before} == before
     assert list(tmp_path.iterdir()) == [tmp_path / "s"]
+
+
+def test_a_worker_that_reads_another_text_stops_the_sweep(tiny, tmp_path):
+    (tmp_path / "text").write_bytes(bytes(range(256)) * 40)
+    (cell,) = tiny("depth=1", task=f'text(path="{tmp_path / "text"}", length=16)').cells()
+    spelling = str(cell.training().task_choice)
+    orders = Orders(workers=1, texts={spelling: "0" * 64})
+    with pytest.raises(LabError, match="has changed while the sweep ran"):
+        list(LocalEngine().run([Job(cell, tmp_path / "work")], orders))
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_long_before_a_checkpoint_is_due_lose_nothing(tiny, tmp_path):
+    what = tiny("depth=1", steps=400, log=20, validate=50, gauges=50)
+    killed = []
+
+    def kill(event):
+        if isinstance(event, News) and event.worker not in killed and len(killed) < 3:
+            killed.append(event.worker)
+            os.kill(event.worker, signal.SIGKILL)
+
+    with sweep(what, tmp_path / "s", workers=1, every=1000.0, progress=kill) as record:
+        (facts,) = cells(record).values()
+        assert facts["status"] == "finished"
+        assert facts["attempts"] == 1 + len(killed)
+        (cell,) = what.cells()
+        assert Counter(record.select()) == Counter(run_cell(cell, folder=None).readings)
+    assert len(killed) == 3
 
 
 @pytest.mark.slow

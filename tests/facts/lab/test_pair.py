@@ -1,14 +1,20 @@
 """The two small trained models that come with the package."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
+from leadline.cli._requests import read_overrides
 from leadline.lab import pair
+from leadline.lab.fields import split_fields
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import Trainer
 from leadline.lab.training import Training
 from leadline.loading import load
+from leadline.parts import Recipe
 
 MADE = json.loads((pair.folder("pre").parent / "made.json").read_text())
 MODELS = {"pre": pair.pre, "post": pair.post}
@@ -47,6 +53,28 @@ def test_the_page_tells_the_losses_that_were_reached():
     assert f"there is {task['unigram']:.3f}, the bigram entropy {task['bigram']:.3f}" in (
         pair.__doc__ or ""
     )
+
+
+def command_in(text):
+    """The fields that a `leadline train` in a text sets."""
+    command = text[text.index("train --set placement") :]
+    words = shlex.split(command[: command.index("--save")].replace("\\\n", " "))
+    fields = read_overrides([word for word in words if re.fullmatch(r"[a-z]+=[\w]+", word)])
+    fields["task"] = words[words.index("--task") + 1]
+    fields["steps"] = int(words[words.index("--steps") + 1])
+    fields["layers"] = "--layers" in words
+    return fields
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_command_on_the_page_and_in_the_makefile_is_the_one_that_made_them(name):
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text().replace("$$norm", name)
+    page = (pair.__doc__ or "").replace("placement=pre", f"placement={name}")
+    assert command_in(page) == command_in(makefile)
+    of_recipe, of_training = split_fields(command_in(page))
+    assert Training.from_json(of_training).to_json() == MADE[name]["training"]
+    recipe = Recipe.from_json(of_recipe).but(vocabulary=256, context=128)
+    assert recipe == MODELS[name]()[0].recipe
 
 
 def test_they_read_text_by_their_bytes():

@@ -19,6 +19,7 @@ from leadline.lab.cell import run_cell
 from leadline.lab.engines import ENGINES, Orders
 from leadline.lab.engines.ray import RayEngine, _why_not
 from leadline.lab.grid import Grid, Sweep, parse_axes
+from leadline.lab.sweep import sweep
 from leadline.record import Record
 
 FIXED = {
@@ -141,6 +142,14 @@ def test_a_cluster_that_is_not_there_is_a_sentence(address):
     address = address.format(port=free_port())
     with pytest.raises(LabError, match=f"The Ray cluster {address} cannot be reached"):
         next(RayEngine(address).run([], Orders()))
+
+
+@pytest.mark.ray
+def test_a_cluster_that_is_not_there_leaves_no_record(tiny, tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(LabError, match=f"The Ray cluster {address} cannot be reached"):
+        sweep(tiny(), tmp_path / "s", engine=f'ray(address="{address}")')
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_ray_engine_takes_an_address():

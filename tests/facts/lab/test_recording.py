@@ -10,9 +10,11 @@ import time
 import pytest
 import torch
 
-from leadline.errors import LabError
-from leadline.lab.recording import train, work_folder
+from leadline.errors import LabError, RecipeError
+from leadline.lab.checkpoint import work_folder
+from leadline.lab.recording import train
 from leadline.parts import Recipe, Transformer
+from leadline.parts.checkpoints import load
 from leadline.record import Record
 
 TINY = {"depth": 2, "width": 16, "heads": 2}
@@ -70,7 +72,6 @@ class Cut(Exception):
 
 def test_a_run_that_was_cut_goes_on_in_its_record(tmp_path, monkeypatch):
     monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
-    monkeypatch.setattr("leadline.lab.recording.KEEP_UP", 0.0)
     path = tmp_path / "run.leadline"
 
     def cut(now):
@@ -102,6 +103,73 @@ def test_another_run_is_refused_with_what_differs(tmp_path, monkeypatch):
         train({**TINY, "depth": 3}, path, training=FAST)
 
 
+def test_a_run_that_cannot_begin_leaves_no_file(tmp_path):
+    path = tmp_path / "run.leadline"
+    with pytest.raises(LabError, match="One step costs"):
+        train(TINY, path, training={**FAST, "flops": 1.0})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_clock_and_a_kill_leave_a_record_that_agrees_with_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
+    path = tmp_path / "run.leadline"
+    training = FAST | {"log": 1, "steps": 10**6, "seconds": 1.0}
+
+    def cut(now):
+        if now.step >= 12:
+            raise Cut
+
+    with pytest.raises(Cut):
+        train(TINY, path, training=training, beat=cut)
+    # As if the run had been killed: what came after the checkpoint is known to nobody.
+    trained = train(TINY, path, training=training)
+    last = trained.record.select("train.loss")[-1].step
+    assert trained.ending.status == "seconds"
+    assert last == trained.ending.steps == trained.record.select("validation.loss")[-1].step
+
+
+def test_the_record_never_knows_more_than_the_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
+    path = tmp_path / "run.leadline"
+    seen = []
+
+    def look(now):
+        with Record.open(path) as begun:
+            seen.append(len(begun))
+
+    train(TINY, path, training=FAST, beat=look, every=1e9)
+    assert set(seen[:-1]) == {0}
+
+
+def test_a_folder_that_cannot_be_saved_into_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecipeError, match="is a file"):
+        train(TINY, training=FAST, save=tmp_path / "file" / "below")
+    train(TINY, training=FAST, save=tmp_path / "model")
+    with pytest.raises(RecipeError, match="another recipe"):
+        train({**TINY, "depth": 3}, training=FAST, save=tmp_path / "model")
+    assert load(tmp_path / "model").recipe.depth == 2
+
+
+def test_a_second_run_on_the_same_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
+    path = tmp_path / "run.leadline"
+
+    def again(now):
+        with pytest.raises(LabError, match="Another run is at work"):
+            train(TINY, path, training=FAST)
+        raise Cut
+
+    with pytest.raises(Cut):
+        train(TINY, path, training=FAST, beat=again)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, True, "x"])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(LabError, match="whole number from 0 on"):
+        train(TINY, training=FAST, seed=seed)
+
+
 def test_a_measurement_is_no_run_to_go_on_with(tmp_path):
     path = tmp_path / "other.leadline"
     Record().save(path)
@@ -129,7 +197,7 @@ def test_a_run_killed_at_any_moment_leaves_the_rows_of_a_whole_one(tmp_path):
             import torch
             torch.set_num_threads(1)
             from leadline.lab import recording, trainer
-            recording.KEEP_UP = trainer.BEAT = 0.0
+            trainer.BEAT = 0.0
             recording.train({TINY}, {str(path)!r}, training={FAST | {"steps": 400}}, every=0.0)
             """
         )
@@ -137,7 +205,7 @@ def test_a_run_killed_at_any_moment_leaves_the_rows_of_a_whole_one(tmp_path):
     for wait in (0.1, 0.3):
         process = subprocess.Popen([sys.executable, str(script)])
         deadline = time.monotonic() + 60
-        while not work_folder(path).exists() and time.monotonic() < deadline:
+        while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(wait)
         os.kill(process.pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
 """A sweep: what stands in its record, how it goes on, and what is refused before anything runs."""
 
+import hashlib
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from leadline.lab.grid import Axis, Grid, Setting, Sweep
 from leadline.lab.sweep import Begun, Ended, sweep
 from leadline.lab.sweep_record import RUNNING
 from leadline.lab.tasks import build_task
+from leadline.lab.tasks._task import _built
 from leadline.record import Record
 
 
@@ -165,6 +167,75 @@ def test_a_record_of_another_sweep_is_refused_and_the_differences_are_named(tiny
         sweep(tiny(steps=7), path, engine="here")
 
 
+def test_a_text_that_has_changed_is_another_task(tiny, here, tmp_path):
+    path, text = tmp_path / "s", tmp_path / "text"
+    first = bytes(range(256)) * 40
+    text.write_bytes(first)
+    what = tiny("depth=1,2", task=f'text(path="{text}", length=16)')
+    (spelling,) = {str(cell.training().task_choice) for cell in what.cells()}
+
+    def go_on():
+        _built.cache_clear()  # as in a new process
+        return sweep(what, path, engine="here")
+
+    here.stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        go_on()
+    here.stop = None
+    assert here.orders.texts == {spelling: hashlib.sha256(first).hexdigest()}
+    text.write_bytes(first + b"more")
+    with pytest.raises(LabError) as error:
+        go_on()
+    assert str(error.value) == (
+        f"The task {spelling} is not what it was when the sweep in {path} began: its text has "
+        "changed. Bring it back to go on, or choose another file to begin anew."
+    )
+    assert len(here.ran) == 1
+    text.write_bytes(first)
+    with go_on() as record:
+        assert {facts["status"] for facts in cells(record).values()} == {"finished"}
+
+
+def test_every_fact_of_a_task_counts_but_not_the_last_digits_of_an_entropy(tiny, here, tmp_path):
+    def known(path, **changes):
+        sweep(tiny("depth=1"), path, engine="here").close()
+        with Record.reopen(path) as record:
+            ((spelling, facts),) = record.provenance["tasks"].items()
+            record.note("tasks", {spelling: {**facts, **changes}})
+            return facts
+
+    unigram = known(tmp_path / "a")["unigram"]
+    known(tmp_path / "b", unigram=unigram * (1 + 1e-12))
+    sweep(tiny("depth=1"), tmp_path / "b", engine="here").close()
+    known(tmp_path / "c", unigram=unigram * 1.01)
+    with pytest.raises(LabError, match=r"its unigram is \d.* there and \d.* here\. Bring"):
+        sweep(tiny("depth=1"), tmp_path / "c", engine="here")
+    known(tmp_path / "d", length=99)
+    with pytest.raises(LabError, match="its length is 99 there and"):
+        sweep(tiny("depth=1"), tmp_path / "d", engine="here")
+
+
+def test_a_task_that_cannot_be_read_any_more_is_refused(tiny, here, tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(bytes(range(256)) * 40)
+    axes = (f'task=copy(items=4),text(path="{text}", length=16)', "depth=1")
+    sweep(tiny(*axes), tmp_path / "s", engine="here").close()
+    text.unlink()
+    _built.cache_clear()
+    with pytest.raises(LabError, match=r"The task text\(.*began: it cannot be read now\."):
+        sweep(tiny(*axes), tmp_path / "s", engine="here")
+
+
+def test_an_engine_that_cannot_be_ready_begins_no_record(tiny, here, tmp_path, monkeypatch):
+    def ready(self, orders):
+        raise LabError("nobody is there")
+
+    monkeypatch.setattr(here, "ready", ready)
+    with pytest.raises(LabError, match="nobody is there"):
+        sweep(tiny(), tmp_path / "s", engine="here")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_three_differences_are_named_and_the_rest_counted(tiny, here, tmp_path):
     path = tmp_path / "s"
     sweep(tiny("depth=1"), path, engine="here").close()
@@ -280,6 +351,13 @@ def test_progress_tells_of_the_beginning_and_of_every_end(tiny, here, tmp_path):
         ({"threads": 0}, "threads is a whole number from 1 on, not 0"),
         ({"budget": 0}, "budget is a number of seconds above 0, not 0"),
         ({"every": -1}, "every is a number of seconds above 0, not -1"),
+        ({"workers": 1.5}, "workers is a whole number from 1 on, not 1.5"),
+        ({"threads": 1.5}, "threads is a whole number from 1 on, not 1.5"),
+        ({"threads": True}, "threads is a whole number from 1 on, not True"),
+        ({"threads": None}, "threads is a whole number from 1 on, not None"),
+        ({"budget": "8h"}, "budget is a number of seconds above 0, not '8h'"),
+        ({"budget": float("nan")}, "budget is a number of seconds above 0, not nan"),
+        ({"every": None}, "every is a number of seconds above 0, not None"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(tiny, here, tmp_path, options, said):

@@ -12,7 +12,7 @@ from leadline.lab.checkpoint import FILE
 from leadline.lab.cost import flops_of
 from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.tasks import Batch, Task, build_task
-from leadline.lab.trainer import Trainer, model_for
+from leadline.lab.trainer import WINDOW, Trainer, model_for
 from leadline.lab.training import Training
 from leadline.numerics.denormals import is_flushing
 from leadline.parts import Recipe
@@ -214,17 +214,51 @@ def test_a_loss_that_is_no_number_ends_the_run_with_its_step():
     assert max(of(run, "validation.loss")) == 0
 
 
-def test_a_loss_that_stops_falling_ends_the_run():
-    run = trainer(FAST.but(rate=1e-12, plateau=6, steps=100, least=1.0))
+@pytest.mark.parametrize("log", [0, 3, 50])
+def test_a_loss_that_stops_falling_ends_the_run(log):
+    run = trainer(FAST.but(rate=1e-12, plateau=6, steps=100, least=1.0, log=log))
     ending = run.run()
-    # Nothing falls by a whole nat below the row of step 3, and six steps later that is enough.
-    assert (ending.status, ending.steps) == ("plateau", 9)
-    assert ending.reason == f"no training loss below {of(run, 'train.loss')[3]:.3f} in 6 steps"
+    # No mean of ten falls by a whole nat below the first one; the second is judged at step 20.
+    assert (ending.status, ending.steps) == ("plateau", 20)
+    every = trainer(FAST.but(rate=1e-12, steps=10, log=1))
+    every.run()
+    first = sum(of(every, "train.loss").values()) / 10
+    assert ending.reason == f"no training loss below {first:.3f} in 6 steps"
+    assert WINDOW == 10
+
+
+def test_the_last_step_is_read_whatever_ended_the_run():
+    run = trainer(FAST.but(rate=1e-12, plateau=6, steps=100, least=1.0, log=7, gauges=15))
+    assert run.run().steps == 20
+    assert max(of(run, "train.loss")) == max(of(run, "gauge.token_cosine")) == 20
+    assert max(of(run, "validation.loss")) == 20
 
 
 def test_a_loss_that_keeps_falling_goes_on():
     run = trainer(FAST.but(rate=0.01, plateau=6, steps=60))
     assert run.run().status == "finished"
+
+
+def test_a_stream_that_is_not_finite_when_a_gauge_is_due_is_a_divergence():
+    class Exploding(Counting):
+        def train(self, step, examples, *, seed):
+            if step == 2:
+                with torch.no_grad():
+                    self.model.embedding.tokens.weight.fill_(math.inf)
+            return super().train(step, examples, seed=seed)
+
+    for gauges in (1, 3, 100):
+        task = Exploding()
+        model = model_for(TINY, task, seed=0)
+        task.model = model
+        ending = Trainer(model, task, FAST.but(gauges=gauges, steps=8)).run()
+        assert (ending.status, ending.steps) == ("diverged", 3)
+        assert math.isnan(ending.loss)
+    ending = trainer(FAST.but(rate=1e38, steps=1)).run()
+    assert (ending.status, ending.reason) == (
+        "diverged",
+        "the validation loss was not finite at step 1",
+    )
 
 
 def test_time_ends_the_run():
@@ -235,7 +269,9 @@ def test_time_ends_the_run():
 
 def test_a_budget_of_operations_limits_the_steps():
     cost = flops_of(TINY, examples=4, length=8)
-    assert trainer(FAST.but(flops=5.5 * cost)).run().steps == 5
+    ending = trainer(FAST.but(flops=5.5 * cost)).run()
+    assert (ending.status, ending.steps) == ("finished", 5)
+    assert "FLOPs allow 5 of 12 steps" in ending.reason
     with pytest.raises(LabError, match="One step costs"):
         trainer(FAST.but(flops=0.5 * cost))
 

@@ -57,6 +57,8 @@ def test_a_change_is_checked():
         ("warmup", -1, "warmup is a whole number from 0 on"),
         ("rate", 0.0, "rate is a number above 0"),
         ("rate", math.nan, "rate is a number above 0"),
+        ("rate", math.inf, "rate is a number above 0"),
+        ("rate", 10**400, "rate is a number above 0"),
         ("decay", -0.1, "decay is a number from 0 on"),
         ("clip", 0, "clip is a number above 0"),
         ("seconds", "ten", "seconds is a number above 0"),

@@ -1,10 +1,11 @@
 """The grid that fills: what a place shows, and the line of a cell that has ended."""
 
 import io
+import time
 
 from rich.console import Console
 
-from leadline.reporting.live_grid import GridCell, LiveGrid
+from leadline.reporting.live_grid import GridCell, LiveGrid, clock
 
 
 def grid(*, depths=(6, 12), designs=("pre", "post"), seeds=3):
@@ -18,11 +19,12 @@ def grid(*, depths=(6, 12), designs=("pre", "post"), seeds=3):
     )
 
 
-def drawn(shown, *, color=None):
+def drawn(shown, *, color=None, width=80, height=25):
     file = io.StringIO()
     console = Console(
         file=file,
-        width=80,
+        width=width,
+        height=height,
         force_terminal=True,
         color_system=color,
         _environ={},
@@ -37,7 +39,7 @@ def test_rows_are_designs_and_columns_depths_in_order():
     assert lines[0].split() == ["design", "depth", "6", "depth", "12"]
     assert lines[1].split() == ["pre", "0/3", "0/3"]
     assert lines[2].split() == ["post", "0/3", "0/3"]
-    assert lines[3].startswith("0 of 12 cells have ended, 0 running, 0:00")
+    assert lines[3].startswith("0 of 12 cells have ended, starting workers, 0:00")
 
 
 def test_a_place_shows_the_mean_loss_of_what_ended_and_how_far_the_rest_are():
@@ -104,3 +106,52 @@ def test_the_line_of_a_cell_says_how_it_ended():
     )
     shown.ended("pre 6 2", status="failed", loss=None)
     assert shown.line("pre 6 2", seconds=0.0) == "3 of 12  pre 6 2: failed"
+
+
+def test_a_narrow_terminal_keeps_the_names_and_the_columns_that_began_last():
+    shown = grid(depths=(6, 12, 24, 48), designs=("layerscale", "post"))
+    shown.running("post 24 0", step=1, steps=2)
+    wide = drawn(shown, width=60).splitlines()
+    assert wide[0].split() == ["design", "depth", "6", "depth", "12", "depth", "24", "depth", "48"]
+    assert len(wide) == 4
+    lines = drawn(shown, width=30).splitlines()
+    assert all(len(line) <= 30 for line in lines)
+    assert lines[0].split() == ["design", "depth", "6", "depth", "24"]
+    assert lines[1].split() == ["layerscale", "0/3", "0/3"]
+    assert lines[2].split() == ["post", "0/3", "0/3", "50%"]
+    assert lines[3] == "2 columns more than the termi…"
+    assert lines[4].startswith("0/24, 1 running, 0:0")
+    lines = drawn(shown, width=19).splitlines()
+    assert lines[0].split() == ["design", "depth", "24"]
+    assert lines[1].split() == ["layersca…", "0/3"]
+
+
+def test_a_low_terminal_keeps_the_rows_that_began_last_and_the_count():
+    shown = grid(designs=[f"design {n}" for n in range(30)])
+    shown.running("design 20 6 0")
+    shown.running("design 9 6 0")
+    lines = drawn(shown, height=7).splitlines()
+    assert len(lines) == 7 - 1  # the cursor needs a line, or the first one scrolls away
+    assert [line[:9].strip() for line in lines[1:4]] == ["design 0", "design 9", "design 20"]
+    assert lines[4] == "27 rows more than the terminal has room for"
+    assert lines[5].startswith("0 of 180 cells have ended, 2 running")
+    lines = drawn(shown, height=5, width=24).splitlines()
+    assert lines[1].split() == ["design", "9", "0/3", "0%"]
+    assert lines[2].startswith("29 rows and 1 column")
+
+
+def test_workers_are_said_to_start_until_a_cell_begins():
+    def said(workers):
+        shown = LiveGrid([GridCell(str(n), {"depth": n}, 1.0) for n in range(2)], workers=workers)
+        shown.ended("0", status="finished", loss=1.0)
+        return shown, drawn(shown).splitlines()[-1]
+
+    assert said(2)[1].startswith("1 of 2 cells have ended, starting 1 worker, 0:0")
+    assert said(None)[1].startswith("1 of 2 cells have ended, starting workers, 0:0")
+    shown, _ = said(2)
+    shown.running("1")
+    assert drawn(shown).splitlines()[-1].startswith("1 of 2 cells have ended, 1 running, 0:0")
+
+
+def test_the_clock_counts_minutes_and_seconds():
+    assert clock(time.monotonic() - 125.5) == "2:05"

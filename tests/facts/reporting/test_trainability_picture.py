@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -82,11 +83,22 @@ def test_a_file_has_colours_for_light_and_dark_pages_and_the_page_its_own() -> N
     assert "<style" not in inside
 
 
-def test_everything_stands_inside_the_picture() -> None:
-    picture = drawn(sweep_record(depths=(6,), limits={"pre": 96}))
+SMALL_MAPS = {
+    "one place": sweep_record(depths=(6,), limits={"pre": 96}),
+    "one column that is judged": sweep_record(depths=(6,), limits={"pre": 96, "none": 0}),
+    "two columns": sweep_record(depths=(6, 12), limits={"pre": 96, "none": 0}),
+    "a long name": sweep_record(
+        depths=(6,), limits={"pre": 96, "none": 0}, name="a long name " * 6
+    ),
+}
+
+
+@pytest.mark.parametrize("which", SMALL_MAPS)
+def test_everything_stands_inside_the_picture(which: str) -> None:
+    picture = drawn(SMALL_MAPS[which])
     width = float(picture.get("width", "0"))
     for text in picture.iter(f"{SVG}text"):
-        letters = 6.3 * len(text.text or "")
+        letters = (8.0 if text.get("class") == "title" else 6.3) * len(text.text or "")
         start = float(text.get("x", "0"))
         shift = {"middle": 0.5, "end": 1.0}.get(text.get("text-anchor", ""), 0.0)
         assert start - shift * letters >= 0
@@ -109,3 +121,38 @@ def test_hovering_tells_seeds_probability_and_losses() -> None:
 def test_the_picture_can_be_heard() -> None:
     label = drawn(sweep_record()).get("aria-label", "")
     assert re.search("Usable depth: pre: 48 or more; post: 12, not 24; plain: below 6", label)
+
+
+def test_headings_do_not_run_into_each_other() -> None:
+    for record in SMALL_MAPS.values():
+        heads = [one for one in drawn(record).iter(f"{SVG}text") if one.get("y") == "48"]
+        first, second = sorted(heads, key=lambda one: float(one.get("x", "0")))
+        end = float(first.get("x", "0")) + 6.3 * len(first.text or "")
+        assert end < float(second.get("x", "0"))
+
+
+def test_a_long_axis_has_room_beside_the_gauge() -> None:
+    record = sweep_record(depths=(6,), limits={"pre": 96})
+    found = replace(trainability(record), axis="number_of_layers_of_it")
+    picture = ET.fromstring(trainability_picture(found))
+    (usable,) = [one for one in picture.iter(f"{SVG}text") if (one.text or "").startswith("usable")]
+    (gauge,) = rects(picture, "gauge")
+    end = float(usable.get("x", "0")) + 6.3 * len(usable.text or "")
+    assert end < float(gauge.get("x", "0"))
+
+
+def test_words_that_would_fill_a_place_from_edge_to_edge_are_smaller() -> None:
+    lost = {f"design=pre, depth=6, seed={s}": {"status": "diverged", "loss": None} for s in "012"}
+    texts = {one.text: one for one in drawn(sweep_record(changes=lost)).iter(f"{SVG}text")}
+    assert texts["✗ diverged"].get("class") == "small"
+    assert texts["✓ 2.30"].get("class") is None
+
+
+def test_two_reasons_of_a_hole_stand_below_each_other() -> None:
+    lost = {
+        f"design=pre, depth=6, seed={seed}": {"status": status, "loss": None, "reason": "x"}
+        for seed, status in enumerate(("failed", "impossible", "failed"))
+    }
+    texts = {one.text: one for one in drawn(sweep_record(changes=lost)).iter(f"{SVG}text")}
+    first, second = (float(texts[word].get("y", "0")) for word in ("failed", "impossible"))
+    assert second - first == 14

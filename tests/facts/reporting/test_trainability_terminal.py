@@ -11,7 +11,7 @@ from rich.console import Console
 from leadline.analysis.compare import compare
 from leadline.analysis.trainability import trainability
 from leadline.reporting import show_comparison, show_record, show_trainability
-from tests.synthetic_sweep import sweep_record, training_record
+from tests.synthetic_sweep import LOST, sweep_record, training_record
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 HOLES = {
@@ -174,3 +174,34 @@ def test_two_training_records_are_compared_over_steps(width: int) -> None:
     assert lines[at + 2].split()[:3] == ["other", "5.8", "2.56"]
     assert lines[at + 2].split()[-1] == "+0.3"
     assert "change: to small at the last step" in "\n".join(lines)
+
+
+def test_the_terminal_says_how_a_run_ended() -> None:
+    console = terminal(100)
+    show_record(training_record(outcome=LOST), console)
+    text = printed(console)
+    assert "The run diverged: the loss was not finite at step 407." in text
+    (line,) = [line for line in text.splitlines() if line.startswith("validation.loss")]
+    assert line.split()[1:3] == ["5.5", "diverged"]
+
+
+def test_a_comparison_in_the_terminal_says_what_diverged_and_which_steps_differ() -> None:
+    console = terminal(120)
+    show_comparison(
+        compare(training_record(outcome=LOST), training_record(name="other", steps=300)), console
+    )
+    text = printed(console)
+    assert "small: The run diverged: the loss was not finite at step 407." in text
+    assert "The last steps differ: small at step 407, other at step 300." in text
+    lines = text.splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("validation.loss")))
+    assert "diverged" in lines[at + 1]
+    assert lines[at + 2].split()[-1] == "-"
+
+
+def test_the_legend_of_two_seeds_names_two() -> None:
+    console = terminal(300)
+    show_trainability(trainability(sweep_record(seeds=(0, 1), name="sweep")), console)
+    text = printed(console)
+    assert "by seed: usable depth of the worst and the best seed" in text
+    assert text.splitlines()[0] == "What trains"

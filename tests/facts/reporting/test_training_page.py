@@ -16,7 +16,7 @@ from leadline.reporting import as_json
 from leadline.reporting.figures import quantity_figure
 from leadline.reporting.html import render_html
 from tests.synthetic import gpt2_record
-from tests.synthetic_sweep import BIGRAM, UNIGRAM, sweep_record, training_record
+from tests.synthetic_sweep import BIGRAM, LOST, UNIGRAM, sweep_record, training_record
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HARM = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&"
@@ -239,3 +239,64 @@ def test_no_label_reason_or_name_becomes_markup() -> None:
     assert sum(tag == "script" for tag, _ in page.elements) == 4
     assert all(tag != "img" for tag, _ in page.elements)
     assert HARM in page.text
+
+
+def key_of(page: Page, chart: str) -> str:
+    """The label that a chart is heard by."""
+    at = next(i for i, (_, found) in enumerate(page.elements) if found.get("id") == chart)
+    return next(f["aria-label"] for _, f in page.elements[at:] if f.get("role") == "img")
+
+
+def test_a_run_that_diverged_has_no_result_on_its_page() -> None:
+    page = page_of(training_record(outcome=LOST))
+    assert "The run diverged: the loss was not finite at step 407." in page.text
+    assert "The last validation loss, 2.26 nats, was read before, at step 400." in page.text
+    assert "went from" not in page.text
+    assert "Steps 407 diverged" in page.text
+    assert "Validation loss diverged 5.50 at the start" in page.text
+    assert "validation: 5.50 → diverged; " in key_of(page, "training-1")
+    assert key_of(page, "training-2").endswith(" → 0.00100")
+
+
+def test_a_run_that_has_not_ended_says_so() -> None:
+    assert "The run has not ended." in page_of(training_record()).text
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("plateau", "ended on a plateau"), ("seconds", "ended by the clock")]
+)
+def test_a_run_that_ended_early_says_so_and_takes_its_steps_from_there(
+    status: str, words: str
+) -> None:
+    outcome = {"status": status, "reason": "enough", "steps": 1405, "loss": 2.26}
+    text = page_of(training_record(outcome=outcome)).text
+    assert "The validation loss went from 5.50 to 2.26 nats in 1405 steps" in text
+    assert f"The run {words} after 1,405 steps: enough." in text
+    assert f"Steps 1,405 {words}" in text
+
+
+def test_a_run_that_finished_is_told_without_a_second_sentence() -> None:
+    outcome = {"status": "finished", "reason": "", "steps": 400, "loss": 2.26}
+    text = page_of(training_record(outcome=outcome)).text
+    assert "The run" not in text
+    assert "Steps 400 finished" in text
+
+
+def test_a_comparison_with_a_run_that_diverged_says_so() -> None:
+    page = page_of(training_record(), training_record(name="other", outcome=LOST))
+    assert "Validation loss at the end: small 2.26 at step 400; other diverged at step 407." in (
+        page.text
+    )
+    assert "other, validation: 5.50 → diverged" in key_of(page, "training-1")
+
+
+def test_a_cell_that_diverged_says_so_in_the_key_of_its_row() -> None:
+    lost = {"design=post, depth=24, seed=1": {"status": "diverged", "loss": None}}
+    page = page_of(sweep_record(changes=lost))
+    assert "depth 24: → 3.13, diverged, 3.14;" in key_of(page, "map-1-2")
+    assert "diverged" not in key_of(page, "map-1-1")
+
+
+def test_the_page_of_two_seeds_promises_no_middle_one() -> None:
+    assert "Alone: the worst and the best seed" in page_of(sweep_record(seeds=(0, 1))).text
+    assert "Alone: the worst, the middle and the best seed" in page_of(sweep_record()).text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from leadline.lab.tasks import build_task
 from leadline.lab.trainer import model_for
 from leadline.parts import Transformer
 from leadline.parts.branches import Run
+from leadline.reporting.outcome import write_outcome
 from leadline.reproduce import EXPERIMENTS
 from leadline.reproduce._adapting import (
     LISTENED,
@@ -349,13 +352,42 @@ def test_a_base_that_learned_little_is_left_out() -> None:
     pairs["pre-norm", 0.5] = [Together(2.0, 3.0, 2.4, 2.1, 9.0), Together(3.0, 3.0, 2.4, 2.1, 9.0)]
     text = list(remarks(by, pairs, unigram=3.25))
     assert text[0] == (
-        "pre-norm, trained with r: r = 0.5 is left out, because the base learns little: its loss "
-        "stays within 0.3 nats of the unigram entropy 3.250."
+        "A base is left out below where its loss on the old task, in the worst seed, is less than "
+        "0.3 nats below the unigram entropy 3.250."
     )
-    assert "at r = 0.5" not in text[2] and "at r = 1" in text[2]
+    assert text[1] == (
+        "pre-norm, trained with r, left out: r = 0.5 (worst seed 3.000, mean 2.500)."
+    )
+    assert "at r = 0.5" not in text[3] and "at r = 1" in text[3]
     # A model that is changed afterwards was trained with weight 1.
-    assert "2.800 at r = 0.5" in text[3]
-    assert "0.150 nats (0.100 to 0.200)" in text[4]
+    assert "2.800 at r = 0.5" in text[4]
+    assert "0.150 nats (0.100 to 0.200)" in text[5]
+    # The mean that is told stands in the tables.
+    *_, last = tables(by, pairs)
+    assert last.rows[0][:2] == (0.5, 2.5)
+
+
+def test_without_a_base_of_weight_one_nothing_is_changed_to_r() -> None:
+    by, pairs = findings()
+    pairs["pre-norm", 1.0] = [Together(3.0, 3.0, 2.4, 2.1, 9.0)] * 2
+    text = list(remarks(by, pairs, unigram=3.25))
+    assert text[1] == (
+        "pre-norm, trained with r, left out: r = 1 (worst seed 3.000, mean 3.000), and so is all "
+        "that is changed to r after training."
+    )
+    assert not any(line.startswith("pre-norm, changed to r") for line in text)
+    assert text[-1].endswith("It does in 1 of 1 cases, it helps in 0, and 0 are undecided.")
+
+
+def test_where_no_base_learned_nothing_is_concluded() -> None:
+    by, pairs = findings()
+    text = list(remarks(by, {place: [Together(3.1, 3, 2, 2, 2)] for place in pairs}, unigram=3.25))
+    assert text[1] == (
+        "pre-norm, trained with r, left out: r = 0.5 (3.100), r = 1 (3.100), r = 2 (3.100), and so "
+        "is all that is changed to r after training."
+    )
+    assert text[-1] == "No case is left to judge by: train the bases for more steps."
+    assert not any("of 0 cases" in line for line in text)
 
 
 def test_tables_hold_means_over_the_seeds() -> None:
@@ -372,6 +404,37 @@ def test_tables_hold_means_over_the_seeds() -> None:
     assert first.rows[0] == pytest.approx((0.5, 2.0, 3.5, 2.6, 2.9, 2.0, 1.0))
     assert last.columns[1:] == ("old before", "new alone", "new, both", "old, alone", "old, both")
     assert last.rows[2] == pytest.approx((2.0, 2.0, 2.4, 2.6, 3.0, 2.1))
+
+
+def test_the_table_in_the_folder_holds_the_losses(
+    outcome: tuple[Outcome, list[Any]], tmp_path: Path
+) -> None:
+    found = outcome[0]
+    write_outcome(found, tmp_path)
+    with (tmp_path / "table.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    told = {
+        (row["panel"], row["name"], row["quantity"]): float(row["value"])
+        for row in rows
+        if not row["layer"]
+    }
+    for table in found.tables:
+        for values in table.rows:
+            for title, value in zip(table.columns[1:], values[1:], strict=True):
+                assert told[table.title, f"weight r {values[0]:g}", title] == value
+    assert len(told) == sum((len(t.columns) - 1) * len(t.rows) for t in found.tables)
+    lines = [row for row in rows if row["layer"]]
+    assert len(lines) == sum(len(line.values) for line in found.lines)
+    assert {row["quantity"] for row in lines} == {found.value_label}
+
+
+@pytest.mark.parametrize("experiment", ["fine-tuning", "layer-dropping"])
+def test_the_help_says_what_is_written(experiment: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["reproduce", experiment, "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Write picture.svg (the curves) and table.csv (all numbers) into this folder." in text
+    assert "records" not in text
 
 
 def test_the_command_gives_what_was_asked_for(

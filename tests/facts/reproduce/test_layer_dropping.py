@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import json
 import math
 import statistics
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import leadline
 from leadline.analysis.outcome import Outcome
@@ -21,11 +24,13 @@ from leadline.cli.main import run
 from leadline.errors import InputError
 from leadline.lab.tasks import build_task
 from leadline.parts.branches import Run
+from leadline.reporting.outcome import show_outcome
 from leadline.reproduce import EXPERIMENTS
 from leadline.reproduce._dropping_text import (
     EVENLY,
     FREE,
     RANDOM,
+    UNTRAINED,
     Dropped,
     Model,
     _compared,
@@ -182,8 +187,10 @@ def test_the_outcome_has_a_line_per_model_and_way(outcome: tuple[Outcome, list[A
         assert all(math.isfinite(value) for value in line.values)
     assert "spread" in found.lines[-1].facts and "spread" not in found.lines[0].facts
     (times,) = found.tables
-    assert times.columns == tuple(names)
-    assert times.rows[0][0] == 1.0 and times.rows[1] == pytest.approx((1.0, 0.8, 0.5, 0.7))
+    assert times.names == tuple(names)
+    assert times.columns == ("time", "expected share of the layers")
+    assert times.rows[0] == (1.0, 1.0)
+    assert [row[1] for row in times.rows] == pytest.approx([1.0, 0.8, 0.5, 0.7])
     assert [done for _, done, _ in told] == list(range(9))
     assert {total for *_, total in told} == {9}
 
@@ -266,6 +273,34 @@ def test_remarks_say_what_the_numbers_say() -> None:
     assert len(text) == 7
 
 
+def test_models_that_hardly_learned_are_named_first() -> None:
+    assert UNTRAINED == 0.3
+    plain = model("identity", (2.9, 3.0), (2.949, 3.0))
+    other = model("layerdrop(rate=0.5)", (2.8, 2.9), (2.951, 3.0))
+    text = list(remarks([plain, other], 3.25))
+    assert text[0] == (
+        "Hardly trained: layerdrop(rate=0.5). In the worst seed the loss with all layers is less "
+        "than 0.3 nats below the unigram entropy 3.250, so what is said below about dropping "
+        "layers means little; train for more steps."
+    )
+    assert text[1].startswith("Validation loss with all 2 layers")
+    both = next(iter(remarks([plain, other], 3.2)))
+    assert both.startswith("Hardly trained: plain, layerdrop(rate=0.5). ")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_every_model_can_be_told_apart_in_a_narrow_terminal(
+    outcome: tuple[Outcome, list[Any]], width: int
+) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    show_outcome(outcome[0], console)
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert "…" not in text
+    rows = text[text.index("a training step over the plain one") :].split("\n\n")[0].splitlines()
+    for name in ("plain", *CONNECTIONS[1:]):
+        assert sum(row.startswith(f"{name} ") for row in rows) == 1
+
+
 def test_the_command_gives_what_was_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -287,3 +322,9 @@ def test_the_command_gives_what_was_asked_for(
         assert len(json.loads(capsys.readouterr().out)["lines"]) == 8
     assert asked == [Setting.quick(), Setting(depth=4, steps=7, seeds=1)]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["picture.svg", "table.csv"]
+    with (tmp_path / "out" / "table.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    times = [row for row in rows if row["quantity"] == "time"]
+    assert [row["name"] for row in times] == ["plain", *CONNECTIONS[1:]]
+    assert {row["layers dropped"] for row in times} == {""}
+    assert times[0]["value"] == "1.0"

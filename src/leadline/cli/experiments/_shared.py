@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leadline.analysis.outcome import Outcome
     from leadline.loading import LoadedModel
 
-__all__ = ["Folder", "Models", "deliver", "load_named", "ready", "shown"]
+__all__ = ["Folder", "Models", "PictureFolder", "deliver", "load_named", "ready", "shown"]
 
 Models = Annotated[
     list[str] | None,
@@ -35,6 +35,17 @@ Folder = Annotated[
         "-o",
         metavar="FOLDER",
         help="Write picture (SVG), table (CSV) and records into this folder.",
+        rich_help_panel=o.OUTPUT,
+        show_default=False,
+    ),
+]
+PictureFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        help="Write picture.svg (the curves) and table.csv (all numbers) into this folder.",
         rich_help_panel=o.OUTPUT,
         show_default=False,
     ),

@@ -9,7 +9,7 @@ import typer
 
 from leadline.cli import _options as o
 from leadline.cli._voice import Voice
-from leadline.cli.experiments._shared import Folder, deliver, ready
+from leadline.cli.experiments._shared import PictureFolder, deliver, ready
 
 TRAINING = "Training"
 
@@ -50,7 +50,7 @@ def layer_dropping(
         typer.Option("--quick", help="Less than a minute.", rich_help_panel=TRAINING),
     ] = False,
     seed: o.Seed = 0,
-    output: Folder = None,
+    output: PictureFolder = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it

@@ -46,7 +46,11 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
-    from leadline.lab.cell import Paused, run_cell  # torch, after the environment was set
+    from leadline.lab.cell import (
+        Paused,
+        refuse_changed,
+        run_cell,
+    )  # torch, after the environment was set
 
     for file in orders.plugins:
         load_plugin(file)
@@ -61,6 +65,7 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
             pipe.send((NEWS, News(run, beat, os.getpid())))
 
         try:
+            refuse_changed(job.cell, orders.texts)
             found = run_cell(
                 job.cell,
                 folder=job.folder,

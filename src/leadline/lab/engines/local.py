@@ -22,10 +22,10 @@ from typing import Any
 from leadline.errors import LabError
 from leadline.lab.cell import CellResult, facts_without_run
 from leadline.lab.engines import _worker as w
-from leadline.lab.engines._engine import DEATHS, ENGINES, Deaths, Engine, Job, News, Orders
+from leadline.lab.engines._engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import saved_step
 
-__all__ = ["GRACE", "LocalEngine", "usable_cores"]
+__all__ = ["GRACE", "LocalEngine", "usable_cores", "workers_for"]
 
 GRACE = 30.0
 """Seconds that a running cell has to write its checkpoint when time is up."""
@@ -37,11 +37,11 @@ _LOOK = 0.5
 
 @ENGINES.register("local")
 class LocalEngine(Engine):
-    """Processes of this machine. See the module's first lines."""
+    """Every cell runs in a process of this machine, one thread each; one that dies is replaced."""
 
     def run(self, jobs: Sequence[Job], orders: Orders) -> Generator[News | CellResult]:
         """Run the jobs, the first ones first."""
-        limit = orders.workers or max(1, usable_cores() // orders.threads)
+        limit = workers_for(orders.workers, orders.threads)
         pool = _Pool(orders)
         waiting = deque(jobs)
         deaths: defaultdict[str, Deaths] = defaultdict(Deaths)
@@ -56,12 +56,16 @@ class LocalEngine(Engine):
                 pool.grow(min(limit, len(waiting) + len(busy)))
                 for worker in pool.idle():
                     if waiting:
-                        pool.give(worker, waiting.popleft())
+                        job = waiting.popleft()
+                        deaths[job.cell.run].begin(saved_step(job.folder))
+                        pool.give(worker, job)
                 for kind, what in pool.hear():
                     if kind == w.RESULT:
                         tries = deaths[what.run].total + 1
                         yield replace(what, facts={**what.facts, "attempts": tries})
                     elif kind == w.NEWS:
+                        if what.beat is not None:
+                            deaths[what.run].hear(what.beat.step)
                         yield what
                     elif kind == w.HALT:
                         raise LabError(what)
@@ -73,6 +77,11 @@ class LocalEngine(Engine):
                         yield _failed(job, how, found)
         finally:
             pool.end()
+
+
+def workers_for(workers: int | None, threads: int) -> int:
+    """So many workers as are asked for; if none are, as many as have a core for every thread."""
+    return workers or max(1, usable_cores() // max(1, threads))
 
 
 def usable_cores() -> int:
@@ -188,12 +197,9 @@ class _Pool:
 
 
 def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
-    step = max(0, deaths.step)
-    reason = (
-        f"the worker died {DEATHS} times ({how}) after step {step}, often because the memory did "
-        "not suffice; choose a smaller width, depth or batch, or fewer workers"
-    )
-    facts = facts_without_run(job.cell, "failed", reason, steps=step)
+    # The system ends what takes too much memory by signal 9.
+    reason = deaths.reason("the worker", how, memory=how == "signal 9")
+    facts = facts_without_run(job.cell, "failed", reason, steps=deaths.place)
     return CellResult(job.cell.run, (), {**facts, "attempts": deaths.total})
 
 

@@ -25,8 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.catalog import load_plugin
 from leadline.errors import LabError, require
-from leadline.lab.cell import CellResult, Paused, facts_without_run, run_cell
-from leadline.lab.engines._engine import DEATHS, ENGINES, Deaths, Engine, Job, News, Orders
+from leadline.lab.cell import (
+    CellResult,
+    Paused,
+    facts_without_run,
+    refuse_changed,
+    run_cell,
+)
+from leadline.lab.engines._engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import LOCK, saved_step
 
 if TYPE_CHECKING:
@@ -44,10 +50,14 @@ _IN_FLIGHT = 256
 
 @ENGINES.register("ray")
 class RayEngine(Engine):
-    """Tasks of a Ray cluster. See the module's first lines."""
+    """Every cell is a task of a Ray cluster; one whose worker dies is run again."""
 
     def __init__(self, address: str | None = None) -> None:
         self.address = address
+
+    def ready(self, orders: Orders) -> contextlib.AbstractContextManager[None]:
+        """The connection to the cluster."""
+        return _connected(require("ray", extra="ray"), self.address, orders)
 
     def run(self, jobs: Sequence[Job], orders: Orders) -> Generator[News | CellResult]:
         """Run the jobs, the first ones first."""
@@ -71,9 +81,13 @@ class RayEngine(Engine):
                             return
                     while waiting and len(running) < (orders.workers or _IN_FLIGHT):
                         job = waiting.popleft()
+                        deaths[job.cell.run].begin(saved_step(job.folder))
                         running[task.remote(job, orders, board, str(Path.cwd()))] = job
                     done, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
-                    yield from ray.get(board.take.remote())
+                    for news in ray.get(board.take.remote()):
+                        if news.beat is not None:
+                            deaths[news.run].hear(news.beat.step)
+                        yield news
                     for reference in done:
                         job = running.pop(reference)
                         found = deaths[job.cell.run]
@@ -139,6 +153,7 @@ def _run_on_ray(job: Job, orders: Orders, board: Any, where: str) -> CellResult 
     here = Path(where)
     with contextlib.chdir(here if here.is_dir() else Path.cwd()):
         try:
+            refuse_changed(job.cell, orders.texts)
             return run_cell(
                 job.cell,
                 folder=job.folder if shared else None,
@@ -166,12 +181,8 @@ def _answer(ray: Any, reference: Any) -> CellResult | _Died | None:
 
 
 def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
-    step = max(0, deaths.step)
-    reason = (
-        f"the Ray worker died {DEATHS} times ({how}) after step {step}, often because the memory "
-        "did not suffice; choose a smaller width, depth or batch"
-    )
-    facts = facts_without_run(job.cell, "failed", reason, steps=step)
+    reason = deaths.reason("the Ray worker", how, memory=True)
+    facts = facts_without_run(job.cell, "failed", reason, steps=deaths.place)
     return CellResult(job.cell.run, (), {**facts, "attempts": deaths.total})
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from leadline.errors import LabError
 from leadline.lab.tasks._batch import IGNORED, Batch
+from leadline.lab.tasks._entropies import Entropies
 from leadline.lab.tasks._task import HELD_OUT, Task, at_least_one, generator_of
 
 __all__ = ["Drawn", "asked", "different", "is_held_out"]
@@ -27,6 +28,8 @@ _PRIME = 2**31 - 1
 _FACTOR = 48271
 _ROUNDS = 100
 """Draws of a batch before it is said that there are no such examples."""
+_TIMES = 20
+"""Training targets per symbol from which on a symbol that is not among them counts as unseen."""
 
 
 class Drawn(Task):
@@ -43,6 +46,19 @@ class Drawn(Task):
     def validation(self, examples: int) -> Batch:
         generator = generator_of(self.name, part="validation")
         return self._take(examples, generator, held_out=True)
+
+    def entropies(self, examples: int) -> Entropies:
+        """See `Task`; a task that asks in validation only for what training never does is refused."""
+        targets = self.validation(examples).targets
+        shown = self._counts.targets
+        unseen = not bool(shown[targets[targets != IGNORED]].any())
+        # So many draws that a symbol that can be drawn is among them.
+        if unseen and int(shown.sum()) >= _TIMES * self.vocabulary:
+            raise LabError(
+                f"Validation of the task {self.choice()} asks only for symbols that its training "
+                "examples never do, so nothing can be learned for it; give it larger options."
+            )
+        return super().entropies(examples)
 
     def facts(self) -> dict[str, Any]:
         return {

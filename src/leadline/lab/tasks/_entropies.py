@@ -9,12 +9,16 @@ x the input token at their position; for text that is the byte before the predic
 size of the vocabulary. a = 0.01 keeps a pair that training never shows from costing infinitely
 much, and changes nothing where pairs are seen often.
 
+Neither is above log V, which a model scores that knows nothing: held-out targets that training
+hardly shows would cost more than that, and a loss below them would mean nothing.
+
 A model that gives one answer everywhere cannot get below the unigram entropy, except by chance;
 one that looks at the token of its position alone, not below the bigram entropy.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,7 +34,10 @@ ADDED = 0.01
 
 @dataclass(frozen=True)
 class Entropies:
-    """Cross-entropies of validation targets by the frequencies of training, nats per target."""
+    """Cross-entropies of validation targets by the frequencies of training, nats per target.
+
+    Both are at most log V, V the size of the vocabulary.
+    """
 
     unigram: float
     """By how often each target occurs."""
@@ -85,4 +92,4 @@ def _codes(batch: Batch, vocabulary: int) -> Tensor:
 
 def _cost(hits: Tensor, all_of_them: Tensor, vocabulary: int) -> float:
     share = (hits.double() + ADDED) / (all_of_them.double() + ADDED * vocabulary)
-    return float(-share.log().mean())
+    return min(float(-share.log().mean()), math.log(vocabulary))

@@ -8,7 +8,7 @@ are put in one order by a fixed permutation: the first floor(share p^2) are trai
 evenly with repetition, the others are held out. Validation takes the first of these. Unigram and
 bigram entropy are near log p: frequencies are counted on all training pairs, and a sum that training
 has more often is rarer in what is held out, so they are a little above it. p = 59, share = 0.5.
-After Power et al. 2022, arXiv 2201.02177.
+All pairs are held in memory, so p is at most 2048. After Power et al. 2022, arXiv 2201.02177.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from leadline.errors import LabError
 from leadline.lab.tasks._batch import IGNORED, Batch
 from leadline.lab.tasks._task import TASKS, Task, at_least_one, generator_of, whole
 
+MOST = 2048
+"""The largest p."""
+
 
 @TASKS.register("addition")
 class Addition(Task):
@@ -34,6 +37,11 @@ class Addition(Task):
 
     def __init__(self, *, p: int = 59, share: float = 0.5) -> None:
         self.p = whole("addition", "p", p, least=2)
+        if p > MOST:
+            raise LabError(
+                f"The option p of the task addition is {p}, and all p * p pairs are held in "
+                f"memory; give at most {MOST}."
+            )
         self.share = share
         self.vocabulary = p + 1
         self.length = 3

@@ -24,6 +24,11 @@ class Text(ByteTask):
 
     def __init__(self, *, path: str, length: int = 64) -> None:
         self.path = str(path)
+        if not self.path.strip():
+            raise InputError(
+                "The task text was given an empty path; give that of a file or a folder, "
+                "`.` for the one you are in."
+            )
         place = Path(self.path).expanduser()
         texts, self._left_out = _texts(place)
         self._files = list(texts)

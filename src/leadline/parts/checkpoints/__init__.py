@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family
 from leadline.parts.checkpoints._hf import Origin, from_hf, to_hf
-from leadline.parts.checkpoints._own import BYTES, RECIPE_FILE, load, save, tokenizer_of
+from leadline.parts.checkpoints._own import (
+    BYTES,
+    RECIPE_FILE,
+    check_free,
+    load,
+    save,
+    tokenizer_of,
+)
 
 __all__ = [
     "BYTES",
@@ -18,6 +25,7 @@ __all__ = [
     "RECIPE_FILE",
     "Family",
     "Origin",
+    "check_free",
     "from_hf",
     "load",
     "save",

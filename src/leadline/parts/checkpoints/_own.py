@@ -9,6 +9,7 @@ Any recipe can be saved so. Parts of a plug-in must be loaded before the model i
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,16 @@ from leadline.parts.checkpoints._files import WEIGHTS, read_json, read_tensors, 
 from leadline.parts.recipe import Recipe
 from leadline.parts.transformer import Transformer
 
-__all__ = ["BYTES", "RECIPE_FILE", "VERSION", "load", "misfit", "save", "tokenizer_of"]
+__all__ = [
+    "BYTES",
+    "RECIPE_FILE",
+    "VERSION",
+    "check_free",
+    "load",
+    "misfit",
+    "save",
+    "tokenizer_of",
+]
 
 RECIPE_FILE = "recipe.json"
 VERSION = 1
@@ -43,7 +53,7 @@ def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None
     }
     if tokenizer is not None:
         content["tokenizer"] = tokenizer
-    _check_free(folder, model.recipe)
+    check_free(folder, model.recipe)
     write_model(folder, description=(RECIPE_FILE, content), tensors=model.state_dict())
 
 
@@ -120,9 +130,13 @@ def _described(folder: Path) -> tuple[Recipe, int]:
     return Recipe.from_json(content["recipe"]), seed if isinstance(seed, int) else 0
 
 
-def _check_free(folder: Path, recipe: Recipe) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise RecipeError(f"{folder} is a file; give a folder to save into.")
+def check_free(folder: Path, recipe: Recipe) -> None:
+    """Refuse a folder into which a model of the recipe cannot be saved, before it is needed."""
+    above = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not above.is_dir():
+        raise RecipeError(f"{above} is a file; give a folder to save into.")
+    if not os.access(above, os.W_OK):
+        raise RecipeError(f"Nothing can be written into {above}; give another folder to save into.")
     if (folder / RECIPE_FILE).is_file():
         if _described(folder)[0] != recipe:
             raise RecipeError(

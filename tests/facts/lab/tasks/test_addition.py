@@ -9,6 +9,7 @@ import pytest
 
 from leadline.errors import LabError
 from leadline.lab.tasks import build_task
+from leadline.lab.tasks.addition import MOST
 
 
 def pairs_of(batch):
@@ -64,3 +65,11 @@ def test_more_than_is_held_out_cannot_be_validated():
 def test_a_share_that_leaves_a_part_empty_is_refused(share):
     with pytest.raises(LabError, match=r"The option share of the task addition is .* of 81; give"):
         build_task(f"addition(p=9, share={share})")
+
+
+def test_more_pairs_than_memory_holds_are_refused():
+    assert MOST == 2048
+    with pytest.raises(LabError, match=r"p of the task addition is 2049, .* give at most 2048\."):
+        build_task("addition(p=2049)")
+    with pytest.raises(LabError, match="p of the task addition is 100000, "):
+        build_task("addition(p=100000)")

@@ -11,7 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadline.errors import LabError
 from leadline.lab.tasks import TASKS, Batch, build_task
+from leadline.lab.tasks._drawn import _TIMES
 from leadline.lab.tasks._entropies import ADDED, count, entropies_of
 
 CHOSEN = [
@@ -35,14 +37,15 @@ def asked(batch):
 
 
 def by_hand(trained, validated, vocabulary):
-    """Both cross-entropies by dictionaries."""
+    """Both cross-entropies by dictionaries, at most that of knowing nothing."""
     targets, inputs = Counter(y for _, y in trained), Counter(x for x, _ in trained)
     both = Counter(trained)
     unigram = bigram = 0.0
     for x, y in validated:
         unigram -= math.log((targets[y] + 0.01) / (len(trained) + 0.01 * vocabulary))
         bigram -= math.log((both[x, y] + 0.01) / (inputs[x] + 0.01 * vocabulary))
-    return unigram / len(validated), bigram / len(validated)
+    nothing = math.log(vocabulary)
+    return min(unigram / len(validated), nothing), min(bigram / len(validated), nothing)
 
 
 @pytest.mark.parametrize("spelling", CHOSEN)
@@ -69,8 +72,8 @@ def test_entropies_of_a_text_are_those_of_counting_its_bytes(tmp_path):
 tokens = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), min_size=1, max_size=30)
 
 
-@given(tokens, tokens)
-def test_any_batch_is_scored_as_by_hand(trained, validated):
+@given(tokens, tokens, st.sampled_from([4, 5000]))
+def test_any_batch_is_scored_as_by_hand(trained, validated, vocabulary):
     first, second = (
         Batch(
             torch.tensor([[x for x, _ in pairs]]),
@@ -80,18 +83,43 @@ def test_any_batch_is_scored_as_by_hand(trained, validated):
     )
     if not asked(first) or not asked(second):
         return
-    found = entropies_of(count([first], 4), second)
-    wanted = by_hand(asked(first), asked(second), 4)
+    found = entropies_of(count([first], vocabulary), second)
+    wanted = by_hand(asked(first), asked(second), vocabulary)
     assert (found.unigram, found.bigram) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_a_hundredth_is_added_to_every_count():
     assert ADDED == 0.01
     seen = Batch(torch.tensor([[0, 0, 1]]), torch.tensor([[1, 1, 0]]))
-    new = Batch(torch.tensor([[0]]), torch.tensor([[0]]))
-    found = entropies_of(count([seen], 2), new)
-    assert found.unigram == pytest.approx(-math.log(1.01 / 3.02))
-    assert found.bigram == pytest.approx(-math.log(0.01 / 2.02))
+    new = Batch(torch.tensor([[0, 0]]), torch.tensor([[0, 1]]))
+    found = entropies_of(count([seen], 50), new)
+    assert found.unigram == pytest.approx(-math.log(1.01 * 2.01 / 3.5**2) / 2)
+    assert found.bigram == pytest.approx(-math.log(0.01 * 2.01 / 2.5**2) / 2)
+
+
+def test_what_training_never_shows_costs_no_more_than_knowing_nothing():
+    seen = Batch(torch.zeros(1, 1000, dtype=torch.int64), torch.zeros(1, 1000, dtype=torch.int64))
+    new = Batch(torch.tensor([[0]]), torch.tensor([[7]]))
+    found = entropies_of(count([seen], 20), new)
+    assert (found.unigram, found.bigram) == (math.log(20), math.log(20))
+
+
+@pytest.mark.parametrize("spelling", ["identity(items=1, symbols=20)", "copy(items=1, symbols=40)"])
+def test_a_task_that_validates_only_what_is_never_trained_is_refused(spelling):
+    task = build_task(spelling)
+    held = set(task.validation(64).targets.flatten().tolist()) - {-100}
+    trained = {int(y) for step in range(20) for y in task.train(step, 64, seed=1).targets.flatten()}
+    assert not held & trained
+    name = spelling.partition("(")[0]
+    with pytest.raises(LabError, match=rf"^Validation of the task {name}\(items=1, .* never do"):
+        task.entropies(64)
+
+
+def test_a_large_vocabulary_that_was_not_all_counted_is_not_refused():
+    assert _TIMES == 20
+    # 131,072 targets are counted; that none of two is among them says nothing about a million.
+    found = build_task("identity(items=2, symbols=1000000)").entropies(1)
+    assert found.unigram == pytest.approx(math.log(1_000_000), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -130,4 +158,4 @@ def test_the_bigram_entropy_of_sorting_is_that_of_all_sequences():
 def test_the_entropies_of_addition_are_a_little_above_log_p():
     found = build_task("addition").entropies(1741)
     assert found.unigram == found.bigram
-    assert math.log(59) < found.unigram < math.log(59) + 0.05
+    assert math.log(59) < found.unigram <= math.log(60)

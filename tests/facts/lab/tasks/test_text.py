@@ -91,3 +91,12 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
 def test_a_text_needs_a_path():
     with pytest.raises(CatalogError, match="The task 'text' needs the option 'path'"):
         TASKS.build("text")
+
+
+@pytest.mark.parametrize("path", ["", "  "])
+def test_an_empty_path_is_not_the_current_folder(path, tmp_path, monkeypatch):
+    (tmp_path / "tides.txt").write_bytes(TIDES)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="was given an empty path; give that of a file or a fold"):
+        text(path)
+    assert text(".").facts()["files"] == ["tides.txt"]
