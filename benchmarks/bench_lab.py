@@ -1,24 +1,26 @@
 """What do the gauges cost a training run, how fast does it train, and do two processes help?
 
-`gauges` is fifty updates and one reading of the gauges against fifty updates alone, inside the
-trainer. `tokens per second` is an update of the trainer, with its share of the gauges (one
-reading in fifty updates), against a training loop around Hugging Face's GPT-2 and a block by hand
-(the contenders of bench_throughput.py). `processes` trains four equal cells of a sweep with two
-workers of one thread each, against one worker of one thread and one worker of two; starting the
-workers is part of the time.
+`gauges` is an update of the trainer with its share of the gauges (a fiftieth of a reading) against
+the update alone. `tokens per second` is the same against a step of a training loop around Hugging Face's GPT-2 and a block by hand
+(the contenders of bench_throughput.py). `a sweep of four cells` is the same sweep with two
+workers of one thread each, against one worker of one thread and one worker of two, from the first
+sign of a worker on: starting one takes seconds, whatever it trains.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from _harness import Result, interleave, ratio
 from bench_throughput import SIZES, Size, contenders
-from leadline.lab.grid import Axis, Grid, Sweep
+from leadline.lab.engines import News
+from leadline.lab.grid import Sweep
 from leadline.lab.sweep import sweep
 from leadline.lab.tasks import Batch, Task
 from leadline.lab.trainer import Trainer
@@ -26,7 +28,7 @@ from leadline.lab.training import Training
 from leadline.parts import Transformer
 
 UPDATES = 50
-ROUNDS = 7
+ROUNDS = 9
 
 
 class _Fixed(Task):
@@ -49,7 +51,7 @@ class _Fixed(Task):
         return Batch(self._batch.ids[:examples], self._batch.targets[:examples])
 
 
-def _trainer(size: Size, *, gauges: bool) -> Trainer:
+def _trainer(size: Size) -> Trainer:
     model = Transformer(
         depth=size.depth,
         width=size.width,
@@ -65,82 +67,92 @@ def _trainer(size: Size, *, gauges: bool) -> Trainer:
         rate=1e-4,
         validate=0,
         examples=size.batch,
-        gauges=UPDATES if gauges else 0,
+        gauges=0,
     )
     return Trainer(model, _Fixed(size), training)
 
 
-def _updates(trainer: Trainer, count: int) -> Callable[[], object]:
-    """So many updates with all that the trainer reads on the way."""
+def _parts(trainer: Trainer) -> dict[str, Callable[[], object]]:
+    """One update with its row, and one reading of the gauges."""
+    trainer.model.train()
+    trainer._tokens = 0
 
-    def work() -> None:
-        trainer.model.train()
-        trainer._tokens = 0
-        for _ in range(count):
-            trainer._update()
-            trainer._look()
-
-    return work
-
-
-def _cells(folder: Path, size: Size) -> dict[str, Callable[[], object]]:
-    made = 0
-    what = Sweep(
-        name="speed",
-        grids=(Grid((Axis.of("depth", size.depth),)),),
-        seeds=(0, 1, 2, 3),
-        fixed={
-            "width": size.width,
-            "heads": size.heads,
-            "task": f"stdlib(length={size.context})",
-            "batch": size.batch,
-            "steps": 100,
-        },
-    )
-
-    def work(workers: int, threads: int) -> Callable[[], object]:
-        def run() -> None:
-            nonlocal made
-            made += 1
-            sweep(what, folder / f"{made}.leadline", workers=workers, threads=threads).close()
-
-        return run
+    def update() -> None:
+        trainer._update()
+        trainer._look(last=False)
 
     return {
-        "two processes": work(2, 1),
-        "one process": work(1, 1),
-        "one process of two threads": work(1, 2),
+        "update": update,
+        "reading": lambda: trainer._gauges.read(run_name="", step=trainer.step, seed=0),
     }
+
+
+SWEEPS = {
+    "12 layers, width 64": {"depth": 12, "width": 64, "heads": 4, "batch": 16, "steps": 100},
+    "a tower of 100 MLPs, width 32": {
+        "depth": 100,
+        "width": 32,
+        "heads": 1,
+        "attention": "none",
+        "positions": "none",
+        "mlp": "relu(hidden=32)",
+        "batch": 8,
+        "steps": 100,
+    },
+}
+WAYS = {"two processes": (2, 1), "one process": (1, 1), "one process of two threads": (1, 2)}
+
+
+def _seconds(fields: dict[str, Any], path: Path, workers: int, threads: int) -> float:
+    """How long four cells take, from the first sign of a worker on."""
+    began: list[float] = []
+
+    def see(event: object) -> None:
+        if isinstance(event, News) and event.beat is not None and not began:
+            began.append(time.perf_counter())
+
+    fixed = {k: v for k, v in fields.items() if k != "depth"} | {"task": "stdlib(length=64)"}
+    what = Sweep.over({"depth": [fields["depth"]]}, seeds=4, fixed=fixed)
+    sweep(what, path, workers=workers, threads=threads, progress=see).close()
+    return time.perf_counter() - began[0]
+
+
+def _sweeps() -> Iterable[Result]:
+    for name, fields in SWEEPS.items():
+        times: dict[str, list[float]] = {way: [] for way in WAYS}
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(3):
+                for way, (workers, threads) in WAYS.items():
+                    path = Path(folder) / f"{way} {number}.leadline"
+                    times[way].append(_seconds(fields, path, workers, threads))
+        for other, target in (("one process", 1.8), ("one process of two threads", 1.4)):
+            yield ratio(
+                times,
+                other,
+                "two processes",
+                name=f"a sweep of four cells, {name}",
+                target=target,
+                at_least=True,
+            )
 
 
 def run() -> Iterable[Result]:
     """Ratios as the module's first lines say."""
     for size in (SIZES[0], SIZES[2]):
-        with_gauges, without = _trainer(size, gauges=True), _trainer(size, gauges=False)
-        pair = {
-            "with gauges": _updates(with_gauges, UPDATES),
-            "without": _updates(without, UPDATES),
+        field = _parts(_trainer(size))
+        field |= {
+            n: step for n, step in contenders(size).items() if n in ("hugging face", "by hand")
         }
-        times = interleave(pair, rounds=ROUNDS, warmup=1)
+        times = interleave(field, rounds=ROUNDS, warmup=2)
+        pairs = list(zip(times["update"], times["reading"], strict=True))
+        times["with gauges"] = [update + reading / UPDATES for update, reading in pairs]
         yield ratio(
             times,
             "with gauges",
-            "without",
+            "update",
             name=f"gauges every {UPDATES} steps, {size}",
             target=1.03,
         )
-        others = {
-            name: step
-            for name, step in contenders(size).items()
-            if name in ("hugging face", "by hand")
-        }
-
-        def several(step: Callable[[], object]) -> Callable[[], object]:
-            return lambda: [step() for _ in range(UPDATES)]
-
-        field = {"trainer": _updates(_trainer(size, gauges=True), UPDATES)}
-        field |= {name: several(step) for name, step in others.items()}
-        times = interleave(field, rounds=3, warmup=1)
         for name, target in (
             ("hugging face", size.over_hugging_face),
             ("by hand", size.over_hand),
@@ -148,21 +160,9 @@ def run() -> Iterable[Result]:
             yield ratio(
                 times,
                 name,
-                "trainer",
+                "with gauges",
                 name=f"tokens per second of the trainer, {size}, against {name}",
                 target=target,
                 at_least=True,
             )
-    with tempfile.TemporaryDirectory() as folder:
-        times = interleave(
-            _cells(Path(folder), Size(12, 64, 256, context=64, batch=16)), rounds=3, warmup=0
-        )
-    for other, target in (("one process", 1.8), ("one process of two threads", 1.4)):
-        yield ratio(
-            times,
-            other,
-            "two processes",
-            name="a sweep of four cells",
-            target=target,
-            at_least=True,
-        )
+    yield from _sweeps()
