@@ -37,7 +37,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "weighted": {"connection": "weighted(alpha=depth)", "placement": "none"},
     "pre": {"connection": "identity", "placement": "pre"},
 }
-QUICK = {10: 300, 100: 200, 1000: 100}
+QUICK = {10: 200, 100: 100, 1000: 150}
 FULL = {5: 400, 10: 400, 20: 400, 50: 300, 100: 300, 300: 200, 1000: 200}
 """Layers, and how many steps they get."""
 
