@@ -76,16 +76,17 @@ def quantities_page() -> str:
 
 
 def bounds_page() -> str:
-    """What theorems say about attention matrices and rank collapse, from the files of the bounds."""
+    """What theorems say about attention, rank collapse and depth, from the files of the bounds."""
     import leadline.theory.attention._logit_span as span
     import leadline.theory.rank_collapse._facts as notation
     from leadline.cli._shelves import open_shelf
-    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
+    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
     from leadline.theory.rank_collapse import convergence, lipschitz
 
     pages = open_shelf("bounds").values()
     attention = [page for page in pages if page.name in BOUNDS]
     collapse = [page for page in pages if page.name in COLLAPSE_BOUNDS]
+    depth = [page for page in pages if page.name in LAWS]
     lines = ["# Bounds", "", GENERATED.format(source="the files in src/leadline/theory")]
     lines += [
         "",
@@ -120,6 +121,20 @@ def bounds_page() -> str:
     ):
         lines += ["", f"### {title}", "", _indented_code(inspect.getdoc(module) or "")]
     lines += _bounds_in_full(collapse)
+    lines += [
+        "",
+        "## Laws of depth",
+        "",
+        "How the stream and the gradients of a design change along its layers or with its depth, "
+        "at initialisation. `leadline bounds FILE` shows those along layers; those over depth need "
+        "several models and are drawn by `leadline reproduce gradient-flow`. Most are statements "
+        "about the mean over weights, so one draw may leave a band by a little. A model that was "
+        "handed over may have been trained: `leadline.bounds(record, initial=True)` says that it "
+        "was not.",
+        "",
+        *_bounds_table(depth),
+    ]
+    lines += _bounds_in_full(depth)
     return "\n".join(lines) + "\n"
 
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
         RecordError,
         UnknownName,
     )
+    from leadline.exponents import lyapunov
     from leadline.inputs import random_inputs, random_tokens
+    from leadline.jacobians import jacobian
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
@@ -76,7 +78,9 @@ __all__ = [
     "collapse_weights",
     "compare",
     "declare",
+    "jacobian",
     "load",
+    "lyapunov",
     "measure",
     "paths",
     "random_inputs",
@@ -104,7 +108,9 @@ _HOME = (
         "collapse_weights": "collapsing",
         "compare": "analysis.compare",
         "declare": "anatomy",
+        "jacobian": "jacobians",
         "load": "loading",
+        "lyapunov": "exponents",
         "measure": "measurement",
         "paths": "pathways",
         "random_inputs": "inputs",

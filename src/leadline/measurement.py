@@ -6,11 +6,15 @@ during the measuring pass itself; its balance goes into the record. The model is
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,20 +31,23 @@ from leadline.anatomy import (
 )
 from leadline.anatomy.trace import trace_calls
 from leadline.catalog import Choice
+from leadline.coverage import coverage_of, with_linear
 from leadline.errors import AnatomyError, InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
+from leadline.linearising import Linearising
 from leadline.loading import LoadedModel
-from leadline.numerics.patterns import LONG
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
-from leadline.record.ingredients import INGREDIENTS
-from leadline.running import Done, batch_for, call, read, run
-from leadline.unseen import nothing_seen, unseen
+from leadline.record.lock import only_writer
+from leadline.record.unfinished import Growing, begun, refuse_unfinished
+from leadline.running import Done, batch_for, call, few_threads, read, run
+from leadline.unseen import nothing_seen
 
 __all__ = [
     "Progress",
     "anatomy_of",
     "broken_parameter",
+    "digest_of",
     "measure",
     "model_facts",
     "modules_of",
@@ -65,74 +72,186 @@ def measure(
     seed: int = 0,
     name: str | None = None,
     source: str = "given",
+    path: str | PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Record:
     """Measure how signal and gradient travel through a model.
 
-    `model` is a module or what `load` returns. `inputs` is texts (with a loaded model),  what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
+    `model` is a module or what `load` returns. `inputs` is texts (with a loaded model),
+    what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
     for random ones. `probes` are names or choices such as `recall(ridge=0.01)`; None means all
     that ride on one forward and one backward pass. `loss` is "auto", "next-token", "masked",
     "random" (a seeded random cotangent) or a function of output and inputs. `anatomy` is a
     declaration, or an anatomy that `anatomy_of` proved before; `families=False` leaves all to
     discovery. `ablate` is "block" or "sublayer": each is left out in turn and the loss measured
-    again.
+    again. `path` is the record's file. The rows of probes that go block by block (`jacobian`,
+    `lyapunov`) are in it as soon as a block has ended, and a measurement that was cut off goes on
+    there when it is asked for again in the same way.
     """
     started = time.perf_counter()
     planned = plan(probes)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
     given, module = modules_of(model)
-    say = progress or _silent
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
-    with _gradients_on(), untouched(module):
-        chosen, batch = choose_loss(module, batch, loss, seed=seed)
-        say("reading the anatomy", 0, 3)
-        reading = 0
-        proved = known
+    asked = _Asked(planned, loss, ablate, seed, progress or _silent)
+    place = None if path is None else Path(path)
+    with _gradients_on(), untouched(module), nullcontext() if place is None else only_writer(place):
+        begin: dict[str, Any] = {}
+        before = None
+        if place is not None and planned.linear:
+            begin = _request(asked, module, batch, families=families, anatomy=anatomy)
+            before = begun(place, begin)
+        elif place is not None:
+            refuse_unfinished(place)
+        asked.say("reading the anatomy", 0, 3)
+        proved, reading = known, 0
         if proved is None:
             proved, reading = _read(module, batch, anatomy, families, seed)
-        say("forward and backward", 1, 3)
-        done = run(module, proved, planned, batch, chosen)
-        if _only_attention(planned) and not done.collector.attentions:
-            raise ProbeError(nothing_seen(module, proved, done))
-        refuse_imbalance(module, proved, done.balance)
-        if done.balance.unjudged:
-            _refuse_broken_weights(module, proved, done.balance)
-        say("writing the record", 2, 3)
-        record = _record(planned, done)
-        passes = {"forward": 1, "backward": int(planned.backward), "anatomy_forward": reading}
-        if ablate is not None:
-            found = leave_out(
-                module,
-                proved,
-                lambda: chosen.compute(call(module, batch), batch),
-                unit=ablate,
-                progress=progress,
+        later = Linearising(module, proved, planned, lambda: call(module, batch))
+        if before is None:
+            record = _passes(asked, module, batch, proved, reading, steps=later.steps)
+            record.note("model", model_facts(module, name, source, compiled=module is not given))
+        else:
+            record = before
+        if planned.linear:
+            growing = (
+                Growing.begin(record, place, request=begin, parts=len(later.parts))
+                if before is None
+                else Growing(record, place)
             )
-            for quantity in found.quantities:
-                record.describe(quantity)
-            record.append(found.readings)
-            passes["ablation_forward"] = found.passes
-    record.note("model", model_facts(module, name, source, compiled=module is not given))
+            with few_threads(module, batch):
+                record = _linearised(growing, later, asked, batch, started)
+        else:
+            record.note("seconds", round(time.perf_counter() - started, 3))
+            if place is not None:
+                record.save(place)
+    asked.say("done", 3 + later.steps, 3 + later.steps)
+    return record
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be measured, apart from the model and its inputs."""
+
+    planned: Plan
+    loss: str | Callable[..., torch.Tensor]
+    ablate: str | None
+    seed: int
+    say: Progress
+
+
+def _passes(
+    asked: _Asked,
+    module: nn.Module,
+    batch: Inputs,
+    proved: Anatomy,
+    reading: int,
+    *,
+    steps: int,
+) -> Record:
+    """The forward and the backward pass, and those with parts left out; `steps` come later."""
+    planned, total = asked.planned, 3 + steps
+    # Before the pass, which switches off the gradients that nobody reads.
+    frozen = sum(not parameter.requires_grad for parameter in module.parameters())
+    chosen, batch = choose_loss(module, batch, asked.loss, seed=asked.seed)
+    asked.say("forward and backward", 1, total)
+    done = run(module, proved, planned, batch, chosen)
+    if _only_attention(planned) and not done.collector.attentions:
+        raise ProbeError(nothing_seen(module, proved, done))
+    refuse_imbalance(module, proved, done.balance)
+    if done.balance.unjudged:
+        _refuse_broken_weights(module, proved, done.balance)
+    asked.say("writing the record", 2, total)
+    record = _record(planned, done)
+    passes = {"forward": 1, "backward": int(planned.backward), "anatomy_forward": reading}
+    if asked.ablate is not None:
+        found = leave_out(
+            module,
+            proved,
+            lambda: chosen.compute(call(module, batch), batch),
+            unit=asked.ablate,
+            progress=asked.say,
+        )
+        for quantity in found.quantities:
+            record.describe(quantity)
+        record.append(found.readings)
+        passes["ablation_forward"] = found.passes
     record.note("anatomy", proved.proved(done.balance).to_json())
     record.note("input", batch.summary())
     record.note("loss", _loss_facts(chosen, done.loss))
     record.note("passes", passes)
     record.note("probes", [str(choice) for choice in planned.choices])
-    record.note("coverage", _coverage(module, planned, done, proved))
+    record.note("coverage", coverage_of(module, planned, done, proved, frozen=frozen))
     if done.collector.attentions:
         record.note("attention", done.collector.attentions)
     record.note("versions", versions())
     record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    record.note("seconds", round(time.perf_counter() - started, 3))
-    for finding in _findings(record, proved, done.balance):
+    for finding in [*_findings(record, proved, done.balance), *done.collector.remarks]:
         record.add_finding(finding)
-    for finding in done.collector.remarks:
-        record.add_finding(finding)
-    say("done", 3, 3)
     return record
+
+
+def _linearised(
+    growing: Growing, later: Linearising, asked: _Asked, batch: Inputs, started: float
+) -> Record:
+    """The finished record, after the probes that see blocks as linear maps."""
+    total = 3 + later.steps
+    try:
+        later.run(growing, lambda what, at: asked.say(what, 2 + at, total))
+        asked.say("writing the record", total - 1, total)
+        record = growing.record
+        wanted = [quantity.name for probe in asked.planned.linear for quantity in probe.quantities]
+        seen = [name for name in wanted if name in record]
+        if not seen and len(asked.planned.linear) == len(asked.planned.probes):
+            raise ProbeError(f"No linear map could be measured: {growing.refused[0][2]}.")
+        known = record.provenance
+        padded = batch.mask is not None and not bool(batch.mask.bool().all())
+        notes = {
+            "coverage": with_linear(
+                known["coverage"], asked.planned, seen, refused=growing.refused, padded=padded
+            ),
+            "linear_maps": later.facts,
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+        return growing.end(notes, _not_finite(record, seen))
+    except BaseException:
+        growing.close()
+        raise
+
+
+def _request(
+    asked: _Asked,
+    module: nn.Module,
+    batch: Inputs,
+    *,
+    families: bool,
+    anatomy: Anatomy | Declaration | None,
+) -> dict[str, Any]:
+    """What a measurement must have in common with one that was cut off, to go on with it."""
+    return {
+        "probes": [str(choice) for choice in asked.planned.choices],
+        "seed": asked.seed,
+        "loss": asked.loss if isinstance(asked.loss, str) else "a function",
+        "ablation": asked.ablate,
+        "anatomy": {"families": families, "declared": isinstance(anatomy, Declaration)},
+        "input": batch.digest,
+        "weights": digest_of(module),
+        "versions": versions(),
+    }
+
+
+def digest_of(module: nn.Module) -> str:
+    """SHA-256 of all weights and buffers: names, shapes, number types and contents."""
+    total = hashlib.sha256(type(module).__name__.encode())
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        held = tensor.detach().cpu().contiguous().reshape(-1)
+        if held.numel():
+            total.update(memoryview(held.view(torch.uint8).numpy()))
+    return total.hexdigest()
 
 
 def anatomy_of(
@@ -265,8 +384,12 @@ def _findings(record: Record, anatomy: Anatomy, balance: Balance) -> list[Findin
                 severity="serious",
             )
         ]
+    return _not_finite(record, record.quantities)
+
+
+def _not_finite(record: Record, names: Iterable[str]) -> list[Finding]:
     found: list[Finding] = []
-    for name in record.quantities:
+    for name in names:
         broken = [r.site for r in record.select(name) if not abs(r.value) < float("inf")]
         if broken:
             first = min(broken, key=lambda site: (site.layer, site.sublayer or 0))
@@ -279,78 +402,6 @@ def _findings(record: Record, anatomy: Anatomy, balance: Balance) -> list[Findin
                 )
             )
     return found
-
-
-def _coverage(module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy) -> dict[str, Any]:
-    refused: list[dict[str, str]] = []
-
-    def refuse(what: str, why: str) -> None:
-        refused.append({"what": what, "why": why})
-
-    without = {one.name for result, _ in done.collector.refused for one in result.quantities}
-    one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
-    for quantity in planned.quantities:
-        if quantity.name in done.collector.seen:
-            continue
-        # Lanes belong to the default set; where there is one stream nothing is missing.
-        if quantity.name.startswith("lane.") and one_lane:
-            continue
-        # An ingredient that a model does not have (a soft cap, a bias) is not missing; what a
-        # probe refused has its reason below, and so has attention that was not seen.
-        if quantity.name in INGREDIENTS or quantity.name in without:
-            continue
-        if not done.collector.attentions and quantity.name.startswith(("attention.", "collapse.")):
-            continue
-        # Shared weights have their reason below.
-        if not (quantity.name == "gradient.parameters" and done.shared):
-            refuse(quantity.name, _why_not(quantity.name, done))
-    for what in done.shared:
-        refuse(what, "one set of weights serves several layers; their gradients add up")
-    for stack, layer in sorted(done.unheard):
-        refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
-    for what, why in _refused_by_probes(done):
-        refuse(what, why)
-    if planned.attention:
-        for what, why in unseen(module, anatomy, done):
-            refuse(what, why)
-        if done.collector.several:
-            refuse(
-                "numbers over all heads of a layer",
-                "some sublayers compute their heads in several calls of attention",
-            )
-    for stack in sorted(done.collector.unmasked):
-        refuse(
-            f"padding of the {stack}",
-            "the mask has another shape than the stream, so padded tokens are counted",
-        )
-    frozen = sum(not p.requires_grad for p in module.parameters())
-    if frozen and planned.having("parameters"):
-        refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
-    return {
-        "measured": sorted(done.collector.seen),
-        "refused": refused,
-        "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
-        "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
-    }
-
-
-def _refused_by_probes(done: Done) -> Iterator[tuple[str, str]]:
-    """(what, why) of quantities that some sites have no number of; layers of one reason together."""
-    groups: dict[tuple[str, str, str, str], list[int]] = {}
-    for result, site in done.collector.refused:
-        names = ", ".join(quantity.name for quantity in result.quantities)
-        groups.setdefault((names, site.stack, site.point, result.why), []).append(site.layer)
-    for (names, stack, point, why), layers in groups.items():
-        yield f"{names} of the {point} of the {stack}, {_in_words(sorted(set(layers)))}", why
-
-
-def _in_words(layers: list[int]) -> str:
-    """layer 3; layers 1 to 12; layers 2, 5, 8."""
-    if len(layers) == 1:
-        return f"layer {layers[0]}"
-    if layers == list(range(layers[0], layers[-1] + 1)):
-        return f"layers {layers[0]} to {layers[-1]}"
-    return f"layers {', '.join(map(str, layers))}"
 
 
 def model_facts(
@@ -385,20 +436,6 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _why_not(quantity: str, done: Done) -> str:
-    """Why a probe gave no number."""
-    if quantity.startswith("attention.logit") and any(
-        one["altered"] for one in done.collector.attentions
-    ):
-        return "weights are changed between softmax and values, so the logits are not theirs"
-    if quantity.startswith("attention.") and done.collector.several:
-        return "heads of a sublayer are computed in several calls of attention"
-    keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
-    if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
-        return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
-    return "too few tokens"
 
 
 def _only_attention(planned: Plan) -> bool:

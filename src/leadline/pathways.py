@@ -18,8 +18,7 @@ has the right number of hops; that is what the owners of all numbers are followe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +52,7 @@ from leadline.pathway_outputs import (
 )
 from leadline.pathway_refusals import one_stack, refuse_broken, refuse_meta
 from leadline.record.path_lengths import Paths, SampledPaths, Shares
-from leadline.running import batch_for, call
+from leadline.running import batch_for, call, few_threads
 
 __all__ = ["ALLOWED", "paths"]
 
@@ -63,8 +62,6 @@ MOST = 1 / 16
 """A larger remainder is never rounding: what is left of a decomposition in bfloat16 must be one."""
 HEAVY = 0.25
 """From this share of |X|^2 on, a single token is mentioned."""
-SMALL = 2**28
-"""Weights times tokens below which several threads wait for each other longer than they work."""
 _LOSSES = ("next-token", "masked", "user")
 
 
@@ -103,7 +100,7 @@ def paths(
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken(module, batch)
     say = progress or _silent
-    with torch.inference_mode(False), untouched(module), _threads(module, batch):
+    with torch.inference_mode(False), untouched(module), few_threads(module, batch):
         chosen, batch = choose_loss(module, batch, loss, seed=seed)
         say("reading the anatomy", 0, 1)
         known = isinstance(anatomy, Anatomy) and anatomy.balance is not None
@@ -352,18 +349,6 @@ class _Run:
             f"{allowed:.3g}: {cause}, or its components cancel far beyond its precision; try it "
             "in float64."
         )
-
-
-@contextmanager
-def _threads(module: nn.Module, batch: Inputs) -> Iterator[None]:
-    """One thread for small work: many small products, each too short to be shared out."""
-    before = torch.get_num_threads()
-    if sum(p.numel() for p in module.parameters()) * batch.main.numel() < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -29,8 +29,10 @@ from leadline.inputs.model_facts import is_pair
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
 
-__all__ = ["Done", "batch_for", "call", "read", "run"]
+__all__ = ["SMALL", "Done", "batch_for", "call", "few_threads", "read", "run"]
 
+SMALL = 2**28
+"""Weights times tokens below which several threads wait for each other longer than they work."""
 _FIT_LENGTH = 32
 
 
@@ -65,6 +67,18 @@ def call(module: nn.Module, batch: Inputs) -> Any:
     if "use_cache" in names and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
     return module(**batch.tensors, **extra)
+
+
+@contextmanager
+def few_threads(module: nn.Module, batch: Inputs) -> Iterator[None]:
+    """One thread for small work: many small products, each too short to be shared out."""
+    before = torch.get_num_threads()
+    if sum(p.numel() for p in module.parameters()) * batch.main.numel() < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def read(

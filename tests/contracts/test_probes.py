@@ -16,7 +16,18 @@ from leadline.record import Quantity
 from leadline.record.ingredients import INGREDIENTS
 from leadline.testing.zoo import ZOO
 
-METHODS = ("stream", "update", "block", "gradient", "parameters", "attention")
+METHODS = (
+    "stream",
+    "update",
+    "block",
+    "gradient",
+    "parameters",
+    "attention",
+    "linear",
+    "chain",
+)
+EVERYTHING = {"jacobian": "jacobian(smallest=1,through=true)"}
+"""Probes that have quantities which only an option asks for, with that option."""
 QUANTITIES = [q for _, probe in PROBES.items() for q in probe.quantities] + [BLOCK, SUBLAYER]
 
 
@@ -46,7 +57,8 @@ def test_no_quantity_is_defined_twice() -> None:
 def test_a_probe_alone_measures_all_its_quantities_with_finite_numbers(name: str) -> None:
     specimen = ZOO["deepseek_v4" if name == "lanes" else "gpt2"]
     model = specimen.build(0)
-    record = leadline.measure(model, dict(specimen.inputs(model, 1)), probes=name)
+    inputs = dict(specimen.inputs(model, 1))
+    record = leadline.measure(model, inputs, probes=EVERYTHING.get(name, name))
     # A soft cap or a QK-norm is measured where a model has one.
     missing = {q.name for q in PROBES.get(name).quantities} - set(record.quantities)
     assert missing <= INGREDIENTS
@@ -57,9 +69,32 @@ def test_a_probe_alone_measures_all_its_quantities_with_finite_numbers(name: str
 
 def test_the_default_set_is_everything_that_costs_next_to_nothing() -> None:
     attention = {"attention", "attention_product", "attention_spectrum"}
-    costly = {"recall", "residual", "collapse"} | attention
-    assert set(DEFAULT) == set(PROBES.names()) - costly
+    costly = {"recall", "residual", "collapse", "jacobian", "lyapunov"} | attention
+    # It costs nothing, and says something of stacks that keep an identity only.
+    special = {"identity_share"}
+    assert set(DEFAULT) == set(PROBES.names()) - costly - special
     assert plan("all").backward and not plan("stream").backward
+
+
+@pytest.mark.parametrize("name", ["jacobian", "lyapunov"])
+def test_a_probe_of_linear_maps_gives_each_of_its_quantities_by_one_kind_of_part(name: str) -> None:
+    probe = plan(EVERYTHING.get(name, name)).probes[0]
+    stack = leadline.anatomy_of(leadline.Transformer(depth=2, width=8, heads=2)).stacks[0]
+    kinds = [kind for kind in ("block", "chain", "product") if probe.steps(kind, stack)]
+    given = [quantity for kind in kinds for quantity in probe.gives(kind)]
+    assert sorted(q.name for q in given) == sorted(q.name for q in probe.quantities)
+
+
+def test_all_probes_are_measured_together() -> None:
+    specimen = ZOO["gpt2"]
+    model = specimen.build(0)
+    record = leadline.measure(model, dict(specimen.inputs(model, 1)), probes="all")
+    assert {
+        "stream.norm",
+        "attention.spectral_norm",
+        "jacobian.singular",
+        "lyapunov.exponent",
+    } <= set(record.quantities)
 
 
 PLUGIN = '''

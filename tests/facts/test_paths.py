@@ -488,17 +488,6 @@ def test_a_residual_of_a_few_eps_is_none(silent):
     assert residual(10 * eps) is not None
 
 
-@pytest.mark.parametrize(("tokens", "expected"), [(255, [1, 2]), (256, [2])])
-def test_small_work_gets_one_thread(monkeypatch, tokens, expected):
-    asked = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    module = nn.Linear(1024, 1024, bias=False)
-    with pathways._threads(module, Inputs({"input_ids": torch.zeros(1, tokens)})):
-        pass
-    assert asked == expected
-
-
 def test_a_tensor_that_joins_at_full_size_is_mentioned():
     class Again(nn.Module):
         def __init__(self, norm, x):

@@ -14,7 +14,15 @@ from leadline.anatomy import untouched
 from leadline.inputs import Inputs, as_inputs, choose_loss
 from leadline.probes import _plan
 from leadline.probes._plan import plan
-from leadline.running import _fit_batch, _narrowed, batch_for, call, read, run  # pyright: ignore
+from leadline.running import (  # pyright: ignore
+    _fit_batch,
+    _narrowed,
+    batch_for,
+    call,
+    few_threads,
+    read,
+    run,
+)
 from leadline.testing.zoo import ZOO
 
 WIDTH = 8
@@ -295,3 +303,16 @@ def test_an_infinite_number_is_a_finding_although_it_is_no_nan() -> None:
     values = [r.value for r in record.select("gradient.stream", statistic="mean")]
     assert float("inf") in values and not any(v != v for v in values)
     assert "gradient.stream" in {f.quantity for f in record.findings}
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(255, [1, 2]), (256, [2])])
+def test_small_work_gets_one_thread(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, expected: list[int]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    module = nn.Linear(1024, 1024, bias=False)
+    with few_threads(module, Inputs({"input_ids": torch.zeros(1, tokens)})):
+        pass
+    assert asked == expected

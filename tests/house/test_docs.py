@@ -14,6 +14,8 @@ WITH_SCRIPTS = [
     "docs/attention.md",
     "docs/collapse.md",
     "docs/first-measurement.md",
+    "docs/gradient-flow.md",
+    "docs/jacobians.md",
     "docs/lab.md",
     "docs/map.md",
     "docs/paths.md",

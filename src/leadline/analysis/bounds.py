@@ -1,4 +1,4 @@
-"""What theorems predict about attention and rank collapse, beside what was measured.
+"""What theorems predict about attention, rank collapse and depth, beside what was measured.
 
 For every bound on attention, every attention sublayer and every head:
 
@@ -13,24 +13,33 @@ rounding, a millionth of the bound. Nothing is then wrong with the theorem: the 
 number in the record or an assumption that was taken to hold is.
 
 A quantity without heads, such as the norm of a product of layers, has one row per sublayer. The
-bounds on rank collapse, with one row per layer, are those of `collapse_bounds`.
+bounds on rank collapse, with one row per layer, are those of `collapse_bounds`, the laws of depth
+those of `depth_bounds`.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.analysis.attention_facts import attention_sublayers, facts_of, head_readings
-from leadline.analysis.bounds_refusals import check_given, no_attention_facts, nothing_measured
-from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable
+from leadline.analysis.bounds_refusals import (
+    check_given,
+    no_attention_facts,
+    not_along_layers,
+    nothing_measured,
+)
+from leadline.analysis.bounds_table import FAMILIES, BoundAtHead, BoundResult, BoundsTable
 from leadline.analysis.collapse_bounds import collapse_result, exact_stack
 from leadline.analysis.collapse_facts import collapse_stacks, has_collapse
+from leadline.analysis.depth_bounds import fitting_laws, law_results
+from leadline.analysis.depth_facts import depth_stacks, has_depth
 from leadline.catalog import Choice
 from leadline.errors import InputError, RecordError, UnknownName
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import text_at
-from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, StackFacts
+from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from leadline.analysis.attention_facts import Address, AttentionSublayer, HeadReadings
     from leadline.analysis.collapse_facts import CollapseStack
     from leadline.record import Reading, Record
-    from leadline.theory import AttentionFacts, Bound, CollapseBound
+    from leadline.theory import AttentionFacts, Bound, CollapseBound, Law
     from leadline.theory.attention._bound import Side
 
 __all__ = [
@@ -48,6 +57,7 @@ __all__ = [
     "bounds",
     "has_attention",
     "has_collapse",
+    "has_depth",
 ]
 
 ROUNDING = 1e-6
@@ -60,36 +70,44 @@ _STATISTICS: dict[Side, tuple[str, ...]] = {
 
 
 def bounds(
-    record: Record | StackFacts, *, names: Sequence[str] | None = None, layer: int | None = None
+    record: Record | StackFacts,
+    *,
+    names: Sequence[str] | None = None,
+    layer: int | None = None,
+    initial: bool | None = None,
 ) -> BoundsTable:
-    """Set what theorems predict about attention and rank collapse beside what a record holds.
+    """Set what theorems predict about attention, rank collapse and depth beside a record.
 
     `names` chooses bounds (all of them otherwise; `leadline list bounds` shows them), `layer` one
-    layer. Needs a record with readings of the probe `attention`, or of `residual` and `collapse`.
-    The facts of a stack, as `leadline.collapse` finds them, take the place of a record: then the
-    bounds on rank collapse stand beside residuals that are right far below rounding.
+    layer. Needs a record with readings of the probe `attention`, of `residual` and `collapse`, or
+    of `stream` or `jacobian`. `initial` says whether the weights are as they were drawn, where the
+    record does not know it: laws of depth ask for it. The facts of a stack, as `leadline.collapse`
+    finds them, take the place of a record: then the bounds on rank collapse stand beside residuals
+    that are right far below rounding.
     """
     check_given(record)
     names = names or None
-    attention, collapse = _chosen(names)
+    chosen = _chosen(names)
     if isinstance(record, StackFacts):
-        if not record.depth:
-            raise InputError("These facts have no layers, and bounds are about what layers do.")
-        if names is not None and attention:
-            raise InputError(no_attention_facts(attention[0][0]))
-        if layer is not None and not 1 <= layer <= record.depth:
-            raise InputError(f"There is no layer {layer}: these facts have 1 to {record.depth}.")
-        found = _of_stacks(collapse, [exact_stack(record)], layer=layer)
-        return BoundsTable("", tuple(sorted(found, key=_order)))
+        return _of_facts(record, chosen, layer=layer, named=names is not None)
     found: list[BoundResult] = []
     if has_attention(record):
-        found += _of_attention(record, attention, layer=layer, everything=names is not None)
-    elif names is not None and attention:
+        found += _of_attention(record, chosen.attention, layer=layer, everything=names is not None)
+    elif names is not None and chosen.attention:
         raise RecordError(nothing_measured(record, "attention"))
     if has_collapse(record):
-        found += _of_stacks(collapse, collapse_stacks(record), layer=layer)
-    elif names is not None and collapse:
+        found += _of_stacks(chosen.collapse, collapse_stacks(record), layer=layer)
+    elif names is not None and chosen.collapse:
         raise RecordError(nothing_measured(record, "collapse"))
+    if has_depth(record):
+        laws = chosen.laws
+        stacks = depth_stacks(record, initial=initial)
+        if names is None:
+            laws = fitting_laws(laws, stacks)
+        for name, law in laws:
+            found += law_results(name, law, stacks=stacks, layer=layer)
+    elif names is not None and chosen.laws:
+        raise RecordError(nothing_measured(record, "depth"))
     if not found:
         raise RecordError(nothing_measured(record, "bounds"))
     if layer is not None and not any(result.rows for result in found):
@@ -98,22 +116,48 @@ def bounds(
     return BoundsTable(called, tuple(sorted(found, key=_order)))
 
 
-def _chosen(
-    names: Sequence[str] | None,
-) -> tuple[list[tuple[str, Bound]], list[tuple[str, CollapseBound]]]:
-    """Build the bounds that were asked for, those on attention and those on rank collapse."""
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The bounds that were asked for, by family."""
+
+    attention: list[tuple[str, Bound]]
+    collapse: list[tuple[str, CollapseBound]]
+    laws: list[tuple[str, Law]]
+
+
+def _chosen(names: Sequence[str] | None) -> _Chosen:
+    """Build the bounds that were asked for; of the laws of depth those along the layers."""
     attention, collapse = [*BOUNDS.names()], [*COLLAPSE_BOUNDS.names()]
+    laws = [name for name, law in LAWS.items() if law.along == "layers"]
     if names is not None:
         chosen = [Choice.parse(name) for name in names]
         for choice in chosen:
-            if choice.name not in attention and choice.name not in collapse:
-                raise UnknownName("bound", choice.name, [*attention, *collapse])
+            if choice.name in LAWS and choice.name not in laws:
+                raise InputError(not_along_layers(choice.name))
+            if not any(choice.name in known for known in (attention, collapse, laws)):
+                raise UnknownName("bound", choice.name, [*attention, *collapse, *laws])
         attention = [str(choice) for choice in chosen if choice.name in BOUNDS]
         collapse = [str(choice) for choice in chosen if choice.name in COLLAPSE_BOUNDS]
-    return (
+        laws = [str(choice) for choice in chosen if choice.name in LAWS]
+    return _Chosen(
         [(name, BOUNDS.build(name)) for name in attention],
         [(name, COLLAPSE_BOUNDS.build(name)) for name in collapse],
+        [(name, LAWS.build(name)) for name in laws],
     )
+
+
+def _of_facts(facts: StackFacts, chosen: _Chosen, *, layer: int | None, named: bool) -> BoundsTable:
+    """Compare the bounds on rank collapse with exact facts."""
+    if not facts.depth:
+        raise InputError("These facts have no layers, and bounds are about what layers do.")
+    if named and chosen.attention:
+        raise InputError(no_attention_facts(chosen.attention[0][0]))
+    if named and chosen.laws:
+        raise InputError(no_attention_facts(chosen.laws[0][0], about="whole streams"))
+    if layer is not None and not 1 <= layer <= facts.depth:
+        raise InputError(f"There is no layer {layer}: these facts have 1 to {facts.depth}.")
+    found = _of_stacks(chosen.collapse, [exact_stack(facts)], layer=layer)
+    return BoundsTable("", tuple(sorted(found, key=_order)))
 
 
 def _of_stacks(
@@ -274,22 +318,25 @@ def _no_such_layer(record: Record, layer: int) -> str:
             f"layers {ends[0]} to {ends[1]} have some."
         )
     depth = max(record.depth(stack) for stack in record.stacks)
-    return f"Layer {layer} has no residuals in this record; layers 1 to {depth} have some."
+    what = "residuals" if has_collapse(record) else "readings"
+    return f"Layer {layer} has no {what} in this record; layers 1 to {depth} have some."
 
 
 def _order(result: BoundResult) -> tuple[object, ...]:
-    """Violated first, attention before collapse, then what applies, heads before whole layers.
+    """Violated first, then by family, then what applies, heads before whole layers.
 
-    Among these upper bounds stand before lower ones and before laws, the tightest first.
+    Among these upper bounds stand before lower ones and before laws, the tightest first; the two
+    ends of a law of depth stand together.
     """
     closest = result.closest
     distance = 0.0 if closest is None else result.distance(closest)
     by_head = any(row.head is not None for row in result.rows)
     return (
         not result.violations,
-        result.log10,
+        FAMILIES.index(result.family),
         not result.applying,
         not by_head,
+        result.name if result.family == "depth" else "",
         ("upper", "lower", "law").index(result.side),
         -distance if result.side == "upper" else distance,
         result.name,

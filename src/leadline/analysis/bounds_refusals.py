@@ -9,7 +9,7 @@ from leadline.errors import InputError
 from leadline.record import Record
 from leadline.theory import StackFacts
 
-__all__ = ["check_given", "no_attention_facts", "nothing_measured"]
+__all__ = ["check_given", "no_attention_facts", "not_along_layers", "nothing_measured"]
 
 
 def check_given(given: object) -> None:
@@ -32,20 +32,29 @@ def check_given(given: object) -> None:
     )
 
 
-def nothing_measured(record: Record, family: Literal["attention", "collapse", "bounds"]) -> str:
-    """Say that a record lacks what bounds of a family are about; `bounds`: of both families."""
+def nothing_measured(
+    record: Record, family: Literal["attention", "collapse", "depth", "bounds"]
+) -> str:
+    """Say that a record lacks what bounds of a family are about; `bounds`: of all families."""
     which = f"The record {record.path}" if record.path is not None else "This record"
     if family == "collapse":
         return (
             f"{which} holds no composite residuals, and these bounds are about them: "
             "measure the model again with `leadline measure MODEL --probes tokens,residual,collapse`."
         )
+    if family == "depth":
+        return (
+            f"{which} holds no variance of the stream and no Jacobians of a stack that it tells "
+            "of, and these laws are about them: measure the model again with `leadline measure "
+            "MODEL --probes stream`, or with `--probes jacobian` for residual-product."
+        )
     if family == "bounds":
         return (
-            f"{which} holds neither attention readings nor composite residuals, and bounds are "
-            "about these: measure the model again with `leadline measure MODEL --probes attention` "
-            "for the bounds on attention, or with `--probes tokens,residual,collapse` for those on "
-            "rank collapse."
+            f"{which} holds neither attention readings nor composite residuals, nor what a law of "
+            "depth says of a model like this: measure the model again with `leadline measure "
+            "MODEL --probes attention` for the bounds on attention, with "
+            "`--probes tokens,residual,collapse` for those on rank collapse, or with "
+            "`--probes jacobian` for residual-product."
         )
     return (
         f"{which} holds no attention readings, and these bounds are about attention: "
@@ -53,9 +62,18 @@ def nothing_measured(record: Record, family: Literal["attention", "collapse", "b
     )
 
 
-def no_attention_facts(name: str) -> str:
+def no_attention_facts(name: str, *, about: str = "attention matrices") -> str:
     """Say that the facts of a stack cannot answer for attention matrices."""
     return (
-        f"The bound {name!r} is about attention matrices, and the facts of a stack hold none: "
+        f"The bound {name!r} is about {about}, and the facts of a stack hold none: "
         "give a record, or choose bounds on rank collapse (`leadline list bounds`)."
+    )
+
+
+def not_along_layers(name: str) -> str:
+    """Say that one record cannot answer for a law over models of several depths."""
+    return (
+        f"The law {name!r} is about models of several depths, and a record is of one: "
+        "`leadline reproduce gradient-flow` measures several, `leadline explain "
+        f"{name}` tells the law."
     )

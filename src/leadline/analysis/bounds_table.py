@@ -1,5 +1,7 @@
 """Bounds beside measurements, as data: one row per bound and head, one result per bound.
 
+A law of depth predicts a band, and has two results of one name: its upper and its lower end.
+
 Residuals fall below the smallest float, so what bounds on rank collapse predict is kept as log10,
 and so is what was measured there; their rows have no head, one stands after every layer.
 """
@@ -8,14 +10,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
     from leadline.theory.rank_collapse._bound import CollapseSide
 
-__all__ = ["BoundAtHead", "BoundResult", "BoundsTable"]
+__all__ = ["FAMILIES", "BoundAtHead", "BoundResult", "BoundsTable", "Family"]
+
+Family = Literal["attention", "collapse", "depth"]
+FAMILIES: tuple[Family, ...] = ("attention", "collapse", "depth")
+"""On attention matrices, on rank collapse, laws along the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,14 @@ class BoundResult:
     statistic: str
     rows: tuple[BoundAtHead, ...]
     log10: bool = False
+    family: Family = "attention"
+
+    @property
+    def label(self) -> str:
+        """The name, with the end of the band that it is about for a law of depth."""
+        if self.family != "depth":
+            return self.name
+        return f"{self.name} {'≤' if self.side == 'upper' else '≥'}"
 
     @property
     def applying(self) -> tuple[BoundAtHead, ...]:
@@ -122,6 +136,7 @@ class BoundResult:
         closest = self.closest
         return {
             "name": self.name,
+            "family": self.family,
             "title": self.title,
             "statement": self.statement,
             "source": self.source,
@@ -149,8 +164,8 @@ class BoundsTable:
         return any(bound.violations for bound in self.bounds)
 
     def families(self) -> list[BoundsTable]:
-        """Part the bounds on attention from those on rank collapse: one or two tables."""
-        parts = [[b for b in self.bounds if b.log10 is log10] for log10 in (False, True)]
+        """Part the bounds on attention, those on rank collapse and the laws of depth."""
+        parts = [[b for b in self.bounds if b.family == family] for family in FAMILIES]
         return [replace(self, bounds=tuple(part)) for part in parts if part] or [self]
 
     def __str__(self) -> str:

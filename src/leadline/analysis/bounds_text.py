@@ -1,6 +1,6 @@
 """Bounds in words: ranges over heads, where a bound is closest, why it does not apply.
 
-Bounds on attention and on rank collapse stand in tables of their own. Residuals are kept as log10
+Bounds on attention, those on rank collapse and laws of depth stand in tables of their own. Residuals are kept as log10
 and written as numbers where these are of a handy size, otherwise as powers: 10^-545067.
 """
 
@@ -17,7 +17,7 @@ from leadline.record.numbers import align, format_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable
+    from leadline.analysis.bounds_table import BoundAtHead, BoundResult, BoundsTable, Family
 
 __all__ = [
     "applies_text",
@@ -43,6 +43,11 @@ _HANDY = (-3.0, 5.0)
 _LONG, _LONGEST = 1e4, 1e7
 """From which sizes on an exponent is written as a whole number, and as a power itself."""
 _NUMBER = re.compile(r"(?<![\w.^])[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w^])")
+_TITLES: dict[Family, str] = {
+    "attention": "Bounds on attention",
+    "collapse": "Bounds on rank collapse",
+    "depth": "Laws of depth",
+}
 _OVER_EXAMPLES = {
     "max": "the largest over the examples",
     "min": "the smallest over the examples",
@@ -85,8 +90,8 @@ def _family_html(table: BoundsTable) -> str:
 
 def title_of(table: BoundsTable) -> str:
     """Name the table."""
-    collapse = bool(table.bounds) and all(bound.log10 for bound in table.bounds)
-    about = "Bounds on rank collapse" if collapse else "Bounds on attention"
+    first: Family = table.bounds[0].family if table.bounds else "attention"
+    about = _TITLES[first]
     return f"{about}: {table.name}" if table.name else about
 
 
@@ -101,7 +106,7 @@ def violations(table: BoundsTable) -> list[str]:
         more = len(bound.violations) - 1
         others = f", and {more} more {_noun(bound.rows, more)}" if more else ""
         sentences.append(
-            f"VIOLATED: {bound.name}, {bound.statement}. Predicted "
+            f"VIOLATED: {bound.label}, {bound.statement}. Predicted "
             f"{_text(bound, worst.predicted)}, measured {_text(bound, worst.measured)}"
             f"{_interval(bound, worst)} at "
             f"{place_text(worst, told)}{others}. The assumptions hold as far as the record tells: "
@@ -180,11 +185,12 @@ def legend(table: BoundsTable) -> str:
     sides = {bound.side for bound in table.bounds}
     usual = next((b.statistic for b in table.bounds if b.side == "upper"), "")
     usual = usual or table.bounds[0].statistic
-    words = [f"measured: {_over_examples(usual)}"]
+    tokens = table.bounds[0].family == "depth"
+    words = [f"measured: {_over_examples(usual, tokens=tokens)}"]
     for statistic in dict.fromkeys(bound.statistic for bound in table.bounds):
-        names = [bound.name for bound in table.bounds if bound.statistic == statistic]
+        names = dict.fromkeys(b.name for b in table.bounds if b.statistic == statistic)
         if statistic != usual:
-            words.append(f"for {', '.join(names)}: {_over_examples(statistic)}")
+            words.append(f"for {', '.join(names)}: {_over_examples(statistic, tokens=tokens)}")
     order = {
         "upper": "the largest",
         "lower": "the smallest" if len(sides) == 1 else "of a lower bound the smallest",
@@ -193,6 +199,11 @@ def legend(table: BoundsTable) -> str:
     first, *more = (order[side] for side in order if side in sides)
     ratio = f"{first} ({', '.join(more)})" if more else first
     told = f"{'; '.join(words)}. ratio: measured / predicted, {ratio}, and where it is."
+    if tokens:
+        told += (
+            " A band is that of the mean over random weights, so one model may lie a little "
+            "outside; residual-product holds for every model."
+        )
     return f"{told} {floor}" if (floor := _floor(table)) else told
 
 
@@ -230,7 +241,8 @@ def reasons(table: BoundsTable) -> list[str]:
             how = "not everywhere" if bound.applying else "no"
             why = f"{how}, because {'; '.join(reasons_of(failing))}"
             told.setdefault(why, []).append(bound.name)
-    return [f"{', '.join(names)}: {why}" for why, names in told.items()]
+    # Both ends of a law have one name.
+    return [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in told.items()]
 
 
 def reasons_of(rows: Sequence[BoundAtHead], *, counted: bool = True) -> list[str]:
@@ -268,7 +280,7 @@ def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
     told = which_places_differ(table)
     return [
         (
-            bound.name,
+            bound.label,
             bound.statement,
             applies_text(bound),
             predicted_range(bound),
@@ -302,7 +314,10 @@ def _text(bound: BoundResult, value: float | None) -> str:
     return "-" if value is None else size_text(value, log10=bound.log10, digits=6)
 
 
-def _over_examples(statistic: str) -> str:
+def _over_examples(statistic: str, *, tokens: bool = False) -> str:
+    """Say what a statistic is; the mean of a stream is one over all its tokens."""
+    if tokens and statistic == "mean":
+        return "the mean over the tokens"
     return _OVER_EXAMPLES.get(statistic, statistic)
 
 

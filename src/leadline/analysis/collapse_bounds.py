@@ -59,6 +59,7 @@ def collapse_result(
             if layer is None or row.layer == layer
         ),
         log10=True,
+        family="collapse",
     )
 
 

@@ -11,7 +11,7 @@ from leadline.record.provenance import strict_number
 if TYPE_CHECKING:
     from leadline.record import Record
 
-__all__ = ["Line", "Outcome", "Table"]
+__all__ = ["Line", "Outcome", "Places", "Table"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Line:
     values: tuple[float, ...]
     faint: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    errors: tuple[float, ...] = ()
+    """The standard error of every value, in the unit of the values; none where there are none."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as JSON."""
@@ -31,8 +33,22 @@ class Line:
             "name": self.name,
             "values": [strict_number(value) for value in self.values],
             "compared_only": self.faint,
+            **({"errors": [strict_number(one) for one in self.errors]} if self.errors else {}),
             **self.facts,
         }
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the values of a panel stand, if they do not count layers: depths, steps."""
+
+    label: str
+    at: tuple[float, ...]
+    logarithmic: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the places as JSON."""
+        return {"axis": self.label, "at": list(self.at)}
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,10 @@ class Outcome:
     tables: tuple[Table, ...] = ()
     captioned: bool = False
     """Whether the remarks stand under the picture too."""
+    places: Mapping[str, Places] = field(default_factory=dict[str, Places])
+    """Panels whose lines do not count layers, and what they stand over."""
+    across: int | None = None
+    """How many panels stand side by side; all unless given."""
 
     @property
     def panels(self) -> list[str]:
@@ -109,6 +129,11 @@ class Outcome:
             "quantity": self.value_label,
             "first_layer": self.start,
             "axis": self.axis,
+            **(
+                {"places": {name: one.to_json() for name, one in self.places.items()}}
+                if self.places
+                else {}
+            ),
             "lines": [line.to_json() for line in self.lines],
             "tables": [table.to_json() for table in self.tables],
             "remarks": list(self.remarks),

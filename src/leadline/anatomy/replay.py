@@ -18,7 +18,7 @@ from torch import nn
 
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 
-__all__ = ["Arguments", "Replay", "Seen", "capture_arguments", "replay_block"]
+__all__ = ["Arguments", "Replay", "Seen", "capture_arguments", "replay_block", "uncached"]
 
 Tensor = torch.Tensor
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -73,7 +73,7 @@ def capture_arguments(
             counts[path] = number + 1
             if (path, number) in wanted:
                 found[path, number] = mapped(
-                    (args, _uncached(kwargs)), _Once(lambda t: t.detach().clone())
+                    (args, uncached(kwargs)), _Once(lambda t: t.detach().clone())
                 )
 
         return hook
@@ -184,7 +184,7 @@ class _Once:
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params", "past_bucket_states")
 
 
-def _uncached(kwargs: dict[str, Any]) -> dict[str, Any]:
+def uncached(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Without the key-value cache of the real pass, to which a replay would append."""
     kept = {name: None if name in _CACHES else value for name, value in kwargs.items()}
     return {name: False if name == "use_cache" else value for name, value in kept.items()}

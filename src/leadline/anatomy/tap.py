@@ -25,7 +25,7 @@ from leadline.anatomy.fit import misses
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 from leadline.errors import AnatomyError
 
-__all__ = ["MIXING", "Listener", "Tap"]
+__all__ = ["MIXING", "Listener", "Tap", "stream_among"]
 
 Tensor = torch.Tensor
 MIXING = ("attention", "cross-attention", "mixer")
@@ -155,7 +155,7 @@ class Tap:
                 if walk.index + 1 >= walk.stack.depth:
                     walk.again = True
                     continue
-                x = _stream_among(args, kwargs, walk.stack)
+                x = stream_among(args, kwargs, walk.stack)
                 if x is None:
                     raise AnatomyError(
                         f"Nothing that enters '{walk.stack.blocks[walk.index + 1].module}' has "
@@ -431,7 +431,7 @@ def _module(modules: dict[str, nn.Module], path: str) -> nn.Module:
     return modules[path]
 
 
-def _stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -> Tensor | None:
+def stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -> Tensor | None:
     """The first tensor among the arguments that can be the stream of this stack."""
     width = stack.width
     for value in [*args, kwargs.get("hidden_states"), *kwargs.values()]:

@@ -94,11 +94,11 @@ def _quantities() -> dict[str, Page]:
 
 
 def _bounds() -> dict[str, Page]:
-    """Both families: on attention, and on rank collapse."""
+    """All families: on attention, on rank collapse, and the laws of depth."""
     from leadline.analysis.collapse_residuals import RESIDUALS
-    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
+    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
 
-    pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS))
+    pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS) | _pages(LAWS))
     entries = [(name, bound, bound.quantity) for name, bound in BOUNDS.items()]
     entries += [(name, bound, RESIDUALS[bound.measure]) for name, bound in COLLAPSE_BOUNDS.items()]
     for name, bound, quantity in entries:
@@ -111,6 +111,14 @@ def _bounds() -> dict[str, Page]:
         pages[name] = replace(
             pages[name], summary=bound.title, facts={**facts, **pages[name].facts}
         )
+    for name, law in LAWS.items():
+        facts = {
+            "statement": law.statement,
+            "source": law.source,
+            "along": law.along,
+            "quantity": law.quantity,
+        }
+        pages[name] = replace(pages[name], summary=law.title, facts={**facts, **pages[name].facts})
     return pages
 
 

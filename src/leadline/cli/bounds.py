@@ -22,7 +22,8 @@ def bounds(
         Path | None,
         typer.Argument(
             metavar="FILE.leadline",
-            help="A record with readings of attention or rank collapse; not needed with --attack.",
+            help="A record with readings of stream, attention, Jacobians or rank collapse; not needed "
+            "with --attack.",
             show_default=False,
         ),
     ] = None,
@@ -40,6 +41,14 @@ def bounds(
         typer.Option("--layer", metavar="N", help="The heads of one layer.", show_default=False),
     ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="A row for every head.")] = False,
+    initial: Annotated[
+        bool,
+        typer.Option(
+            "--initial",
+            help="The weights are as they were drawn, where the record does not know: laws of "
+            "depth are about those.",
+        ),
+    ] = False,
     attack: Annotated[
         bool,
         typer.Option(
@@ -90,7 +99,7 @@ def bounds(
     climb towards a violation, come to it. Exit code 1 means that a bound is violated where its
     assumptions hold.
     """
-    _check(file, attack, of_record=(layer, heads), of_attack=(attacks, optimised, seed))
+    _check(file, attack, of_record=(layer, heads, initial), of_attack=(attacks, optimised, seed))
     for path in plugin or ():
         load_plugin(path)
     with Voice(as_json=as_json, quiet=quiet) as voice:
@@ -103,20 +112,28 @@ def bounds(
                 names=bound,
             )
         else:
-            violated = _compare(voice, file, names=bound, layer=layer, heads=heads)
+            violated = _compare(
+                voice, file, names=bound, layer=layer, heads=heads, initial=initial or None
+            )
     if violated:
         raise typer.Exit(1)
 
 
 def _compare(
-    voice: Voice, file: Path, *, names: list[str] | None, layer: int | None, heads: bool
+    voice: Voice,
+    file: Path,
+    *,
+    names: list[str] | None,
+    layer: int | None,
+    heads: bool,
+    initial: bool | None,
 ) -> bool:
     from leadline.analysis.bounds import bounds as bounds_of
     from leadline.record import Record
     from leadline.reporting import show_bounds
 
     with voice.progress("Computing the bounds"), Record.open(file) as record:
-        table = bounds_of(record, names=names, layer=layer)
+        table = bounds_of(record, names=names, layer=layer, initial=initial)
     voice.emit(table.to_json)
     by_head = heads or layer is not None
     voice.show(lambda console: show_bounds(table, console, heads=by_head))
@@ -142,7 +159,7 @@ def _check(
     file: Path | None,
     attack: bool,
     *,
-    of_record: tuple[int | None, bool],
+    of_record: tuple[int | None, bool, bool],
     of_attack: tuple[int | None, int | None, int | None],
 ) -> None:
     """Refuse what does not go together."""
@@ -156,9 +173,11 @@ def _check(
             f"--attack draws its own networks and takes no record, and {file} was given; leave "
             "one of them out."
         )
-    layer, heads = of_record
-    if attack and (layer is not None or heads):
-        raise InputError("--layer and --heads choose from a record; leave them out with --attack.")
+    layer, heads, initial = of_record
+    if attack and (layer is not None or heads or initial):
+        raise InputError(
+            "--layer, --heads and --initial are about a record; leave them out with --attack."
+        )
     if not attack and any(number is not None for number in of_attack):
         raise InputError(
             "--attacks, --optimised and --seed belong to the search for violations; add --attack, "

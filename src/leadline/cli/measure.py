@@ -11,7 +11,7 @@ from leadline.catalog import load_plugin, split_choices
 from leadline.cli import _options as o
 from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
 from leadline.cli._voice import Voice, check_page, check_writable
-from leadline.errors import RecordError
+from leadline.errors import ProbeError, RecordError
 
 Loss = Literal["auto", "next-token", "masked", "random"]
 Ablate = Literal["block", "sublayer"]
@@ -69,7 +69,8 @@ def measure(
             "--output",
             "-o",
             metavar="FILE.leadline",
-            help="Save the record here.",
+            help="Save the record here. A measurement block by block that was cut off goes on "
+            "there when the same command is given again.",
             rich_help_panel=o.OUTPUT,
             show_default=False,
         ),
@@ -90,7 +91,8 @@ def measure(
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
 
-    One forward and one backward pass feed every probe. The anatomy is found and proved first.
+    One forward and one backward pass feed every probe; jacobian and lyapunov then go block by
+    block. The anatomy is found and proved first.
     """
     model_request = ModelRequest(
         source=model,
@@ -123,21 +125,23 @@ def measure(
 
             declared = read_declaration(declare)
             loaded = model_request.load()
-            record = measure_model(
-                loaded.model,
-                input_request.make(loaded),
-                probes=choices,
-                anatomy=declared,
-                families=not no_families,
-                loss=loss,
-                ablate=ablate,
-                seed=seed,
-                name=loaded.name,
-                source=loaded.source,
-                progress=gauge,
-            )
-            if output is not None:
-                record.save(output)
+            try:
+                record = measure_model(
+                    loaded.model,
+                    input_request.make(loaded),
+                    probes=choices,
+                    anatomy=declared,
+                    families=not no_families,
+                    loss=loss,
+                    ablate=ablate,
+                    seed=seed,
+                    name=loaded.name,
+                    source=loaded.source,
+                    path=output,
+                    progress=gauge,
+                )
+            except KeyboardInterrupt:
+                raise ProbeError(_interrupted(output)) from None
             if html is not None:
                 from leadline.reporting import report
 
@@ -154,6 +158,20 @@ def measure(
                 voice.say(f"The {what} is in {path}")
         if output is None and html is None and not as_json:
             voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
+
+
+def _interrupted(output: Path | None) -> str:
+    """What an interruption leaves behind."""
+    if output is not None:
+        from leadline.record import Record
+        from leadline.record.unfinished import is_unfinished, unfinished_text
+
+        if is_unfinished(output):
+            with Record.open(output) as record:
+                how_far = unfinished_text(record.provenance)
+            return f"The measurement was interrupted ({how_far}): give the same command again."
+        return f"The measurement was interrupted before anything of it was in {output}."
+    return "The measurement was interrupted, and without -o nothing of it is kept."
 
 
 def _check_outputs(output: Path | None, html: Path | None) -> None:

@@ -15,10 +15,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from leadline.errors import LabError, require
 from leadline.lab.checkpoint import FILE, work_folder
+from leadline.record.lock import take_lock
 
 __all__ = ["LOCK", "cell_folder", "remove_cell", "saved_step", "working_folder"]
 
@@ -33,7 +33,7 @@ def working_folder(path: Path, *, what: str = "sweep") -> Iterator[Path]:
     """
     folder = work_folder(path)
     try:
-        lock = _take(folder)
+        lock = take_lock(folder / LOCK)
     except OSError as error:
         raise LabError(
             f"The folder {folder} for the checkpoints of the {what} cannot be written: "
@@ -77,39 +77,3 @@ def saved_step(folder: Path) -> int:
             return int(json.loads(file.metadata()["state"])["step"])
     except Exception:  # whatever it is, nobody can go on from it
         return -1
-
-
-def _take(folder: Path) -> IO[str] | None:
-    """The lock file, locked; None where somebody else has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    while True:
-        file = path.open("a")
-        if not _lock(file):
-            file.close()
-            return None
-        with suppress(FileNotFoundError):
-            if os.name == "nt" or os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                return file
-        # It was removed by a sweep that ended meanwhile.
-        file.close()
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def _lock(file: IO[str]) -> bool:
-    """Lock an open file until it is closed, or until the process ends; False where it is taken."""
-    if os.name == "nt":
-        import msvcrt
-
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

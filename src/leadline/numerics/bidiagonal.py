@@ -87,6 +87,9 @@ def largest(
         errors = _errors(theta, residuals)[:, :k]
         floor = ROUNDING * torch.finfo(given.dtype).eps * theta[:, :1]
         fine = (errors <= torch.maximum(tolerance * values, floor)).all(1)
+        if basis.full and size <= SMALL_ENOUGH and most is None and not bool(fine.all()):
+            # No room for one more whole block, and directions are left that were never seen.
+            return _taken_apart(given, k, largest_first=True)
         if bool(fine.all()) or basis.full:
             return Singular(
                 values=values,
@@ -147,7 +150,7 @@ def _errors(theta: Tensor, residuals: Tensor) -> Tensor:
     following = torch.cat([theta[:, 1:] + residuals[:, 1:], torch.zeros_like(theta[:, :1])], 1)
     gap = theta.unsqueeze(2) - following.unsqueeze(1)
     count = theta.shape[1]
-    later = torch.ones(count, count, dtype=torch.bool).triu()
+    later = torch.ones(count, count, dtype=torch.bool, device=theta.device).triu()
     # Nothing is known of what comes after the last of the directions.
     later[:, -1] = False
     quadratic = torch.where(
@@ -172,7 +175,7 @@ class _Bases:
         self.rows = (examples, tokens * width)
         self._v = self._empty()
         self._u = self._empty()
-        self._h = torch.zeros(examples, 0, 0, dtype=torch.float64)
+        self._h = torch.zeros(examples, 0, 0, dtype=torch.float64, device=given.device)
         self._next, _ = self._against(self._v, self._drawn(block))
 
     @property
@@ -187,7 +190,7 @@ class _Bases:
         moved = self._product(self._next, adjoint=False)
         fresh, coefficients = self._against(self._u, moved)
         self._u = torch.cat([self._u, fresh], 1)
-        grown = torch.zeros(self.rows[0], before + self.block, before + self.block).double()
+        grown = self._h.new_zeros(self.rows[0], before + self.block, before + self.block)
         grown[:, :before, :before] = self._h
         grown[:, :, before:] = coefficients
         self._h = grown
@@ -230,8 +233,8 @@ class _Bases:
         rows_j = sum_i [basis, new]_i c_ij. A direction that is not there (the map has come to an
         end, or two directions are one) is replaced by a random one with a coefficient of zero.
         """
-        inside = torch.zeros(self.rows[0], basis.shape[1], rows.shape[1]).double()
-        upper = torch.eye(rows.shape[1]).double().expand(self.rows[0], -1, -1)
+        inside = self._h.new_zeros(self.rows[0], basis.shape[1], rows.shape[1])
+        upper = torch.eye(rows.shape[1]).to(self._h).expand(self.rows[0], -1, -1)
         scale = torch.linalg.vector_norm(rows.double(), dim=2, keepdim=True)
         for _ in range(2):
             shares = basis @ rows.mT
@@ -265,21 +268,24 @@ class _Bases:
 
     def _drawn(self, count: int) -> Tensor:
         drawn = torch.randn(self.rows[0], count, self.rows[1], generator=self.generator)
-        return drawn.to(self.map.dtype)
+        return drawn.to(self.map.device, self.map.dtype)
 
     def _empty(self) -> Tensor:
-        return torch.zeros(self.rows[0], 0, self.rows[1], dtype=self.map.dtype)
+        return torch.zeros(
+            self.rows[0], 0, self.rows[1], dtype=self.map.dtype, device=self.map.device
+        )
 
 
-def _taken_apart(given: LinearMap, k: int) -> Singular:
+def _taken_apart(given: LinearMap, k: int, *, largest_first: bool = False) -> Singular:
     matrix = dense(given).double()
     u, sigma, vt = torch.linalg.svd(matrix)
     shape = (k, *given.shape)
 
     def vectors(columns: Tensor) -> Tensor:
-        return columns.flip(2)[:, :, :k].permute(2, 0, 1).reshape(shape).to(given.dtype)
+        ordered = columns if largest_first else columns.flip(2)
+        return ordered[:, :, :k].permute(2, 0, 1).reshape(shape).to(given.dtype)
 
-    values = sigma.flip(1)[:, :k]
+    values = (sigma if largest_first else sigma.flip(1))[:, :k]
     rounding = ROUNDING * torch.finfo(given.dtype).eps * sigma[:, :1]
     return Singular(
         values=values,
@@ -287,5 +293,5 @@ def _taken_apart(given: LinearMap, k: int) -> Singular:
         left=vectors(u),
         right=vectors(vt.mT),
         products=matrix.shape[1],
-        converged=torch.ones(matrix.shape[0], dtype=torch.bool),
+        converged=torch.ones(matrix.shape[0], dtype=torch.bool, device=matrix.device),
     )

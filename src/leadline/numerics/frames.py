@@ -14,6 +14,7 @@ norm of the product of all R, estimates |J_l ... J_1|_F^2 on the way (`log_frobe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -81,13 +82,21 @@ class Frame:
     level: Tensor
 
     @classmethod
-    def random(cls, shape: tuple[int, int, int], k: int, *, dtype: torch.dtype, seed: int) -> Frame:
-        """A Gaussian start."""
+    def random(
+        cls,
+        shape: tuple[int, int, int],
+        k: int,
+        *,
+        dtype: torch.dtype,
+        seed: int,
+        device: torch.device | None = None,
+    ) -> Frame:
+        """A Gaussian start, the same on every device."""
         generator = torch.Generator().manual_seed(seed)
         start = torch.randn(k, *shape, generator=generator, dtype=torch.float64)
-        directions, r = orthonormal(start.to(dtype))
-        zero = torch.zeros(shape[0], k, dtype=torch.float64)
-        spread, level = _scaled(r, torch.zeros(shape[0], dtype=torch.float64))
+        directions, r = orthonormal(start.to(device, dtype))
+        zero = r.new_zeros(shape[0], k)
+        spread, level = _scaled(r, r.new_zeros(shape[0]))
         return cls(directions, zero, zero, spread, level)
 
     def through(self, given: LinearMap, *, adjoint: bool = False) -> Frame:
@@ -101,7 +110,7 @@ class Frame:
     @property
     def log_frobenius(self) -> Tensor:
         """[example] log of the norm of the start after all layers, per direction."""
-        return self.level - 0.5 * torch.log(torch.tensor(float(self.directions.shape[0])).double())
+        return self.level - 0.5 * math.log(self.directions.shape[0])
 
     @property
     def squares(self) -> tuple[Tensor, Tensor]:

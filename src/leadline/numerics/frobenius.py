@@ -54,8 +54,8 @@ def _norms(
     squares: list[list[Tensor]] = [[] for _ in shifts]
     for start in range(0, probes, TOGETHER):
         count = min(TOGETHER, probes - start)
-        u = torch.randint(0, 2, (count, *given.shape), generator=generator).to(given.dtype)
-        u = u.mul_(2.0).sub_(1.0)
+        signs = torch.randint(0, 2, (count, *given.shape), generator=generator)
+        u = signs.to(given.device, given.dtype).mul_(2.0).sub_(1.0)
         pulled = given.adjoint(u)
         for found, shift in zip(squares, shifts, strict=True):
             apart = pulled.double().sub_(u.double(), alpha=shift)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-__all__ = ["Chain", "Dense", "LinearMap", "Shifted", "dense"]
+__all__ = ["Chain", "Dense", "LinearMap", "Shifted", "apart", "dense"]
 
 Tensor = torch.Tensor
 Shape = tuple[int, int, int]
@@ -29,6 +29,9 @@ class LinearMap(Protocol):
 
     @property
     def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
 
     def forward(self, v: Tensor) -> Tensor:
         """J v."""
@@ -46,6 +49,7 @@ class Chain:
         self.maps = tuple(maps)
         self.shape = self.maps[0].shape
         self.dtype = self.maps[0].dtype
+        self.device = self.maps[0].device
 
     def forward(self, v: Tensor) -> Tensor:
         """J_last ... J_first v."""
@@ -68,6 +72,7 @@ class Shifted:
         self.by = by
         self.shape = given.shape
         self.dtype = given.dtype
+        self.device = given.device
 
     def forward(self, v: Tensor) -> Tensor:
         """J v - c v."""
@@ -86,6 +91,7 @@ class Dense:
         examples, rows, _ = matrices.shape
         self.shape: Shape = (examples, tokens, rows // tokens)
         self.dtype = matrices.dtype
+        self.device = matrices.device
 
     def forward(self, v: Tensor) -> Tensor:
         """J v."""
@@ -103,8 +109,15 @@ def dense(given: LinearMap) -> Tensor:
     found: list[Tensor] = []
     for start in range(0, size, ROWS):
         count = min(ROWS, size - start)
-        unit = torch.zeros(count, size, dtype=given.dtype)
+        unit = torch.zeros(count, size, dtype=given.dtype, device=given.device)
         unit[torch.arange(count), torch.arange(start, start + count)] = 1.0
         rows = unit.view(count, 1, tokens, width).expand(count, examples, tokens, width)
         found.append(given.adjoint(rows).reshape(count, examples, size))
     return torch.cat(found).transpose(0, 1)
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """|one - other| / |other| of the worst example, over all vectors [k, example, token, width]."""
+    difference = (one.double() - other.double()).square().sum((0, 2, 3)).sqrt()
+    size = other.double().square().sum((0, 2, 3)).sqrt()
+    return float(torch.where(difference == 0, difference, difference / size).max())

@@ -5,8 +5,10 @@
            own adjoint is J (the double-vjp trick). The graph of g is built once, when J v is
            first asked for; k products cost about as much as k backward passes through f.
 
-k vectors go through one graph together (vmap over the cotangents). Where an operation of the graph
-cannot be vmapped they go one at a time, which is slower and otherwise the same; `batched` says so.
+Several vectors go through one graph together (vmap over the cotangents), as many as hold `TOGETHER`
+numbers: on narrow streams most of a product is overhead, on wide ones what is computed together no
+longer fits the caches. Where an operation of the graph cannot be vmapped they go one at a time,
+which is slower and otherwise the same; `batched` says so.
 J v needs a second derivative of every operation. Fused attention has none on the CPU; where it is
 missing, a ProbeError names the operation, and J' u still works.
 """
@@ -24,6 +26,8 @@ __all__ = ["Linearised"]
 
 Tensor = torch.Tensor
 Function = Callable[[Tensor], Tensor]
+TOGETHER = 2**15
+"""Numbers in the vectors that go through the graph at once; a larger vector goes alone."""
 
 
 class Linearised:
@@ -32,6 +36,7 @@ class Linearised:
     def __init__(self, f: Function, x: Tensor) -> None:
         self.shape: tuple[int, int, int] = (x.shape[0], x.shape[1], x.shape[2])
         self.dtype = x.dtype
+        self.device = x.device
         self.batched = True
         with torch.enable_grad():
             self._x = x.detach().clone().requires_grad_(True)
@@ -72,7 +77,12 @@ class Linearised:
         """The gradient of <y, v> for each of the vectors v."""
         if not y.requires_grad:  # constant in x
             return torch.zeros_like(vectors)
-        if self.batched:
+        count = max(1, TOGETHER // x.numel())
+        return torch.cat([self._some(y, x, some) for some in vectors.split(count)])
+
+    def _some(self, y: Tensor, x: Tensor, vectors: Tensor) -> Tensor:
+        """The same for few enough vectors to go at once."""
+        if self.batched and len(vectors) > 1:
             try:
                 return _gradient(y, x, vectors, batched=True)
             except RuntimeError as error:

@@ -1,4 +1,7 @@
-"""Merge what the probes need into the fewest passes: one forward, and one backward if asked."""
+"""Merge what the probes need into the fewest passes: one forward, and one backward if asked.
+
+Probes of linear maps come after them, block by block.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,12 @@ _METHODS = (
     "attention",
     "heads",
     "perceptron",
+    "linear",
+    "chain",
+    "product",
 )
+LINEAR = ("linear", "chain", "product")
+"""Methods that see blocks as linear maps, after the passes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,11 @@ class Plan:
     def attention(self) -> bool:
         """Whether attention must be seen."""
         return bool(self.having("attention")) or self.branches
+
+    @property
+    def linear(self) -> list[Any]:
+        """The probes that see blocks as linear maps."""
+        return [probe for probe in self.probes if any(hasattr(probe, name) for name in LINEAR)]
 
     @property
     def quantities(self) -> list[Quantity]:

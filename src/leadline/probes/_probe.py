@@ -9,9 +9,22 @@
     heads(at, heads)        the same once they have been written, with what they are multiplied by
     perceptron(at, maps)    the two maps of every MLP, or a sentence that says why it has none
 
+Three more see a block as the linear map of small changes of the stream. They run after the passes
+above, one block at a time, and a measurement that was cut off goes on between two of them:
+
+    linear(at, map, tell)   the map of every block, and of every sublayer if `steps` says so
+    chain(at, links, tell)  pairs of layer and map, from the last block to the first
+    product(at, map, tell)  the map from what entered the stack to every later site
+
+A probe with any of these has `steps(kind, stack)`: the steps of one "block", "sublayer", "chain" or
+"product" in their order, none where it is not wanted. `tell(step, products)` says which begins.
+`gives(kind)` are the quantities that come of one: what does not come is refused by name.
+`carried()` and `carry_on(known)`, where a probe has them, hand over what later blocks need to know
+of earlier ones, as JSON.
+
 A method yields `PerToken`, `PerHead`, `Each`, `Single` or `Refused` results; all tensors are reduced on
 the device, and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
-the plan reads off them how many passes are run.
+the plan reads off them how many passes are run. The last three yield `Single` and `Refused` only.
 """
 
 from __future__ import annotations

@@ -108,6 +108,11 @@ class Record:
         with self._writing() as connection:
             tables.set_provenance(connection, key, value)
 
+    def forget(self, key: str) -> None:
+        """Take one entry out of the provenance; nothing happens where there is none."""
+        with self._writing() as connection:
+            tables.remove_provenance(connection, key)
+
     def add_finding(self, finding: Finding) -> None:
         """Store a verdict with the record."""
         with self._writing() as connection:

@@ -15,6 +15,7 @@ from leadline.record.ending import ending_text, is_cell
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.numbers import format_count, format_number
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.unfinished import unfinished_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,6 +97,8 @@ def heading(record: Record) -> list[str]:
 def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:
     """Return what is remarkable about the rows, and what could not be measured and why."""
     found = [f"{row.label}: {row.remark}" for row in rows if row.remark]
+    if how_far := unfinished_text(record.provenance):
+        found.append(f"{how_far}; the same request with this file goes on")
     refused = value_at(record.provenance, "coverage", "refused")
     if isinstance(refused, list):
         found += [

@@ -27,6 +27,7 @@ __all__ = [
     "read_quantities",
     "read_readings",
     "read_rows",
+    "remove_provenance",
     "set_provenance",
 ]
 
@@ -62,6 +63,11 @@ def set_provenance(connection: sqlite3.Connection, key: str, value: object) -> N
         "ON CONFLICT (key) DO UPDATE SET json = excluded.json",
         (key, provenance.encode(key, value)),
     )
+
+
+def remove_provenance(connection: sqlite3.Connection, key: str) -> None:
+    """Take one entry out of the provenance."""
+    connection.execute("DELETE FROM provenance WHERE key = ?", (key,))
 
 
 def read_provenance(connection: sqlite3.Connection) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The part of the page about bounds: on attention, and on rank collapse.
+"""The part of the page about bounds: on attention, on rank collapse, and laws of depth.
 
-Attention has charts with the bounds, a table, and a map of the heads; rank collapse has a table,
-its residuals stand among the charts over depth.
+Attention has charts with the bounds, a table, and a map of the heads; rank collapse and depth have
+a table each, their readings stand among the charts over depth.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leadline.analysis.attention_facts import attention_sublayers, head_readings
-from leadline.analysis.bounds import bounds, has_attention, has_collapse
-from leadline.analysis.bounds_table import BoundsTable
+from leadline.analysis.bounds import bounds, has_attention, has_collapse, has_depth
+from leadline.analysis.bounds_table import FAMILIES, BoundsTable
 from leadline.analysis.bounds_text import (
     applies_text,
     legend,
@@ -21,6 +21,7 @@ from leadline.analysis.bounds_text import (
     violations,
     which_places_differ,
 )
+from leadline.errors import RecordError
 from leadline.reporting.bounds_chart import NORM, draw_bounds_charts
 from leadline.reporting.bounds_lines import attention_places, number_range, power, power_range
 from leadline.reporting.head_map import head_map
@@ -47,6 +48,11 @@ _COLLAPSE_LEAD = (
     "layer; predicted is what theorems say of it from the weights and the first residual, wherever "
     "their assumptions hold.</p>"
 )
+_DEPTH_LEAD = (
+    '<p class="lead soft">How does the stream grow with the layers? A law gives a band, of which '
+    "both ends stand below; most are about the mean over random weights, so one model may lie a "
+    "little outside.</p>"
+)
 _KINDS = {"measured": "Measured", "applies": "Bounds that apply", "fails": "Bounds that do not"}
 
 
@@ -54,7 +60,8 @@ _KINDS = {"measured": "Measured", "applies": "Bounds that apply", "fails": "Boun
 class AttentionPart:
     """What the section shows of one record; `at` is the record's number among all.
 
-    `table` has the bounds on attention, `collapse` those on rank collapse; either may be empty.
+    `table` has the bounds on attention, `collapse` those on rank collapse, `depth` the laws of
+    depth; each may be empty.
     """
 
     at: int
@@ -62,6 +69,7 @@ class AttentionPart:
     table: BoundsTable
     charts: tuple[BoundsChart, ...]
     collapse: BoundsTable
+    depth: BoundsTable
 
 
 def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
@@ -69,16 +77,19 @@ def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
     parts: list[AttentionPart] = []
     for at, record in enumerate(records):
         seen = has_attention(record)
-        if not seen and not has_collapse(record):
+        if not seen and not has_collapse(record) and not has_depth(record):
             continue
-        found = bounds(record)
-        table, collapse = (
-            replace(found, bounds=tuple(b for b in found.bounds if b.log10 is log10))
-            for log10 in (False, True)
+        try:
+            found = bounds(record)
+        except RecordError:  # no law of depth is about its design, and there is nothing else
+            continue
+        table, collapse, depth = (
+            replace(found, bounds=tuple(b for b in found.bounds if b.family == family))
+            for family in FAMILIES
         )
         key = f"attention-{at + 1}"
         charts = tuple(draw_bounds_charts(record, table, key=key)) if seen else ()
-        parts.append(AttentionPart(at, record, table, charts, collapse))
+        parts.append(AttentionPart(at, record, table, charts, collapse, depth))
     return parts
 
 
@@ -88,14 +99,30 @@ def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> s
         return ""
     attention = "".join(_part(part, _name(part, names)) for part in parts if part.table.bounds)
     collapse = "".join(
-        _collapse(part, _name(part, names)) for part in parts if part.collapse.bounds
+        _plain(part.collapse, _title(part, _name(part, names)))
+        for part in parts
+        if part.collapse.bounds
     )
-    first = f"Attention and its bounds</h2>{_LEAD}{attention}" if attention else ""
-    second = f"Rank collapse and its bounds</h2>{_COLLAPSE_LEAD}{collapse}" if collapse else ""
-    between = '<h2 id="collapse-title">' if first and second else ""
+    depth = "".join(
+        _plain(part.depth, _title(part, _name(part, names))) for part in parts if part.depth.bounds
+    )
+    told = [
+        (key, f"{title}</h2>{lead}{body}")
+        for key, title, lead, body in (
+            ("attention", "Attention and its bounds", _LEAD, attention),
+            ("collapse", "Rank collapse and its bounds", _COLLAPSE_LEAD, collapse),
+            ("depth", "Laws of depth", _DEPTH_LEAD, depth),
+        )
+        if body
+    ]
+    # The section is named by its first title.
+    titles = ["attention", *(key for key, _ in told[1:])]
+    inside = "".join(
+        f'<h2 id="{key}-title">{body}' for key, (_, body) in zip(titles, told, strict=True)
+    )
     return (
         '<section id="attention" class="attention" aria-labelledby="attention-title">'
-        f'<h2 id="attention-title">{first}{between}{second}</section>'
+        f"{inside}</section>"
     )
 
 
@@ -107,8 +134,8 @@ def _title(part: AttentionPart, name: str) -> str:
     return f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
 
 
-def _collapse(part: AttentionPart, name: str) -> str:
-    return f"{_title(part, name)}{_findings(part.collapse)}{_table(part.collapse)}"
+def _plain(table: BoundsTable, title: str) -> str:
+    return f"{title}{_findings(table)}{_table(table)}"
 
 
 def _part(part: AttentionPart, name: str) -> str:
@@ -209,7 +236,7 @@ def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
         f'<td class="{kind_of}" data-label="{label}">{text}</td>' for label, kind_of, text in cells
     )
     return (
-        f'<tr class="{kind}"><th scope="row">{safe(bound.name)}'
+        f'<tr class="{kind}"><th scope="row">{safe(bound.label)}'
         f'<span class="soft small">{safe(bound.title)}</span>'
         f'<span class="symbol small">{safe(bound.statement)}</span></th>{body}</tr>'
     )

@@ -35,7 +35,7 @@ _RED = "bold red"
 def show_bounds(table: BoundsTable, console: Console, *, heads: bool = False) -> None:
     """Print a row per bound, or with `heads` a row per bound and head.
 
-    Bounds on rank collapse have a table of their own, and there a row per bound and layer.
+    Bounds on rank collapse and laws of depth have tables of their own, with a row per layer.
     """
     for at, family in enumerate(table.families()):
         if at:
@@ -67,7 +67,7 @@ def _show_summary(table: BoundsTable, console: Console) -> None:
     told = which_places_differ(table)
     found = table.bounds
     closest = [bound.closest for bound in found]
-    name = Column("bound", [bound.name for bound in found], style="bold")
+    name = Column("bound", [bound.label for bound in found], style="bold")
     statement = Column("statement", [bound.statement for bound in found])
     applies = Column("applies to", [applies_text(bound) for bound in found])
     numbers = [
@@ -75,7 +75,7 @@ def _show_summary(table: BoundsTable, console: Console) -> None:
         Column("measured", [measured_range(bound) for bound in found], "right"),
         Column("ratio", [ratio_text(b, b.closest) for b in found], "right"),
     ]
-    brief_title = "at layer" if all(bound.log10 for bound in found) else "at layer/head"
+    brief_title = "at layer/head" if any(b.family == "attention" for b in found) else "at layer"
 
     def place(*, brief: bool) -> Column:
         title = brief_title if brief else "at"
@@ -107,7 +107,7 @@ def _show_heads(table: BoundsTable, console: Console) -> None:
     stacks = list(dict.fromkeys(row.stack for _, row in rows))
     rows.sort(key=lambda pair: (stacks.index(pair[1].stack), *_inside_stack(pair[1])))
     found = [row for _, row in rows]
-    name = Column("bound", [bound.name for bound, _ in rows], style="bold")
+    name = Column("bound", [bound.label for bound, _ in rows], style="bold")
     predicted = Column("predicted", [_text(b, row.predicted) for b, row in rows], "right")
     measured = Column("measured", [_text(b, row.measured) for b, row in rows], "right")
     rest = [
@@ -116,7 +116,8 @@ def _show_heads(table: BoundsTable, console: Console) -> None:
     ]
     interval = Column("certified", [_interval(bound, row) for bound, row in rows])
     full = Column("at", [place_text(row, told) for row in found])
-    brief_title = "layer" if all(bound.log10 for bound in table.bounds) else "layer/head"
+    by_head = any(bound.family == "attention" for bound in table.bounds)
+    brief_title = "layer/head" if by_head else "layer"
     brief = Column(brief_title, [place_text(row, told, brief=True) for row in found])
     layouts = [
         [full, name, predicted, measured, interval, *rest],

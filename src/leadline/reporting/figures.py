@@ -37,6 +37,11 @@ __all__ = ["Chart", "Series", "draw_charts", "layout_over_depth", "quantity_figu
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = ("median_without_first", "mean_without_first")
+_BY_RANK = ("jacobian.singular", "jacobian.smallest", "lyapunov.growth", "lyapunov.exponent")
+"""Quantities whose first ranks are lines of one chart."""
+_MOST_RANKS = 4
+_BESIDE = {"jacobian.through": "jacobian.product_of_norms"}
+"""The norm of a product, and the product of norms that bounds it: how loose it is, in one chart."""
 _TICKS = 12
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -157,7 +162,10 @@ def _draw(
     gaps: list[str] = []
     for index, (record, lanes) in enumerate(zip(records, found, strict=True)):
         modules = module_paths(record)
-        for row in _rows(lanes, index, panels, statistics, several=several):
+        rows = _rows(lanes, index, panels, statistics, several=several)
+        if not several:
+            rows += _rows_beside(record, quantity, panels, statistics)
+        for row in rows:
             name = f"{names[index]} {row.label}".strip() if several else row.label
             for profile in row.lines:
                 style = LineStyle(
@@ -254,6 +262,43 @@ def _rows(
                 lines=tuple(sorted(group, key=lambda line: statistics.index(line.statistic))),
             )
         )
+    return rows
+
+
+def _rows_beside(
+    record: Record, quantity: Quantity, panels: Sequence[str], statistics: Sequence[str]
+) -> list[Series]:
+    """What is drawn beside the lines of a single record: further ranks, or what they bound."""
+    beside: list[tuple[str, list[Profile]]] = []
+    if quantity.name in _BY_RANK:
+        readings = [r for r in record.select(quantity.name) if r.site.sublayer is None]
+        ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
+        # The line without a rank is that of the first.
+        for rank in ranks[1:_MOST_RANKS]:
+            those = group_into_lines(r for r in readings if r.site.rank == rank)
+            beside.append((f"rank {rank}", those))
+    other = _BESIDE.get(quantity.name, "")
+    if other in record.quantities:
+        title = record.quantities[other].title
+        beside.append((f"{title[:1].lower()}{title[1:]}", record.profiles(other)))
+    rows: list[Series] = []
+    # The first colours are those of the points.
+    for at, (label, lines) in enumerate(beside, start=3):
+        for stack in dict.fromkeys(line.stack for line in lines):
+            drawn = [line for line in lines if line.stack == stack and line.statistic in statistics]
+            if drawn:
+                rows.append(
+                    Series(
+                        record=0,
+                        panel=panels.index(stack) if stack in panels else 0,
+                        label=label,
+                        colour=record_colour(at),
+                        symbol=symbol_of(drawn[0].point, lane=at),
+                        lines=tuple(
+                            sorted(drawn, key=lambda line: statistics.index(line.statistic))
+                        ),
+                    )
+                )
     return rows
 
 

@@ -210,7 +210,9 @@ def _top(content: _Content, *, anatomy: bool) -> str:
 
 
 def _section_name(parts: Sequence[AttentionPart]) -> str:
-    return "Attention" if any(part.table.bounds for part in parts) else "Rank collapse"
+    if any(part.table.bounds for part in parts):
+        return "Attention"
+    return "Rank collapse" if any(part.collapse.bounds for part in parts) else "Laws of depth"
 
 
 def _payload(

@@ -1,5 +1,7 @@
 """Lines over depth as one SVG picture that stands on its own: panels side by side, one key below.
 
+Panels stand in rows of `across`. Their places are layers, or what `places` says: depths, steps.
+
 For files: it needs neither a browser's script nor a plotting library. Values that are not finite
 are gaps. Panels share one scale, but for those that have one of their own: "exponent" is for
 logarithms of any size, linear up to about one and logarithmic beyond: asinh(value / 2).
@@ -20,13 +22,19 @@ from leadline.reporting.wording import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.analysis.outcome import Line
+    from leadline.analysis.outcome import Line, Places
 
 __all__ = ["line_chart"]
 
 _PANEL, _HEIGHT = 400, 300
 _LEFT, _TOP, _BOTTOM, _BETWEEN = 70, 64, 46, 76
+_TITLE = 36
+"""Above this line stands the title; below it the rows of panels."""
 _ROW = 20
+_STATIONS = 12
+"""Where there are more places than this, round numbers are written below the panel."""
+_DOTTED = 60
+"""A line of more values has no dots: they would touch."""
 _APART = 26
 """The least distance of two ticks."""
 _STYLE = (
@@ -45,14 +53,36 @@ class _Axes:
     start: int
     depth: int
     exponent: bool = False
+    top: int = _TOP
+    places: Places | None = None
 
     def x(self, layer: int) -> float:
+        if self.places is not None:
+            return self._at(self.places.at[layer - self.start])
         steps = max(1, self.depth - 1)
         return self.left + 10 + (layer - self.start) * (_PANEL - 20) / steps
 
+    def _at(self, place: float) -> float:
+        """Where a depth or a step stands."""
+        assert self.places is not None
+        own = self.places.at
+        first, last, at = (
+            math.log(v) if self.places.logarithmic else v for v in (min(own), max(own), place)
+        )
+        return self.left + 10 + (at - first) * (_PANEL - 20) / ((last - first) or 1.0)
+
+    def stations(self) -> list[tuple[float, str]]:
+        """Where the ticks below the panel stand, and what is written there."""
+        if self.places is None:
+            return [(self.x(layer), str(layer)) for layer in _layers(self.depth, self.start)]
+        own = self.places.at
+        if len(own) > _STATIONS:
+            return [(self._at(v), f"{v:g}") for v in _ticks(min(own), max(own))]
+        return [(self._at(v), f"{v:g}") for v in own]
+
     def y(self, value: float) -> float:
         low, high, at = (self.stretched(v) for v in (self.low, self.high, value))
-        return _TOP + _HEIGHT * (high - at) / (high - low)
+        return self.top + _HEIGHT * (high - at) / (high - low)
 
     def stretched(self, value: float) -> float:
         return math.asinh(value / 2) if self.exponent else value
@@ -79,19 +109,24 @@ def line_chart(
     start: int = 1,
     scales: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
+    places: Mapping[str, Places] | None = None,
+    across: int | None = None,
 ) -> str:
     """Draw the lines, a panel for each of their panels; their first value is at layer `start`.
 
-    `notes` are written below the key.
+    `notes` are written below the key. `places` says what stands below a panel that does not
+    count layers. `across` panels stand in a row, all unless given.
     """
-    scales = scales or {}
+    scales, places = scales or {}, places or {}
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
     models = list(dict.fromkeys(str(line.facts.get("model", line.name)) for line in lines))
-    width = _LEFT + len(panels) * _PANEL + (len(panels) - 1) * _BETWEEN + 20
-    below = _TOP + _HEIGHT + _BOTTOM
+    across = max(1, min(across or len(panels), len(panels)))
+    width = _LEFT + across * _PANEL + (across - 1) * _BETWEEN + 20
+    storey = _TOP + _HEIGHT + _BOTTOM - _TITLE
+    below = _TITLE + storey * math.ceil(len(panels) / across)
     written = [row for note in notes for row in textwrap.wrap(note, width // 7)]
-    columns = 2 if len(names) > 4 else 1
+    columns = min(across, 3) if len(names) > 12 else 2 if len(names) > 4 else 1
     rows = math.ceil(len(names) / columns)
     height = below + 26 + _ROW * rows + (16 + 17 * len(written) if written else 0)
     parts = [
@@ -107,10 +142,12 @@ def line_chart(
             [v for line in lines if line.panel in own for v in line.values if math.isfinite(v)],
             exponent=exponent,
         )
-        left = _LEFT + index * (_PANEL + _BETWEEN)
+        row, column = divmod(index, across)
+        left = _LEFT + column * (_PANEL + _BETWEEN)
+        stands = places.get(panel)
         long = max((len(line.values) for line in lines if line.panel in own), default=1)
-        axes = _Axes(left, low, high, start, long, exponent)
-        parts.append(_frame(panel, axes, layer_label))
+        axes = _Axes(left, low, high, start, long, exponent, _TOP + row * storey, stands)
+        parts.append(_frame(panel, axes, stands.label if stands else layer_label))
         for line in lines:
             if line.panel == panel:
                 colour = record_colour(models.index(str(line.facts.get("model", line.name))))
@@ -174,19 +211,18 @@ def _whole(value: float) -> str:
 
 
 def _frame(panel: str, axes: _Axes, label: str) -> str:
-    bottom, left = _TOP + _HEIGHT, axes.left
-    parts = [f'<text x="{left}" y="{_TOP - 12}">{html.escape(panel)}</text>']
+    bottom, left = axes.top + _HEIGHT, axes.left
+    parts = [f'<text x="{left}" y="{axes.top - 12}">{html.escape(panel)}</text>']
     for tick, text in axes.ticks():
         y = axes.y(tick)
         parts.append(
             f'<line class="grid" x1="{left}" x2="{left + _PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="soft" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
         )
-    for layer in _layers(axes.depth, axes.start):
-        x = axes.x(layer)
+    for x, text in axes.stations():
         parts.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
-            f'<text class="soft" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{layer}</text>'
+            f'<text class="soft" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
         )
     parts.append(
         f'<line class="axis" x1="{left}" x2="{left + _PANEL}" y1="{bottom}" y2="{bottom}"/>'
@@ -213,11 +249,28 @@ def _path(line: Line, axes: _Axes, colour: str, *, hidden: bool) -> str:
     dots = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{colour}"/>'
         for x, y in (point for point in points if point is not None)
+        if not line.faint and len(points) <= _DOTTED
     )
+    dots += _bars(line, axes, colour)
     return (
         f'<path d="{"".join(steps)}" fill="none" stroke="{colour}" stroke-width="{6 if hidden else 2}"{dash}>'
-        f"<title>{html.escape(line.name)}</title></path>{'' if line.faint else dots}"
+        f"<title>{html.escape(line.name)}</title></path>{dots}"
     )
+
+
+def _bars(line: Line, axes: _Axes, colour: str) -> str:
+    """The error bars of a line that has them."""
+    bars: list[str] = []
+    for layer, (value, error) in enumerate(
+        zip(line.values, line.errors, strict=False), start=axes.start
+    ):
+        if math.isfinite(value) and math.isfinite(error):
+            x, low, high = axes.x(layer), axes.y(value - error), axes.y(value + error)
+            bars.append(
+                f'<path class="error" d="M{x:.1f} {low:.1f}V{high:.1f}" stroke="{colour}" '
+                'stroke-width="1.2"/>'
+            )
+    return "".join(bars)
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -30,15 +30,18 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
     console.print(f"[bold]{outcome.title}[/bold]")
     for panel in outcome.panels:
         lines = [line for line in outcome.lines if line.panel == panel]
-        start = outcome.start
+        stands = outcome.places.get(panel)
+        start = 1 if stands else outcome.start
         names = min(_NAMES, max(len(line.name) for line in lines))
         most = min(_MOST_LAYERS, max(2, (console.width - names) // _CELL))
         places = _some([len(line.values) for line in lines], most)
         shown = [start - 1 + place for place in places]
         table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
-        table.add_column(outcome.axis, overflow="fold", min_width=names)
+        axis = stands.label if stands else outcome.axis
+        table.add_column(axis, overflow="fold", min_width=names)
         for layer in shown:
-            table.add_column(str(layer), justify="right", no_wrap=True)
+            title = f"{stands.at[layer - 1]:g}" if stands else str(layer)
+            table.add_column(title, justify="right", no_wrap=True)
         for line in lines:
             cells = [
                 number(line.values[layer - start], digits=4)
@@ -50,7 +53,7 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         console.print(table)
         deepest = max(len(line.values) for line in lines)
         if len(shown) < deepest:
-            what = "places" if outcome.axis != "layer" else "layers" if start else "sites"
+            what = "places" if axis != "layer" else "layers" if start else "sites"
             console.print(f"({len(shown)} of {deepest} {what}; -o and --json give all of them)")
         console.print()
     for told in outcome.tables:
@@ -84,6 +87,8 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
         layer_label=outcome.axis,
         scales=outcome.scales,
         notes=outcome.remarks if outcome.captioned else (),
+        places=outcome.places,
+        across=outcome.across,
     )
     (folder / "picture.svg").write_text(picture, encoding="utf-8")
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
@@ -92,8 +97,10 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
         titles = ["quantity"] if outcome.tables else []
         writer.writerow(["panel", "name", outcome.axis, *titles, "value"])
         for line in outcome.lines:
-            for layer, value in enumerate(line.values, start=outcome.start):
-                writer.writerow([line.panel, line.name, layer, *of_lines, repr(value)])
+            stands = outcome.places.get(line.panel)
+            for number, value in enumerate(line.values):
+                place = f"{stands.at[number]:g}" if stands else outcome.start + number
+                writer.writerow([line.panel, line.name, place, *of_lines, repr(value)])
         for table in outcome.tables:
             for name, title, value in table.cells():
                 writer.writerow([table.title, name, "", title, repr(value)])

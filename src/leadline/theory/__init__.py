@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leadline.theory._condition import Condition
 from leadline.theory.attention import BOUNDS, AttentionFacts, Bound
+from leadline.theory.depth import LAWS, DepthFacts, Law
 from leadline.theory.rank_collapse import (
     COLLAPSE_BOUNDS,
     CollapseBound,
@@ -14,10 +15,13 @@ from leadline.theory.rank_collapse import (
 __all__ = [
     "BOUNDS",
     "COLLAPSE_BOUNDS",
+    "LAWS",
     "AttentionFacts",
     "Bound",
     "CollapseBound",
     "Condition",
+    "DepthFacts",
+    "Law",
     "LayerFacts",
     "StackFacts",
 ]

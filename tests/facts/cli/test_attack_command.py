@@ -180,8 +180,8 @@ def test_quiet_says_nothing(leadline):
     [
         ([], "No record was given; write `leadline bounds FILE.leadline`"),
         (["some.leadline", "--attack"], "--attack draws its own networks and takes no record"),
-        (["--attack", "--layer", "2"], "--layer and --heads choose from a record"),
-        (["--attack", "--heads"], "--layer and --heads choose from a record"),
+        (["--attack", "--layer", "2"], "--layer, --heads and --initial are about a record"),
+        (["--attack", "--heads"], "--layer, --heads and --initial are about a record"),
         (["some.leadline", "--attacks", "5"], "belong to the search for violations"),
         (["some.leadline", "--seed", "5"], "belong to the search for violations"),
         (["--attack", "--attacks", "0", "--optimised", "0"], "0 random and 0 optimised"),

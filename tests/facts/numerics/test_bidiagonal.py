@@ -190,3 +190,12 @@ def test_a_wrong_number_of_values_is_refused(k: object) -> None:
 def test_products_that_overflow_are_refused() -> None:
     with pytest.raises(ProbeError, match="leaves the range of float32"):
         largest(Dense(torch.full((1, 8, 8), 3e38)), 1)
+
+
+@pytest.mark.parametrize("size", [7, 10, 13, 40])
+def test_a_matrix_that_whole_blocks_do_not_fill_is_right(size: int) -> None:
+    matrices = _noise(2, size, size)
+    found = largest(Dense(matrices), 4, tolerance=1e-12)
+    assert bool(found.converged.all())
+    torch.testing.assert_close(found.values, torch.linalg.svdvals(matrices)[:, :4])
+    _check_vectors(matrices, found, atol=1e-4)

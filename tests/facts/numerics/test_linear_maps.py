@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from leadline.numerics.linear_maps import ROWS, Chain, Dense, LinearMap, Shifted, dense
+from leadline.numerics.linear_maps import ROWS, Chain, Dense, LinearMap, Shifted, apart, dense
 
 
 def _matrices(seed: int, *, examples: int = 2, size: int = 12) -> torch.Tensor:
@@ -57,3 +57,13 @@ def test_forward_and_adjoint_are_transposes_of_each_other() -> None:
     torch.testing.assert_close(
         (u * given.forward(v)).sum((2, 3)), (given.adjoint(u) * v).sum((2, 3))
     )
+
+
+def test_vectors_are_as_far_apart_as_the_worst_example_says() -> None:
+    one = torch.ones(2, 3, 4, 5).double()
+    other = one.clone()
+    other[:, 1] = 0.5
+    assert apart(one, one) == 0.0
+    assert apart(one, other) == 1.0
+    assert apart(other, one) == 0.5
+    assert apart(torch.zeros_like(one), torch.zeros_like(one)) == 0.0

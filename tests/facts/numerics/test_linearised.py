@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from leadline.errors import ProbeError
 from leadline.numerics.linear_maps import dense
-from leadline.numerics.linearised import Linearised
+from leadline.numerics.linearised import TOGETHER, Linearised
 
 TOKENS, WIDTH = 5, 6
 
@@ -169,3 +169,21 @@ def test_parameters_get_no_gradients() -> None:
     layer = nn.Linear(WIDTH, WIDTH, dtype=torch.float64)
     dense(Linearised(layer, _stream()))
     assert layer.weight.grad is None
+
+
+@pytest.mark.parametrize(
+    ("width", "calls"), [(TOGETHER // 8, 1), (TOGETHER // 2, 4), (TOGETHER, 8)]
+)
+def test_so_many_vectors_go_at_once_as_hold_32768_numbers(width: int, calls: int) -> None:
+    assert TOGETHER == 2**15
+    seen: list[int] = []
+
+    def f(x: Tensor) -> Tensor:
+        y = 2.0 * x
+        y.register_hook(lambda _: seen.append(1))
+        return y
+
+    x = torch.zeros(1, 1, width)
+    u = torch.randn(8, 1, 1, width, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(Linearised(f, x).adjoint(u), 2.0 * u)
+    assert len(seen) == calls

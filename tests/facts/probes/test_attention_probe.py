@@ -367,10 +367,10 @@ def test_two_attentions_of_one_write_have_heads_of_their_own() -> None:
 def test_what_needs_the_whole_matrix_is_refused_for_long_inputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from leadline import measurement
+    from leadline import coverage
     from leadline.probes import attention_product, attention_spectrum
 
-    for module in (measurement, attention_product, attention_spectrum):
+    for module in (coverage, attention_product, attention_spectrum):
         monkeypatch.setattr(module, "LONG", 9)
     probes = "attention,attention_product,attention_spectrum"
     record = ll.measure(gpt2(), ids(9, 9), probes=probes)

@@ -20,7 +20,7 @@ from leadline.reporting.bounds_lines import power, power_range
 from leadline.reporting.bounds_section import attention_parts, attention_section
 from leadline.reporting.bounds_terminal import show_bounds
 from leadline.reporting.html import render_html
-from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
+from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
 from tests.synthetic import gpt2_record
 from tests.synthetic_attention import attention_record
 from tests.synthetic_collapse import collapse_record, facts_of, forward, random_layer
@@ -134,14 +134,18 @@ def test_powers_on_the_page() -> None:
 # --- lists -------------------------------------------------------------------------------------
 
 
-def test_the_shelf_of_bounds_holds_both_families() -> None:
+def test_the_shelf_of_bounds_holds_all_families() -> None:
     pages = open_shelf("bounds")
-    assert set(pages) == {*BOUNDS.names(), *COLLAPSE_BOUNDS.names()}
+    assert set(pages) == {*BOUNDS.names(), *COLLAPSE_BOUNDS.names(), *LAWS.names()}
     page = pages["collapse-smallest"]
     assert page.facts["quantity"] == "tokens.smallest_composite_residual"
     assert page.facts["side"] == "upper" and "options" not in page.facts
     assert pages["collapse-cubic-law"].facts["side"] == "law"
     assert "Proof" in pages["collapse-proved"].text
+    law = pages["xiong-stream"]
+    assert law.summary == "pre-norm stream before training"
+    assert law.facts["along"] == "layers" and law.facts["quantity"] == "stream.variance"
+    assert pages["deepnorm"].facts["along"] == "depth" and "Assumptions" in law.text
 
 
 def test_the_link_to_the_section_names_what_is_there() -> None:

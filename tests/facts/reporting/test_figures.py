@@ -261,3 +261,47 @@ def test_names_are_those_of_the_models_and_distinct() -> None:
 def test_there_must_be_a_name_for_every_record() -> None:
     with pytest.raises(LeadlineError, match="1 records came with 2 names"):
         record_names([gpt2_record()], ["a", "b"])
+
+
+def _ranked(name: str, ranks: int) -> Record:
+    """Rank by rank, and without a rank the first, at three blocks."""
+    places = [(layer, rank) for layer in (1, 2, 3) for rank in (None, *range(1, ranks + 1))]
+    return record_with(
+        [
+            Reading(
+                name, Site("decoder", layer, None, "block", rank=rank), "mean", 9.0 - (rank or 1)
+            )
+            for layer, rank in places
+        ],
+        lives_on="layer",
+    )
+
+
+def test_the_first_ranks_of_singular_values_are_lines_of_one_chart() -> None:
+    chart = chart_of([_ranked("jacobian.singular", 6)], "jacobian.singular")
+    found = {row.label: row.headline.values.tolist() for row in chart.series}
+    assert found == {
+        "block": [8.0] * 3,
+        "rank 2": [7.0] * 3,
+        "rank 3": [6.0] * 3,
+        "rank 4": [5.0] * 3,
+    }
+    assert len({row.colour for row in chart.series}) == 4
+    # Of several records the first rank alone is compared.
+    twice = [_ranked("jacobian.singular", 6), _ranked("jacobian.singular", 6)]
+    assert len(chart_of(twice, "jacobian.singular").series) == 2
+
+
+def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
+    record = Record()
+    for name, title in (
+        ("jacobian.through", "Norm of the product"),
+        ("jacobian.product_of_norms", "Product of the norms"),
+    ):
+        record.describe(Quantity(name, title, "q", "q", scale="log"))
+        factor = 2.0 if "through" in name else 5.0
+        record.append([Reading(name, Site("decoder", n), "mean", factor**n) for n in range(1, 4)])
+    chart = chart_of([record], "jacobian.through")
+    assert [row.label for row in chart.series] == ["stream", "product of the norms"]
+    assert chart.series[1].headline.values.tolist() == [5.0, 25.0, 125.0]
+    assert len(chart_of([record], "jacobian.product_of_norms").series) == 1

@@ -1,0 +1,163 @@
+"""What a measurement covered: which quantities have numbers, what has none, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from leadline.anatomy import Anatomy
+from leadline.numerics.patterns import LONG
+from leadline.probes._plan import Plan
+from leadline.record.ingredients import INGREDIENTS
+from leadline.record.unfinished import Refusal
+from leadline.running import Done
+from leadline.unseen import unseen
+
+__all__ = ["coverage_of", "with_linear"]
+
+_SPECIAL = re.compile(r"'[^']*'|\d[\d.e+-]*")
+"""What tells the reason of one layer from that of another: names of modules, and numbers."""
+
+
+def coverage_of(
+    module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy, *, frozen: int
+) -> dict[str, Any]:
+    """What the passes measured; linear maps come later. `frozen` parameters had no gradient."""
+    refused: list[dict[str, str]] = []
+
+    def refuse(what: str, why: str) -> None:
+        refused.append({"what": what, "why": why})
+
+    without = {one.name for result, _ in done.collector.refused for one in result.quantities}
+    one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
+    later = {quantity.name for probe in planned.linear for quantity in probe.quantities}
+    for quantity in planned.quantities:
+        if quantity.name in done.collector.seen or quantity.name in later:
+            continue
+        # Lanes belong to the default set; where there is one stream nothing is missing.
+        if quantity.name.startswith("lane.") and one_lane:
+            continue
+        # An ingredient that a model does not have (a soft cap, a bias) is not missing; what a
+        # probe refused has its reason below, and so has attention that was not seen.
+        if quantity.name in INGREDIENTS or quantity.name in without:
+            continue
+        if not done.collector.attentions and quantity.name.startswith(("attention.", "collapse.")):
+            continue
+        # Shared weights have their reason below.
+        if not (quantity.name == "gradient.parameters" and done.shared):
+            refuse(quantity.name, _why_not(quantity.name, done))
+    for what in done.shared:
+        refuse(what, "one set of weights serves several layers; their gradients add up")
+    for stack, layer in sorted(done.unheard):
+        refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
+    for what, why in _by_reason(_refused_by_probes(done)):
+        refuse(what, why)
+    if planned.attention:
+        for what, why in unseen(module, anatomy, done):
+            refuse(what, why)
+        if done.collector.several:
+            refuse(
+                "numbers over all heads of a layer",
+                "some sublayers compute their heads in several calls of attention",
+            )
+    for stack in sorted(done.collector.unmasked):
+        refuse(
+            f"padding of the {stack}",
+            "the mask has another shape than the stream, so padded tokens are counted",
+        )
+    if frozen and planned.having("parameters"):
+        refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
+    return {
+        "measured": sorted(done.collector.seen),
+        "refused": refused,
+        "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
+        "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
+    }
+
+
+def with_linear(
+    coverage: Mapping[str, Any],
+    planned: Plan,
+    seen: Iterable[str],
+    *,
+    refused: Iterable[Refusal],
+    padded: bool,
+) -> dict[str, Any]:
+    """The same with what came of the probes of linear maps."""
+    seen, refused = set(seen), list(refused)
+    entries = [{"what": what, "why": why} for what, why in _by_reason(_alike(refused))]
+    known = seen | {name for names, *_ in refused for name in names}
+    entries += [
+        {"what": quantity.name, "why": "no block gave a number"}
+        for probe in planned.linear
+        for quantity in probe.quantities
+        if quantity.name not in known
+    ]
+    if padded:
+        entries.append(
+            {
+                "what": "linear maps without padding",
+                "why": "padded tokens are tokens of the map like all others; give examples of one "
+                "length to leave them out",
+            }
+        )
+    return {
+        **coverage,
+        "measured": sorted({*coverage["measured"], *seen}),
+        "refused": [*coverage["refused"], *entries],
+    }
+
+
+def _alike(refused: Iterable[Refusal]) -> Iterator[Refusal]:
+    """The same refusals; reasons that differ in names and numbers alone are said once."""
+    first: dict[str, str] = {}
+    several: set[str] = set()
+    told = list(refused)
+    for _, _, why in told:
+        shape = _SPECIAL.sub("", why)
+        if first.setdefault(shape, why) != why:
+            several.add(shape)
+    for names, site, why in told:
+        shape = _SPECIAL.sub("", why)
+        likewise = " (likewise in the others)" if shape in several else ""
+        yield names, site, f"{first[shape]}{likewise}"
+
+
+def _refused_by_probes(done: Done) -> Iterator[Refusal]:
+    for result, site in done.collector.refused:
+        yield tuple(quantity.name for quantity in result.quantities), site, result.why
+
+
+def _by_reason(refused: Iterable[Refusal]) -> Iterator[tuple[str, str]]:
+    """(what, why) of quantities that some sites have no number of; layers of one reason together."""
+    groups: dict[tuple[str, str, str, str], list[int]] = {}
+    for names, site, why in refused:
+        groups.setdefault((", ".join(names), site.stack, site.point, why), []).append(site.layer)
+    for (names, stack, point, why), layers in groups.items():
+        yield f"{names} of the {point} of the {stack}, {_in_words(sorted(set(layers)))}", why
+
+
+def _in_words(layers: list[int]) -> str:
+    """layer 3; layers 1 to 12; layers 2, 5, 8."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if layers == list(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {', '.join(map(str, layers))}"
+
+
+def _why_not(quantity: str, done: Done) -> str:
+    """Why a probe gave no number."""
+    if quantity.startswith("attention.logit") and any(
+        one["altered"] for one in done.collector.attentions
+    ):
+        return "weights are changed between softmax and values, so the logits are not theirs"
+    if quantity.startswith("attention.") and done.collector.several:
+        return "heads of a sublayer are computed in several calls of attention"
+    keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
+    if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
+        return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
+    return "too few tokens"

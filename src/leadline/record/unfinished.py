@@ -1,0 +1,191 @@
+"""A measurement that was cut off goes on where it stood, from its own file.
+
+While it grows, the record of a long measurement carries the provenance entry `unfinished`: what was
+asked, and which parts of it have ended. A part's rows and its name in that entry are written in one
+transaction, so that a part is in the file as a whole or not at all. The last transaction takes the
+entry away: a record without it is finished.
+
+The record lives in memory until it holds a row, and stands in its file from then on: a request that
+turns out to measure nothing leaves what stood there before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadline.errors import RecordError
+from leadline.record.provenance import decode, encode, number_at, value_at
+from leadline.record.record import Record
+from leadline.record.site import Site
+from leadline.record.store import is_record_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from leadline.record.finding import Finding
+    from leadline.record.quantity import Quantity
+    from leadline.record.reading import Reading
+
+__all__ = [
+    "UNFINISHED",
+    "Growing",
+    "Refusal",
+    "begun",
+    "is_unfinished",
+    "refuse_unfinished",
+    "unfinished_text",
+]
+
+UNFINISHED = "unfinished"
+
+Refusal = tuple[tuple[str, ...], Site, str]
+"""Names of quantities, the site that has no number of them, and why."""
+
+
+class Growing:
+    """A record that grows part by part. `path` is its file, None where it stays in memory."""
+
+    def __init__(self, record: Record, path: Path | None) -> None:
+        self.path = path
+        self._record = record
+        self._keep()
+
+    @classmethod
+    def begin(
+        cls, record: Record, path: Path | None, *, request: Mapping[str, Any], parts: int
+    ) -> Growing:
+        """Begin with what a record holds already; `parts` more are to come."""
+        state = {"request": dict(request), "parts": parts, "finished": {}, "carried": {}}
+        record.note(UNFINISHED, state)
+        return cls(record, path)
+
+    @property
+    def record(self) -> Record:
+        """All that stands there so far."""
+        return self._record
+
+    @property
+    def finished(self) -> frozenset[str]:
+        """The names of the parts that have ended."""
+        return frozenset(self._state["finished"])
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What the parts that have ended left for later ones."""
+        return self._state["carried"]
+
+    @property
+    def refused(self) -> list[Refusal]:
+        """What the parts that have ended could not measure."""
+        return [
+            (tuple(one["quantities"]), Site(*one["site"]), one["why"])
+            for those in self._state["finished"].values()
+            for one in those
+        ]
+
+    def add(
+        self,
+        part: str,
+        quantities: Sequence[Quantity],
+        readings: Sequence[Reading],
+        *,
+        refused: Sequence[Refusal],
+        carried: Mapping[str, Any],
+    ) -> None:
+        """End a part: its rows, what it refused and its name, all or nothing."""
+        state = self._state
+        state["finished"][part] = [
+            {
+                "quantities": names,
+                "site": [site.stack, site.layer, site.sublayer, site.point],
+                "why": why,
+            }
+            for names, site, why in refused
+        ]
+        state["carried"] = dict(carried)
+        with self._record.together():
+            for quantity in quantities:
+                self._record.describe(quantity)
+            self._record.append(readings)
+            self._record.note(UNFINISHED, state)
+        self._keep()
+
+    def end(self, notes: Mapping[str, Any], findings: Sequence[Finding]) -> Record:
+        """The last words; the finished record. That of a file is open for reading."""
+        with self._record.together():
+            for key, value in notes.items():
+                self._record.note(key, value)
+            for finding in findings:
+                self._record.add_finding(finding)
+            self._record.forget(UNFINISHED)
+        if self.path is None:
+            return self._record
+        self.close()
+        return Record.open(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; nothing happens to a record in memory."""
+        if self._record.path is not None:
+            self._record.close()
+
+    def _keep(self) -> None:
+        if self.path is not None and self._record.path is None and len(self._record):
+            self._record.save(self.path)
+            self._record = Record.reopen(self.path)
+
+    @property
+    def _state(self) -> dict[str, Any]:
+        return self._record.provenance[UNFINISHED]
+
+
+def begun(path: Path, request: Mapping[str, Any]) -> Record | None:
+    """The unfinished record of this very request, to be added to; None where there is none.
+
+    An unfinished record of another request is refused, so that nothing is lost.
+    """
+    if not is_unfinished(path):
+        return None
+    record = Record.reopen(path)
+    known: dict[str, Any] = value_at(record.provenance, UNFINISHED, "request") or {}
+    asked = decode(encode(UNFINISHED, request))
+    others = [key for key in asked if known.get(key) != asked[key]]
+    if others:
+        record.close()  # which folds the log of a writer that was killed into the file
+        verb = "differs" if len(others) == 1 else "differ"
+        raise RecordError(
+            f"{path} holds a measurement that was cut off and is another one than asked for (the "
+            f"{', '.join(others)} {verb}); ask for the same again to go on with it, choose another "
+            "file, or remove it."
+        )
+    return record
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Refuse to write over a measurement that was cut off and can go on."""
+    if is_unfinished(path):
+        Record.reopen(path).close()
+        raise RecordError(
+            f"{path} holds a measurement that was cut off and is another one than asked for; ask "
+            "for the same again to go on with it, choose another file, or remove it."
+        )
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether the file is a record that was cut off; what cannot be read is none."""
+    if not path.exists() or not is_record_file(path):
+        return False
+    try:
+        with Record.open(path) as found:
+            return UNFINISHED in found.provenance
+    except RecordError:
+        return False
+
+
+def unfinished_text(provenance: Mapping[str, Any]) -> str:
+    """Say how far an unfinished record has come; empty for a finished one."""
+    if UNFINISHED not in provenance:
+        return ""
+    parts = number_at(provenance, UNFINISHED, "parts") or 0
+    finished: Any = value_at(provenance, UNFINISHED, "finished") or {}
+    return f"unfinished, {len(finished)} of {parts:.0f} parts of it are in the record"
