@@ -11,7 +11,7 @@ from leadline.record.provenance import strict_number
 if TYPE_CHECKING:
     from leadline.record import Record
 
-__all__ = ["Line", "Outcome", "Places", "Table"]
+__all__ = ["Line", "Outcome", "Places", "Plane", "Table"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,29 @@ class Places:
     def to_json(self) -> dict[str, Any]:
         """Return the places as JSON."""
         return {"axis": self.label, "at": list(self.at)}
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Points of a plane by name, and a circle that is named `region`."""
+
+    panel: str
+    points: Mapping[str, tuple[tuple[float, float], ...]]
+    centre: tuple[float, float]
+    radius: float
+    region: str
+    label: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return points and circle as JSON."""
+        return {
+            "panel": self.panel,
+            "points": {
+                name: [[strict_number(end) for end in point] for point in points]
+                for name, points in self.points.items()
+            },
+            "region": {"name": self.region, "centre": list(self.centre), "radius": self.radius},
+        }
 
 
 @dataclass(frozen=True)
@@ -115,6 +138,8 @@ class Outcome:
     """Panels whose lines do not count layers, and what they stand over."""
     across: int | None = None
     """How many panels stand side by side; all unless given."""
+    planes: tuple[Plane, ...] = ()
+    """Panels behind those of the lines, in the picture alone."""
 
     @property
     def panels(self) -> list[str]:
@@ -135,6 +160,7 @@ class Outcome:
                 else {}
             ),
             "lines": [line.to_json() for line in self.lines],
+            **({"planes": [one.to_json() for one in self.planes]} if self.planes else {}),
             "tables": [table.to_json() for table in self.tables],
             "remarks": list(self.remarks),
             "records": sorted(self.records),

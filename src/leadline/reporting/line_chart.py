@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.reporting.palette import record_colour
+from leadline.reporting.plane_panel import plane_panel
 from leadline.reporting.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.analysis.outcome import Line, Places
+    from leadline.analysis.outcome import Line, Places, Plane
 
 __all__ = ["line_chart"]
 
@@ -111,20 +112,23 @@ def line_chart(
     notes: Sequence[str] = (),
     places: Mapping[str, Places] | None = None,
     across: int | None = None,
+    planes: Sequence[Plane] = (),
 ) -> str:
     """Draw the lines, a panel for each of their panels; their first value is at layer `start`.
 
     `notes` are written below the key. `places` says what stands below a panel that does not
-    count layers. `across` panels stand in a row, all unless given.
+    count layers. `across` panels stand in a row, all unless given. `planes` are panels of their
+    own behind the others; their points have the colours of the lines of the same name.
     """
     scales, places = scales or {}, places or {}
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
     models = list(dict.fromkeys(str(line.facts.get("model", line.name)) for line in lines))
-    across = max(1, min(across or len(panels), len(panels)))
+    count = len(panels) + len(planes)
+    across = max(1, min(across or count, count))
     width = _LEFT + across * _PANEL + (across - 1) * _BETWEEN + 20
     storey = _TOP + _HEIGHT + _BOTTOM - _TITLE
-    below = _TITLE + storey * math.ceil(len(panels) / across)
+    below = _TITLE + storey * math.ceil(count / across)
     written = [row for note in notes for row in textwrap.wrap(note, width // 7)]
     columns = min(across, 3) if len(names) > 12 else 2 if len(names) > 4 else 1
     rows = math.ceil(len(names) / columns)
@@ -152,6 +156,17 @@ def line_chart(
             if line.panel == panel:
                 colour = record_colour(models.index(str(line.facts.get("model", line.name))))
                 parts.append(_path(line, axes, colour, hidden=_hidden(line, lines, axes)))
+    for index, plane in enumerate(planes, start=len(panels)):
+        row, column = divmod(index, across)
+        parts.append(
+            plane_panel(
+                plane,
+                left=_LEFT + column * (_PANEL + _BETWEEN),
+                top=_TOP + row * storey,
+                size=(_PANEL, _HEIGHT),
+                colour=lambda name: record_colour(models.index(name)),
+            )
+        )
     middle = _TOP + _HEIGHT / 2
     parts.append(
         f'<text class="soft" transform="translate(16 {middle:g}) rotate(-90)" '

@@ -89,6 +89,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
         notes=outcome.remarks if outcome.captioned else (),
         places=outcome.places,
         across=outcome.across,
+        planes=outcome.planes,
     )
     (folder / "picture.svg").write_text(picture, encoding="utf-8")
     with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:

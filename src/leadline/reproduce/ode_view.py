@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leadline.analysis.exponent import Exponent, fit_exponent
-from leadline.analysis.outcome import Line, Outcome, Places, Table
+from leadline.analysis.outcome import Line, Outcome, Places, Plane, Table
 from leadline.anatomy.stretch import Stretches
 from leadline.errors import InputError
 from leadline.inputs import random_tokens
@@ -161,6 +161,7 @@ def ode_view(
         scales={ERROR: "own", SPECTRUM: "own"},
         tables=(_order_table(orders), _stability_table(spectra)),
         captioned=True,
+        planes=(_plane(spectra),),
         places={
             ERROR: Places("depth L", tuple(float(depth) for depth in DEPTHS), logarithmic=True),
             SPECTRUM: Places("eigenvalue, largest first", tuple(map(float, range(1, largest + 1)))),
@@ -307,6 +308,21 @@ def _spectrum_lines(spectra: list[Spectrum], largest: int) -> Iterator[Line]:
     for one in spectra:
         yield Line(SPECTRUM, one.name, tuple(one.sizes.tolist()), facts={"model": one.name})
     yield Line(SPECTRUM, LIMIT, (1.0,) * largest, faint=True, facts={"model": LIMIT})
+
+
+def _plane(spectra: list[Spectrum]) -> Plane:
+    """lambda in the plane, and the disc |1 + lambda| <= 1 in which a step of Euler is stable."""
+    return Plane(
+        "λ of F' in the plane, and the disc |1 + λ| ≤ 1 of explicit Euler",
+        {
+            one.name: tuple((float(v.real) - 1.0, float(v.imag)) for v in one.values)
+            for one in spectra
+        },
+        centre=(-1.0, 0.0),
+        radius=1.0,
+        region="explicit Euler is stable",
+        label="Re λ (up: Im λ)",
+    )
 
 
 def _order_table(orders: dict[str, Exponent]) -> Table:

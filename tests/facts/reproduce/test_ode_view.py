@@ -29,6 +29,7 @@ from leadline.reproduce.ode_view import (
     _field,
     _network,
     _normed,
+    _plane,
     _powers,
     _runge_kutta,
     _spectra,
@@ -217,3 +218,12 @@ def test_it_is_an_experiment_and_leaves_the_generator_as_it_was() -> None:
 def test_what_cannot_be_followed_is_refused(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(InputError, match=word):
         Setting(**fields).check()
+
+
+def test_the_plane_shows_the_eigenvalues_of_the_branch_beside_the_disc_of_euler() -> None:
+    """1 + lambda on the unit circle about 0 is lambda on the unit circle about -1."""
+    found = _plane([Spectrum("one", np.array([1.5 + 0.5j, 0.25 + 0j]), 2.0)])
+    assert found.points == {"one": ((0.5, 0.5), (-0.75, 0.0))}
+    assert (found.centre, found.radius) == ((-1.0, 0.0), 1.0)
+    inside = [abs(complex(x, y) - complex(*found.centre)) <= 1 for x, y in found.points["one"]]
+    assert inside == [False, True]
