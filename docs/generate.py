@@ -127,7 +127,8 @@ def bounds_page() -> str:
         "",
         "How the stream and the gradients of a design change along its layers or with its depth, "
         "at initialisation. `leadline bounds FILE` shows those along layers; those over depth need "
-        "several models and are drawn by `leadline reproduce gradient-flow`. Most are statements "
+        "several models. `leadline reproduce depth-laws` draws all of them, deepnorm's too, beside "
+        "measurements of designs that meet their assumptions. Most are statements "
         "about the mean over weights, so one draw may leave a band by a little. A model that was "
         "handed over may have been trained: `leadline.bounds(record, initial=True)` says that it "
         "was not.",

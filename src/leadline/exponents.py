@@ -2,8 +2,9 @@
 
 The exponents are those of `numerics.frames`. A block is linearised when its turn comes and let go.
 They belong to the product of the blocks' Jacobians. Where a block is handed anything but the stream
-that the first block was not, one direction is compared with what the whole model makes of it:
-beyond `JOINED` more than the stream goes from block to block, and the exponents are refused.
+that the first block was not, one direction is compared with what the whole model makes of it
+(`linear_checks`): beyond `JOINED` more than the stream goes from block to block, and the exponents
+are refused.
 """
 
 from __future__ import annotations
@@ -18,17 +19,14 @@ from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch import Stretches
 from leadline.errors import InputError, ProbeError
 from leadline.jacobian_inputs import Steps, array_of, opened, whole_number
-from leadline.linearising import JOINED
+from leadline.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
 from leadline.loading import LoadedModel
 from leadline.measurement import Progress
 from leadline.numerics.frames import Frame
-from leadline.numerics.linear_maps import apart
 from leadline.numerics.linearised import Linearised
 from leadline.record.jacobian import Lyapunov
 
 __all__ = ["lyapunov"]
-
-Tensor = torch.Tensor
 
 
 def lyapunov(
@@ -121,7 +119,8 @@ def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: 
     order = range(depth, 0, -1) if backward else range(1, depth + 1)
     frame: Frame | None = None
     found: _Carried | None = None
-    first: Tensor | None = None
+    steps.next("comparing with the whole")
+    remarks = _refuse_other_ways(stretches, seed)
     for layer in order:
         steps.next("carrying directions")
         block = Linearised(*stretches.function(layer - 1, layer))
@@ -133,45 +132,26 @@ def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: 
             found = _Carried(depth, frame)
             found.shape = block.shape
             found.note(depth if backward else 0, frame, size)
-            first = frame.directions[:1]
         assert found is not None
         frame = frame.through(block, adjoint=backward)
         found.growth[layer - 1] = array_of(frame.growth)
         found.note(layer - 1 if backward else layer, frame, block.shape[1] * block.shape[2])
-    assert frame is not None and found is not None and first is not None
+    assert frame is not None and found is not None
     found.total = array_of(frame.total)
-    steps.next("comparing with the whole")
-    if stretches.side_by_side:
-        _refuse_other_ways(stretches, frame, first, found, backward=backward)
+    found.remarks += remarks
     return found
 
 
-def _refuse_other_ways(
-    stretches: Stretches, frame: Frame, first: Tensor, found: _Carried, *, backward: bool
-) -> None:
-    """The first direction must come out as the whole model makes it, not only its blocks.
-
-    QR leaves the first direction as it is but for its size, exp(total).
-    """
-    scale = frame.total[:, 0].exp().to(first.dtype).view(1, -1, 1, 1)
-    finite = torch.finfo(first.dtype)
-    if not bool(((scale > finite.tiny / finite.eps) & (scale < finite.max * finite.eps)).all()):
-        found.remarks.append(
-            "The product is out of the range of the number type, so it was not compared with the "
-            "whole model."
-        )
-        return
-    whole = Linearised(*stretches.function(0, stretches.depth))
-    last = frame.directions[:1]
-    if backward:
-        difference = apart(last * scale, whole.adjoint(first))
-    else:
-        back = (whole.adjoint(last) * first).sum((2, 3)) / scale[:, :, 0, 0]
-        difference = float((back - 1.0).abs().max())
+def _refuse_other_ways(stretches: Stretches, seed: int) -> list[str]:
+    """A direction must come out as the whole model makes it, not only its blocks; remarks on it."""
+    if not stretches.side_by_side:
+        return []
+    difference = joined(stretches, seed=seed)
+    if difference is None:
+        return [NOT_COMPARED]
     if not difference <= JOINED:
         raise ProbeError(
-            "The Jacobian of this stack is not the product of those of its blocks (a direction "
-            f"comes out different by {difference:.2g}): more than the stream goes from block to block, "
-            "such as a history, or a step between them. Exponents of the stream alone would be "
-            "wrong; ask jacobian() for a stretch of layers instead."
+            f"{not_the_product('The Jacobian of this stack', difference)}. Exponents of the stream "
+            "alone would be wrong; ask jacobian() for a stretch of layers instead."
         )
+    return []

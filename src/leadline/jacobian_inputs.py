@@ -15,6 +15,7 @@ from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.anatomy.stretch import Stretches
 from leadline.errors import InputError
 from leadline.inputs import Inputs
+from leadline.linear_checks import plainly
 from leadline.loading import LoadedModel
 from leadline.measurement import (
     Progress,
@@ -93,6 +94,7 @@ def opened(
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
+        plainly() as remarks,
         untouched(module),
         few_threads(module, batch),
     ):
@@ -112,7 +114,7 @@ def opened(
             refuse_broken(module, batch)
         facts = model_facts(module, name, "given", compiled=module is not given)
         with stretches.running():
-            yield Asked(facts["name"], one, stretches, tuple(_padding(batch)))
+            yield Asked(facts["name"], one, stretches, (*remarks, *_padding(batch)))
 
 
 def chosen_stack(anatomy: Anatomy, name: str | None) -> Stack:

@@ -13,7 +13,8 @@ not see each other, and that no token sees a later one, where that is so.
 For several blocks the Jacobian is that of the model itself between two sites. Whether it is the
 product of the Jacobians of its blocks is measured with one random vector: beyond `JOINED` something
 else than the stream goes from block to block (a history, a router's memory), and the product of the
-blocks' norms is left out.
+blocks' norms is left out. Finite differences along one direction say whether a part of the blocks is
+cut off from the gradient (`linear_checks`); a remark says so.
 """
 
 from __future__ import annotations
@@ -25,17 +26,25 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
-from leadline.anatomy.stretch import Stretches
+from leadline.anatomy.stretch import Function, Stretches
 from leadline.errors import InputError, ProbeError
 from leadline.jacobian_inputs import Steps, array_of, opened, sites_of, whole_number
-from leadline.linearising import JOINED, refuse_other
+from leadline.linear_checks import (
+    ACROSS,
+    JOINED,
+    NOT_COMPARED,
+    cut_off,
+    joined,
+    not_the_product,
+    refuse_other,
+)
 from leadline.loading import LoadedModel
 from leadline.measurement import Progress
 from leadline.numerics import bidiagonal
 from leadline.numerics.bidiagonal import Singular
 from leadline.numerics.frobenius import both_norms
-from leadline.numerics.leak import leak_of
-from leadline.numerics.linear_maps import LinearMap, Shifted, apart
+from leadline.numerics.leak import CUTS, leak_of
+from leadline.numerics.linear_maps import LinearMap, Shifted
 from leadline.numerics.linearised import Linearised
 from leadline.record.jacobian import Direction, Jacobian
 
@@ -112,7 +121,8 @@ def jacobian(
         if end == start + 1:
             block = given if sublayer is None else Linearised(*stretches.function(start, end))
             run.products += refuse_other(stretches, end, block, seed=seed)
-        leak = run.leak()
+        run.compare(f, x, _where(start, end, sublayer))
+        leak, causal = run.leak()
         norm, distance = both_norms(given, probes=probes, seed=seed)
         run.products += probes
         top, branch, low = run.singular()
@@ -138,7 +148,7 @@ def jacobian(
             branch_error=array_of(branch.errors)[:, 0] if branch is not None else run.none(),
             blocks=blocks,
             leak=leak,
-            causal=None if given.shape[1] == 1 else leak == 0,
+            causal=causal,
             strongest=_direction(top),
             weakest=_direction(low),
             left=array_of(top.left) if vectors and top is not None else None,
@@ -178,11 +188,28 @@ class _Run:
         """No values: NaN per example, or no columns."""
         return np.full((self.map.shape[0], *columns), np.nan)
 
-    def leak(self) -> float:
-        """The largest |J' u| later than the tokens of u; 0 where there is one token only."""
+    def compare(self, f: Function, x: Tensor, where: str) -> None:
+        """A remark where finite differences say something else."""
+        self.products += ACROSS
+        if (cut := cut_off(f, x, self.map, where, seed=self.seed)) is not None:
+            self.remarks.append(cut)
+
+    def leak(self) -> tuple[float, bool | None]:
+        """The largest |J' u| later than the tokens of u, and whether that proves causality.
+
+        0 and None where there is one token only; None too where no leak was seen in a text that
+        was not cut at all places.
+        """
         found = leak_of(self.map, seed=self.seed)
         self.products += found.products
-        return float(found.values.nan_to_num(0.0).max())
+        worst = float(found.values.nan_to_num(0.0).max())
+        if worst == 0.0 and self.map.shape[1] > 1 and not found.proved:
+            self.remarks.append(
+                f"Causality: no leak was seen at {CUTS} of the {self.map.shape[1] - 1} places of "
+                "the text, which is no proof; give fewer tokens for one."
+            )
+        known = self.map.shape[1] > 1 and (worst > 0.0 or found.proved)
+        return worst, worst == 0.0 if known else None
 
     def singular(self) -> tuple[Singular | None, Singular | None, Singular | None]:
         """The largest values of J, the largest of J - I, the smallest of J; None where refused."""
@@ -216,35 +243,45 @@ class _Run:
         """sigma_1 of every block [block, example]; None where J is not their product."""
         if self.stretches.refusal is not None:
             return None
-        generator = torch.Generator().manual_seed(self.seed + 1)
-        u = torch.randn(1, *self.map.shape, generator=generator, dtype=torch.float64)
-        u = u.to(self.map.device, self.map.dtype)
-        whole = self.map.adjoint(u)
         found: list[Tensor] = []
-        for layer in range(end, start, -1):
-            self.steps.next("single blocks")
-            try:
+        try:
+            if not self._joined(start, end):
+                return None
+            for layer in range(start + 1, end + 1):
+                self.steps.next("single blocks")
                 block = Linearised(*self.stretches.function(layer - 1, layer))
                 one = bidiagonal.largest(block, 1, tolerance=self.tolerance, seed=self.seed)
-            except ProbeError as error:
-                self.remarks.append(f"Product of the blocks' norms: left out. {error}")
-                return None
-            self.products += one.products + 1
-            found.append(one.values[:, 0])
-            u = block.adjoint(u)
-        difference = apart(u, whole)
-        if not difference <= JOINED:
-            self.remarks.append(
-                "Product of the blocks' norms: left out, because the Jacobian is not the product "
-                f"of those of its blocks (J' u differs by {difference:.2g}): more than the stream goes "
-                "from block to block."
-            )
+                self.products += one.products
+                found.append(one.values[:, 0])
+        except ProbeError as error:
+            self.remarks.append(f"Product of the blocks' norms: left out. {error}")
             return None
-        return array_of(torch.stack(found[::-1]))
+        return array_of(torch.stack(found))
+
+    def _joined(self, start: int, end: int) -> bool:
+        """Whether J is the product of the Jacobians of its blocks; a remark where it is not."""
+        difference = joined(self.stretches, start, end, whole=self.map, seed=self.seed)
+        self.products += end - start
+        if difference is None:
+            self.remarks.append(NOT_COMPARED)
+            return True
+        self.products += 1
+        if not difference <= JOINED:
+            why = not_the_product("the Jacobian", difference)
+            self.remarks.append(f"Product of the blocks' norms: left out, because {why}.")
+        return difference <= JOINED
 
     def _left_out(self, why: str) -> tuple[None, None, None]:
-        self.remarks.append(f"Singular values: left out, because {why}.")
+        # A sentence of its own becomes a part of one; "J v" stays.
+        said = why[:1].lower() + why[1:] if why[1:2].islower() else why
+        self.remarks.append(f"Singular values: left out, because {said}.")
         return None, None, None
+
+
+def _where(start: int, end: int, sublayer: int | None) -> str:
+    if end > start + 1:
+        return f"Sites {start} to {end}"
+    return f"Layer {end}" + ("" if sublayer is None else f", sublayer {sublayer}")
 
 
 def _direction(found: Singular | None) -> Direction | None:

@@ -4,12 +4,18 @@ A part is one block (or one of its sublayers) of one probe, the chain of all blo
 the first, or the product up to one site. Its rows are in the record when it has ended, so that a
 measurement that was cut off goes on with the next part. One block is linearised at a time and let
 go: the memory is that of one block's graph; of a product, that of all blocks before its site.
+
+What is made of several blocks (chains, and what a probe names in `across`) rests on the blocks'
+product being the Jacobian of the stack. Where anything but the stream may go from block to block,
+that is compared once per stack with the whole model (`linear_checks.joined`), and refused beyond
+`JOINED`. Every block is compared with finite differences (`linear_checks.cut_off`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,7 +24,16 @@ from torch import nn
 from leadline.anatomy import Anatomy, Stack
 from leadline.anatomy.stretch import Function, Stretches
 from leadline.errors import ProbeError
-from leadline.numerics.linear_maps import LinearMap, apart
+from leadline.linear_checks import (
+    JOINED,
+    NOT_COMPARED,
+    cut_off,
+    joined,
+    not_the_product,
+    plainly,
+    refuse_other,
+)
+from leadline.numerics.linear_maps import LinearMap
 from leadline.numerics.linearised import Linearised
 from leadline.probes._linear import Kind
 from leadline.probes._plan import Plan
@@ -26,14 +41,11 @@ from leadline.probes._probe import At, Refused, Result, Single
 from leadline.record import Quantity, Reading, Site
 from leadline.record.unfinished import Growing, Refusal
 
-__all__ = ["JOINED", "Linearising", "Part", "refuse_other"]
+__all__ = ["Linearising", "Part"]
 
 Tensor = torch.Tensor
 Say = Callable[[str, int], None]
 """Called with what is being done and the steps done."""
-
-JOINED = 1e-3
-"""Largest relative difference of two products J' u that is taken for rounding."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,12 @@ class Linearising:
 
     def run(self, growing: Growing, say: Say) -> None:
         """Do the parts that the record does not hold yet."""
+        for parameter in self.module.parameters():
+            parameter.requires_grad_(False)  # only gradients of the stream are asked for
+        with plainly() as remarks:
+            self._run(growing, say, remarks)
+
+    def _run(self, growing: Growing, say: Say, remarks: tuple[str, ...]) -> None:
         finished = growing.finished
         before = growing.carried
         self.facts |= before.get("stacks", {})
@@ -98,15 +116,14 @@ class Linearising:
                 probe.carry_on(known)
         done = sum(len(part.steps) for part in self.parts if part.key in finished)
         of_stack: _OfStack | None = None
-        for parameter in self.module.parameters():
-            parameter.requires_grad_(False)  # only gradients of the stream are asked for
         for part in self.parts:
             if part.key in finished:
                 continue
             if of_stack is None or of_stack.stack is not part.stack:
                 say(f"{part.words}: forward pass", done)
                 of_stack = None  # let go of the streams before others are held
-                of_stack = _OfStack(self.module, part.stack, self.forward)
+                said = self.facts.get(part.stack.name, {}).get("remarks", [])
+                of_stack = _OfStack(self.module, part.stack, self.forward, [*said, *remarks])
             gathered = _gathered(part, of_stack, lambda what, at, n=done: say(what, n + at))
             self.facts[part.stack.name] = of_stack.facts
             growing.add(
@@ -130,11 +147,16 @@ class Linearising:
 class _OfStack:
     """The linear maps of one stack, one at a time; those that cannot be had say why."""
 
-    def __init__(self, module: nn.Module, stack: Stack, forward: Callable[[], object]) -> None:
+    def __init__(
+        self, module: nn.Module, stack: Stack, forward: Callable[[], object], said: Iterable[str]
+    ) -> None:
         self.stack = stack
         self.refusal: str | None = None
+        self.cut: list[tuple[int, str]] = []
+        """(layer, why): blocks that finite differences found to be another map, not yet told."""
         self._held: tuple[tuple[int, int], LinearMap] | None = None
-        self._remarks: dict[str, None] = {}
+        self._remarks = dict.fromkeys(said)
+        self._checked: set[int] = set()
         try:
             self.stretches = Stretches(module, stack, forward)
         except ProbeError as error:
@@ -150,60 +172,75 @@ class _OfStack:
             "remarks": list(self._remarks),
         }
 
+    @cached_property
+    def parted(self) -> str | None:
+        """Why the Jacobian of the stack is not the product of those of its blocks, if it is not."""
+        if self.refusal is not None or not self.stretches.finite:
+            return None  # no block has a map, and that is said of each
+        if not self.stretches.side_by_side:
+            return None
+        try:
+            miss = joined(self.stretches)
+        except ProbeError as error:
+            said = str(error).rstrip(".")
+            return f"whether the blocks' product is the whole cannot be found out: {said}"
+        if miss is None:
+            self._remarks |= {NOT_COMPARED: None}
+            return None
+        if miss <= JOINED:
+            return None
+        return not_the_product("the Jacobian of the stack", miss)
+
     def between(self, start: int, end: int) -> LinearMap:
         """The map from one site to another; that of the block of before is at hand."""
         if self._held is not None and self._held[0] == (start, end):
             return self._held[1]
         self._held = None  # its graph goes before the next is built
-        found = self._linearised(lambda stretches: stretches.function(start, end))
+        f, x = self._asked(lambda stretches: stretches.function(start, end))
+        found = self._linearised(f, x)
         if end == start + 1:
             with self.stretches.running():
                 refuse_other(self.stretches, end, found)
+                self._compare(f, x, found, end)
         self._remarks |= dict.fromkeys(self.stretches.remarks(start, end))
         self._held = ((start, end), found)
         return found
 
     def sublayer(self, layer: int, sublayer: int) -> LinearMap:
         """The map of one write."""
-        return self._linearised(lambda stretches: stretches.sublayer(layer, sublayer))
+        return self._linearised(*self._asked(lambda stretches: stretches.sublayer(layer, sublayer)))
 
     def backwards(self) -> Iterator[tuple[int, LinearMap]]:
         """(layer, map) from the last block to the first."""
         for layer in range(self.stack.depth, 0, -1):
             yield layer, self.between(layer - 1, layer)
 
-    def _linearised(self, ask: Callable[[Stretches], tuple[Function, Tensor]]) -> LinearMap:
+    def _compare(self, f: Function, x: Tensor, found: LinearMap, layer: int) -> None:
+        """Compare a block with finite differences, once."""
+        if layer in self._checked:
+            return
+        self._checked.add(layer)
+        why = cut_off(f, x, found, f"Layer {layer}")
+        if why is not None and why not in self._remarks:
+            self._remarks[why] = None
+            self.cut.append((layer, why.rstrip(".")))
+
+    def _asked(
+        self, ask: Callable[[Stretches], tuple[Function, Tensor]]
+    ) -> tuple[Function, Tensor]:
         if self.refusal is not None:
             raise ProbeError(self.refusal)
         f, x = ask(self.stretches)
         if not bool(torch.isfinite(x).all()):
             raise ProbeError("The stream that enters is not finite, so there is no Jacobian.")
+        return f, x
+
+    def _linearised(self, f: Function, x: Tensor) -> LinearMap:
         with self.stretches.running():
             found = Linearised(f, x)
         if self.stretches.refusal is not None:
             return _BackwardsOnly(found, self.stretches.refusal)
         return found
-
-
-def refuse_other(stretches: Stretches, layer: int, alone: LinearMap, *, seed: int = 0) -> int:
-    """ProbeError where a block alone is another function than the block in the model.
-
-    Returns the products that it took: none where nothing that the block is handed can remember.
-    """
-    inside = stretches.in_the_model(layer)
-    if inside is None:
-        return 0
-    generator = torch.Generator().manual_seed(seed + 1)
-    u = torch.randn(1, *alone.shape, generator=generator, dtype=torch.float64)
-    u = u.to(alone.device, alone.dtype)
-    difference = apart(alone.adjoint(u), Linearised(*inside).adjoint(u))
-    if not difference <= JOINED:
-        raise ProbeError(
-            f"Layer {layer}, run again alone, has another Jacobian than in the model (J' u "
-            f"differs by {difference:.2g}): something that it is handed, such as a cache, remembers "
-            "the first run. Run the model without a cache."
-        )
-    return 2
 
 
 class _BackwardsOnly:
@@ -257,16 +294,37 @@ def _gathered(part: Part, of_stack: _OfStack, say: Say) -> _Gathered:
         say(f"{part.words}: {step}{so_far}", part.steps.index(step))
 
     say(f"{part.words}: {part.steps[0]}", 0)
+    across: tuple[Quantity, ...] = getattr(part.probe, "across", ())
+    several = part.kind == "chain" or (part.kind == "block" and bool(across))
+    parted = of_stack.parted if several else None
+    if parted is not None and part.kind == "block":
+        found.refused.append((tuple(q.name for q in across), part.site, parted))
     try:
+        if parted is not None and part.kind == "chain":
+            raise ProbeError(parted)
         for result in _results(part, of_stack, tell):
-            _take(found, result, part.site)
+            one = result if parted is None else _without(result, across)
+            if one is not None:
+                _take(found, one, part.site)
     except ProbeError as error:
         known = {quantity.name for quantity in found.quantities}
         known |= {name for names, *_ in found.refused for name in names}
         rest = tuple(q.name for q in part.probe.gives(part.kind) if q.name not in known)
         if rest:
             found.refused.append((rest, part.site, str(error).rstrip(".")))
+    for layer, why in of_stack.cut:
+        site = Site(part.stack.name, layer, None, "block")
+        found.refused.append((("finite differences",), site, why))
+    of_stack.cut.clear()
     return found
+
+
+def _without(result: Result, across: tuple[Quantity, ...]) -> Result | None:
+    """The result, unless it is of these quantities alone."""
+    if isinstance(result, Refused):
+        rest = tuple(q for q in result.quantities if q not in across)
+        return replace(result, quantities=rest) if rest else None
+    return None if isinstance(result, Single) and result.quantity in across else result
 
 
 def _results(part: Part, of_stack: _OfStack, tell: Callable[[str, int], None]) -> Iterator[Result]:

@@ -6,7 +6,6 @@ during the measuring pass itself; its balance goes into the record. The model is
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import platform
 import time
@@ -39,15 +38,15 @@ from leadline.loading import LoadedModel
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
 from leadline.record.lock import only_writer
-from leadline.record.unfinished import Growing, begun, refuse_unfinished
+from leadline.record.unfinished import Growing, begun, refuse_foreign, refuse_unfinished
 from leadline.running import Done, batch_for, call, few_threads, read, run
+from leadline.sameness import declared_digest, digest_of, function_facts, structure_of
 from leadline.unseen import nothing_seen
 
 __all__ = [
     "Progress",
     "anatomy_of",
     "broken_parameter",
-    "digest_of",
     "measure",
     "model_facts",
     "modules_of",
@@ -86,10 +85,13 @@ def measure(
     discovery. `ablate` is "block" or "sublayer": each is left out in turn and the loss measured
     again. `path` is the record's file. The rows of probes that go block by block (`jacobian`,
     `lyapunov`) are in it as soon as a block has ended, and a measurement that was cut off goes on
-    there when it is asked for again in the same way.
+    there when it is asked for again in the same way. A file that is no record is not written over.
     """
     started = time.perf_counter()
     planned = plan(probes)
+    place = None if path is None else Path(path)
+    if place is not None:
+        refuse_foreign(place)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
     given, module = modules_of(model)
@@ -97,7 +99,6 @@ def measure(
     refuse_broken_inputs(batch)
     known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
     asked = _Asked(planned, loss, ablate, seed, progress or _silent)
-    place = None if path is None else Path(path)
     with _gradients_on(), untouched(module), nullcontext() if place is None else only_writer(place):
         begin: dict[str, Any] = {}
         before = None
@@ -118,12 +119,12 @@ def measure(
             record = before
         if planned.linear:
             growing = (
-                Growing.begin(record, place, request=begin, parts=len(later.parts))
+                Growing.begin(record, place, request=begin, parts=len(later.parts), started=started)
                 if before is None
-                else Growing(record, place)
+                else Growing(record, place, started=started)
             )
             with few_threads(module, batch):
-                record = _linearised(growing, later, asked, batch, started)
+                record = _linearised(growing, later, asked, batch)
         else:
             record.note("seconds", round(time.perf_counter() - started, 3))
             if place is not None:
@@ -194,9 +195,7 @@ def _passes(
     return record
 
 
-def _linearised(
-    growing: Growing, later: Linearising, asked: _Asked, batch: Inputs, started: float
-) -> Record:
+def _linearised(growing: Growing, later: Linearising, asked: _Asked, batch: Inputs) -> Record:
     """The finished record, after the probes that see blocks as linear maps."""
     total = 3 + later.steps
     try:
@@ -214,7 +213,7 @@ def _linearised(
                 known["coverage"], asked.planned, seen, refused=growing.refused, padded=padded
             ),
             "linear_maps": later.facts,
-            "seconds": round(time.perf_counter() - started, 3),
+            "seconds": round(growing.seconds, 3),
         }
         return growing.end(notes, _not_finite(record, seen))
     except BaseException:
@@ -234,24 +233,14 @@ def _request(
     return {
         "probes": [str(choice) for choice in asked.planned.choices],
         "seed": asked.seed,
-        "loss": asked.loss if isinstance(asked.loss, str) else "a function",
+        "loss": asked.loss if isinstance(asked.loss, str) else function_facts(asked.loss),
         "ablation": asked.ablate,
-        "anatomy": {"families": families, "declared": isinstance(anatomy, Declaration)},
+        "anatomy": {"families": families, "declared": declared_digest(anatomy)},
         "input": batch.digest,
         "weights": digest_of(module),
+        "structure": structure_of(module),
         "versions": versions(),
     }
-
-
-def digest_of(module: nn.Module) -> str:
-    """SHA-256 of all weights and buffers: names, shapes, number types and contents."""
-    total = hashlib.sha256(type(module).__name__.encode())
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        held = tensor.detach().cpu().contiguous().reshape(-1)
-        if held.numel():
-            total.update(memoryview(held.view(torch.uint8).numpy()))
-    return total.hexdigest()
 
 
 def anatomy_of(

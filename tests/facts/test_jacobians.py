@@ -11,7 +11,7 @@ import torch
 import leadline
 from leadline.anatomy.stretch import Stretches
 from leadline.errors import InputError, ProbeError
-from leadline.linearising import JOINED
+from leadline.linear_checks import JOINED
 from leadline.numerics.linear_maps import dense
 from leadline.numerics.linearised import Linearised
 from leadline.testing.tiny import Linear, MeanAttention
@@ -127,6 +127,16 @@ def test_causality_is_exact(causal):
     assert leadline.jacobian(model, ids[:, :1], layer=1, k=1).causal is None
 
 
+def test_a_span_inside_a_long_text_is_not_called_causal_unseen():
+    """Of a text of 90 tokens not all places are looked at: no leak seen is no proof."""
+    model = leadline.Transformer(depth=1, width=8, heads=2, vocabulary=20, context=90)
+    ids = torch.randint(0, 20, (1, 90), generator=torch.Generator().manual_seed(0))
+    found = leadline.jacobian(model, ids, layer=1, k=1)
+    assert (found.leak, found.causal) == (0.0, None)
+    assert any("64 of the 89 places" in remark for remark in found.remarks)
+    assert leadline.jacobian(model, ids[:, :65], layer=1, k=1).causal is True
+
+
 class Pairs(MeanAttention):
     """Tokens 1 and 2 see each other, then 3 and 4, ...: no half of the text sees the other."""
 
@@ -240,6 +250,7 @@ def test_an_operation_without_a_second_derivative_is_named(monkeypatch):
     monkeypatch.setattr(Stretches, "_switch", lambda self, output: None)
     found = leadline.jacobian(model, ids, layer=2)
     assert found.values.shape == (2, 0)
+    assert "left out, because the operation" in found.remarks[0]
     assert "has no second derivative" in found.remarks[0]
     assert (found.norm > 0).all()
 

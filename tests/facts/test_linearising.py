@@ -15,12 +15,12 @@ import leadline
 from leadline.anatomy import Anatomy
 from leadline.errors import ProbeError, RecordError
 from leadline.linearising import Linearising
-from leadline.measurement import digest_of
 from leadline.probes import plan
 from leadline.probes.jacobian import JacobianProbe
 from leadline.record import Reading, Record
 from leadline.record.lock import only_writer
 from leadline.record.unfinished import UNFINISHED
+from leadline.sameness import digest_of
 from leadline.testing.tiny import MeanAttention
 
 ALL = "stream,jacobian(through=true,sublayers=true),lyapunov(k=2)"
@@ -189,7 +189,7 @@ def test_another_request_is_refused_and_nothing_is_lost(
         _measured(model, path, progress=_cut_at(10))
     before = _held(path)
     options = {"probes": ALL, **change}
-    with pytest.raises(RecordError, match=rf"cut off.*\(the {key} differs\)"):
+    with pytest.raises(RecordError, match=rf"cut off.*\(it differs in the {key}\)"):
         _measured(model, path, options.pop("probes"), **options)
     assert _held(path) == before
     with pytest.raises(RecordError, match="cut off"):
@@ -204,9 +204,9 @@ def test_other_weights_and_other_inputs_are_other_requests(tmp_path: Path) -> No
     other = _model()
     with torch.no_grad():
         next(other.parameters()).view(-1)[0] += 1e-6
-    with pytest.raises(RecordError, match="weights differs"):
+    with pytest.raises(RecordError, match="differs in the weights"):
         _measured(other, path)
-    with pytest.raises(RecordError, match="input differs"):
+    with pytest.raises(RecordError, match="differs in the input"):
         leadline.measure(
             model,
             leadline.random_tokens(model, examples=2, length=6, seed=4),

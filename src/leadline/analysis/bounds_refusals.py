@@ -11,6 +11,9 @@ from leadline.theory import StackFacts
 
 __all__ = ["check_given", "no_attention_facts", "not_along_layers", "nothing_measured"]
 
+_THROUGH = '`--probes "jacobian(through=true)"`'
+"""What measures the norm of the product of the blocks, which costs passes of all of them."""
+
 
 def check_given(given: object) -> None:
     """Refuse what is neither a record nor the facts of a stack, with what to give instead."""
@@ -46,7 +49,7 @@ def nothing_measured(
         return (
             f"{which} holds no variance of the stream and no Jacobians of a stack that it tells "
             "of, and these laws are about them: measure the model again with `leadline measure "
-            "MODEL --probes stream`, or with `--probes jacobian` for residual-product."
+            f"MODEL --probes stream`, or with {_THROUGH} for residual-product."
         )
     if family == "bounds":
         return (
@@ -54,7 +57,7 @@ def nothing_measured(
             "depth says of a model like this: measure the model again with `leadline measure "
             "MODEL --probes attention` for the bounds on attention, with "
             "`--probes tokens,residual,collapse` for those on rank collapse, or with "
-            "`--probes jacobian` for residual-product."
+            f"{_THROUGH} for residual-product."
         )
     return (
         f"{which} holds no attention readings, and these bounds are about attention: "
@@ -74,6 +77,6 @@ def not_along_layers(name: str) -> str:
     """Say that one record cannot answer for a law over models of several depths."""
     return (
         f"The law {name!r} is about models of several depths, and a record is of one: "
-        "`leadline reproduce gradient-flow` measures several, `leadline explain "
+        "`leadline reproduce depth-laws` measures several, `leadline explain "
         f"{name}` tells the law."
     )

@@ -42,6 +42,8 @@ INNER = 4.0
 """The inner width of a plain MLP over the width of the stream, where a recipe does not say it."""
 SCALES = {"xavier": ("gain", 1.0), "gpt2": ("std", 0.02)}
 """The option that scales an init, and what it is where a recipe does not say it."""
+EPS = {"layernorm": 1e-5, "rmsnorm": 1e-6}
+"""The eps of a norm, where a recipe does not say it."""
 PLAIN_MLPS = ("relu", "gelu", "gelu_tanh", "silu")
 _HARMLESS = frozenset({"causal", "bias", "output_bias", "scale", "qk_norm"})
 """Options of attention that leave its values and output weights as they are."""
@@ -121,6 +123,7 @@ def _facts(
         init=recipe.name("init"),
         init_scale=recipe.init_scale(),
         norm=recipe.name("norm"),
+        norm_eps=recipe.norm_eps(),
         mlp=recipe.name("mlp"),
         hidden_ratio=recipe.hidden_ratio(),
         attention=recipe.attention(),
@@ -158,6 +161,12 @@ class _Recipe:
             return None
         option, default = SCALES[choice.name]
         return float(cast("float", choice.options.get(option, default)))
+
+    def norm_eps(self) -> float | None:
+        choice = self._choice("norm")
+        if choice is None or choice.name not in EPS:
+            return None
+        return float(cast("float", choice.options.get("eps", EPS[choice.name])))
 
     def hidden_ratio(self) -> float | None:
         choice, width = self._choice("mlp"), self._told.get("width")

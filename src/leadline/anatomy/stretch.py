@@ -20,8 +20,9 @@ ProbeError. eps is that of the coarsest number type of the blocks; weights in ha
 exchanged for float32 copies while f runs.
 
 Products J v need second derivatives, and fused attention has none. With `math`, f runs under
-torch's plain attention (`SDPBackend.MATH`), but only if a whole forward pass under it gives the
-model's own output to `AGREEMENT` eps; otherwise the model's own kernel stays and `refusal` says why.
+torch's plain attention (`SDPBackend.MATH`) where the real pass ran any attention of torch, but only
+if a whole forward pass under it gives the model's own output to `AGREEMENT` eps; otherwise the
+model's own kernel stays and `refusal` says why.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 
 from leadline.anatomy._structure import Block, Stack
 from leadline.anatomy.exactness import exactly
 from leadline.anatomy.replay import uncached
 from leadline.anatomy.stretch_arguments import emptied, held, opaque, others, swapped
+from leadline.anatomy.stretch_kernel import Attention, attention_watched
+from leadline.anatomy.stretch_past import Leaves, graphs_only
 from leadline.anatomy.tap import stream_among
 from leadline.anatomy.tensors import first_tensor
 from leadline.errors import ProbeError
@@ -94,12 +96,12 @@ class Stretches:
         self._forward = forward
         self._modules = dict(model.named_modules(remove_duplicate=False))
         self._math = False
-        watch = _Attention()
+        self._past: bool | None = None
         with torch.no_grad():
-            with watch if math else nullcontext():
+            with attention_watched() if math else nullcontext(Attention()) as attention:
                 self.calls, output = self._captured(forward)
             self._coarsest = self._coarsest_type()
-            if math and watch.seen:
+            if attention.seen:
                 self._switch(output)
 
     # --- what is asked for ------------------------------------------------------------------
@@ -162,16 +164,21 @@ class Stretches:
         """Whether a block gets anything that the first one did not get, beside the stream.
 
         A history, values of an earlier layer, a step between two layers, or only a mask of its
-        own: what it is must then be found out. What modules keep in themselves is not seen.
+        own: what it is must then be found out. Where the arguments show nothing, one more pass
+        looks for what goes past them, wherever it is kept meanwhile.
         """
         first = {id(t) for t in others(self.calls[0].arguments, self.calls[0].stream)}
-        return any(
+        if any(
             call.carries
             or call.opaque
             or not call.joined
             or any(id(t) not in first for t in others(call.arguments, call.stream))
             for call in self.calls
-        )
+        ):
+            return True
+        if self._past is None:
+            self._past = self._goes_past()
+        return self._past
 
     def in_the_model(self, layer: int) -> tuple[Function, Tensor] | None:
         """The same block inside the model's own pass, where being alone may make a difference.
@@ -304,6 +311,44 @@ class Stretches:
         self._math = True
         self.kernel = f"math, output agrees to {worst:.2g} eps"
 
+    def _goes_past(self) -> bool:
+        """Whether the stream after a block depends on streams before the one that entered it.
+
+        One pass in which every stream between two blocks is exchanged for a leaf of autograd. A
+        model that does not bear this is said to pass something on: that has to be found out.
+        """
+        leaves = Leaves()
+        blocks = self.stack.blocks
+        at = 0
+
+        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            entered = stream_among(args, kwargs, self.stack)
+            if at > 0 or leaves or entered is None:
+                return None
+            return swapped((args, kwargs), entered, leaves.instead_of(entered))
+
+        def leave(path: str) -> Callable[..., Any]:
+            def hook(_: nn.Module, args: tuple[Any, ...], output: object) -> Any:
+                nonlocal at
+                left = first_tensor(output)
+                if at == len(blocks) or blocks[at].exit.module != path or left is None:
+                    return None
+                at += 1
+                leaves.look_behind(left)
+                return swapped(output, left, leaves.instead_of(left))
+
+            return hook
+
+        alone = blocks[0].entry.module == blocks[0].exit.module
+        exits = {block.exit.module: leave(block.exit.module) for block in blocks}
+        entries = {blocks[0].entry.module: enter} if alone else {}
+        try:
+            with graphs_only(), self._hooked(entries, exits):
+                self._forward()
+        except Exception:
+            return True
+        return leaves.passed
+
     # --- running again ----------------------------------------------------------------------
 
     def run(self, call: Call, x: Tensor) -> Tensor:
@@ -337,7 +382,7 @@ class Stretches:
         at_entry = start == 0
         out = self.calls[start - 1].block.exit.module if not at_entry else ""
         counts: Counter[str] = Counter()
-        found: list[Tensor | None] = []
+        found: list[Tensor] = []
         turns = {
             "in": _turn(self.stack, start, lambda b: b.entry.module),
             "out": _turn(self.stack, start - 1, lambda b: b.exit.module) if not at_entry else 0,
@@ -358,8 +403,9 @@ class Stretches:
 
         def arrive(_: nn.Module, args: tuple[Any, ...], output: object) -> None:
             counts["end"] += 1
-            if counts["end"] == turns["end"] + 1:
-                found.append(first_tensor(output))
+            arrived = first_tensor(output)
+            if counts["end"] == turns["end"] + 1 and arrived is not None:
+                found.append(arrived.clone())  # the next block may change it in place
 
         entries = {first.entry.module: enter} if at_entry else {}
         exits = [(last.exit.module, arrive), *([] if at_entry else [(out, leave)])]
@@ -371,7 +417,7 @@ class Stretches:
                 f"The model could not be run again with its stream at site {start} exchanged: "
                 f"{_first(error)}"
             ) from error
-        assert found and found[0] is not None
+        assert found
         return found[0]
 
     def _compared(
@@ -503,17 +549,6 @@ class Stretches:
         finally:
             for handle in handles:
                 handle.remove()
-
-
-class _Attention(TorchFunctionMode):
-    """Notices whether torch's own attention function is called."""
-
-    seen = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            self.seen = True
-        return func(*args, **(kwargs or {}))
 
 
 def _turn(stack: Stack, index: int, where: Callable[[Block], str]) -> int:

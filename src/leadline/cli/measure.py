@@ -177,7 +177,7 @@ def _interrupted(output: Path | None) -> str:
 def _check_outputs(output: Path | None, html: Path | None) -> None:
     """Refuse outputs that could not be written, before the work."""
     if output is not None:
-        from leadline.record.store import is_record_file
+        from leadline.record.unfinished import refuse_foreign
 
         if output.suffix.lower() in {".html", ".htm"}:
             raise RecordError(
@@ -185,10 +185,6 @@ def _check_outputs(output: Path | None, html: Path | None) -> None:
                 f"write --html {output} for the report."
             )
         check_writable(output, "record")
-        if output.exists() and output.stat().st_size and not is_record_file(output):
-            raise RecordError(
-                f"{output} exists and is not a record, so it is not overwritten; "
-                "choose another name."
-            )
+        refuse_foreign(output)
     if html is not None:
         check_page(html)

@@ -15,12 +15,18 @@ some singular value lies within r_i, and once the j largest have parted from the
     |sigma_i - theta_i| <= (r_1^2 + ... + r_j^2) / (theta_i - sigma_(j+1))        j >= i
 
 `errors` is the smaller of the two, the best j taken and theta_(j+1) + r_(j+1) for the unknown
-sigma_(j+1), plus rounding. It is an estimate and no proof: a start that is orthogonal to a singular
-vector would never see it. The start is random, and has more directions than values are asked for.
+sigma_(j+1), plus rounding. Both are about values that have come out of the crowd: theta_i lies
+above the median theta by more than r_i / `OUT`. Before that, a value far above may be hidden: a
+random start of m directions has m / N of it and shows sqrt(m / N) of its distance as a residual.
+So r_i sqrt(N / m) is the estimate there. It is an estimate and no proof in either case: a start
+that is orthogonal to a singular vector would never see it. The start is random, and has more
+directions than values are asked for.
 
-Smallest values come from the same bases. theta is then never below the truth: it is |J v| for a
-unit vector v. They converge slowly, and the error is the residual alone. Where N is at most
-`SMALL_ENOUGH` the matrix is made and taken apart instead, in float64.
+Smallest values come from the same bases. theta is then, but for rounding, never below the truth: it
+is |J v| for a unit vector v. They converge slowly, and the error is the residual alone. Where N is
+at most `SMALL_ENOUGH` the matrix is made and taken apart instead, in float64.
+
+Rounding is counted in eps of the largest number in a product: sigma_1, and for J - c I that of J.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ import torch
 
 from leadline.errors import InputError, ProbeError
 from leadline.numerics.frames import orthonormal
-from leadline.numerics.linear_maps import LinearMap, dense
+from leadline.numerics.linear_maps import LinearMap, Shifted, dense
 
 __all__ = ["ROUNDING", "SMALL_ENOUGH", "Singular", "largest", "smallest"]
 
@@ -40,13 +46,15 @@ Tensor = torch.Tensor
 Tell = Callable[[int], None]
 """Called with the number of products so far."""
 
-ROUNDING = 4.0
+ROUNDING = 16.0
 """Rounding of a product with J, in eps of the largest singular value."""
+OUT = 0.1
+"""A value is out of the crowd when its residual is at most this share of its distance to it."""
 SMALL_ENOUGH = 1024
 """Rows of a matrix that is rather made than approached."""
 SPARE = 2
 """Directions of a block beyond the values that are asked for: a wider one costs more products."""
-FAINTEST = 8.0
+FAINTEST = 1.0
 """In eps of a product: what is left of it outside the basis below this is no direction."""
 MOST = 512
 """Directions at which the search ends, converged or not."""
@@ -84,8 +92,8 @@ def largest(
     while True:
         u, theta, v, residuals = basis.step()
         values = theta[:, :k]
-        errors = _errors(theta, residuals)[:, :k]
-        floor = ROUNDING * torch.finfo(given.dtype).eps * theta[:, :1]
+        errors = _errors(theta, residuals, size)[:, :k]
+        floor = _floor(given, theta[:, :1])
         fine = (errors <= torch.maximum(tolerance * values, floor)).all(1)
         if basis.full and size <= SMALL_ENOUGH and most is None and not bool(fine.all()):
             # No room for one more whole block, and directions are left that were never seen.
@@ -110,7 +118,7 @@ def smallest(
     most: int | None = None,
     tell: Tell | None = None,
 ) -> Singular:
-    """The k smallest singular values of every example, smallest first; never below the truth.
+    """The k smallest singular values of every example, smallest first, from above.
 
     `tolerance` is a share of the largest singular value: a small one is known no better than the
     products are.
@@ -121,10 +129,11 @@ def smallest(
     basis = _Bases(given, min(k + SPARE, size), min(most or MOST, size), seed, tell)
     while True:
         u, theta, v, residuals = basis.step()
-        values, errors = theta.flip(1)[:, :k], residuals.flip(1)[:, :k]
+        values = theta.flip(1)[:, :k]
+        errors = _hidden(theta, residuals, size).flip(1)[:, :k]
         fine = (errors <= tolerance * theta[:, :1]).all(1)
         if bool(fine.all()) or basis.full:
-            floor = ROUNDING * torch.finfo(given.dtype).eps * theta[:, :1]
+            floor = _floor(given, theta[:, :1])
             return Singular(
                 values=values,
                 errors=errors + floor,
@@ -144,8 +153,14 @@ def _checked(given: LinearMap, k: int) -> int:
     return size
 
 
-def _errors(theta: Tensor, residuals: Tensor) -> Tensor:
-    """The estimate of the first lines, without rounding."""
+def _floor(given: LinearMap, largest_value: Tensor) -> Tensor:
+    """What rounding leaves of any value."""
+    subtracted = abs(given.by) if isinstance(given, Shifted) else 0.0
+    return ROUNDING * torch.finfo(given.dtype).eps * (largest_value + subtracted)
+
+
+def _errors(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
+    """The estimate of the first lines for the largest values, without rounding."""
     together = residuals.square().cumsum(1)
     following = torch.cat([theta[:, 1:] + residuals[:, 1:], torch.zeros_like(theta[:, :1])], 1)
     gap = theta.unsqueeze(2) - following.unsqueeze(1)
@@ -156,7 +171,15 @@ def _errors(theta: Tensor, residuals: Tensor) -> Tensor:
     quadratic = torch.where(
         later & (gap > 0), together.unsqueeze(1) / gap.clamp(min=1e-300), torch.inf
     )
-    return torch.minimum(residuals, quadratic.amin(2))
+    hidden = _hidden(theta, residuals, size)
+    return torch.where(hidden > residuals, hidden, torch.minimum(residuals, quadratic.amin(2)))
+
+
+def _hidden(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
+    """The residual of values out of the crowd; of others, what may be hidden behind it."""
+    crowd = theta.median(1, keepdim=True).values
+    out = residuals <= OUT * (theta - crowd).abs()
+    return torch.where(out, residuals, residuals * (size / theta.shape[1]) ** 0.5)
 
 
 class _Bases:
@@ -286,7 +309,7 @@ def _taken_apart(given: LinearMap, k: int, *, largest_first: bool = False) -> Si
         return ordered[:, :, :k].permute(2, 0, 1).reshape(shape).to(given.dtype)
 
     values = (sigma if largest_first else sigma.flip(1))[:, :k]
-    rounding = ROUNDING * torch.finfo(given.dtype).eps * sigma[:, :1]
+    rounding = _floor(given, sigma[:, :1])
     return Singular(
         values=values,
         errors=rounding.expand_as(values),

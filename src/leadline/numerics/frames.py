@@ -32,24 +32,28 @@ square root of rounding, does not make it orthonormal."""
 def orthonormal(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Q [k, example, token, width] and R [example, k, k] in float64, with a diagonal >= 0.
 
-    vectors_j = sum_i Q_i R_ij. By Cholesky factors of the Gram matrix, twice, in float64; where
-    the vectors are too nearly dependent for that, by Householder's reflections, which cost more.
+    vectors_j = sum_i Q_i R_ij. By the Cholesky factor of the Gram matrix in float64, once more where
+    its rounding, eps over the square of the smallest diagonal entry, is not below that of the
+    vectors; where they are too nearly dependent for that, by Householder's reflections.
     """
     k, examples = vectors.shape[:2]
     rows = vectors.reshape(k, examples, -1).transpose(0, 1).double()
     size = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     rows = rows / torch.where(size > 0, size, torch.ones_like(size))
-    found = _by_cholesky(rows)
+    found = _by_cholesky(rows, torch.finfo(vectors.dtype).eps)
     q, r = _by_reflections(rows) if found is None else found
     back = q.transpose(0, 1).reshape(vectors.shape).to(vectors.dtype)
     return back, r * size.mT
 
 
-def _by_cholesky(rows: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Orthonormal rows and R, or None where the rows are too nearly dependent."""
+def _by_cholesky(rows: Tensor, rounding: float) -> tuple[Tensor, Tensor] | None:
+    """Rows orthonormal to `rounding` and R, or None where they are too nearly dependent."""
     first = _cholesky_step(rows)
     if first is None:
         return None
+    least = float(first[1].diagonal(dim1=-2, dim2=-1).min())
+    if torch.finfo(torch.float64).eps < rounding * least**2:
+        return first
     second = _cholesky_step(first[0])
     return None if second is None else (second[0], second[1] @ first[1])
 

@@ -9,10 +9,11 @@ from typing import Literal
 import torch
 
 from leadline.errors import ProbeError
+from leadline.numerics.linear_maps import LinearMap
 from leadline.probes._probe import Result, Single
 from leadline.record import Quantity, Site
 
-__all__ = ["Kind", "Tell", "over_examples", "ranked", "whole_number"]
+__all__ = ["Kind", "Tell", "over_examples", "ranked", "too_many", "whole_number"]
 
 Tensor = torch.Tensor
 Kind = Literal["block", "sublayer", "chain", "product"]
@@ -54,3 +55,13 @@ def whole_number(probe: str, option: str, value: object, least: int) -> int:
             f"{least} on."
         )
     return value
+
+
+def too_many(count: int, what: str, given: LinearMap) -> str | None:
+    """Why there are not so many directions or values, if there are not."""
+    tokens, width = given.shape[1:]
+    if count <= tokens * width:
+        return None
+    return (
+        f"{count} {what} were asked for; {tokens} x {width} (tokens x width) has {tokens * width}"
+    )

@@ -8,8 +8,8 @@ J of one example is a square matrix of N = token x width rows, known by its prod
     |J - I|_F / sqrt N           how far the block is from the identity; both by random probes
                                  (`numerics.frobenius`), with one standard error
     sigma_1(J - I)               the branch alone, J = I + F'
-    leak                         largest |J' u| on the tokens behind the first half, u on the first
-                                 half: exactly 0 where no token is reached by later ones
+    leak                         largest |J' u| on the tokens behind those that u stands on, over
+                                 up to 64 places of the text: 0 where no later token is seen
 
 Through depth, with P_(i, j) = J_j ... J_(i+1):
 
@@ -42,7 +42,7 @@ from leadline.numerics.frames import Frame
 from leadline.numerics.frobenius import both_norms
 from leadline.numerics.leak import leak_of
 from leadline.numerics.linear_maps import LinearMap, Shifted
-from leadline.probes._linear import Kind, Tell, over_examples, ranked, whole_number
+from leadline.probes._linear import Kind, Tell, over_examples, ranked, too_many, whole_number
 from leadline.probes._probe import PROBES, At, Refused, Result
 from leadline.record import Quantity, Site
 
@@ -105,11 +105,11 @@ LEAK = Quantity(
     name="jacobian.leak",
     title="What later tokens do to earlier ones",
     symbol="max |J' u|",
-    formula="largest entry of J' u on the second half of the tokens, u of signs on the first half",
+    formula="largest entry of J' u behind a place of the text, u random before it; up to 64 places",
     lives_on="layer",
     headline="max",
     high="Later tokens reach earlier ones: attention is not causal.",
-    low="0: no token is reached by a later one.",
+    low="0: no token is reached by a later one; a proof for texts of up to 65 tokens.",
 )
 THROUGH = Quantity(
     name="jacobian.through",
@@ -157,6 +157,9 @@ class JacobianProbe:
         PRODUCT,
         THROUGH,
     )
+
+    across = (PRODUCT,)
+    """What speaks of several blocks, though it is given block by block."""
 
     def __init__(
         self,
@@ -235,7 +238,9 @@ class JacobianProbe:
         yield from over_examples(NORM, norm.value / root, norm.error / root, site)
         yield from over_examples(DISTANCE, distance.value / root, distance.error / root, site)
         yield from self._leak(given, site)
-        if self.smallest:
+        if why := too_many(self.smallest, "smallest singular values", given):
+            yield Refused((SMALLEST,), why)
+        elif self.smallest:
             tell("smallest", 0)
             low = smallest(given, self.smallest, seed=self.seed, tell=lambda n: tell("smallest", n))
             yield from ranked(SMALLEST, low.values, low.errors, site)
@@ -271,6 +276,8 @@ class JacobianProbe:
 
     def _search(self, given: LinearMap, k: int, step: str, tell: Tell) -> Singular | str:
         """The k largest singular values, or why there are none: J v may not be to be had."""
+        if why := too_many(k, "singular values", given):
+            return why
         tell(step, 0)
         try:
             return largest(

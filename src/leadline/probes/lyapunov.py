@@ -24,8 +24,8 @@ from dataclasses import replace
 from leadline.anatomy import Stack
 from leadline.numerics.frames import Frame
 from leadline.numerics.linear_maps import LinearMap
-from leadline.probes._linear import Kind, Tell, ranked, whole_number
-from leadline.probes._probe import PROBES, At, Result
+from leadline.probes._linear import Kind, Tell, ranked, too_many, whole_number
+from leadline.probes._probe import PROBES, At, Refused, Result
 from leadline.record import Quantity, Site
 
 _BENETTIN = "Benettin et al. 1980, Meccanica 15"
@@ -78,6 +78,9 @@ class LyapunovProbe:
         for layer, given in links:
             tell(_step(layer), 0)
             if frame is None:
+                if why := too_many(self.k, "directions", given):
+                    yield Refused(self.quantities, why)
+                    return
                 frame = Frame.random(
                     given.shape, self.k, dtype=given.dtype, seed=self.seed, device=given.device
                 )

@@ -39,6 +39,7 @@ class Direction:
 
     `entry` and `exit` [example, token] are the shares of |v|^2 and |u|^2 by token, `overlap`
     [example] is <u, v>: 1 where the path only stretches, 0 where it turns into something else.
+    Where `value` is 0 nothing arrives, and u is one of many that would do.
     """
 
     value: Floats
@@ -67,7 +68,7 @@ class Jacobian:
     `distance_error` are one standard error over `probes` random vectors. `values`, `branch` and
     what follows from them are empty or NaN where the products J v cannot be had; `remarks` say why.
     `blocks` [block, example] are the sigma_1 of the single blocks of a longer stretch. `causal` is
-    None for a single token.
+    None for a single token, and where no leak was seen at some of the places of a long text.
     """
 
     model: str
@@ -304,18 +305,24 @@ def _below(found: Jacobian) -> list[str]:
     if found.causal is not None:
         text = "no token is moved by a later one" if found.causal else "tokens see later ones"
         lines.append(f"Causality: {text} (leak {found.leak:.1e}).")
+    zero = found.strongest is not None and found.strongest.value[0] == 0
     for name, path in (("Strongest", found.strongest), ("Weakest", found.weakest)):
         if path is not None:
-            lines.append(f"{name} path: {_path(path)}")
+            lines.append(f"{name} path: {_path(path, zero=zero)}")
     return [*lines, *found.remarks]
 
 
-def _path(path: Direction) -> str:
-    """The first example in words."""
+def _path(path: Direction, *, zero: bool) -> str:
+    """The first example in words; of a `zero` matrix any vector is a singular one."""
     enters, leaves = int(path.entry[0].argmax()), int(path.exit[0].argmax())
     first = " of example 1" if len(path.entry) > 1 else ""
+    if zero:
+        return f"none, the Jacobian{first} is 0."
+    begins = f"enters most at token {enters + 1} ({path.entry[0, enters]:.0%})"
+    if path.value[0] == 0:
+        return f"{begins}{first}, and nothing of it leaves."
     return (
-        f"enters most at token {enters + 1} ({path.entry[0, enters]:.0%}) and leaves most at "
+        f"{begins} and leaves most at "
         f"token {leaves + 1} ({path.exit[0, leaves]:.0%}){first}, <u, v> = {path.overlap[0]:.3f}."
     )
 
@@ -351,8 +358,14 @@ def _exponents(found: Lyapunov) -> tuple[list[str], list[list[str]]]:
 def _lyapunov_below(found: Lyapunov) -> list[str]:
     site = 0 if found.backward else found.depth
     value, error = found.log10_norm[site], found.log10_norm_error[site]
-    line = (
-        "Exponents: natural logarithm of the growth per layer. Whole product: log10 of "
-        f"|J|_F / sqrt N is {value.mean():.3f} +- {error.max():.3f} (one standard error)."
-    )
-    return [line, *found.remarks]
+    dead: NDArray[np.bool_] = np.equal(value, -np.inf)
+    line = "Exponents: natural logarithm of the growth per layer. Whole product: "
+    if dead.all():
+        return [f"{line}0, no direction arrives.", *found.remarks]
+    value, error = value[~dead], error[~dead]
+    # One direction has no spread.
+    open_to = "" if np.isnan(error).all() else f" +- {error.max():.3f} (one standard error)"
+    line += f"log10 of |J|_F / sqrt N is {value.mean():.3f}{open_to}"
+    if dead.any():
+        line += f" in {len(value)} of {len(dead)} examples; in the others it is 0"
+    return [f"{line}.", *found.remarks]

@@ -7,10 +7,13 @@ entry away: a record without it is finished.
 
 The record lives in memory until it holds a row, and stands in its file from then on: a request that
 turns out to measure nothing leaves what stood there before.
+
+Its seconds are summed over all sittings, each up to the last part that it ended.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError
@@ -33,6 +36,7 @@ __all__ = [
     "Refusal",
     "begun",
     "is_unfinished",
+    "refuse_foreign",
     "refuse_unfinished",
     "unfinished_text",
 ]
@@ -44,26 +48,44 @@ Refusal = tuple[tuple[str, ...], Site, str]
 
 
 class Growing:
-    """A record that grows part by part. `path` is its file, None where it stays in memory."""
+    """A record that grows part by part. `path` is its file, None where it stays in memory.
 
-    def __init__(self, record: Record, path: Path | None) -> None:
+    `started` is when this sitting began, by `time.perf_counter`; now, if it is not given.
+    """
+
+    def __init__(self, record: Record, path: Path | None, *, started: float | None = None) -> None:
         self.path = path
         self._record = record
+        self._started = time.perf_counter() if started is None else started
+        self._before: float = self._state["seconds"]
         self._keep()
 
     @classmethod
     def begin(
-        cls, record: Record, path: Path | None, *, request: Mapping[str, Any], parts: int
+        cls,
+        record: Record,
+        path: Path | None,
+        *,
+        request: Mapping[str, Any],
+        parts: int,
+        started: float | None = None,
     ) -> Growing:
         """Begin with what a record holds already; `parts` more are to come."""
+        now = time.perf_counter()
         state = {"request": dict(request), "parts": parts, "finished": {}, "carried": {}}
-        record.note(UNFINISHED, state)
-        return cls(record, path)
+        # What the record holds already took its time, too, and is kept with it.
+        record.note(UNFINISHED, {**state, "seconds": 0.0 if started is None else now - started})
+        return cls(record, path, started=now)
 
     @property
     def record(self) -> Record:
         """All that stands there so far."""
         return self._record
+
+    @property
+    def seconds(self) -> float:
+        """What it took so far: the sittings before, up to their last part, and this one."""
+        return self._before + time.perf_counter() - self._started
 
     @property
     def finished(self) -> frozenset[str]:
@@ -104,6 +126,7 @@ class Growing:
             for names, site, why in refused
         ]
         state["carried"] = dict(carried)
+        state["seconds"] = self.seconds
         with self._record.together():
             for quantity in quantities:
                 self._record.describe(quantity)
@@ -152,11 +175,11 @@ def begun(path: Path, request: Mapping[str, Any]) -> Record | None:
     others = [key for key in asked if known.get(key) != asked[key]]
     if others:
         record.close()  # which folds the log of a writer that was killed into the file
-        verb = "differs" if len(others) == 1 else "differ"
+        where = ", ".join(f"the {key}" for key in others)
         raise RecordError(
-            f"{path} holds a measurement that was cut off and is another one than asked for (the "
-            f"{', '.join(others)} {verb}); ask for the same again to go on with it, choose another "
-            "file, or remove it."
+            f"{path} holds a measurement that was cut off and is another one than asked for (it "
+            f"differs in {where}); ask for the same again to go on with it, choose another file, "
+            "or remove it."
         )
     return record
 
@@ -168,6 +191,14 @@ def refuse_unfinished(path: Path) -> None:
         raise RecordError(
             f"{path} holds a measurement that was cut off and is another one than asked for; ask "
             "for the same again to go on with it, choose another file, or remove it."
+        )
+
+
+def refuse_foreign(path: Path) -> None:
+    """Refuse to write over what is no record; an empty file is nothing."""
+    if path.exists() and (path.is_dir() or path.stat().st_size) and not is_record_file(path):
+        raise RecordError(
+            f"{path} exists and is not a record, so it is not overwritten; choose another name."
         )
 
 

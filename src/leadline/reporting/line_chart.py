@@ -3,7 +3,8 @@
 Panels stand in rows of `across`. Their places are layers, or what `places` says: depths, steps.
 
 For files: it needs neither a browser's script nor a plotting library. Values that are not finite
-are gaps. Panels share one scale, but for those that have one of their own: "exponent" is for
+are gaps. A dashed line, which is what another is compared with, has a darker shade of its colour,
+and a line that another one covers is broad and light: both are seen where they coincide. Panels share one scale, but for those that have one of their own: "exponent" is for
 logarithms of any size, linear up to about one and logarithmic beyond: asinh(value / 2).
 """
 
@@ -38,6 +39,10 @@ _DOTTED = 60
 """A line of more values has no dots: they would touch."""
 _APART = 26
 """The least distance of two ticks."""
+_SHADE = 0.6
+"""How much of its colour a dashed line keeps; the rest is black."""
+_BROAD, _LIGHT = 6, 0.5
+"""The width and the opacity of a line that another one covers."""
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#18202a}.soft{fill:#55616d}.title{font-size:15px;"
     "font-weight:600}.grid{stroke:#e8ecef}.axis{stroke:#b9c2ca}"
@@ -123,7 +128,7 @@ def line_chart(
     scales, places = scales or {}, places or {}
     panels = list(dict.fromkeys(line.panel for line in lines))
     names = list(dict.fromkeys(line.name for line in lines))
-    models = list(dict.fromkeys(str(line.facts.get("model", line.name)) for line in lines))
+    models = list(dict.fromkeys(_model(line) for line in lines))
     count = len(panels) + len(planes)
     across = max(1, min(across or count, count))
     width = _LEFT + across * _PANEL + (across - 1) * _BETWEEN + 20
@@ -154,7 +159,7 @@ def line_chart(
         parts.append(_frame(panel, axes, stands.label if stands else layer_label))
         for line in lines:
             if line.panel == panel:
-                colour = record_colour(models.index(str(line.facts.get("model", line.name))))
+                colour = _shade(record_colour(models.index(_model(line))), line)
                 parts.append(_path(line, axes, colour, hidden=_hidden(line, lines, axes)))
     for index, plane in enumerate(planes, start=len(panels)):
         row, column = divmod(index, across)
@@ -176,7 +181,7 @@ def line_chart(
         column, row = divmod(place, rows)
         line = next(line for line in lines if line.name == name)
         left = _LEFT + column * (_PANEL + _BETWEEN)
-        colour = record_colour(models.index(str(line.facts.get("model", line.name))))
+        colour = _shade(record_colour(models.index(_model(line))), line)
         y = below + 16 + row * _ROW
         dash = ' stroke-dasharray="5 4"' if line.faint else ""
         parts.append(
@@ -187,6 +192,19 @@ def line_chart(
         y = below + 36 + _ROW * rows + 17 * place
         parts.append(f'<text class="soft" x="{_LEFT}" y="{y}">{html.escape(text)}</text>')
     return "".join(parts) + "</svg>\n"
+
+
+def _model(line: Line) -> str:
+    """What gives a line its colour."""
+    return str(line.facts.get("model", line.name))
+
+
+def _shade(colour: str, line: Line) -> str:
+    """The colour of a line: darker where it is dashed."""
+    if not line.faint:
+        return colour
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(_SHADE * part):02X}" for part in parts)
 
 
 def _range(values: Sequence[float], *, exponent: bool = False) -> tuple[float, float]:
@@ -260,7 +278,8 @@ def _path(line: Line, axes: _Axes, colour: str, *, hidden: bool) -> str:
             continue
         steps.append(f"{'L' if pen_down else 'M'}{point[0]:.1f} {point[1]:.1f}")
         pen_down = True
-    dash = ' stroke-dasharray="5 4" opacity=".75"' if line.faint else ""
+    dash = ' stroke-dasharray="5 4"' if line.faint else ""
+    broad = f' opacity="{_LIGHT:g}"' if hidden else ""
     dots = "".join(
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{colour}"/>'
         for x, y in (point for point in points if point is not None)
@@ -268,7 +287,7 @@ def _path(line: Line, axes: _Axes, colour: str, *, hidden: bool) -> str:
     )
     dots += _bars(line, axes, colour)
     return (
-        f'<path d="{"".join(steps)}" fill="none" stroke="{colour}" stroke-width="{6 if hidden else 2}"{dash}>'
+        f'<path d="{"".join(steps)}" fill="none" stroke="{colour}" stroke-width="{_BROAD if hidden else 2}"{dash}{broad}>'
         f"<title>{html.escape(line.name)}</title></path>{dots}"
     )
 

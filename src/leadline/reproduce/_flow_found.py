@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leadline.analysis.depth_facts import EPS
 from leadline.analysis.exponent import Exponent, fit_exponent
 from leadline.parts import Recipe
 from leadline.reproduce._flow_jacobians import Blocks, Norms
@@ -51,6 +52,11 @@ class Found:
         """Whether every number of every seed is finite."""
         found = self.at(design, depth)
         return bool(found) and all(one.finite for one in found)
+
+    def squares(self, design: str) -> tuple[float, ...]:
+        """The mean square at every site of the deepest models of a design, the mean over seeds."""
+        several = [one.squares for one in self.at(design, self.deepest)]
+        return tuple(mean_error(column)[0] for column in zip(*several, strict=True))
 
     def exponent(self, design: str, number: Callable[[Start], float]) -> Exponent | None:
         """The power of the depth with which a number grows; None where fewer than two depths fit."""
@@ -104,6 +110,8 @@ def facts_of(design: str, depth: int, *, width: int, mean_square: Sequence[float
     init = recipe.choice("init")
     connection = recipe.choice("connection").name
     plain = 1.0 if connection == "identity" else None
+    norm = recipe.choice("norm")
+    eps = norm.options.get("eps", EPS.get(norm.name))
     scale = init.options.get("std" if init.name == "gpt2" else "gain", 1.0)
     return DepthFacts(
         depth=depth,
@@ -112,7 +120,8 @@ def facts_of(design: str, depth: int, *, width: int, mean_square: Sequence[float
         placement=recipe.choice("placement").name,
         init=init.name,
         init_scale=float(scale) if isinstance(scale, int | float) else None,
-        norm=recipe.choice("norm").name,
+        norm=norm.name,
+        norm_eps=float(eps) if isinstance(eps, int | float) else None,
         mlp=recipe.choice("mlp").name,
         hidden_ratio=4.0,
         attention=recipe.choice("attention").name,

@@ -9,9 +9,9 @@ from leadline.analysis.outcome import Line, Places, Table
 from leadline.reproduce._flow_found import Found, facts_of, mean_error
 from leadline.reproduce._flow_start import ADDS, DESIGNS, Start
 from leadline.reproduce._flow_training import TRAINED, Trained
-from leadline.theory.depth import LAWS
+from leadline.theory.depth import LAWS, Band
 
-__all__ = ["across_depth", "law_exponent", "lines", "places", "scales", "tables"]
+__all__ = ["across_depth", "law_exponent", "lines", "places", "scales", "stream_band", "tables"]
 
 WEIGHT = "Untrained: log₁₀ |∂L/∂W₂| of the last block, over depth"
 RATIO = "Untrained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
@@ -93,18 +93,29 @@ def across_depth(
     return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
-def law_exponent(design: str, *, depth: int, width: int) -> float | None:
+def law_exponent(found: Found, design: str, *, width: int) -> float | None:
     """The exponent that Xiong et al. have for |dL/dW2|, where their assumptions hold."""
     law = LAWS.build(LAST_GRADIENT)
-    facts = facts_of(design, depth, width=width, mean_square=())
+    facts = facts_of(design, found.deepest, width=width, mean_square=found.squares(design))
     return law.exponent(facts) if law.applies(facts) else None
+
+
+def stream_band(found: Found, *, width: int) -> tuple[Band, ...] | None:
+    """The band of the mean square of the deepest pre-norm models, after Xiong et al.
+
+    It is that of these models: of their activation and the inner width of their MLP. None where the
+    assumptions do not hold.
+    """
+    law = LAWS.build(STREAM)
+    facts = facts_of("pre", found.deepest, width=width, mean_square=found.squares("pre"))
+    return law.predicted(facts) if law.applies(facts) else None
 
 
 def _over_depth(found: Found, *, width: int) -> Iterator[Line]:
     for design in DESIGNS:
         values, errors = across_depth(found, design, lambda one: one.weight)
         yield Line(WEIGHT, design, values, facts={"model": design}, errors=errors)
-        slope = law_exponent(design, depth=found.deepest, width=width)
+        slope = law_exponent(found, design, width=width)
         whole = [k for k, v in enumerate(values) if math.isfinite(v)]
         if slope is None or not whole:
             continue
@@ -126,7 +137,7 @@ def _over_sites(found: Found, *, width: int) -> Iterator[Line]:
         values, errors = _by_site([one.squares for one in found.at(design, depth)])
         yield Line(_square(depth), design, values, facts={"model": design}, errors=errors)
         if design == "pre":
-            yield from _band(values, depth, width=width)
+            yield from _band(found, width=width)
     for design in DESIGNS:
         if not found.whole(design, depth):
             continue
@@ -138,15 +149,13 @@ def _over_sites(found: Found, *, width: int) -> Iterator[Line]:
         yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
 
 
-def _band(squares: Sequence[float], depth: int, *, width: int) -> Iterator[Line]:
-    law = LAWS.build(STREAM)
-    facts = facts_of("pre", depth, width=width, mean_square=squares[:1])
-    bands = law.predicted(facts) if law.applies(facts) else None
+def _band(found: Found, *, width: int) -> Iterator[Line]:
+    bands = stream_band(found, width=width)
     for end, name in enumerate(("at least", "at most")):
         if bands is not None:
             drawn = tuple(band[end] for band in bands)
             what = f"pre: {name} (after Xiong et al.)"
-            yield Line(_square(depth), what, drawn, faint=True, facts={"model": "pre"})
+            yield Line(_square(found.deepest), what, drawn, faint=True, facts={"model": "pre"})
 
 
 def _by_site(several: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -253,7 +262,7 @@ def _exponents(found: Found, *, width: int) -> Iterator[Table]:
             row += [math.nan, math.nan] if fit is None else [fit.slope, fit.error]
         return row
 
-    laws = {d: law_exponent(d, depth=found.deepest, width=width) for d in DESIGNS}
+    laws = {d: law_exponent(found, d, width=width) for d in DESIGNS}
     yield Table(
         "Untrained: power of the depth of |dL/dW2|, alone and times the rms of x_L, ± s.e.",
         ("law", "alone", "±", "times rms", "± "),

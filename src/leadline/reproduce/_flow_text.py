@@ -10,7 +10,7 @@ import numpy as np
 from leadline.analysis.exponent import Exponent
 from leadline.reproduce._flow_found import Found, fitted, mean_error, straight
 from leadline.reproduce._flow_jacobians import Norms
-from leadline.reproduce._flow_lines import law_exponent
+from leadline.reproduce._flow_lines import law_exponent, stream_band
 from leadline.reproduce._flow_start import DESIGNS
 from leadline.reproduce._flow_training import TRAINED, Trained
 
@@ -18,13 +18,10 @@ __all__ = ["remarks"]
 
 NEAR = 0.1
 """A measured exponent agrees with a law within this."""
-XIONG = (0.5, 1.5)
-"""What a pre-norm block adds to the mean square: Xiong et al. 2020, for an MLP as wide as the
-stream."""
 LINEAR = 0.98
 """A curve follows a line where the line explains this share of its variance."""
 EQUAL = 0.999
-"""Tokens have become one vector where the mean cosine of two is above this."""
+"""Tokens are one vector where the mean cosine of two reaches this."""
 NEAR_IDENTITY = 0.5
 """|J - I|_F / sqrt(N) below which a block counts as near the identity."""
 BALANCED = 0.2
@@ -38,7 +35,7 @@ def remarks(found: Found, *, width: int) -> Iterator[str]:
     yield from _last_matrix(found, width=width)
     yield from _mechanism(found)
     yield from _towards_the_input(found)
-    yield from _stream(found)
+    yield from _stream(found, width=width)
     yield from _without_norms(found)
     yield from _products(found)
     yield from _norms(found)
@@ -58,7 +55,7 @@ def _last_matrix(found: Found, *, width: int) -> Iterator[str]:
         fit = found.exponent(design, lambda one: one.weight)
         if fit is None:
             continue
-        law = law_exponent(design, depth=found.deepest, width=width)
+        law = law_exponent(found, design, width=width)
         told.append(f"{design} {fit.text}{_against(fit, law)}")
     if told:
         depths = fitted(found.depths)
@@ -117,22 +114,33 @@ def _towards_the_input(found: Found) -> Iterator[str]:
         )
 
 
-def _stream(found: Found) -> Iterator[str]:
+def _stream(found: Found, *, width: int) -> Iterator[str]:
     own = found.at("pre", found.deepest)
     sites = range(found.deepest + 1)
     slope, error = mean_error([straight(sites, one.squares).slope for one in own])
     # The law is about the mean over weights.
-    mean = [mean_error(column)[0] for column in zip(*(one.squares for one in own), strict=True)]
-    r2 = straight(sites, mean).r2
+    r2 = straight(sites, found.squares("pre")).r2
     line = "near linear" if r2 >= LINEAR else "not linear"
-    band = "inside" if XIONG[0] <= slope <= XIONG[1] else "outside"
     cross, _ = mean_error([one.crosses / one.grown for one in own])
     off = max(abs(one.grown - one.updates - one.crosses) / one.squares[-1] for one in own)
     yield (
         f"Pre-norm, {found.deepest} layers: the mean square grows by {slope:.3f}"
-        f"{_plus_minus(error)} per layer, {line} (R² {r2:.4f} of the mean over seeds), {band} the "
-        f"{XIONG[0]:g} to {XIONG[1]:g} of Xiong et al. It is the sum of what was written: updates "
+        f"{_plus_minus(error)} per layer, {line} (R² {r2:.4f} of the mean over "
+        f"seeds){_beside(slope, found, width=width)}. It is the sum of what was written: updates "
         f"{1.0 - cross:.0%}, cross terms {cross:.0%}; the identity holds to {off:.1g}."
+    )
+
+
+def _beside(slope: float, found: Found, *, width: int) -> str:
+    """Where a slope lies in the band that is drawn; nothing where there is none."""
+    bands = stream_band(found, width=width)
+    if bands is None:
+        return ""
+    low, high = ((bands[-1][end] - bands[0][end]) / found.deepest for end in (0, 1))
+    where = "inside" if low <= slope <= high else "outside"
+    return (
+        f", {where} the {low:.3f} to {high:.3f} per layer that the law of Xiong et al. gives for "
+        "these models, with their activation and the inner width of their MLP"
     )
 
 
@@ -253,18 +261,35 @@ def _acquired(own: Sequence[Trained]) -> str:
         depth
         for depth in depths
         if all(
-            one.ratio[1] < VANISHED * one.ratio[0] and one.cosine[1] > EQUAL
+            one.ratio[1] < VANISHED * one.ratio[0] and one.cosine[1] >= EQUAL
             for one in own
             if one.depth == depth
         )
     ]
-    verdict = (
-        f"the gradient has come to vanish and the tokens have become one at "
-        f"{', '.join(map(str, vanished))} layers"
-        if vanished
-        else "no vanishing was acquired"
-    )
-    return f"{'; '.join(told)}: {verdict}"
+    if not vanished:
+        return f"{'; '.join(told)}: no vanishing was acquired"
+    verdict = f"the gradient has come to vanish at {_layers(vanished)}"
+    return f"{'; '.join(told)}: {verdict}; {_tokens(own, vanished)}"
+
+
+def _layers(depths: Sequence[int]) -> str:
+    return f"{', '.join(map(str, depths))} layers"
+
+
+def _tokens(own: Sequence[Trained], vanished: Sequence[int]) -> str:
+    """Whether tokens that are one after the training have become so, or were so before it."""
+    before = {
+        depth: [one.cosine[0] >= EQUAL for one in own if one.depth == depth] for depth in vanished
+    }
+    parts = {
+        "have become one": [d for d in vanished if not any(before[d])],
+        "were one before the training already": [d for d in vanished if all(before[d])],
+        "were one before the training in some of the seeds": [
+            d for d in vanished if any(before[d]) and not all(before[d])
+        ],
+    }
+    said = [f"{what} at {_layers(depths)}" for what, depths in parts.items() if depths]
+    return f"the tokens {' and '.join(said)}"
 
 
 def _typical(values: Sequence[float]) -> float:

@@ -118,7 +118,8 @@ def gradient_flow(
         kept = record is not None and folder is not None
         return Outcome(
             experiment="gradient-flow",
-            title="Gradient and stream over depth, before and after a short training",
+            title="Gradient and stream over depth, before "
+            + ("and after a short training" if found.trained else "training"),
             value_label="",
             lines=tuple(lines(found, width=setting.width)),
             remarks=tuple(remarks(found, width=setting.width)),

@@ -17,7 +17,7 @@ The answer depends on the start, so there are two, with biases 0 and normal weig
 Reported are the error at the end, the mean over fresh vectors with its standard error over the
 seeds, and |F| / |x| of the blocks: where the weights went. A single number is compared by its
 logarithm seed by seed: the answer names a winner only where the mean difference of log10 is larger
-than two of its standard errors.
+than two of its standard errors. One seed has none, and gets no winner.
 """
 
 from __future__ import annotations
@@ -302,14 +302,20 @@ def _remarks(found: list[Case], setting: Setting) -> Iterator[str]:
 
 def _compared(plain: Case, skip: Case, won: str) -> str:
     apart, error = advantage(plain, skip)
-    spread = "" if math.isnan(error) else f" (× or ÷ {10.0**error:.2f})"
-    times = f"{10.0 ** abs(apart):.3g} times smaller{spread}"
-    better = {"F = 0": f"with skip {times}", "F = x": f"without skip {times}"}
+    if math.isnan(error):
+        told = (
+            f"{10.0**apart:.3g} times as large without as with it in this one seed, which has no "
+            "spread to judge that by"
+        )
+    else:
+        times = f"{10.0 ** abs(apart):.3g} times smaller (× or ÷ {10.0**error:.2f})"
+        better = {"F = 0": f"with skip {times}", "F = x": f"without skip {times}"}
+        told = better.get(won, "no difference beyond the spread of the seeds")
     return (
         f"{_blocks(plain.blocks)}, {plain.start} start: the error is {plain.error.mean():.2g} "
         f"without skip and {skip.error.mean():.2g} with it, "
-        f"{better.get(won, 'no difference beyond the spread of the seeds')}; |F| / |x| went from "
-        f"{plain.first.mean():.2f} to {plain.last.mean():.2f} without skip (F = x is 1) and from "
+        f"{told}; |F| / |x| went from {plain.first.mean():.2f} to {plain.last.mean():.2f} without "
+        "skip (F = x is 1) and from "
         f"{skip.first.mean():.2f} to {skip.last.mean():.2f} with it (F = 0 is 0)."
     )
 
@@ -318,6 +324,11 @@ def _answer(winners: dict[str, str], setting: Setting) -> str:
     """The answer to the exercise, with its conditions."""
     sides = {side: [w for w, won in winners.items() if won == side] for side in ("F = 0", "F = x")}
     after = f"after {setting.steps} steps"
+    if setting.seeds == 1:
+        return (
+            f"One seed has no spread, so nothing is said about which is learned better {after}: "
+            "ask for two seeds or more."
+        )
     zero, one = (sides[side] for side in ("F = 0", "F = x"))
     if len(zero) == len(winners):
         return f"F = 0 is learned better in every case {after}."

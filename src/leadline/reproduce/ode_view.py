@@ -12,8 +12,9 @@ float64. Depth L is doubled again and again:
 N is LayerNorm without gain and eps, P(x) = I - 11'/d - xx'/d its Jacobian at a token of the sphere
 (mean 0, |x|² = d; see `theory.norm_jacobian`): N(x + h f) = x + h P f + O(h²), so the second is a
 projected Euler method. The error |x_L - x(T)|_F / |x(T)|_F is taken against the flow, computed with
-many steps of Runge and Kutta's fourth order; the order of convergence is minus the slope of log
-error over log L. With weights of its own in every layer (step T/L) there is no one f: updates
+so many steps of Runge and Kutta's fourth order that its own error is at most 1/20 of every error
+judged by it (see `_reference_flow`); what cannot be judged so is left out, and no order is fitted.
+The order of convergence is minus the slope of log error over log L. With weights of its own in every layer (step T/L) there is no one f: updates
 average out, and the stream moves by |x_L - x_0| ~ L^(-1/2).
 
 Explicit Euler with step h is stable along an eigenvalue lambda of f' where |1 + h lambda| <= 1. A
@@ -45,6 +46,7 @@ from leadline.numerics.linear_maps import dense
 from leadline.numerics.linearised import Linearised
 from leadline.parts import Recipe, Transformer
 from leadline.reproduce._experiment import EXPERIMENTS
+from leadline.reproduce._reference_flow import FINER, MOST, Field, Reference, apart, followed
 from leadline.running import call
 
 __all__ = ["Setting", "ode_view"]
@@ -52,8 +54,6 @@ __all__ = ["Setting", "ode_view"]
 EULER, NORMED, WHOLE, OWN = "step T/L", "step T/L, normed", "step 1", "step T/L, own weights"
 ERROR, SPECTRUM = "log₁₀ error against the flow", "|1 + λ|, eigenvalues of the Jacobian of a block"
 DEPTHS = (8, 16, 32, 64, 128)
-REFERENCE = 256
-"""Steps of the reference solution."""
 DESIGNED = 12
 """The depth of the designs whose eigenvalues are computed."""
 LIMIT = "limit 1"
@@ -62,7 +62,6 @@ STABLE = 1e-6
 RATE, LAYERS = -3.0, 20
 """The note's claim of easy stability, tested on f(x) = RATE x."""
 Progress = Callable[[str, int, int], None]
-Field = Callable[[Tensor], Tensor]
 Eigenvalues = NDArray[np.complex128]
 
 
@@ -136,10 +135,13 @@ def ode_view(
     setting.check()
     total = setting.seeds + 2
     errors: dict[str, dict[int, list[float]]] = {name: {} for name in (EULER, NORMED, WHOLE, OWN)}
+    references: list[dict[str, Reference]] = []
     with torch.random.fork_rng(devices=[]):
         for number in range(setting.seeds):
             progress(f"seed {setting.seed + number}", number, total)
-            for name, line in _convergence(setting, setting.seed + number).items():
+            found, flows = _convergence(setting, setting.seed + number)
+            references.append(flows)
+            for name, line in found.items():
                 errors[name][setting.seed + number] = line
         spectra: list[Spectrum] = []
         for number, (name, fields) in enumerate(_designs(setting).items()):
@@ -156,7 +158,7 @@ def ode_view(
         title="A residual network as an ordinary differential equation",
         value_label="",
         lines=(*_error_lines(errors), *_spectrum_lines(spectra, largest)),
-        remarks=tuple(_remarks(setting, errors, orders, spectra)),
+        remarks=tuple(_remarks(errors, references, orders, spectra)),
         records={},
         scales={ERROR: "own", SPECTRUM: "own"},
         tables=(_order_table(orders), _stability_table(spectra)),
@@ -196,29 +198,34 @@ def _field(stretches: Stretches, layer: int) -> tuple[Field, Tensor]:
     return field, x.detach().double()
 
 
-def _convergence(setting: Setting, seed: int) -> dict[str, list[float]]:
-    """The errors of one seed over the depths, and how far own weights move the stream."""
+def _convergence(
+    setting: Setting, seed: int
+) -> tuple[dict[str, list[float]], dict[str, Reference]]:
+    """The errors of one seed over the depths, how far own weights move the stream, the flows."""
     one = _network(setting, seed, {"depth": 1})
     field, x = _field(one, 1)
-    flow = _runge_kutta(field, x, setting.time)
     sphere = _normed(x)
-    normed = _runge_kutta(lambda at: _tangent(at, field(at)), sphere, setting.time)
+    steps = {depth: setting.time / depth for depth in DEPTHS}
+    ends = {
+        EULER: [_euler(field, x, h, depth) for depth, h in steps.items()],
+        NORMED: [_projected(field, sphere, h, depth) for depth, h in steps.items()],
+        WHOLE: [_euler(field, x, 1.0, depth) for depth in DEPTHS],
+    }
+    flow = followed(field, x, setting.time, judging=[*ends[EULER], *ends[WHOLE]])
+    normed = followed(
+        lambda at: _tangent(at, field(at)), sphere, setting.time, judging=ends[NORMED]
+    )
+    flows = {EULER: flow, NORMED: normed, WHOLE: flow}
     many = _network(setting, seed, {"depth": max(DEPTHS)})
     own = [_field(many, layer)[0] for layer in range(1, max(DEPTHS) + 1)]
-    found: dict[str, list[float]] = {name: [] for name in (EULER, NORMED, WHOLE, OWN)}
-    for depth in DEPTHS:
-        h = setting.time / depth
-        found[EULER].append(_apart(_euler(field, x, h, depth), flow))
-        at = sphere
-        for _ in range(depth):
-            at = _normed(at + h * field(at))
-        found[NORMED].append(_apart(at, normed))
-        found[WHOLE].append(_apart(_euler(field, x, 1.0, depth), flow))
+    found = {name: [flows[name].judged(end) for end in several] for name, several in ends.items()}
+    found[OWN] = []
+    for depth, h in steps.items():
         at = x
         for layer in own[:depth]:
             at = at + h * layer(at)
-        found[OWN].append(_apart(at, x))
-    return found
+        found[OWN].append(apart(at, x))
+    return found, flows
 
 
 def _euler(field: Field, x: Tensor, h: float, steps: int) -> Tensor:
@@ -227,15 +234,10 @@ def _euler(field: Field, x: Tensor, h: float, steps: int) -> Tensor:
     return x
 
 
-def _runge_kutta(field: Field, x: Tensor, time: float, steps: int = REFERENCE) -> Tensor:
-    """The flow after `time`, by the classical method of order four."""
-    h = time / steps
+def _projected(field: Field, x: Tensor, h: float, steps: int) -> Tensor:
+    """Explicit Euler, back to the sphere after every step."""
     for _ in range(steps):
-        a = field(x)
-        b = field(x + h / 2 * a)
-        c = field(x + h / 2 * b)
-        d = field(x + h * c)
-        x = x + h / 6 * (a + 2 * b + 2 * c + d)
+        x = _normed(x + h * field(x))
     return x
 
 
@@ -249,10 +251,6 @@ def _tangent(x: Tensor, u: Tensor) -> Tensor:
     """P(x) u at a token of the sphere: u without its mean and without its part along x."""
     u = u - u.mean(-1, keepdim=True)
     return u - x * (u * x).mean(-1, keepdim=True) / x.square().mean(-1, keepdim=True)
-
-
-def _apart(x: Tensor, y: Tensor) -> float:
-    return float((x - y).norm() / y.norm())
 
 
 # --- stability -----------------------------------------------------------------------------------
@@ -348,8 +346,8 @@ def _stability_table(spectra: list[Spectrum]) -> Table:
 
 
 def _remarks(
-    setting: Setting,
     errors: dict[str, dict[int, list[float]]],
+    references: list[dict[str, Reference]],
     orders: dict[str, Exponent],
     spectra: list[Spectrum],
 ) -> Iterator[str]:
@@ -360,6 +358,7 @@ def _remarks(
                 f"{name}: the error against {flow} goes from {first:.2g} at depth {DEPTHS[0]} to "
                 f"{last:.2g} at depth {DEPTHS[-1]}, {_order(orders[name])}."
             )
+        yield _known(name, [one[name] for one in references], errors[name])
     yield _step_one(errors[WHOLE])
     if OWN in orders:
         yield (
@@ -386,9 +385,27 @@ def _order(fit: Exponent) -> str:
     return f"order {-fit.slope:.3f}{spread} ({fit.seeds} seed{'' if fit.seeds == 1 else 's'})"
 
 
+def _known(name: str, flows: list[Reference], lines: dict[int, list[float]]) -> str:
+    """Say how well the flow is known that errors are taken against, and what that leaves out."""
+    own, steps = float(np.max([one.error for one in flows])), max(one.steps for one in flows)
+    how = f"give the flow to {own:.1g} or better" if math.isfinite(own) else "do not stay finite"
+    known = f"{name}: {steps} steps of Runge and Kutta {how}"
+    values = [value for line in lines.values() for value in line]
+    left = sum(map(math.isnan, values))
+    if left:
+        return (
+            f"{known}, which has to be 1/{FINER:g} of what it judges: {left} of {len(values)} "
+            f"errors are left out, and no order is fitted. More than {MOST} steps are not tried; "
+            "choose a shorter time."
+        )
+    return f"{known}; the smallest error judged by it is {min(values):.1g}."
+
+
 def _step_one(lines: dict[int, list[float]]) -> str:
     """Say what step 1 does when layers are added: it is another time, not a finer step."""
     first, last = (float(np.mean([line[at] for line in lines.values()])) for at in (0, -1))
+    if math.isnan(first) or math.isnan(last):
+        return f"{WHOLE}: the flow is not known well enough to tell the distance to it."
     what = "It does not converge" if last >= first else "The error falls here"
     return (
         f"{WHOLE}: the distance to the flow goes from {first:.3g} at depth {DEPTHS[0]} to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,33 @@ def test_every_design_gets_the_law_that_is_about_it(fields: dict[str, Any], expe
     assert all(len(bound.applying) == DEPTH for bound in table.bounds)
 
 
+@pytest.mark.parametrize(
+    ("fields", "name", "eps"),
+    [
+        ({"norm": "layernorm(eps=10.0)"}, "xiong-stream", "10"),
+        ({"init": "gpt2(std=0.002)"}, "gpt2-scaling", "1e-05"),
+    ],
+)
+def test_a_law_does_not_apply_where_eps_is_not_small(
+    fields: dict[str, Any], name: str, eps: str
+) -> None:
+    record = measured(**fields)
+    start = np.asarray(record["stream.variance"]).min()
+    for end in ends(bounds(record, names=[name], initial=True), name):
+        assert not end.applying
+        assert end.rows[0].because == (
+            f"eps is {eps}, and the stream has a mean square of {start:.2g}",
+        )
+
+
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_gpt2_s_own_eps_is_small_against_its_own_embeddings(positions: str) -> None:
+    record = measured(init="gpt2", positions=positions)
+    embedded = 2 * 0.02**2 if positions == "learned" else 0.02**2
+    assert np.asarray(record["stream.variance"])[0] == pytest.approx(embedded, rel=0.2)
+    assert all(end.applying for end in ends(bounds(record, initial=True), "gpt2-scaling"))
+
+
 def test_a_law_that_is_asked_for_says_why_it_does_not_apply() -> None:
     record = measured(placement="post")
     for end in ends(bounds(record, names=["xiong-stream"], initial=True), "xiong-stream"):
@@ -115,6 +143,18 @@ def test_a_law_that_is_asked_for_says_why_it_does_not_apply() -> None:
 def test_a_design_without_a_law_is_refused_with_what_to_measure() -> None:
     with pytest.raises(RecordError, match="nor what a law of depth says of a model like this"):
         bounds(measured(placement="post"), initial=True)
+
+
+@pytest.mark.parametrize("names", [None, ["residual-product"]])
+def test_what_a_refusal_says_to_measure_is_enough_for_the_product(names: list[str] | None) -> None:
+    small = {"depth": 2, "width": 8, "heads": 2, "context": 8, "vocabulary": 16}
+    model = leadline.Transformer(**small, placement="post")
+    inputs = leadline.random_tokens(model, examples=1, length=4, seed=0)
+    with pytest.raises(RecordError) as caught:
+        bounds(leadline.measure(model, inputs, probes="jacobian"), names=names)
+    (probe,) = re.findall(r'`--probes "(jacobian[^"]*)"` for residual-product', str(caught.value))
+    found = bounds(leadline.measure(model, inputs, probes=[probe]), names=["residual-product"])
+    assert all(len(end.applying) == 2 for end in ends(found, "residual-product"))
 
 
 def test_without_a_recipe_a_law_is_told_only_when_it_is_asked_for() -> None:

@@ -13,6 +13,7 @@ from leadline.analysis import depth_facts
 from leadline.analysis.depth_facts import depth_stacks, has_depth
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.theory import DepthFacts
+from leadline.theory.depth._assumptions import NORMS as UNIT_NORMS
 from tests.synthetic import gpt2_record
 
 
@@ -42,6 +43,7 @@ def test_a_recipe_tells_everything_but_whether_it_was_trained() -> None:
         init="xavier",
         init_scale=0.5,
         norm="layernorm",
+        norm_eps=1e-5,
         mlp="relu",
         hidden_ratio=2.0,
         attention="multihead",
@@ -90,7 +92,11 @@ def test_the_caller_may_say_what_the_record_does_not_know() -> None:
 def test_the_defaults_are_those_of_the_parts() -> None:
     from leadline.parts.branches import MLPS
     from leadline.parts.inits import INITS
+    from leadline.parts.norms import NORMS
 
+    for name, eps in depth_facts.EPS.items():
+        assert NORMS.options(name)["eps"].default == eps
+    assert set(depth_facts.EPS) == set(UNIT_NORMS)
     for name, (option, default) in depth_facts.SCALES.items():
         assert INITS.options(name)[option].default == default
     model = leadline.Transformer(depth=1, width=16, heads=2, context=8, vocabulary=8, mlp="relu")
@@ -124,11 +130,32 @@ def test_without_options_a_part_has_its_defaults() -> None:
         ({"attention": "multihead(groups=2)"}, "attention", "multihead"),
         ({"attention": "multihead(causal=false)"}, "attention", "multihead"),
         ({"init": "mup"}, "init_scale", None),
+        ({"norm": "layernorm(eps=10.0)"}, "norm_eps", 10.0),
+        ({"norm": "rmsnorm"}, "norm_eps", 1e-6),
+        ({"norm": "rmsnorm(eps=0)"}, "norm_eps", 0.0),
+        ({"norm": "dyt"}, "norm_eps", None),
     ],
 )
 def test_parts_are_read_as_they_are(fields: dict[str, Any], name: str, value: object) -> None:
     found = getattr(facts(measured(**fields)), name)
     assert found == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+HARMLESS = ("causal=false", "bias=false", "output_bias=false", "scale=0.5", "qk_norm=head")
+TOLD = ("value_residual=0.5", "head_width=4", "groups=1")
+
+
+@pytest.mark.parametrize("option", HARMLESS + TOLD)
+def test_attention_is_plain_where_an_option_leaves_values_and_output_alone(option: str) -> None:
+    found = facts(measured(attention=f"multihead({option})")).attention
+    assert found == ("multihead" if option in HARMLESS else f"multihead({option})")
+
+
+def test_every_option_of_attention_is_judged() -> None:
+    from leadline.parts.branches import ATTENTIONS
+
+    judged = {option.split("=")[0] for option in HARMLESS + TOLD}
+    assert set(ATTENTIONS.options("multihead")) == judged
 
 
 def test_a_write_with_a_law_of_its_own_has_no_numbers() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -95,3 +97,122 @@ def test_wrappers_are_taken_off() -> None:
     assert unwrapped(model) is model
     assert unwrapped(nn.DataParallel(model)) is model
     assert unwrapped(nn.DataParallel(nn.DataParallel(model))) is model
+
+
+# --- plain attributes ----------------------------------------------------------------------------
+
+
+class _Keeping(nn.Module):
+    """Keeps what it saw in plain attributes, with the graph behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.state: torch.Tensor | None = None
+        self.sum = torch.zeros(WIDTH)
+        self.other = torch.ones(WIDTH)
+        self.longest = 0
+        self.late: nn.Parameter | None = None
+        self.name = "before"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        self.state = y
+        self.sum += y.detach().sum((0, 1))
+        self.other = y * 2
+        self.longest = max(self.longest, x.shape[1])
+        self.new, self.number = y, 3
+        self.late = nn.Parameter(torch.ones(1))
+        self.name = "after"
+        return y
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_tensors_and_numbers_that_modules_keep_are_put_back(raised: bool) -> None:
+    model = nn.Sequential(_Keeping())
+    keeping = model[0]
+    assert isinstance(keeping, _Keeping)
+    total, other = keeping.sum, keeping.other
+
+    def run() -> None:
+        with untouched(model):
+            model(_stream())
+            assert keeping.state is not None and keeping.longest == 5 and bool(total.any())
+            if raised:
+                raise ValueError("stop")
+
+    if raised:
+        with pytest.raises(ValueError, match="stop"):
+            run()
+    else:
+        run()
+    assert keeping.state is None
+    assert keeping.sum is total and not total.any()
+    assert keeping.other is other and bool((other == 1).all())
+    assert keeping.longest == 0
+    assert not hasattr(keeping, "new") and not hasattr(keeping, "number")
+    # What the docstring says is left alone.
+    assert keeping.name == "after" and isinstance(keeping.late, nn.Parameter)
+
+
+def test_a_tensor_of_inference_mode_is_put_back() -> None:
+    model = _Keeping()
+    with torch.inference_mode():
+        model.other = kept = torch.ones(WIDTH)
+    with untouched(model):
+        model(_stream())
+    assert model.other is kept
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["fresh", "after a pass"])
+@pytest.mark.parametrize("entry", ["measure", "anatomy_of", "jacobian", "lyapunov"])
+def test_recurrent_states_are_those_of_before(entry: str, before: bool) -> None:
+    from leadline.testing.zoo import ZOO
+
+    model = ZOO["recurrent_gemma"].build(0).eval()
+    inputs = ZOO["recurrent_gemma"].inputs(model, 1)
+    if before:
+        with torch.no_grad():
+            model(**inputs)
+
+    def states() -> dict[str, object]:
+        return {
+            f"{path}.{name}": getattr(module, name)
+            for path, module in model.named_modules()
+            for name in ("recurrent_states", "conv1d_state")
+            if name in vars(module)
+        }
+
+    kept = states()
+    assert (len(kept) > 0) and any(value is not None for value in kept.values()) is before
+    options = {"jacobian": {"layer": 1, "k": 1, "probes": 2}, "lyapunov": {"k": 1}}
+    getattr(leadline, entry)(model, inputs, **options.get(entry, {}))
+    after = states()
+    assert list(after) == list(kept) and all(after[key] is kept[key] for key in kept)
+    copy.deepcopy(model)  # which refuses tensors with a graph
+
+
+def test_positions_that_grow_with_the_text_are_the_same_after_a_long_one() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+    config = LlamaConfig(
+        vocab_size=20,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=4,
+        rope_parameters=rope,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    model = LlamaForCausalLM(config).eval()
+    ids = torch.randint(0, 20, (1, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        real = copy.deepcopy(model)(ids).logits
+    with torch.no_grad(), untouched(model):
+        model(ids)
+    with torch.no_grad():
+        assert torch.equal(model(ids).logits, real)

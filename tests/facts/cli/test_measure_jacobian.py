@@ -123,7 +123,7 @@ def test_a_record_that_was_cut_off_is_not_written_over(leadline, tiny, tmp_path,
         patched.setattr(JacobianProbe, "linear", interrupted)
         leadline("measure", *tiny, "--probes", "jacobian", "-o", record)
     said = leadline("measure", *tiny, "--probes", "jacobian(k=2)", "-o", record)
-    assert said.code == 2 and "the probes differs" in said.err
+    assert said.code == 2 and "it differs in the probes" in said.err
     said = leadline("measure", *tiny, "-o", record)
     assert said.code == 2 and "cut off" in said.err
     with Record.open(record) as found:

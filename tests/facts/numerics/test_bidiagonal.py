@@ -11,6 +11,7 @@ from leadline.numerics import bidiagonal
 from leadline.numerics.bidiagonal import (
     FAINTEST,
     MOST,
+    OUT,
     ROUNDING,
     SMALL_ENOUGH,
     SPARE,
@@ -18,7 +19,7 @@ from leadline.numerics.bidiagonal import (
     largest,
     smallest,
 )
-from leadline.numerics.linear_maps import Dense
+from leadline.numerics.linear_maps import Dense, Shifted
 
 
 def _noise(*shape: int, seed: int = 0) -> Tensor:
@@ -133,7 +134,7 @@ def test_without_a_limit_the_search_ends_after_512_directions() -> None:
 
 def test_what_is_no_direction_is_not_kept() -> None:
     """A map of rank two has no third direction: rounding must not be taken for one."""
-    assert FAINTEST == 8.0
+    assert FAINTEST == 1.0
     matrices = _kinds()["rank two"].float()
     found = largest(Dense(matrices), 4)
     assert bool((found.values[:, 2:] <= found.errors[:, 2:]).all())
@@ -199,3 +200,47 @@ def test_a_matrix_that_whole_blocks_do_not_fill_is_right(size: int) -> None:
     assert bool(found.converged.all())
     torch.testing.assert_close(found.values, torch.linalg.svdvals(matrices)[:, :4])
     _check_vectors(matrices, found, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("above", [1e-5, 1e-4, 1e-2])
+def test_one_value_hidden_in_a_crowd_of_ones_is_not_missed(
+    above: float, dtype: torch.dtype
+) -> None:
+    """A random start has a 600th of it, and the residual shows a tenth of its distance."""
+    assert OUT == 0.1
+    turn = torch.linalg.qr(_noise(600, 600)).Q
+    sizes = torch.ones(600).double()
+    sizes[0] += above
+    matrices = (turn * sizes @ turn.mT).to(dtype).unsqueeze(0)
+    truth = torch.linalg.svdvals(matrices.double())
+    for k in (1, 4):
+        for seed in range(3):
+            found = largest(Dense(matrices), k, seed=seed)
+            assert bool(((found.values - truth[:, :k]).abs() <= found.errors).all())
+
+
+def test_what_may_be_hidden_is_counted_until_values_part_from_the_crowd() -> None:
+    theta = torch.tensor([[1.001, 1.0, 1.0, 1.0]]).double()
+    near, far = torch.full((1, 4), 2e-4).double(), torch.full((1, 4), 5e-5).double()
+    # Distance to the crowd 1e-3: a residual of 2e-4 is above a tenth of it, 5e-5 is below.
+    assert float(bidiagonal._errors(theta, near, 400)[0, 0]) == pytest.approx(2e-3)
+    assert float(bidiagonal._errors(theta, far, 400)[0, 0]) <= 5e-5
+
+
+@pytest.mark.parametrize("size", [1e-2, 1e-4, 1e-6])
+def test_rounding_of_what_was_subtracted_counts(size: float) -> None:
+    """J - I of a float32 map J near the identity is known to the rounding of J alone."""
+    exact = torch.eye(300).double() + size * _noise(1, 300, 300) / 300**0.5
+    given = exact.float()
+    truth = torch.linalg.svdvals(exact - torch.eye(300))[:, 0]
+    found = largest(Shifted(Dense(given), 1.0), 1)
+    assert bool(((found.values[:, 0] - truth).abs() <= found.errors[:, 0]).all())
+    assert float(found.errors[0, 0]) >= ROUNDING * torch.finfo(torch.float32).eps
+
+
+def test_rounding_is_16_eps_of_the_largest_value() -> None:
+    assert ROUNDING == 16.0
+    found = largest(Dense(3.0 * torch.eye(20).unsqueeze(0)), 2)
+    floor = 3.0 * 16.0 * torch.finfo(torch.float32).eps
+    assert floor <= float(found.errors.min()) <= float(found.errors.max()) <= 1.1 * floor

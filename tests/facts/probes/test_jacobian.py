@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import leadline
 from leadline.anatomy import Stack
-from leadline.errors import InputError, ProbeError
+from leadline.errors import ProbeError
 from leadline.numerics.leak import leak_of
 from leadline.numerics.linear_maps import Dense, LinearMap, dense
 from leadline.numerics.linearised import Linearised
@@ -386,10 +386,19 @@ def test_blocks_of_a_transformer_have_the_singular_values_of_their_dense_jacobia
     assert record.provenance["coverage"]["refused"] == []
 
 
-def test_more_values_than_features_are_refused() -> None:
+def test_more_values_than_features_are_refused_and_the_rest_is_measured() -> None:
     x = torch.randn(1, 2, 2, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(InputError, match="5 singular values"):
-        _measured(Linear(2), x, "jacobian(k=5)")
+    record = _measured(Linear(2), x, "jacobian(k=5,smallest=6)")
+    assert "jacobian.norm" in record and "jacobian.branch" in record
+    refused = {
+        r["what"].split(" of ")[0]: r["why"] for r in record.provenance["coverage"]["refused"]
+    }
+    assert refused == {
+        "jacobian.singular, jacobian.product_of_norms": "5 singular values were asked for; 2 x 2 "
+        "(tokens x width) has 4",
+        "jacobian.smallest": "6 smallest singular values were asked for; 2 x 2 (tokens x width) "
+        "has 4",
+    }
 
 
 def test_the_dense_reference_sees_the_same_map() -> None:

@@ -110,6 +110,17 @@ def test_no_direction_is_refused() -> None:
         LyapunovProbe(k=0)
 
 
+def test_more_directions_than_the_stream_has_are_refused_beside_other_probes() -> None:
+    model = leadline.Transformer(depth=2, width=4, heads=1, vocabulary=5, context=4)
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    record = leadline.measure(model, ids, probes="stream,lyapunov(k=5)")
+    assert "stream.norm" in record and "lyapunov.growth" not in record
+    whys = {r["why"] for r in record.provenance["coverage"]["refused"] if "lyapunov" in r["what"]}
+    assert whys == {"5 directions were asked for; 1 x 4 (tokens x width) has 4"}
+    with pytest.raises(ProbeError, match="5 directions were asked for"):
+        leadline.measure(model, ids, probes="lyapunov(k=5)")
+
+
 def test_one_step_per_block_is_told() -> None:
     assert LyapunovProbe().steps("chain", _stack(3))[0] == "layer 3 backwards"
     assert len(LyapunovProbe().steps("chain", _stack(3))) == 3

@@ -86,6 +86,24 @@ def test_the_text_names_the_place_the_numbers_and_their_errors():
     assert rows["that over sigma_1"] == ["1.5"]
 
 
+def path(value, **changes):
+    fields = vars(direction()) | {"value": np.array([value])}
+    return Direction(**(fields | changes))
+
+
+def test_a_zero_jacobian_has_no_path():
+    text = str(jacobian(strongest=path(0.0), weakest=path(0.0)))
+    assert "Strongest path: none, the Jacobian is 0." in text
+    assert "Weakest path: none, the Jacobian is 0." in text
+    assert "%" not in text
+
+
+def test_a_path_that_is_lost_does_not_leave():
+    text = str(jacobian(weakest=path(0.0)))
+    assert "Weakest path: enters most at token 2 (75%), and nothing of it leaves." in text
+    assert "Strongest path: enters most at token 2 (75%) and leaves most at token 1 (90%)" in text
+
+
 def test_the_title_says_which_write_or_which_sites():
     assert "layer 3, sublayer 2" in str(jacobian(sublayer=2))
     assert "from site 0 to site 3 (3 layers)" in str(jacobian(start=0))
@@ -135,6 +153,22 @@ def test_exponents_are_told_with_the_factor_of_a_layer():
     assert row[:3] == ["1", "0.20000", "1.22140"]  # exp(0.2)
     assert "decoder, 2 layers, from the last site to the first (J')" in text
     assert "|J|_F / sqrt N is 0.500 +- 0.010" in text
+
+
+def test_a_product_that_is_zero_is_told_without_logarithms():
+    dead, unknown = np.full((3, 1), -np.inf), np.full((3, 1), np.nan)
+    text = str(lyapunov(log10_norm=dead, log10_norm_error=unknown))
+    assert "Whole product: 0, no direction arrives." in text and "nan" not in text
+    half = np.array([[0.5, -np.inf]] * 3)
+    text = str(lyapunov(log10_norm=half, log10_norm_error=np.array([[0.01, np.nan]] * 3)))
+    assert (
+        "is 0.500 +- 0.010 (one standard error) in 1 of 2 examples; in the others it is 0." in text
+    )
+
+
+def test_one_direction_has_no_standard_error():
+    text = str(lyapunov(log10_norm_error=np.full((3, 1), np.nan)))
+    assert "|J|_F / sqrt N is 0.500." in text and "nan" not in text
 
 
 def test_forward_the_whole_product_stands_at_the_last_site():

@@ -14,6 +14,7 @@ from leadline.record.unfinished import (
     Growing,
     begun,
     is_unfinished,
+    refuse_foreign,
     refuse_unfinished,
     unfinished_text,
 )
@@ -99,8 +100,8 @@ def test_in_memory_the_same_record_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({**REQUEST, "seed": 1}, "the seed differs"),
-        ({"probes": ["lyapunov"], "seed": 1}, "the probes, seed differ"),
+        ({**REQUEST, "seed": 1}, r"\(it differs in the seed\)"),
+        ({"probes": ["lyapunov"], "seed": 1}, r"\(it differs in the probes, the seed\)"),
     ],
 )
 def test_another_request_is_refused_by_what_differs(
@@ -144,3 +145,65 @@ def test_forgetting_takes_one_entry_out_of_the_provenance() -> None:
     record.forget("a")
     record.forget("never there")
     assert record.provenance == {"b": 2}
+
+
+def test_seconds_are_summed_over_the_sittings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    path = tmp_path / "a.leadline"
+    now = 103.0
+    growing = Growing.begin(Record(), path, request=REQUEST, parts=3, started=100.0)
+    assert growing.seconds == 3.0
+    now = 105.0
+    _add(growing, 1)
+    now = 150.0  # spent on a part that is lost
+    growing.close()
+    record = begun(path, REQUEST)
+    assert record is not None
+    now = 1002.0
+    again = Growing(record, path, started=1000.0)
+    assert again.seconds == 7.0
+    now = 1004.0
+    _add(again, 2)
+    again.close()
+    record = begun(path, REQUEST)
+    assert record is not None
+    third = Growing(record, path)
+    now = 1005.0
+    assert third.seconds == 10.0
+    third.close()
+
+
+def test_the_time_of_what_a_record_holds_already_is_kept_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.perf_counter", lambda: 108.0)
+    path = tmp_path / "a.leadline"
+    record = Record()
+    record.describe(NORM)
+    record.append([_row(1)])
+    Growing.begin(record, path, request=REQUEST, parts=3, started=100.0).close()
+    found = begun(path, REQUEST)
+    assert found is not None
+    again = Growing(found, path)
+    assert again.seconds == 8.0
+    again.close()
+
+
+def test_what_is_no_record_is_not_written_over(tmp_path: Path) -> None:
+    foreign = tmp_path / "notes.leadline"
+    foreign.write_text("hello")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for path in (foreign, folder):
+        with pytest.raises(RecordError, match="exists and is not a record"):
+            refuse_foreign(path)
+    refuse_foreign(tmp_path / "none.leadline")
+    empty = tmp_path / "empty.leadline"
+    empty.touch()
+    refuse_foreign(empty)
+    finished = tmp_path / "finished.leadline"
+    Record().save(finished)
+    refuse_foreign(finished)

@@ -26,6 +26,7 @@ from leadline.reproduce.learning_identity import (
     Case,
     Setting,
     _answer,
+    _compared,
     _unlearned,
     advantage,
     drawn,
@@ -179,6 +180,22 @@ def test_the_answer_says_on_what_it_depends() -> None:
     assert mixed == (
         "The answer depends on the start after 60 steps: F = 0 is learned better with a, "
         "but F = x is learned better with b; undecided: c."
+    )
+
+
+def test_one_seed_has_no_spread_and_gets_numbers_without_a_verdict() -> None:
+    plain, skip = case(1.0), case(0.01, skip=True, share=0.5)
+    told = _compared(plain, skip, verdict(plain, skip))
+    assert "the error is 1 without skip and 0.01 with it, 100 times as large" in told
+    assert "in this one seed, which has no spread to judge that by" in told
+    assert "spread of the seeds" not in told and "smaller" not in told
+    assert "spread of the seeds" in _compared(case(1.0, 1.0), case(1.1, 0.9, skip=True), "")
+    one = replace(SMALL, steps=3, seeds=1)
+    remarks = learning_identity(one).remarks
+    assert sum("this one seed" in remark for remark in remarks) == 4
+    assert remarks[4] == (
+        "One seed has no spread, so nothing is said about which is learned better after 3 steps: "
+        "ask for two seeds or more."
     )
 
 

@@ -12,6 +12,8 @@ from scipy.integrate import solve_ivp
 
 from leadline.errors import InputError
 from leadline.reproduce import EXPERIMENTS
+from leadline.reproduce import ode_view as ode
+from leadline.reproduce._reference_flow import Reference, apart, runge_kutta
 from leadline.reproduce.ode_view import (
     DEPTHS,
     ERROR,
@@ -23,15 +25,14 @@ from leadline.reproduce.ode_view import (
     WHOLE,
     Setting,
     Spectrum,
-    _apart,
     _convergence,
     _euler,
     _field,
+    _known,
     _network,
     _normed,
     _plane,
     _powers,
-    _runge_kutta,
     _spectra,
     _step_one,
     _tangent,
@@ -59,6 +60,36 @@ def test_halving_the_step_halves_the_error_with_and_without_a_norm(outcome: Any)
     assert orders[NORMED]["order"] == pytest.approx(1.0, abs=0.06)
 
 
+def test_it_is_said_how_well_the_flow_is_known(outcome: Any) -> None:
+    for name in (EULER, NORMED):
+        (told,) = [one for one in outcome[0].remarks if one.startswith(f"{name}: 256 steps of")]
+        assert "or better; the smallest error judged by it is" in told
+
+
+def test_errors_that_the_flow_cannot_judge_are_left_out_and_said() -> None:
+    x = torch.ones(2)
+    flows = [Reference(x, 4096, 0.01), Reference(x, 512, 0.002)]
+    told = _known(EULER, flows, {0: [1.0, math.nan], 1: [1.0, 0.5]})
+    assert told == (
+        "step T/L: 4096 steps of Runge and Kutta give the flow to 0.01 or better, which has "
+        "to be 1/20 of what it judges: 1 of 4 errors are left out, and no order is fitted. More than "
+        "4096 steps are not tried; choose a shorter time."
+    )
+    endless = _known(EULER, [Reference(x, 4096, math.nan), flows[0]], {0: [math.nan]})
+    assert endless.startswith("step T/L: 4096 steps of Runge and Kutta do not stay finite, which")
+    assert "not known well enough" in _step_one({0: [1.0, math.nan]})
+
+
+def test_no_order_is_fitted_where_the_flow_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    rough = Reference(torch.ones(1, 2, 4, dtype=torch.float64), 4096, 1e9)
+    monkeypatch.setattr(ode, "followed", lambda *_, **__: rough)
+    found = ode_view(Setting(width=4, tokens=2, seeds=1))
+    assert set(table(found, "Order")) == set()
+    errors = [line for line in found.lines if line.panel == ERROR]
+    assert len(errors) == 3 and all(math.isnan(v) for line in errors for v in line.values)
+    assert sum("no order is fitted" in remark for remark in found.remarks) == 2
+
+
 def test_layers_of_step_one_do_not_converge(outcome: Any) -> None:
     assert table(outcome[0], "Order")[WHOLE]["order"] < 0
     assert any("It does not converge" in remark for remark in outcome[0].remarks)
@@ -70,18 +101,18 @@ def test_the_words_for_step_one_follow_the_numbers() -> None:
 
 
 def test_weights_of_their_own_move_the_stream_less_and_less() -> None:
-    found = _convergence(SMALL, 0)[OWN]
+    found = _convergence(SMALL, 0)[0][OWN]
     slope = np.polyfit(np.log(DEPTHS), np.log(found), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.15)
 
 
 def test_the_error_of_euler_on_a_linear_equation_is_that_of_the_exponential() -> None:
     x = torch.ones(1, 1, 4, dtype=torch.float64)
-    flow = _runge_kutta(lambda at: -at, x, 2.0)
+    flow = runge_kutta(lambda at: -at, x, 2.0)
     assert float(flow[0, 0, 0]) == pytest.approx(math.exp(-2.0), rel=1e-9)
     for depth in (10, 100):
         by_hand = abs((1 - 2.0 / depth) ** depth - math.exp(-2.0)) / math.exp(-2.0)
-        found = _apart(_euler(lambda at: -at, x, 2.0 / depth, depth), flow)
+        found = apart(_euler(lambda at: -at, x, 2.0 / depth, depth), flow)
         assert found == pytest.approx(by_hand, rel=1e-6)
 
 
@@ -93,8 +124,8 @@ def test_the_reference_flow_is_that_of_scipy() -> None:
             lambda _t, y, f=slope: f(torch.from_numpy(y).view(shape)).flatten().numpy(),
             (0.0, 1.0), start.flatten().numpy(), method="DOP853", rtol=1e-11, atol=1e-12,
         )  # fmt: skip
-        found = _runge_kutta(slope, start, 1.0)
-        assert _apart(found, torch.from_numpy(known.y[:, -1]).view(shape)) < 1e-9
+        found = runge_kutta(slope, start, 1.0)
+        assert apart(found, torch.from_numpy(known.y[:, -1]).view(shape)) < 1e-9
 
 
 def test_the_field_is_the_branch_of_the_block() -> None:
@@ -108,7 +139,7 @@ def test_the_flow_on_the_sphere_stays_there() -> None:
     field, x = _field(_network(SMALL, 1, {"depth": 1}), 1)
     start = _normed(x)
     np.testing.assert_allclose(start.square().sum(-1).numpy(), 8.0)
-    end = _runge_kutta(lambda at: _tangent(at, field(at)), start, 1.0)
+    end = runge_kutta(lambda at: _tangent(at, field(at)), start, 1.0)
     np.testing.assert_allclose(end.square().sum(-1).numpy(), 8.0, rtol=1e-9)
     np.testing.assert_allclose(end.mean(-1).numpy(), 0.0, atol=1e-12)
 
@@ -145,6 +176,17 @@ def test_the_region_of_stability_is_counted_by_hand() -> None:
     assert one.unstable == 0.5
     assert one.growing == 0.5
     assert one.cured == 0.25
+
+
+@pytest.mark.parametrize(("off", "counted"), [(0.9e-6, 0.0), (1.1e-6, 1.0)])
+def test_an_eigenvalue_is_outside_where_it_passes_the_circle_by_a_millionth(
+    off: float, counted: float
+) -> None:
+    falling = Spectrum("falling", np.array([-1.0 - off + 0j]), 2.0)
+    assert (falling.unstable, falling.cured, falling.growing) == (counted, counted, 0.0)
+    # Re lambda = -off: along the circle, where the flow falls or does not.
+    edge = Spectrum("edge", np.array([1.0 - off + 1j]), 2.0)
+    assert (edge.unstable, edge.cured, edge.growing) == (1.0, counted, 1.0 - counted)
 
 
 def test_eigenvalues_are_those_of_finite_differences() -> None:

@@ -28,6 +28,8 @@ class DepthFacts:
     """xavier: its gain. gpt2: its standard deviation."""
     norm: str | None = None
     """layernorm, rmsnorm or another name; none where there is none."""
+    norm_eps: float | None = None
+    """What the norm adds to the mean square that it divides by."""
     mlp: str | None = None
     """The activation of a plain MLP: relu, gelu, ..., or the name of another MLP."""
     hidden_ratio: float | None = None

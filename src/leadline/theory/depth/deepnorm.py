@@ -14,6 +14,7 @@ from leadline.theory.depth._writes import mlp_write
 __all__ = ["DeepNormLaw", "deepnorm_alpha", "deepnorm_beta"]
 
 _TOLERANCE = 1e-6
+"""Relative: what alpha may be off by."""
 
 
 def deepnorm_alpha(depth: int) -> float:
@@ -32,8 +33,8 @@ class DeepNormLaw(Law):
 
     Assumptions: x' = N(alpha x + u) with alpha = (2 L)^(1/4) in a stack of its own, decoder or
     encoder; the init deepnorm: Xavier, value, output and MLP weights times beta = (8 L)^(-1/4);
-    nothing trained; layernorm or rmsnorm; a block is multi-head attention, then a plain MLP with
-    ReLU.
+    nothing trained; layernorm or rmsnorm with an eps that is small against the stream; a block is
+    multi-head attention, then a plain MLP with ReLU.
 
     The paper's. alpha and beta make (number of writes) (v² + w²) / alpha² = 1, v = w = beta the
     scales of the two matrices of a branch, which bounds by a constant how much one step of SGD
@@ -65,7 +66,7 @@ class DeepNormLaw(Law):
             _keeps(facts),
             called("the init is deepnorm", facts.init, ("deepnorm",), "the init"),
             as_drawn(facts),
-            unit_norm(facts),
+            *unit_norm(facts),
             *plain_branches(facts),
             called("the activation is relu, which is homogeneous", facts.mlp, ("relu",),
                    "the MLP"),

@@ -20,10 +20,11 @@ from leadline.theory.depth._stream_law import StreamLaw, writes_of_block
 class GPT2Scaling(StreamLaw):
     """m_0 + c l/(2L) <= E m_l <= m_0 + (a + c) l/(2L): what 2 L writes add is at most (a + c)/2.
 
-    Assumptions: pre-norm; nothing trained; layernorm or rmsnorm; a block is multi-head attention,
-    then a plain MLP; and either gpt2's init (normal weights of one standard deviation, those that
-    write to the stream divided by sqrt(2 L)) with writes x + u, or Xavier's init with writes
-    x + u / sqrt(2 L): a branch is linear in its output weight, so the two are one.
+    Assumptions: pre-norm; nothing trained; layernorm or rmsnorm with an eps that is small
+    against the stream; a block is multi-head attention, then a plain MLP; and either gpt2's init
+    (normal weights of one standard deviation, those that write to the stream divided by sqrt(2 L))
+    with writes x + u, or Xavier's init with writes x + u / sqrt(2 L): a branch is linear in its
+    output weight, so the two are one.
 
     Proof. As `xiong-stream`, every update divided by sqrt(2 L), its mean square by 2 L. With Xavier
     and an MLP as wide as the stream c = 1/2 and a = 1: 1 + l/(4L) <= E m_l <= 1 + 3 l/(4L), at most
@@ -45,7 +46,7 @@ class GPT2Scaling(StreamLaw):
                    ("gpt2", "xavier"), "the init"),
             plain_sum(facts) if by_init else scaled_by_writes(facts),
             as_drawn(facts),
-            unit_norm(facts),
+            *unit_norm(facts),
             *plain_branches(facts),
         ]  # fmt: skip
 

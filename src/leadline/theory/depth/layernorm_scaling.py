@@ -20,8 +20,8 @@ class LayerNormScalingLaw(StreamLaw):
     """m_0 + c H_l <= E m_l <= m_0 + (a + c) H_l, H_l = 1 + 1/2 + ... + 1/l.
 
     Assumptions: the norm before each branch of layer l is divided by sqrt(l); every write is x + u;
-    Xavier's init, nothing trained; layernorm or rmsnorm; a block is multi-head attention, then a
-    plain MLP.
+    Xavier's init, nothing trained; layernorm or rmsnorm with an eps that is small against the
+    stream; a block is multi-head attention, then a plain MLP.
 
     Proof. As `xiong-stream`, but a branch of layer l reads tokens of mean square 1/l. Attention is
     linear in what it mixes and ReLU is homogeneous, so both write 1/l of what they would: a block
@@ -44,7 +44,7 @@ class LayerNormScalingLaw(StreamLaw):
             plain_sum(facts),
             called("the init is xavier", facts.init, ("xavier",), "the init"),
             as_drawn(facts),
-            unit_norm(facts),
+            *unit_norm(facts),
             *plain_branches(facts),
         ]  # fmt: skip
 

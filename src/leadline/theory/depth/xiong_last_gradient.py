@@ -20,8 +20,9 @@ _EXPONENTS = {"post": 0.0, "pre": -0.5}
 class XiongLastGradient(Law):
     """|dLoss / dW_2 of the last block| ~ L^0 for post-norm and L^(-1/2) for pre-norm.
 
-    Assumptions: every write is x + u; Xavier's init, nothing trained; layernorm or rmsnorm; a block
-    is multi-head attention, then a plain MLP; a pre-norm stack has a norm after its last block.
+    Assumptions: every write is x + u; Xavier's init, nothing trained; layernorm or rmsnorm with
+    an eps that is small against the stream; a block is multi-head attention, then a plain MLP; a
+    pre-norm stack has a norm after its last block.
 
     Proof. The gradient is (the gradient at the last stream) x (what W_2 reads)'. What W_2 reads
     has a mean square of order one at any depth, because a norm stands before the MLP (pre) or
@@ -47,7 +48,7 @@ class XiongLastGradient(Law):
             plain_sum(facts),
             called("the init is xavier", facts.init, ("xavier",), "the init"),
             as_drawn(facts),
-            unit_norm(facts),
+            *unit_norm(facts),
             *plain_branches(facts),
         ]  # fmt: skip
         if facts.placement == "pre":

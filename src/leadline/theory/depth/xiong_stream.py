@@ -20,7 +20,8 @@ class XiongStream(StreamLaw):
     """m_0 + c l <= E m_l <= m_0 + (a + c) l; c = 1/2, a = 1 for an MLP as wide as the stream.
 
     Assumptions: pre-norm; every write is x + u; Xavier's init, nothing trained; layernorm or
-    rmsnorm; a block is multi-head attention, then a plain MLP.
+    rmsnorm with an eps that is small against the stream; a block is multi-head attention, then a
+    plain MLP.
 
     Proof. Behind the norm every token has mean square 1. So the MLP writes c and attention between
     0 and a (see `_writes`): with Xavier of gain 1, a = 1 and for ReLU c = 2 r / (1 + r)², r the
@@ -47,7 +48,7 @@ class XiongStream(StreamLaw):
             plain_sum(facts),
             called("the init is xavier", facts.init, ("xavier",), "the init"),
             as_drawn(facts),
-            unit_norm(facts),
+            *unit_norm(facts),
             *plain_branches(facts),
         ]  # fmt: skip
 

@@ -28,6 +28,7 @@ PRE = DepthFacts(
     init="xavier",
     init_scale=1.0,
     norm="layernorm",
+    norm_eps=1e-5,
     mlp="relu",
     hidden_ratio=1.0,
     attention="multihead",
@@ -306,6 +307,44 @@ def test_an_assumption_that_fails_is_said(name: str, change: dict[str, Any], bec
 def test_a_post_norm_stack_needs_no_norm_after_its_last_block() -> None:
     facts = replace(PRE, placement="post", final_norm=False)
     assert law("xiong-last-gradient").applies(facts)
+
+
+NORMED = ("xiong-stream", "gpt2-scaling", "layernorm-scaling", "xiong-last-gradient", "deepnorm")
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_an_eps_that_is_not_small_against_the_stream_is_said(name: str) -> None:
+    # m / (m + eps) is to be 1 to 5 %: eps = m / 20 is still small.
+    at_most, more = (replace(FITTING[name], norm_eps=eps) for eps in (0.05, 0.0501))
+    assert law(name).applies(at_most)
+    assert reasons(name, more) == ["eps is 0.0501, and the stream has a mean square of 1"]
+    assert not law(name).applies(more)
+    # Of every site, not of the first alone: behind a norm the stream may be smaller.
+    small = replace(at_most, mean_square=(1000.0, 1.0, math.nan, 0.9))
+    assert reasons(name, small) == ["eps is 0.05, and the stream has a mean square of 0.9"]
+    assert reasons(name, replace(more, norm_eps=0.0, mean_square=(0.0,))) == []
+
+
+def test_an_eps_or_a_stream_that_is_not_known_is_not_given() -> None:
+    for unknown in ({"norm_eps": None}, {"mean_square": ()}, {"mean_square": (math.nan,)}):
+        assert reasons("xiong-last-gradient", replace(PRE, **unknown)) == [
+            "not given: eps is small against the mean square that is normed"
+        ]
+
+
+def test_laws_without_norms_do_not_ask_for_eps() -> None:
+    for name in ("unnormed-stream", "noci"):
+        assert law(name).applies(replace(FITTING[name], norm="none", norm_eps=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("gpt2-scaling", "gain"), ("noci", "gain"), ("deepnorm", "keep")]
+)
+def test_a_scale_may_be_off_by_a_millionth(name: str, field: str) -> None:
+    facts = SCALED if name == "gpt2-scaling" else FITTING[name]
+    exact = getattr(facts, field)
+    for off, holds in ((0.9e-6, True), (-0.9e-6, True), (1.1e-6, False), (-1.1e-6, False)):
+        assert law(name).applies(replace(facts, **{field: exact * (1 + off)})) is holds
 
 
 def test_a_norm_called_none_is_no_norm() -> None:

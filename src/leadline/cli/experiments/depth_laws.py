@@ -1,0 +1,78 @@
+"""`leadline reproduce depth-laws`: every law of depth beside its measurement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from leadline.cli import _options as o
+from leadline.cli._voice import Voice
+from leadline.cli.experiments._shared import PictureFolder, deliver, ready
+from leadline.errors import InputError
+
+EXPERIMENT = "Experiment"
+
+
+def depth_laws(
+    depths: Annotated[
+        str | None,
+        typer.Option(
+            "--depths",
+            metavar="N,N",
+            help="Layers of the models: 6,12,24,48,96 unless given.",
+            rich_help_panel=EXPERIMENT,
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            help="How many models of each kind: 8, or 3 with --quick; at least 2.",
+            rich_help_panel=EXPERIMENT,
+            show_default=False,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Fewer seeds, products of Jacobians up to 6 layers.",
+            rich_help_panel=EXPERIMENT,
+        ),
+    ] = False,
+    seed: o.Seed = 0,
+    output: PictureFolder = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Do the laws of depth hold? Each beside its measurement on a design that meets its assumptions.
+
+    Bands at every site with the mean over seeds and its standard error, exponents over depth
+    beside those of the laws, and the product of Jacobians between its bounds. Nothing is trained.
+    """
+    chosen = None if depths is None else _depths(depths)
+    ready(output)
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Building the models") as gauge:
+            from leadline.reproduce.depth_laws import Setting
+            from leadline.reproduce.depth_laws import depth_laws as experiment
+
+            setting = Setting.quick() if quick else Setting()
+            given = {"depths": chosen, "seeds": seeds}
+            setting = replace(setting, **{k: v for k, v in given.items() if v is not None})
+            outcome = experiment(setting, seed=seed, progress=gauge)
+        deliver(voice, outcome, output)
+
+
+def _depths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--depths is {text!r}; give whole numbers with commas between them, such as 6,12,24."
+        ) from None
