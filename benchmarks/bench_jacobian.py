@@ -3,7 +3,8 @@
 1. The four largest singular values of one block of GPT-2 and one of our own, 32 tokens of width
    128: block bidiagonalisation against what people write, `torch.func.jacrev` with the best of
    several chunk sizes and then `torch.linalg.svdvals`. Both in float32; the error is against the
-   singular values of the same matrix in float64.
+   singular values of the same matrix in float64. Beside it, what the same costs people who take the
+   matrix in float64, and with twice as many tokens, where the matrix has four times as many entries.
 2. Lyapunov exponents with k = 8 of 12 layers, in forward passes of the model.
 3. The standard error of |J - I|_F with 32 probes, against the matrix itself.
 
@@ -55,9 +56,9 @@ def ours(depth: int = 2, width: int = WIDTH) -> nn.Module:
     ).eval()
 
 
-def block_of(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+def block_of(model: nn.Module, tokens: int = TOKENS) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """The first block as a function, and the stream that enters it."""
-    inputs = leadline.random_tokens(model, examples=1, length=TOKENS, seed=0)
+    inputs = leadline.random_tokens(model, examples=1, length=tokens, seed=0)
     anatomy = leadline.anatomy_of(model, inputs)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -80,6 +81,8 @@ def run() -> Iterable[Result]:
     torch.set_num_threads(1)
     try:
         yield from _spectra()
+        yield _dense_in_float64()
+        yield _twice_as_many_tokens()
         yield from _exponents()
     finally:
         torch.set_num_threads(threads)
@@ -120,6 +123,38 @@ def _spectra() -> Iterable[Result]:
                 spread=(off, off),
             )
             yield _distance(name, f, x, matrix)
+
+
+def _dense_in_float64() -> Result:
+    with sdpa_kernel(SDPBackend.MATH):
+        f, x = block_of(gpt2())
+        g, y = block_of(gpt2().double())
+        hand = "jacrev(128) + svdvals in float64"
+        times = interleave(
+            {hand: lambda: by_hand(g, y, 128), "leadline in float32": lambda: ours_of(f, x)},
+            rounds=3,
+            warmup=1,
+        )
+    return ratio(times, hand, "leadline in float32", name=f"top {K}, GPT-2 block, float64 by hand")
+
+
+def _twice_as_many_tokens() -> Result:
+    with sdpa_kernel(SDPBackend.MATH):
+        f, x = block_of(gpt2(), 2 * TOKENS)
+        times = interleave(
+            {
+                "jacrev(128) + svdvals": lambda: by_hand(f, x, 128),
+                "leadline": lambda: ours_of(f, x),
+            },
+            rounds=3,
+            warmup=1,
+        )
+    return ratio(
+        times,
+        "jacrev(128) + svdvals",
+        "leadline",
+        name=f"top {K}, GPT-2 block, {2 * TOKENS} tokens",
+    )
 
 
 def _seconds(f: Callable[[Tensor], Tensor], x: Tensor, chunk: int) -> float:
