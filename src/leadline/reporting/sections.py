@@ -111,7 +111,7 @@ def provenance(records: Sequence[Record], names: Sequence[str]) -> str:
         top = f"<thead><tr><td></td>{cells}</tr></thead>"
     tables: list[str] = []
     for head in heads:
-        title = head[:1].upper() + head[1:]
+        title = (head[:1].upper() + head[1:]).replace("_", " ")
         rows = "".join(
             f'<tr><th scope="row">{safe(key[1])}</th>'
             + "".join(f"<td>{safe(column.get(key, '–'))}</td>" for column in columns)
