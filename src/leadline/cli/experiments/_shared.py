@@ -10,13 +10,27 @@ import typer
 
 from leadline.cli import _options as o
 from leadline.cli._voice import Voice, check_writable
-from leadline.errors import LoadingError
+from leadline.errors import InputError, LoadingError
 
 if TYPE_CHECKING:
     from leadline.analysis.outcome import Outcome
     from leadline.loading import LoadedModel
 
-__all__ = ["Folder", "Models", "PictureFolder", "deliver", "load_named", "ready", "shown"]
+__all__ = [
+    "EXPERIMENT",
+    "Depths",
+    "Folder",
+    "Models",
+    "PictureFolder",
+    "deliver",
+    "depths_of",
+    "load_named",
+    "ready",
+    "shown",
+]
+
+EXPERIMENT = "Experiment"
+"""The panel of the help in which an experiment's own options stand."""
 
 Models = Annotated[
     list[str] | None,
@@ -25,6 +39,16 @@ Models = Annotated[
         help="Hub ids, local folders, .gguf files, package.module:function; recipe:NAME for a "
         "Transformer of a recipe, random:TYPE for random weights. The experiment's own models "
         "otherwise.",
+        show_default=False,
+    ),
+]
+Depths = Annotated[
+    str | None,
+    typer.Option(
+        "--depths",
+        metavar="N,N",
+        help="Layers of the models: 6,12,24,48,96 unless given.",
+        rich_help_panel=EXPERIMENT,
         show_default=False,
     ),
 ]
@@ -52,6 +76,18 @@ PictureFolder = Annotated[
 ]
 _SHAPES = {"gpt2-large": ("gpt2", {"n_layer": 36, "n_embd": 1280, "n_head": 20})}
 """Sizes of models whose type alone does not tell them (Radford et al. 2019, table 2)."""
+
+
+def depths_of(text: str | None) -> tuple[int, ...] | None:
+    """The depths of `--depths 6,12,24`; None where none were given."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--depths is {text!r}; give whole numbers with commas between them, such as 6,12,24."
+        ) from None
 
 
 def ready(output: Path | None) -> None:

@@ -9,23 +9,18 @@ import typer
 
 from leadline.cli import _options as o
 from leadline.cli._voice import Voice
-from leadline.cli.experiments._shared import PictureFolder, deliver, ready
-from leadline.errors import InputError
-
-EXPERIMENT = "Experiment"
+from leadline.cli.experiments._shared import (
+    EXPERIMENT,
+    Depths,
+    PictureFolder,
+    deliver,
+    depths_of,
+    ready,
+)
 
 
 def depth_laws(
-    depths: Annotated[
-        str | None,
-        typer.Option(
-            "--depths",
-            metavar="N,N",
-            help="Layers of the models: 6,12,24,48,96 unless given.",
-            rich_help_panel=EXPERIMENT,
-            show_default=False,
-        ),
-    ] = None,
+    depths: Depths = None,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -55,7 +50,7 @@ def depth_laws(
     Bands at every site with the mean over seeds and its standard error, exponents over depth
     beside those of the laws, and the product of Jacobians between its bounds. Nothing is trained.
     """
-    chosen = None if depths is None else _depths(depths)
+    chosen = depths_of(depths)
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
@@ -67,12 +62,3 @@ def depth_laws(
             setting = replace(setting, **{k: v for k, v in given.items() if v is not None})
             outcome = experiment(setting, seed=seed, progress=gauge)
         deliver(voice, outcome, output)
-
-
-def _depths(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(
-            f"--depths is {text!r}; give whole numbers with commas between them, such as 6,12,24."
-        ) from None

@@ -9,23 +9,13 @@ import typer
 
 from leadline.cli import _options as o
 from leadline.cli._voice import Voice
-from leadline.cli.experiments._shared import Folder, deliver, ready
-from leadline.errors import InputError
+from leadline.cli.experiments._shared import EXPERIMENT, Depths, Folder, deliver, depths_of, ready
 
-EXPERIMENT, TRAINING = "Experiment", "Training"
+TRAINING = "Training"
 
 
 def gradient_flow(
-    depths: Annotated[
-        str | None,
-        typer.Option(
-            "--depths",
-            metavar="N,N",
-            help="Layers of the models: 6,12,24,48,96 unless given.",
-            rich_help_panel=EXPERIMENT,
-            show_default=False,
-        ),
-    ] = None,
+    depths: Depths = None,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -83,7 +73,7 @@ def gradient_flow(
     Gradients, stream, tokens and block Jacobians of untrained models with exponents over depth,
     beside the laws; then a short training without warm-up. With -o a run that was cut off goes on.
     """
-    chosen = None if depths is None else _depths(depths)
+    chosen = depths_of(depths)
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
@@ -97,12 +87,3 @@ def gradient_flow(
                 setting = replace(setting, trained_to=0)
             outcome = experiment(setting, seed=seed, folder=output, workers=workers, progress=gauge)
         deliver(voice, outcome, output)
-
-
-def _depths(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(
-            f"--depths is {text!r}; give whole numbers with commas between them, such as 6,12,24."
-        ) from None
