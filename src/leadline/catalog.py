@@ -219,10 +219,14 @@ def load_plugin(path: str | Path) -> ModuleType:
 
 
 def _import_folder(package: str) -> None:
-    """Import every module of a package folder whose name does not start with an underscore."""
+    """Import every module of a package folder, and of the folders in it, but those with a _."""
     folder = importlib.import_module(package)
     for found in pkgutil.iter_modules(folder.__path__):
-        if not found.name.startswith("_"):
+        if found.name.startswith("_"):
+            continue
+        if found.ispkg:
+            _import_folder(f"{package}.{found.name}")
+        else:
             importlib.import_module(f"{package}.{found.name}")
 
 

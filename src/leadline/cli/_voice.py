@@ -132,9 +132,9 @@ class Gauge:
                 self._bar = None
 
 
-def check_page(path: Path) -> None:
+def check_page(path: Path, *, library: str = "plotly") -> None:
     """Refuse a path at which no report can be written, before any work is done."""
-    require("plotly", extra="report")
+    require(library, extra="report")
     if path.suffix.lower() not in {".html", ".htm"}:
         raise RecordError(
             f"The report is a web page, so its name must end in .html; {path} does not."

@@ -21,6 +21,7 @@ from leadline.cli._help import GroupedCommand
 from leadline.cli.anatomy import anatomy
 from leadline.cli.bounds import bounds
 from leadline.cli.check import check
+from leadline.cli.claims import claims
 from leadline.cli.collapse import collapse
 from leadline.cli.compare import compare
 from leadline.cli.explain import explain
@@ -53,6 +54,7 @@ app.command("sweep", cls=GroupedCommand)(sweep)
 app.command("map", cls=GroupedCommand)(map_)
 app.command("report", cls=GroupedCommand)(report)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(claims, name="claims")
 app.command("anatomy", cls=GroupedCommand)(anatomy)
 app.command("list", cls=GroupedCommand)(list_)
 app.command("explain", cls=GroupedCommand)(explain)

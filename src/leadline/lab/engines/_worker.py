@@ -22,7 +22,7 @@ from leadline.lab.engines._engine import Job, News, Orders
 if TYPE_CHECKING:
     from leadline.lab.trainer import Beat
 
-__all__ = ["HALT", "NEWS", "PAUSE", "PAUSED", "READY", "RESULT", "work"]
+__all__ = ["HALT", "NEWS", "PAUSE", "PAUSED", "READY", "RESULT", "end_with", "work"]
 
 READY, NEWS, RESULT, PAUSED, HALT, PAUSE = "ready", "news", "result", "paused", "halt", "pause"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -30,7 +30,7 @@ _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 def work(pipe: Connection, orders: Orders, parent: int) -> None:
     """Run the jobs that come through the pipe; send news and results back."""
-    _end_with(parent)
+    end_with(parent)
     jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
     pausing = threading.Event()
 
@@ -80,7 +80,7 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
             pipe.send((HALT, str(error)))
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Let the kernel end this process when its parent dies, where the kernel can."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""The algebra of x + F(x): products, gradients, differential equations. One file per claim."""

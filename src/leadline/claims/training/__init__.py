@@ -1,0 +1,1 @@
+"""What trains: depth, warm-up, designs, dropped layers. One file per claim."""

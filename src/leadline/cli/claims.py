@@ -1,0 +1,374 @@
+"""`leadline claims`: what the notes say, ruled on by measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leadline.catalog import load_plugin
+from leadline.cli import _options as o
+from leadline.cli._help import GroupedCommand
+from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.errors import InputError, RecordError, UnknownName
+
+if TYPE_CHECKING:
+    from leadline.analysis.ruling import Ruling
+    from leadline.claims._ledger import Ledger
+
+__all__ = ["claims"]
+
+OWN = Path("claims.jsonl")
+"""Where a run keeps its measurements unless told otherwise."""
+
+claims = typer.Typer(
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    help="What five notes say about residual connections, ruled on by measurement.",
+)
+RecordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="The ledger of a run: claims.jsonl if it is there, otherwise the one that comes with "
+        "this version.",
+        show_default=False,
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Claims by their names.", show_default=False),
+]
+
+
+@claims.callback()
+def list_claims(
+    context: typer.Context,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="One group alone: algebra, norms, attention, collapse, training.",
+            show_default=False,
+        ),
+    ] = None,
+    note: Annotated[
+        str | None,
+        typer.Option(
+            "--note",
+            metavar="NOTE",
+            help="The claims of one note alone: shortcuts, summary, textbook, card, deep-dive.",
+            show_default=False,
+        ),
+    ] = None,
+    verdict: Annotated[
+        str | None,
+        typer.Option(
+            "--verdict",
+            metavar="VERDICT",
+            help='One verdict alone, such as "false as stated".',
+            show_default=False,
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="PAGE",
+            help="Write the page for learners here: one file, English, Chinese and Russian.",
+            show_default=False,
+        ),
+    ] = None,
+    record: RecordFile = None,
+    plugin: o.Plugins = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """List the claims with their verdicts, or write them as a page for learners."""
+    if context.invoked_subcommand is not None:
+        return
+    _load(plugin)
+    if page is not None:
+        check_page(page, library="latex2mathml")
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Reading the claims") as gauge:
+            from leadline.analysis.claim import GROUPS, NOTES
+            from leadline.analysis.ruling import VERDICTS
+            from leadline.claims import CLAIMS
+            from leadline.reporting.claims_terminal import show_claims
+
+            for kind, value, known in (
+                ("group", group, GROUPS),
+                ("note", note, NOTES),
+                ("verdict", verdict, VERDICTS),
+            ):
+                if value is not None and value not in known:
+                    raise UnknownName(kind, value, known)
+            ledger = _ledger(record)
+            rulings = [ledger.ruling(name) for name in _ordered(CLAIMS.names())]
+            some = [
+                ruling
+                for ruling in rulings
+                if group in (None, ruling.claim.group)
+                and (note is None or note in ruling.claim.notes)
+                and verdict in (None, ruling.verdict)
+            ]
+            if page is not None:
+                gauge("writing the page")
+                page.write_text(_page(some, ledger), encoding="utf-8")
+        voice.emit(lambda: {"measured": about(ledger, some), "claims": [r.to_json() for r in some]})
+        if page is None:
+            voice.show(lambda console: show_claims(some, console))
+            voice.say(_where(ledger, some))
+        else:
+            voice.say(f"Open {page} in a browser.")
+
+
+@claims.command("run", cls=GroupedCommand)
+def run(
+    names: Names = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every claim.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", metavar="GROUP", help="Every claim of a group.", show_default=False
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", help="How often what is random is drawn.")
+    ] = 5,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="The first seed; the others follow it.")
+    ] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Processes, of one thread each; as many as there are cores unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    record: Annotated[
+        Path,
+        typer.Option(
+            "--record", metavar="FILE", help="The ledger: what it holds is not measured again."
+        ),
+    ] = OWN,
+    plugin: o.Plugins = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Measure claims anew and rule on them.
+
+    Every measurement is written to the ledger when it is made: a run that was interrupted goes on
+    when the same command is given again. At the end the verdicts stand beside those that come with
+    this version. Leaves with 1 where something could not be measured or a correction fails.
+    """
+    _load(plugin)
+    if seeds < 1:
+        raise InputError(f"--seeds is {seeds}; give a whole number from 1 on.")
+    if seed < 0:
+        raise InputError(f"--seed is {seed}; give a whole number from 0 on.")
+    check_writable(record, "ledger")
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Reading the claims") as gauge:
+            from leadline.claims import CLAIMS
+            from leadline.claims._ledger import SHIPPED, Ledger
+            from leadline.claims._running import run_claims
+
+            chosen = _chosen(names or [], everything=everything, group=group)
+            drawn = tuple(range(seed, seed + seeds))
+            try:
+                done = run_claims(
+                    chosen,
+                    drawn,
+                    record,
+                    workers=workers,
+                    plugins=plugin or (),
+                    progress=gauge,
+                )
+            except KeyboardInterrupt:
+                voice.note(
+                    f"Interrupted. What was measured is in {record}; the same command goes on."
+                )
+                raise typer.Exit(130) from None
+            ledger = Ledger(record)
+            rulings = [ledger.ruling(name, seeds=drawn) for name in chosen]
+            shipped = Ledger(SHIPPED)
+            others = {
+                name: shipped.ruling(name).verdict for name in chosen if CLAIMS.get(name).measure
+            }
+        differ = {
+            ruling.claim.name: (ruling.verdict, others[ruling.claim.name])
+            for ruling in rulings
+            if ruling.claim.name in others
+            and others[ruling.claim.name] not in ("not measured", ruling.verdict)
+        }
+        voice.emit(
+            lambda: {
+                "measured": about(ledger, rulings),
+                "differ": {n: {"here": h, "shipped": s} for n, (h, s) in differ.items()},
+                "failed": done.failed,
+                "claims": [ruling.to_json() for ruling in rulings],
+            }
+        )
+        from leadline.reporting.claims_terminal import show_claims
+
+        voice.show(lambda console: show_claims(rulings, console))
+        voice.say(f"{done.measured} measured, {done.kept} were in {record} already.")
+        compared = sum(1 for verdict in others.values() if verdict != "not measured")
+        if compared:
+            voice.say(f"{compared - len(differ)} of {compared} verdicts are those of this version.")
+        for name, (here, there) in differ.items():
+            voice.say(f"  {name}: {here} here, {there} in this version")
+        for name, reason in done.failed.items():
+            voice.note(f"leadline: {name} could not be measured: {reason}")
+        if done.failed or any(ruling.correction == "fails" for ruling in rulings):
+            raise typer.Exit(1)
+
+
+@claims.command("show", cls=GroupedCommand)
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="A claim by its name.", show_default=False)
+    ],
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--picture",
+            "-o",
+            metavar="FILE.svg",
+            help="Write the claim's picture here.",
+            show_default=False,
+        ),
+    ] = None,
+    record: RecordFile = None,
+    plugin: o.Plugins = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Show one claim: verdict, numbers, picture, correction, and the code that measured it."""
+    _load(plugin)
+    if picture is not None:
+        if picture.suffix.lower() != ".svg":
+            raise RecordError(
+                f"The picture is an SVG, so its name must end in .svg; {picture} does not."
+            )
+        check_writable(picture, "picture")
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        from leadline.claims import CLAIMS
+        from leadline.claims._digest import place_of, source_of
+        from leadline.reporting.claims_terminal import show_claim
+
+        entry = CLAIMS.get(name)
+        ledger = _ledger(record)
+        ruling = ledger.ruling(name)
+        code = source_of(entry) if entry.measure else ""
+        place = place_of(entry)
+        voice.emit(lambda: {**ruling.to_json(), "place": place, "code": code})
+        voice.show(lambda console: show_claim(ruling, console, code=code, place=place))
+        voice.say("")
+        voice.say(_where(ledger, [ruling]))
+        if picture is not None:
+            from leadline.reporting.claims_pictures import claim_svg
+
+            picture.write_text(claim_svg(ruling), encoding="utf-8")
+            voice.say(f"The picture is in {picture}")
+
+
+def about(ledger: Ledger, rulings: list[Ruling]) -> dict[str, Any]:
+    """What a reader should know of where the numbers come from."""
+    from leadline.claims._ledger import SHIPPED
+
+    lines = [line for ruling in rulings for line in ledger.lines(ruling.claim.name)]
+    versions: dict[str, set[str]] = {}
+    for line in lines:
+        for what, version in line.versions.items():
+            versions.setdefault(what, set()).add(version)
+    return {
+        "file": None if ledger.path == SHIPPED else str(ledger.path),
+        "seeds": sorted({line.seed for line in lines}),
+        "from": min((line.time for line in lines), default=""),
+        "to": max((line.time for line in lines), default=""),
+        "versions": {what: sorted(found) for what, found in versions.items()},
+        "seconds": round(sum(line.seconds for line in lines), 1),
+    }
+
+
+def _load(plugins: list[Path] | None) -> None:
+    for file in plugins or ():
+        load_plugin(file)
+
+
+def _ledger(path: Path | None) -> Ledger:
+    from leadline.claims._ledger import default_ledger
+
+    return default_ledger(OWN if path is None and OWN.exists() else path)
+
+
+def _where(ledger: Ledger, rulings: list[Ruling]) -> str:
+    found = about(ledger, rulings)
+    source = f"the ledger {found['file']}" if found["file"] else "the ledger of this version"
+    if not found["to"]:
+        return f"Nothing of it is in {source}; `leadline claims run` measures it."
+    seeds = found["seeds"]
+    count = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return (
+        f"Numbers of {source}: {count}, {found['to'][:10]}. `leadline claims show ID` tells more."
+    )
+
+
+def _chosen(names: list[str], *, everything: bool, group: str | None) -> list[str]:
+    from leadline.analysis.claim import GROUPS
+    from leadline.claims import CLAIMS
+
+    if everything and (names or group):
+        raise InputError(
+            "--all is every claim; leave the names and --group out, or leave out --all."
+        )
+    if group is not None and group not in GROUPS:
+        raise UnknownName("group", group, GROUPS)
+    for name in names:
+        CLAIMS.get(name)
+    found = list(dict.fromkeys(names))
+    if group is not None:
+        found += [n for n, entry in CLAIMS.items() if entry.claim.group == group and n not in found]
+    if everything:
+        found = CLAIMS.names()
+    if not found:
+        raise InputError(
+            "Say which claims to measure: their names (`leadline claims` lists them), --group or "
+            "--all."
+        )
+    return _ordered(found)
+
+
+def _ordered(names: list[str]) -> list[str]:
+    """By group, in the order of the groups."""
+    from leadline.analysis.claim import GROUPS
+    from leadline.claims import CLAIMS
+
+    order = list(GROUPS)
+    return sorted(names, key=lambda name: (order.index(CLAIMS.get(name).claim.group), name))
+
+
+def _page(rulings: list[Ruling], ledger: Ledger) -> str:
+    from leadline.claims import CLAIMS
+    from leadline.claims._digest import source_of
+    from leadline.claims._languages import LANGUAGES, words
+    from leadline.reporting.claims_page import claims_page
+
+    code = {
+        ruling.claim.name: source_of(entry)
+        for ruling in rulings
+        if (entry := CLAIMS.get(ruling.claim.name)).measure is not None
+    }
+    languages = {language: words(language) for language in LANGUAGES}
+    return claims_page(rulings, languages=languages, code=code, about=about(ledger, rulings))
