@@ -251,8 +251,84 @@ def parts_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+CLAIMS_INTRODUCTION = """\
+Five notes in three languages teach residual connections, norms and attention. Their sentences are
+repeated everywhere; a good part of them is false as stated. Leadline rules on each by measuring.
+
+```
+leadline claims                      the list with verdicts
+leadline claims show ID              one claim: verdict, numbers, correction, the code that measured it
+leadline claims run --all            measure everything again, on this machine
+leadline claims --html claims.html   a page for learners, in English, Chinese and Russian
+```
+
+`leadline claims` and `show` read the ledger that comes with this version, or `claims.jsonl` where a
+run has left one. A run writes every measurement to its ledger when it is made and goes on where it
+was interrupted; what the same code has measured with the same seed is not measured again. At the
+end it says where its verdicts differ from those of this version.
+
+## How a verdict comes about
+
+No entry holds its verdict. An entry has **checks**, each a measured number beside a limit that is
+justified in the entry: by a theorem, by rounding, by the meaning of the words, or by the noise over
+seeds. A check belongs to the **claim** (what the note says, where the note says it), to its
+**reach** (the same sentence where a reader would carry it) or to the **correction** (the statement
+that is right).
+
+| | verdict |
+|---|---|
+| a check of the claim fails | ✗ false as stated |
+| the claim holds, a check of its reach fails | ◐ holds under conditions |
+| all hold | ✓ holds |
+| nothing here could decide it | – not checkable here |
+| an interval reaches over a limit | ? undecided |
+
+Identities, bounds and counterexamples are asked of every seed. Means over seeds are judged by
+Student's t interval (97.5 % on either side): the whole interval must lie on one side of the limit.
+The correction is measured too, and a run leaves with exit code 1 where one fails.
+
+## To add a claim
+
+One file in `src/leadline/claims/<group>/` with one decorator; its first lines are in
+`src/leadline/claims/_entry.py`. With `--plugin FILE.py` the file may stand anywhere.
+"""
+
+
+def claims_page() -> str:
+    """What the notes say and what is true, from the entries and the ledger of this version."""
+    from leadline.analysis.claim import GROUPS, NOTES
+    from leadline.claims import CLAIMS
+    from leadline.claims._ledger import SHIPPED, Ledger
+    from leadline.reporting.claims_terminal import MARKS, counted
+
+    ledger = Ledger(SHIPPED)
+    rulings = [ledger.ruling(name) for name in CLAIMS.names()]
+    lines = ["# Claims", "", GENERATED.format(source="the files in src/leadline/claims"), ""]
+    lines += [CLAIMS_INTRODUCTION, "## The notes", "", "| note | language | |", "|---|---|---|"]
+    lines += [f"| {note.name} | {note.language} | {note.about} |" for note in NOTES.values()]
+    lines += ["", "A claim without a note is a statement of Leadline's own.", "", "## Verdicts", ""]
+    lines.append(", ".join(f"{n} {v}" for v, n in counted(rulings).items()) + ".")
+    for group, title in GROUPS.items():
+        lines += [
+            "",
+            f"### {title}",
+            "",
+            "| | claim | notes | what is right |",
+            "|---|---|---|---|",
+        ]
+        for ruling in rulings:
+            claim = ruling.claim
+            if claim.group == group:
+                right = _cell(ruling.text(claim.correction))
+                name = f"{_cell(claim.title)} (`{claim.name}`)"
+                notes = ", ".join(claim.notes)
+                lines.append(f"| {MARKS[ruling.verdict]} | {name} | {notes} | {right} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "bounds.md": bounds_page,
+    "claims.md": claims_page,
     "cli.md": cli_page,
     "models.md": models_page,
     "parts.md": parts_page,

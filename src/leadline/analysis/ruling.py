@@ -81,7 +81,8 @@ class Checked:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        if self.check.over == "every" or len(self.values) < 2:
+        every = self.check.over == "every" or len(self.values) < 2
+        if every or not all(map(math.isfinite, self.values)):
             return min(self.values), max(self.values)
         half = _half(self.values)
         return self.mean - half, self.mean + half

@@ -277,7 +277,7 @@ def show(
         voice.say("")
         voice.say(_where(ledger, [ruling]))
         if picture is not None:
-            from leadline.reporting.claims_pictures import claim_svg
+            from leadline.reporting.claims_svg import claim_svg
 
             picture.write_text(claim_svg(ruling), encoding="utf-8")
             voice.say(f"The picture is in {picture}")

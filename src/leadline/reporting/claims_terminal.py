@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadline.analysis.claim import Picture
     from leadline.analysis.ruling import Checked, Ruling
 
-__all__ = ["MARKS", "counted", "show_claim", "show_claims"]
+__all__ = ["MARKS", "asked", "counted", "measured", "readable", "show_claim", "show_claims"]
 
 MARKS = {
     "holds": "✓",
@@ -40,7 +40,7 @@ _COLOURS = {
 }
 _OUTCOMES = {"holds": "green", "fails": "red", "undecided": "magenta"}
 _RELATIONS = {"at most": "≤", "at least": "≥", "near": "≈"}
-_STRIP = 25
+_STRIP, _BARS = 25, 16
 _LATEX = re.compile(r"\$([^$]*)\$")
 
 
@@ -62,7 +62,7 @@ def show_claims(rulings: Sequence[Ruling], console: Console) -> None:
         for ruling in some:
             claim = ruling.claim
             mark = f"[{_colour(ruling)}]{MARKS[ruling.verdict]}[/]"
-            shown = readable(claim.title)
+            shown = escape(readable(claim.title))
             if beside:
                 table.add_row(mark, claim.name, shown + _trouble(ruling))
             else:
@@ -84,7 +84,7 @@ def counted(rulings: Sequence[Ruling]) -> dict[str, int]:
 def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str = "") -> None:
     """Print one claim in full."""
     claim = ruling.claim
-    console.print(f"[bold]{readable(claim.title)}[/bold]")
+    console.print(f"[bold]{escape(readable(claim.title))}[/bold]")
     notes = ", ".join(claim.notes) if claim.notes else "none; a statement of Leadline's own"
     console.print(f"[dim]{claim.name} · {GROUPS[claim.group]} · notes: {notes}[/dim]")
     console.print()
@@ -118,7 +118,7 @@ def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str =
 
 
 def readable(text: str) -> str:
-    """A text whose formulas are left as they are written, without their dollar signs."""
+    """A text with its formulas in plain characters."""
     return _LATEX.sub(lambda found: plain_formula(found[1]), text)
 
 
@@ -133,6 +133,11 @@ def plain_formula(latex: str) -> str:
         text = re.sub(rf"\\{word}(?![a-zA-Z])", sign, text)
     text = re.sub(r"\\[,;!: ]", " ", text).replace(r"\|", "‖")
     return re.sub(r"[_^]?\{([^{}]{1,2})\}", lambda m: m[0][:1].strip("{") + m[1], text)
+
+
+def escape(text: str) -> str:
+    """A text whose brackets are no markup."""
+    return text.replace("[", r"\[")
 
 
 def _trouble(ruling: Ruling) -> str:
@@ -159,26 +164,36 @@ def _checks(ruling: Ruling, console: Console) -> None:
         row = [
             f"[{_OUTCOMES[one.outcome]}]{sign}[/]",
             check.part,
-            readable(check.label),
-            _measured(one),
-            _asked(one),
+            escape(readable(check.label)),
+            escape(measured(one)),
+            asked(one),
         ]
         table.add_row(*row, *([strip(one)] if wide else []))
     console.print(table)
+    console.print()
+    for reason, labels in _reasons(ruling).items():
+        console.print(f"[dim]{'; '.join(labels)}:[/dim] {reason}", highlight=False)
+
+
+def _reasons(ruling: Ruling) -> dict[str, list[str]]:
+    """Why the limits are what they are, each reason once, with the checks it is for."""
+    found: dict[str, list[str]] = {}
     for one in ruling.checked:
-        console.print(
-            f"[dim]{readable(one.check.label)}, {_asked(one)}:[/dim] {one.check.because}",
-            highlight=False,
+        found.setdefault(escape(one.check.because), []).append(
+            escape(f"{readable(one.check.label)}, {asked(one)}")
         )
+    return found
 
 
-def _measured(one: Checked) -> str:
+def measured(one: Checked) -> str:
+    """The number with what is known of it: its interval, or the range of the seeds."""
     if one.lower == one.upper:
         return number(one.mean)
-    return f"{number(one.mean)} [{number(one.lower)}, {number(one.upper)}]".replace("[", r"\[")
+    return f"{number(one.mean)} [{number(one.lower)}, {number(one.upper)}]"
 
 
-def _asked(one: Checked) -> str:
+def asked(one: Checked) -> str:
+    """The limit, as a relation."""
     check = one.check
     around = f" ± {number(check.within, digits=2)}" if check.within else ""
     mean = " (mean)" if check.over == "mean" else ""
@@ -225,9 +240,9 @@ def _curves(picture: Picture, console: Console) -> None:
         if not y or picture.equal:
             continue
         values = np.asarray(y)
-        bars = sparkline(values, scale="log" if picture.y_log else "linear")
+        bars = sparkline(values, scale="log" if picture.y_log else "linear", width=_BARS)
         first, last = (f"{number(y[k])} at {number(x[k])}" for k in (0, -1))
-        table.add_row(readable(name), first, bars, last)
+        table.add_row(escape(readable(name)), first, bars, last)
     if table.row_count:
         console.print(table)
 

@@ -1,0 +1,100 @@
+"""Because tokens are generated one by one, a mask is needed.
+
+The note gives generation as the reason for the mask. Read literally: when tokens come one by one,
+leaving the mask out would change what is computed. It would not: with the keys and values of
+earlier tokens kept, each new token is one query over all keys that exist, and no mask is applied
+(`parts.generation`: the pass of one new token runs with nothing hidden). What needs the mask is the
+pass over a whole text, in training above all, where later tokens stand beside earlier ones.
+"""
+
+from __future__ import annotations
+
+from leadline.analysis.claim import Check
+from leadline.claims._entry import Measured, claim
+
+TOKENS = 10
+
+
+@claim(
+    "generation-needs-mask",
+    group="attention",
+    notes=("deep-dive",),
+    title="A mask is needed because text is generated token by token",
+    formula="",
+    plain="",
+    says="GPT generates its output token by token when it predicts; therefore masking is needed.",
+    correction="Token by token nothing has to be hidden: later tokens do not exist yet. The mask "
+    "is needed where a whole text goes through at once, as in training, so that every position "
+    "learns to predict without seeing its answer.",
+    why="A text went through a model token by token, each new token free to see every key there was, "
+    "without any mask. The logits differ from those of one masked pass by {one_by_one_error}: "
+    "rounding. The same text in one pass without a mask gives logits that differ by "
+    "{open_difference}.",
+    checks=(
+        Check(
+            "one_by_one_error",
+            "claim",
+            "at least",
+            1e-3,
+            label="what leaving out the mask changes, token by token",
+            because="Logits here are of size one; if the mask were needed they would change by far "
+            "more than rounding, 1e-15.",
+            log=True,
+        ),
+        Check(
+            "one_by_one_same",
+            "correction",
+            "at most",
+            1e-12,
+            label="token by token without a mask against one masked pass",
+            because="An identity: the same sums in another order, float64, some hundred roundings.",
+            log=True,
+        ),
+        Check(
+            "open_difference",
+            "correction",
+            "at least",
+            1e-3,
+            label="one pass without a mask against one masked pass",
+            because="Logits are of size one; a thousandth of that is far above rounding.",
+            log=True,
+        ),
+    ),
+    seconds=0.05,
+)
+def measure(seed: int) -> Measured:
+    """One masked pass, one open pass, and token by token with an open model."""
+    import torch
+
+    from leadline.inputs import random_tokens
+    from leadline.parts import Transformer
+    from leadline.parts.generation import Cache
+
+    def built(causal: str) -> Transformer:
+        return Transformer(
+            depth=3,
+            width=32,
+            heads=4,
+            vocabulary=50,
+            context=TOKENS,
+            init="xavier",
+            attention=f"multihead(causal={causal})",
+            seed=seed,
+        ).double()
+
+    masked, open_ = built("true"), built("false")
+    ids = random_tokens(masked, examples=2, length=TOKENS, seed=seed).main
+    with torch.no_grad():
+        at_once = masked(ids)
+        past = Cache(TOKENS)
+        steps = [open_(ids[:, i : i + 1], cache=past) for i in range(TOKENS)]
+        one_by_one = torch.cat(steps, 1)
+        unmasked = open_(ids)
+    error = float((one_by_one - at_once).abs().max())
+    return Measured(
+        {
+            "one_by_one_error": error,
+            "one_by_one_same": error,
+            "open_difference": float((unmasked - at_once).abs().max()),
+        }
+    )

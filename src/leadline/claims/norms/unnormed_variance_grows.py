@@ -1,0 +1,116 @@
+"""Without normalisation the variance grows with the layers, and activations may explode.
+
+"claim": the plain sum x + F(x) without norms, Xavier's init. "reach": the other sums that the same
+note lists as variants, here x + alpha F(x) with alpha = 1/sqrt(2L), also without norms: the note
+concludes that normalisation is mandatory, so it means these too. Growth is exponential: each
+branch reads the stream itself. The law's band needs ReLU, so one more model is drawn with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from leadline.analysis.claim import Check, Picture
+from leadline.claims._entry import Measured, claim
+from leadline.claims.norms._start import AT_START, EXAMPLES, HEADS, LENGTH, WIDTH, drawn, found_in
+
+DEPTH, LAW_DEPTH = 48, 24
+
+
+@claim(
+    "unnormed-variance-grows",
+    group="norms",
+    notes=("summary",),
+    title="Added up without normalisation, the variance grows with the layers and may explode",
+    formula=r"x_{l+1} = x_l + F(x_l) \Rightarrow \mathrm{Var}(x_L) \gg \mathrm{Var}(x_0)",
+    plain="x ← x + F(x) without norm: Var grows with l, may explode",
+    says="If updates are added without any normalisation, the variance grows with the layers, "
+    "which may make the activations explode.",
+    correction="For the plain sum that is right, and the growth is exponential: every branch "
+    "reads the stream that it makes larger. With updates scaled by $1/\\sqrt{2L}$ nothing grows, "
+    "without any norm.",
+    why="Without norms the mean square of the stream grows {factor:.2f}-fold with every layer, to "
+    "{explosion:.1e} times its start after 48 layers. That is because a larger stream "
+    "makes larger updates. With norms before the branches it grows only by a constant per layer. "
+    "And with updates divided by $\\sqrt{2L}$ it grows {weighted:.2f}-fold in all.",
+    checks=(
+        Check(
+            "factor", "claim", "at least", 1.1,
+            label="growth of the mean square per layer, no norm",
+            because="Growing with the layers: by at least a tenth per layer.",
+        ),
+        Check(
+            "explosion", "claim", "at least", 1e3,
+            label="growth of the mean square over 48 layers, no norm",
+            because="Exploding is read as growing at least a thousandfold.",
+            log=True,
+        ),
+        Check(
+            "weighted", "reach", "at least", 10.0,
+            label="growth over 48 layers, no norm, updates / √(2L)",
+            because="Growing with the layers: at least tenfold over 48 of them.",
+            log=True,
+        ),
+        Check(
+            "in_band", "correction", "near", 0.5, within=0.6,
+            label="place of the growth in the law's band, logarithmic, ReLU",
+            because="The law bounds the mean over weights, and equal tokens reach its upper end; "
+            "a tenth of the band on either side is left to one draw, which scatters by 0.03.",
+        ),
+    ),
+    source="Noci et al. 2022, arXiv 2206.03126",
+    seconds=0.5,
+    needs=(AT_START,),
+)  # fmt: skip
+def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
+    """Mean squares without norms: plain sum, scaled sum, and one model for the law."""
+    from leadline.lab.presets.depth_limits import FIXED
+    from leadline.lab.tasks import build_task
+    from leadline.lab.trainer import model_for
+    from leadline.parts import Recipe
+    from leadline.reproduce._flow_found import facts_of
+    from leadline.reproduce._flow_start import batch_of, measured
+    from leadline.theory.depth import LAWS
+
+    batch = batch_of(LENGTH, examples=EXAMPLES, seed=seed)
+    bare = found_in(trials, "no norm")
+    growth = bare.growth(DEPTH)
+    weighted = measured(drawn("weighted", DEPTH, seed), batch, design="weighted", seed=seed)
+    recipe = Recipe(
+        depth=LAW_DEPTH, width=WIDTH, heads=HEADS, mlp="relu", init="xavier",
+        head=FIXED["head"], connection="identity", placement="none",
+    )  # fmt: skip
+    model = model_for(recipe, build_task(f"stdlib(length={LENGTH})"), seed=seed).eval()
+    relu = measured(model, batch, design="no norm", seed=seed)
+    law = LAWS.get("unnormed-stream")()
+    facts = facts_of("no norm", LAW_DEPTH, width=WIDTH, mean_square=relu.squares)
+    bands = law.predicted(_with_relu(facts))
+    assert bands is not None
+    low, high = (math.log(end) for end in bands[-1])
+    layers = tuple(float(layer) for layer in range(DEPTH + 1))
+    return Measured(
+        {
+            "factor": growth ** (1.0 / DEPTH),
+            "explosion": growth,
+            "weighted": weighted.squares[-1] / weighted.squares[0],
+            "in_band": (math.log(relu.squares[-1]) - low) / (high - low),
+        },
+        Picture(
+            "layer",
+            "mean square of the stream",
+            {
+                "no norm": (layers, tuple(bare.squares(DEPTH))),
+                "Pre-LN": (layers, tuple(found_in(trials, "pre").squares(DEPTH))),
+                "no norm, updates / √(2L)": (layers, tuple(weighted.squares)),
+            },
+            y_log=True,
+        ),
+    )
+
+
+def _with_relu(facts: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(facts, mlp="relu", norm="none")

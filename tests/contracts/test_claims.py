@@ -1,0 +1,135 @@
+"""Every claim of the catalog keeps to what a claim is, and the shipped ledger to the catalog."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from leadline.analysis.claim import FORMULA, GROUPS, NOTES, placeholders
+from leadline.analysis.ruling import VERDICTS
+from leadline.claims import CLAIMS
+from leadline.claims._digest import code_digest
+from leadline.claims._languages import LANGUAGES, words
+from leadline.claims._ledger import SHIPPED, Ledger
+from leadline.reporting.claims_page import page_words, ruling_words
+from leadline.reporting.formulas import mathml
+
+NAMES = CLAIMS.names()
+MEASURED = [name for name in NAMES if CLAIMS.get(name).measure is not None]
+LEDGER = Ledger(SHIPPED)
+RULINGS = {name: LEDGER.ruling(name) for name in NAMES}
+TRANSLATED = {language: words(language) for language in LANGUAGES}
+SENTENCES = {text for ruling in RULINGS.values() for text in ruling_words(ruling)} | set(
+    page_words()
+)
+
+
+def test_the_list_of_claims_needs_no_torch():
+    script = (
+        "import sys; from leadline.claims import CLAIMS; from leadline.claims._ledger import "
+        "SHIPPED, Ledger; [Ledger(SHIPPED).ruling(n) for n in CLAIMS.names()[:3]]; "
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_claim_has_a_file_of_its_name_in_the_folder_of_its_group(name):
+    entry = CLAIMS.get(name)
+    expected = f"leadline.claims.{entry.claim.group}.{name.replace('-', '_')}"
+    assert inspect.unwrap(entry.measure).__module__ == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_claim_says_what_it_says_in_plain_sentences(name):
+    claim = CLAIMS.get(name).claim
+    assert claim.title
+    assert not claim.title.endswith(".")
+    for text in (claim.says, claim.why, *([claim.correction] if claim.correction else [])):
+        assert text.endswith((".", "!", "?", "$")), text
+        assert text.count("$") % 2 == 0
+        assert text == text.strip()
+        assert "  " not in text
+    assert bool(claim.formula) == bool(claim.plain)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_formulas_of_a_claim_can_be_drawn(name):
+    claim = CLAIMS.get(name).claim
+    formulas = [part[1:-1] for text in claim.texts() for part in FORMULA.findall(text)]
+    for formula in [*formulas, *([claim.formula] if claim.formula else [])]:
+        drawn = mathml(formula)
+        assert drawn.startswith("<math")
+        assert "\\" not in drawn, formula
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_shipped_ledger_holds_every_number_that_a_claim_shows(name):
+    ruling = RULINGS[name]
+    assert ruling.verdict in VERDICTS[:3]
+    asked = {key.partition(":")[0] for text in ruling.claim.texts() for key in placeholders(text)}
+    assert asked <= set(ruling.numbers)
+    shown = [ruling.numbers[key] for key in asked]
+    assert not any(math.isnan(value) for values in shown for value in values)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_shipped_numbers_were_measured_by_the_code_that_is_shown(name):
+    """The claim's own code; a change of an instrument asks for no new run of every claim."""
+    own = CLAIMS.get(name)
+    assert code_digest(own, instruments=False) == LEDGER.lines(name)[0].own
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_correction_of_a_claim_that_does_not_hold_is_there_and_holds(name):
+    ruling = RULINGS[name]
+    if ruling.verdict == "holds":
+        assert ruling.correction in (None, "holds")
+    else:
+        assert ruling.claim.correction
+        assert ruling.correction == "holds", "a correction must be measured"
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_random_claims_were_measured_with_several_seeds(name):
+    seeds = RULINGS[name].seeds
+    assert len(seeds) == 1 if not CLAIMS.get(name).seeded else len(seeds) >= 3
+
+
+def test_every_group_and_every_note_has_its_claims():
+    groups = Counter(CLAIMS.get(name).claim.group for name in NAMES)
+    assert set(groups) == set(GROUPS)
+    notes = Counter(note for name in NAMES for note in CLAIMS.get(name).claim.notes)
+    assert set(notes) == set(NOTES)
+    verdicts = Counter(ruling.verdict for ruling in RULINGS.values())
+    assert all(verdicts[verdict] for verdict in VERDICTS[:4])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_sentence_of_the_page_is_translated_and_none_is_left_over(language):
+    assert set(TRANSLATED[language]) == SENTENCES
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_translation_keeps_numbers_and_formulas(language):
+    for english, other in TRANSLATED[language].items():
+        assert sorted(placeholders(other)) == sorted(placeholders(english)), english
+        assert sorted(FORMULA.findall(other)) == sorted(FORMULA.findall(english)), english
+        assert other.strip()
+
+
+@pytest.mark.parametrize(
+    ("language", "first", "last"), [("zh", "\u4e00", "\u9fff"), ("ru", "\u0410", "\u044f")]
+)
+def test_a_translated_sentence_is_written_in_its_language(language, first, last):
+    plain = [
+        english
+        for english, other in TRANSLATED[language].items()
+        if len(english) > 25 and not any(first <= letter <= last for letter in other)
+    ]
+    assert plain == []
