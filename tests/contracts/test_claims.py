@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import leadline
 from leadline.analysis.claim import FORMULA, GROUPS, NOTES, placeholders
 from leadline.analysis.ruling import VERDICTS
 from leadline.claims import CLAIMS
@@ -43,6 +46,15 @@ def test_a_claim_has_a_file_of_its_name_in_the_folder_of_its_group(name):
     entry = CLAIMS.get(name)
     expected = f"leadline.claims.{entry.claim.group}.{name.replace('-', '_')}"
     assert inspect.unwrap(entry.measure).__module__ == expected
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_reads_no_other_groups_files(group):
+    """The digest of a measurement covers the shared files of its own group alone."""
+    folder = Path(leadline.__file__).parent / "claims" / group
+    others = "|".join(other for other in GROUPS if other != group)
+    for file in folder.glob("*.py"):
+        assert not re.search(rf"leadline\.claims\.({others})\b", file.read_text("utf-8")), file
 
 
 @pytest.mark.parametrize("name", NAMES)

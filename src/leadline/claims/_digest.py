@@ -1,6 +1,6 @@
 """Which code measured: a digest that changes when a number could.
 
-A measurement of a claim depends on its own module, on the shared files of the groups (`_*.py`), on
+A measurement of a claim depends on its own module, on the shared files of its group (`_*.py`), on
 the instruments, and on the versions of torch and numpy. Texts do not count: docstrings and the
 claim's decorator are left out, so that a better wording measures nothing anew. The command line
 and the reporting do not count either.
@@ -29,7 +29,7 @@ def code_digest(entry: Entry, *, instruments: bool = True) -> str:
     assert entry.measure is not None
     module = Path(inspect.getfile(inspect.unwrap(entry.measure)))
     own = _without_texts(module.read_text(encoding="utf-8"))
-    return _short(own, _shared(), *([_instruments()] if instruments else []))
+    return _short(own, _group(module.parent), *([_instruments()] if instruments else []))
 
 
 def trial_digest(trial: Trial) -> str:
@@ -39,13 +39,13 @@ def trial_digest(trial: Trial) -> str:
         run = run.func
     module = Path(inspect.getfile(run))
     own = _without_texts(module.read_text(encoding="utf-8"))
-    return _short(trial.name, own, _shared(), _instruments())
+    return _short(trial.name, own, _group(module.parent), _instruments())
 
 
 @cache
-def _shared() -> str:
-    """The digest of what claims share; a claim of one group may read a trial of another."""
-    shared = sorted(PACKAGE.glob("claims/*/_*.py"))
+def _group(folder: Path) -> str:
+    """The digest of what the claims of a folder share; they share nothing with other folders."""
+    shared = sorted(folder.glob("_*.py"))
     return _short(*(_without_texts(path.read_text(encoding="utf-8")) for path in shared))
 
 

@@ -13,8 +13,11 @@ entropy is the loss of the frequencies. Two words are used throughout:
     trains   gain of at least 0.3, the margin of the map of what trains (`analysis.trainability`)
     stuck    gain of at most 0.1
 
-Over seeds the gain of a stuck run varies by about 0.01 and that of a run that trains by about
-0.03 to 0.1, so neither limit is within reach of chance; what lies between is neither.
+Over seeds the gain of a run that is stuck at the frequencies varies by about 0.01, and that of most
+runs that train by 0.02 to 0.04. One kind varies much more: post-norm of 12 layers with a warm-up or
+a smaller rate. Nine such runs ended 0.18 to 0.51 nats below the entropy: all of them had left the
+frequencies behind, and not all trained. No verdict rests on how far they get; the corrections ask
+no more of them than a gain above that of a stuck run (`leaves`).
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ __all__ = [
     "cosines",
     "curve",
     "gain",
+    "leaves",
     "profile",
     "ratios",
     "reached",
@@ -55,7 +59,7 @@ STUCK = 0.1
 """Nats below the unigram entropy up to which a run has learned frequencies alone."""
 BECAUSE_TRAINS = (
     "Trains means at least 0.3 nats below the unigram entropy, the margin of the map of what "
-    "trains; over seeds such a run varies by less than 0.1."
+    "trains; over seeds most such runs vary by 0.02 to 0.04."
 )
 BECAUSE_STUCK = (
     "Stuck means less than 0.1 nats below the unigram entropy, the loss of a model that knows "
@@ -81,9 +85,9 @@ INSIDE = range(2, 13)
 """How many layers a model has that is looked into after its training."""
 LOOKED_AT = 32
 """On how many validation examples."""
-SECONDS = 0.0016
+SECONDS = 0.0017
 """About what one layer costs per update, on one core."""
-TOWER_SECONDS = 0.0004
+TOWER_SECONDS = 0.0003
 """The same for a layer of a tower."""
 
 
@@ -241,6 +245,11 @@ def _inside(trainer: Trainer) -> dict[str, Any]:
 def trains(number: str, part: str, label: str) -> Check:
     """The run with this gain trains, with every seed."""
     return Check(number, part, "at least", TRAINS, label=label, because=BECAUSE_TRAINS)
+
+
+def leaves(number: str, part: str, label: str) -> Check:
+    """The run with this gain has left the frequencies behind, with every seed."""
+    return Check(number, part, "at least", STUCK, label=label, because=BECAUSE_STUCK)
 
 
 def stuck(number: str, part: str, label: str) -> Check:

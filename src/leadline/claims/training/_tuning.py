@@ -97,5 +97,5 @@ def _adapters(seed: int) -> Mapping[str, Any]:
     return _each(seed, look)
 
 
-LORA = Trial("LoRA by residual weight", _lora, seconds=18.0)
-ADAPTERS = Trial("adapters and two tasks by residual weight", _adapters, seconds=28.0)
+LORA = Trial("LoRA by residual weight", _lora, seconds=20.0)
+ADAPTERS = Trial("adapters and two tasks by residual weight", _adapters, seconds=30.0)

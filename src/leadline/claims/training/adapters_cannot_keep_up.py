@@ -26,7 +26,7 @@ from leadline.claims.training._tuning import ADAPTERS, DESIGNS, STRONG
     says="In adapter tuning the residual can hinder: the adapter may not manage to compensate the "
     "main signal.",
     correction="Adapters learn less than all weights do, with a strong residual and with a plain "
-    "one alike: it is their size, not the residual.",
+    "one alike: the strength of the residual is not the reason.",
     why="Bottleneck adapters of 4 features lower the loss of a new task by a share of what "
     "training all weights does. In pre-norm the share is {pre_plain:.2f} with residual weight 1 "
     "and {pre_strong:.2f} with weight 4; in post-norm {post_plain:.2f} and {post_strong:.2f}. A "

@@ -15,7 +15,7 @@ from typing import Any
 
 from leadline.analysis.claim import Check
 from leadline.claims._entry import Measured, claim
-from leadline.claims.training._cells import cell, curve, gain, stuck, trains
+from leadline.claims.training._cells import cell, cosines, curve, gain, stuck, trains
 from leadline.claims.training._pictures import losses
 
 SIX, DEEP = cell("no skip", 6), cell("no skip", 24)
@@ -37,8 +37,8 @@ LAST = 10
     why="Without skip, with norms, 6 layers end {six:.2f} and 24 layers {deep:.2f} nats below the "
     "entropy of the byte frequencies; with skip {skip_six:.2f} and {skip:.2f}. The mean training "
     "loss of the last 50 updates is {above:.2f} nats above that entropy without skip at 24 "
-    "layers: nothing explodes. Attention averages the tokens to one vector, and such a model can "
-    "learn how often each byte comes and no more.",
+    "layers: nothing explodes. The mean cosine of two tokens is {alike:.4f} there, and a model "
+    "whose tokens are one vector can learn how often each byte comes and no more.",
     checks=(
         stuck("six", "claim", "gain without skip, 6 layers"),
         stuck("deep", "claim", "gain without skip, 24 layers"),
@@ -70,5 +70,5 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     late = curve(trials[DEEP.name])[1][-LAST:]
     above = sum(late) / len(late) - float(trials[DEEP.name]["unigram"])
     numbers = {"six": six, "deep": deep, "skip_six": skip_six, "skip": skip, "above": above}
-    numbers["apart"] = abs(above)
+    numbers |= {"apart": abs(above), "alike": cosines(trials[DEEP.name])[1]}
     return Measured(numbers, losses(runs))

@@ -26,8 +26,7 @@ from leadline.claims.training._tuning import ADAPTERS, DESIGNS, STRONG
     says="In multitask fine-tuning old tasks keep flowing through the residual path and hinder "
     "the adaptation.",
     correction="Training the old task too costs the new one something. A stronger residual does "
-    "not make it cost half as much again; and it forgets the old task less when that is not "
-    "trained.",
+    "not make it cost half as much again.",
     why="All weights of a trained model were tuned on a new task, alone and by turns with the old "
     "one. Training both leaves the new task {plain:.3f} nats higher with residual weight 1 and "
     "{strong:.3f} with weight 4 (means of pre-norm and post-norm). Trained on the new task alone, "

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.claims._entry import Measured, claim
-from leadline.claims.training._cells import cell, gain, stuck, trains
+from leadline.claims.training._cells import cell, gain, leaves, stuck, trains
 from leadline.claims.training._pictures import losses
 
 SIX, TWELVE, DEEP = cell("post", 6), cell("post", 12), cell("post", 24)
-WARM, DEEPNORM = cell("post", 12, steps=600, warmup=300), cell("deepnorm", 96)
+SLOW, DEEPNORM = cell("post", 12, steps=900, rate=3e-4), cell("deepnorm", 96)
 
 
 @claim(
@@ -28,23 +28,23 @@ WARM, DEEPNORM = cell("post", 12, steps=600, warmup=300), cell("deepnorm", 96)
     plain="LN(x + F(x)) is bad for L > 12",
     says="Post-norm is unstable in networks of more than 12 layers.",
     correction="There is no fixed depth. At this learning rate without warm-up 6 layers train and "
-    "12 do not; with warm-up 12 do; with a larger weight on the skip and smaller initial weights "
-    "(DeepNorm) 96 do, with the norm in the same place.",
-    why="All runs are equal but for depth and warm-up; numbers are nats below the entropy of the "
+    "12 are stuck; at a rate of 0.0003 12 get away from the frequencies; with a larger weight on "
+    "the skip and smaller initial weights (DeepNorm) 96 train, with the norm in the same place.",
+    why="All runs are equal but for depth and rate; numbers are nats below the entropy of the "
     "byte frequencies. Post-norm: {six:.2f} at 6 layers, {twelve:.2f} at 12, {deep:.2f} at 24. "
-    "With warm-up 12 layers reach {warm:.2f}. DeepNorm at 96 layers reaches {deepnorm:.2f}. So "
-    "deep post-norm does stick, and it sticks at 12 layers already where nothing is done about "
-    "it; how deep it can be depends on rate, warm-up and scale.",
+    "At a rate of 0.0003, in 900 updates, 12 layers reach {slow:.2f}. DeepNorm at 96 layers "
+    "reaches {deepnorm:.2f}. So deep post-norm does stick, and it sticks at 12 layers already "
+    "where nothing is done about it; how deep it can be depends on rate and scale.",
     checks=(
         stuck("deep", "claim", "gain of post-norm, 24 layers"),
         trains("twelve", "reach", "gain of post-norm, 12 layers"),
         stuck("deepnorm", "reach", "gain of DeepNorm, 96 layers"),
         trains("six", "correction", "gain of post-norm, 6 layers"),
-        trains("warm", "correction", "gain of post-norm, 12 layers, warm-up"),
+        leaves("slow", "correction", "gain of post-norm, 12 layers, rate 0.0003"),
     ),
     source="Wang et al. 2022, arXiv 2203.00555, for DeepNorm",
     seconds=0.01,
-    needs=(SIX, TWELVE, DEEP, WARM, DEEPNORM),
+    needs=(SIX, TWELVE, DEEP, SLOW, DEEPNORM),
 )
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Gains of norms after the addition, by depth."""
@@ -52,9 +52,9 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
         "six": trials[SIX.name],
         "twelve": trials[TWELVE.name],
         "deep": trials[DEEP.name],
-        "warm": trials[WARM.name],
+        "slow": trials[SLOW.name],
         "deepnorm": trials[DEEPNORM.name],
     }
-    labels = ("6 layers", "12 layers", "24 layers", "12 layers, warm-up", "DeepNorm, 96 layers")
+    labels = ("6 layers", "12 layers", "24 layers", "12 layers, rate 0.0003", "DeepNorm, 96 layers")
     picture = losses(dict(zip(labels, runs.values(), strict=True)))
     return Measured({name: gain(found) for name, found in runs.items()}, picture)

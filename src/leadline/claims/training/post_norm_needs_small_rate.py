@@ -1,8 +1,9 @@
 """Post-norm needs a small learning rate.
 
 The talk lists it among what is seen in training deep post-norm models. The claim: at 12 layers a
-rate of 1e-3 sticks and 3e-4 trains. "Needs" says more: that the larger rate cannot be had. The
-reach is the larger rate with a warm-up.
+rate of 1e-3, at which pre-norm trains, sticks. "Needs" says more: that the larger rate cannot be
+had. The reach is the larger rate with a warm-up. The corrected statement asks of the smaller rate
+that the model leaves the frequencies behind; how far it gets differs much between seeds.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.claims._entry import Measured, claim
-from leadline.claims.training._cells import cell, gain, stuck, trains
+from leadline.claims.training._cells import cell, gain, leaves, stuck, trains
 from leadline.claims.training._pictures import losses
 
 USUAL, SMALL = cell("post", 12), cell("post", 12, steps=900, rate=3e-4)
@@ -27,15 +28,16 @@ WARM, SHALLOW = cell("post", 12, steps=600, warmup=300), cell("post", 6)
     plain="LN(x + F(x)) needs a small learning rate",
     says="Deep post-norm models need a very small learning rate.",
     correction="At 12 layers without warm-up a smaller rate is what helps; with a warm-up the "
-    "usual rate is fine.",
+    "usual rate learns too, less surely. At 6 layers the usual rate is fine.",
     why="Post-norm of 12 layers without warm-up ends {usual:.2f} nats below the entropy of the "
     "byte frequencies at a rate of 0.001, and {small:.2f} at 0.0003 in 900 updates. With a "
-    "warm-up of 300 updates it ends {warm:.2f} below at 0.001. The rate must be small at first, "
-    "while the tokens are still nearly one vector, and need not stay so.",
+    "warm-up of 300 updates it ends {warm:.2f} below at 0.001. Both of the latter differ much "
+    "between seeds; neither is stuck. At 6 layers the rate of 0.001 reaches {shallow:.2f} without "
+    "more ado.",
     checks=(
         stuck("usual", "claim", "gain of 12 layers, rate 0.001"),
-        trains("small", "claim", "gain of 12 layers, rate 0.0003"),
         stuck("warm", "reach", "gain of 12 layers, rate 0.001 after warm-up"),
+        leaves("small", "correction", "gain of 12 layers, rate 0.0003"),
         trains("shallow", "correction", "gain of 6 layers, rate 0.001"),
     ),
     seconds=0.01,

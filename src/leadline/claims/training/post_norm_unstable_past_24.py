@@ -15,7 +15,7 @@ from typing import Any
 
 from leadline.analysis.claim import Check
 from leadline.claims._entry import Measured, claim
-from leadline.claims.training._cells import cell, curve, gain, stuck, trains
+from leadline.claims.training._cells import cell, cosines, curve, gain, ratios, stuck, trains
 from leadline.claims.training._pictures import losses
 
 DEEP, LIMIT, PRE = cell("post", 96), cell("post", 24), cell("pre", 24)
@@ -36,8 +36,9 @@ AFTER = 100
     why="Without warm-up at a rate of 0.001 post-norm ends {deep:.2f} nats below the entropy of "
     "the byte frequencies at 96 layers and {limit:.2f} at 24. From update 100 on, its loss at 96 "
     "layers rises by {jump:.2f} nats at most between two means of five updates; pre-norm of 24 "
-    "layers, which trains, rises by {pre_jump:.2f} on the same batches. Nothing jumps: all tokens "
-    "have become one vector, and the gradient no longer reaches the first layers.",
+    "layers, which trains, rises by {pre_jump:.2f} on the same batches. Nothing jumps: the mean "
+    "cosine of two tokens is {alike:.4f}, and the gradient at the entry is {ratio} of that at the "
+    "end.",
     checks=(
         stuck("deep", "claim", "gain of 96 layers"),
         trains("limit", "reach", "gain of 24 layers"),
@@ -72,6 +73,8 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
             "pre_jump": pre_jump,
             "excess": jump - pre_jump,
             "calm": abs(jump - pre_jump),
+            "alike": cosines(trials[DEEP.name])[1],
+            "ratio": ratios(trials[DEEP.name])[1],
         },
         losses(runs),
     )

@@ -31,7 +31,7 @@ from leadline.claims.training._tuning import DESIGNS, LORA, STRONG
     "backwards. With weight 4 a change of the updates moves the output {pre_output:.2f} times as "
     "much as with weight 1 in pre-norm, {post_output:.2f} times in post-norm. Yet the loss of the "
     "new task falls {pre_learned:.2f} times as far in pre-norm and {post_learned:.2f} times in "
-    "post-norm: what is less heard is made larger.",
+    "post-norm. To be heard less did not mean to learn less.",
     checks=(
         Check(
             "output", "claim", "at most", 0.8,

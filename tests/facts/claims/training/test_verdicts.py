@@ -78,10 +78,12 @@ def test_post_norm_needs_warmup_only_where_nothing_else_helps():
     cold = {"post, 12 layers, 300 steps", "post, 24 layers, 600 steps, warm-up 300"}
     found = verdict(name, by_trial(name, lambda n: n not in cold))
     assert (found.verdict, found.correction) == ("holds under conditions", "holds")
-    only_warm = verdict(name, by_trial(name, lambda n: "12 layers" in n and "warm-up" in n))
-    assert only_warm.verdict == "holds"
-    useless = verdict(name, by_trial(name, lambda n: "warm-up" not in n and "300" not in n))
-    assert useless.verdict == "false as stated"
+    nothing = verdict(
+        name, by_trial(name, lambda n: n == "post, 12 layers, 600 steps, warm-up 300")
+    )
+    assert (nothing.verdict, nothing.correction) == ("holds", "fails")
+    needless = verdict(name, by_trial(name, lambda n: True))
+    assert needless.verdict == "false as stated"
 
 
 def test_a_more_stable_configuration_refutes_the_most_stable_one():
