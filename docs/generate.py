@@ -306,7 +306,7 @@ def claims_page() -> str:
     lines = ["# Claims", "", GENERATED.format(source="the files in src/leadline/claims"), ""]
     lines += [CLAIMS_INTRODUCTION, "## The notes", "", "| note | language | |", "|---|---|---|"]
     lines += [f"| {note.name} | {note.language} | {note.about} |" for note in NOTES.values()]
-    lines += ["", "A claim without a note is a statement of Leadline's own.", "", "## Verdicts", ""]
+    lines += ["", "A claim without a note is Leadline's own or a paper's.", "", "## Verdicts", ""]
     lines.append(", ".join(f"{n} {v}" for v, n in counted(rulings).items()) + ".")
     for group, title in GROUPS.items():
         lines += [

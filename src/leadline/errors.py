@@ -77,6 +77,10 @@ class RecipeError(LeadlineError):
     """A model that cannot be built as described, or weights that do not fit it."""
 
 
+MOST_NAMES = 40
+"""So many known names a message lists."""
+
+
 class UnknownName(LeadlineError, LookupError):
     """A name that nothing has. The message offers the nearest names and lists the known ones."""
 
@@ -94,8 +98,9 @@ class UnknownName(LeadlineError, LookupError):
 
     def __str__(self) -> str:
         sentence = f"No {self.kind} is called {self.name!r}.{did_you_mean(self.name, self.known)}"
-        known = ", ".join(self.known) if self.known else "none"
-        return f"{sentence} Known: {known}."
+        known = ", ".join(self.known[:MOST_NAMES]) if self.known else "none"
+        more = len(self.known) - MOST_NAMES
+        return f"{sentence} Known: {known}{f' and {more} more' if more > 0 else ''}."
 
 
 def nearest_names(name: str, known: Iterable[str], *, at_most: int = 3) -> list[str]:

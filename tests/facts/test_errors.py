@@ -60,3 +60,9 @@ def test_a_broken_library_keeps_its_own_error(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="something_it_forgot"):
         require("broken_inside", extra="report")
+
+
+def test_of_many_known_names_a_message_lists_forty():
+    told = str(UnknownName("claim", "zzz", [f"name-{n:03}" for n in range(204)]))
+    assert told.endswith("name-038, name-039 and 164 more.")
+    assert "and" not in str(UnknownName("claim", "zzz", [f"x{n:02}" for n in range(40)]))

@@ -79,9 +79,9 @@ class Line:
         return cls(
             kind=found["kind"],
             name=found["name"],
-            seed=found["seed"],
-            code=found["code"],
-            seconds=found["seconds"],
+            seed=int(found["seed"]),
+            code=str(found["code"]),
+            seconds=float(found["seconds"]),
             numbers=numbers,
             picture=found.get("picture"),
             result=found.get("result"),
@@ -99,6 +99,8 @@ class Ledger:
         self._lines: dict[tuple[str, str, int], Line] = {}
         self._torn = False
         if path.exists():
+            if not path.is_file():  # a device has no end
+                raise RecordError(f"{path} is no file; choose another ledger.")
             self._read()
 
     def __len__(self) -> int:
@@ -151,7 +153,12 @@ class Ledger:
         )
 
     def _read(self) -> None:
-        rows = self.path.read_text(encoding="utf-8").split("\n")
+        try:
+            rows = self.path.read_text(encoding="utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise RecordError(
+                f"{self.path} is no ledger of claims; choose another file."
+            ) from error
         self._torn = bool(rows[-1])
         for number, row in enumerate(rows, start=1):
             if not row:

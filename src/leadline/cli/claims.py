@@ -15,6 +15,7 @@ from leadline.errors import InputError, RecordError, UnknownName
 
 if TYPE_CHECKING:
     from leadline.analysis.ruling import Ruling
+    from leadline.claims._entry import Entry
     from leadline.claims._ledger import Ledger
 
 __all__ = ["claims"]
@@ -78,7 +79,8 @@ def list_claims(
         typer.Option(
             "--html",
             metavar="PAGE",
-            help="Write the page for learners here: one file, English, Chinese and Russian.",
+            help="Write the page for learners here: one file, English, Chinese and Russian. "
+            "Claims of a plug-in stay in the language they are written in.",
             show_default=False,
         ),
     ] = None,
@@ -359,11 +361,16 @@ def _ordered(names: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (order.index(CLAIMS.get(name).claim.group), name))
 
 
+def _shipped(entry: Entry) -> bool:
+    """Whether a claim comes with the package, so that its sentences are translated."""
+    return entry.measure is None or entry.measure.__module__.startswith("leadline.claims.")
+
+
 def _page(rulings: list[Ruling], ledger: Ledger) -> str:
     from leadline.claims import CLAIMS
     from leadline.claims._digest import source_of
     from leadline.claims._languages import LANGUAGES, words
-    from leadline.reporting.claims_page import claims_page
+    from leadline.reporting.claims_page import claims_page, ruling_words
 
     code = {
         ruling.claim.name: source_of(entry)
@@ -371,4 +378,9 @@ def _page(rulings: list[Ruling], ledger: Ledger) -> str:
         if (entry := CLAIMS.get(ruling.claim.name)).measure is not None
     }
     languages = {language: words(language) for language in LANGUAGES}
+    for ruling in rulings:
+        if not _shipped(CLAIMS.get(ruling.claim.name)):  # a plug-in's claims stay as they are
+            for known in languages.values():
+                for text in ruling_words(ruling):
+                    known.setdefault(text, text)
     return claims_page(rulings, languages=languages, code=code, about=about(ledger, rulings))

@@ -78,7 +78,7 @@
   const text = (id) => language === "en" ? english[id]
     : data.tables[language][id].replace(/⟦(\d+)⟧/g, (_, key) => math[key]);
   const speak = (code) => {
-    if (!(code in data.languages)) return;
+    if (!Object.hasOwn(data.languages, code)) return;
     const first = all("article.claim").find((a) => !a.hidden && a.getBoundingClientRect().bottom > innerHeight * 0.3);
     const place = first && scrollY > 300 ? first.getBoundingClientRect().top : null;
     const counts = Object.fromEntries(all("[data-n]").map((e) => [e.dataset.n, e.textContent]));
@@ -163,9 +163,13 @@
   one("note").addEventListener("change", sift);
   one("reset").addEventListener("click", clear);
   one("filters").addEventListener("submit", (event) => event.preventDefault());
+  // An address that cannot be read, such as #%, is none.
+  const address = () => {
+    try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+  };
   // A link to what a filter hides takes the filter away.
   const reveal = () => {
-    const target = one(decodeURIComponent(location.hash.slice(1)));
+    const target = one(address());
     if (target?.closest("[hidden]")) { clear(); target.scrollIntoView(); }
   };
   addEventListener("hashchange", () => { reveal(); locate(); });
@@ -307,7 +311,7 @@
   // --- the first state ----------------------------------------------------------------------
   const asked = new URLSearchParams(location.search).get("lang");
   const own = (navigator.language || "en").slice(0, 2);
-  const start = [asked, kept.read("leadline-language"), own].find((code) => code in data.languages) ?? "en";
+  const start = [asked, kept.read("leadline-language"), own].find((code) => Object.hasOwn(data.languages, code)) ?? "en";
   if (start !== "en") speak(start);
   sift();
   reveal();

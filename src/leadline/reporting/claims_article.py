@@ -84,7 +84,7 @@ def _said(words: Words, ruling: Ruling) -> str:
         names = ", ".join(f"<b>{words.page(name)}</b>" for name in claim.notes)
         source = f'<p class="from">{words.page("Note")}: {names}</p>'
     else:
-        source = f'<p class="from">{words.page("Our own statement")}</p>'
+        source = f'<p class="from">{words.page("Not from a note")}</p>'
     return f'<div class="said">{source}{formula}{words.claim(claim.says, ruling, tag="p")}</div>'
 
 

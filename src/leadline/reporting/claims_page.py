@@ -212,7 +212,7 @@ def _head(words: Words, rulings: Sequence[Ruling]) -> str:
         if any(note.name in ruling.claim.notes for ruling in rulings):
             options += words.page(note_phrase(note), tag="option", more=f'value="{note.name}"')
     if any(not ruling.claim.notes for ruling in rulings):
-        options += words.page("Our own statements", tag="option", more='value="none"')
+        options += words.page("Not from a note", tag="option", more='value="none"')
     search = (
         '<input type="search" id="search" '
         f"{words.attributes(placeholder='Search', aria_label='Search the claims')}>"

@@ -26,7 +26,7 @@ _HEAD = (
     "Search",
     "Search the claims",
     "All notes",
-    "Our own statements",
+    "Not from a note",
     "{shown} of {total} claims",
     "Show all",
     "No claim fits. Take a filter away or search for something else.",
@@ -40,7 +40,6 @@ _HEAD = (
 _CLAIM = (
     "Link to this claim",
     "Note",
-    "Our own statement",
     "Why",
     "More precisely",
     "The conditions",

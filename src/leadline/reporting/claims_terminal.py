@@ -85,7 +85,7 @@ def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str =
     """Print one claim in full."""
     claim = ruling.claim
     console.print(f"[bold]{escape(readable(claim.title))}[/bold]")
-    notes = ", ".join(claim.notes) if claim.notes else "none; a statement of Leadline's own"
+    notes = ", ".join(claim.notes) if claim.notes else "none"
     console.print(f"[dim]{claim.name} · {GROUPS[claim.group]} · notes: {notes}[/dim]")
     console.print()
     if claim.plain:
@@ -128,11 +128,17 @@ def plain_formula(latex: str) -> str:
     text = re.sub(r"\\(?:mathrm|mathbf|text|operatorname)\{([^{}]*)\}", r"\1", text)
     for _ in range(3):  # as deep as they stand in one another
         text = re.sub(r"\\sqrt\{([^{}]*)\}", r"√(\1)", text)
-        text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1)/(\2)", text)
+        text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", _fraction, text)
     for word, sign in _SIGNS.items():
         text = re.sub(rf"\\{word}(?![a-zA-Z])", sign, text)
     text = re.sub(r"\\[,;!: ]", " ", text).replace(r"\|", "‖")
     return re.sub(r"[_^]?\{([^{}]{1,2})\}", lambda m: m[0][:1].strip("{") + m[1], text)
+
+
+def _fraction(found: re.Match[str]) -> str:
+    """Above over below, in brackets where one is more than a sign."""
+    above, below = (part if len(part) < 2 else f"({part})" for part in found.groups())
+    return f"{above}/{below}"
 
 
 def escape(text: str) -> str:

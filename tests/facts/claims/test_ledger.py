@@ -76,6 +76,11 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     path.write_text("hello\nworld\n")
     with pytest.raises(RecordError, match="is no ledger of claims"):
         Ledger(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordError, match="is no ledger of claims"):
+        Ledger(path)
+    with pytest.raises(RecordError, match="is no file; choose another ledger"):
+        Ledger(tmp_path)
     with pytest.raises(RecordError, match="There is no ledger"):
         default_ledger(tmp_path / "none.jsonl")
     path.write_text(

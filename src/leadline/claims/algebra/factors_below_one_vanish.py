@@ -2,9 +2,10 @@
 
 One note writes the chain of factors dx_{i+1}/dx_i and compares each with 1, the other says that each
 layer's gradient has a size of about 0.9 or 1.1. For numbers, and for matrices that scale every
-direction so (all singular values below or above 1), both halves are right: the claim. The size of
-a matrix is commonly its norm, and there the second half fails: a norm above 1 says that ONE
-direction grows. With singular values 1.1 and 0.5 and directions at random the product vanishes.
+direction so (all singular values below or above 1), both halves are right as long as the factors
+keep away from 1 (the product of all 1 - 1/(i + 1)^2 is 1/2): the claim. The size of a matrix is
+commonly its norm, and there the second half fails: a norm above 1 says that ONE direction grows. With
+singular values 1.1 and 0.5 and directions at random the product vanishes.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ LAYERS, SIZE = 100, 8
     plain="every factor < 1 ⇒ vanishes;  every factor > 1 ⇒ explodes",
     says="Without shortcuts the gradient is a product of one factor per layer: if each is below 1 "
     "it vanishes, if each is above 1 it explodes.",
-    correction="The first half holds for the norm of the factors. The second needs more: every "
-    "singular value of every factor above 1. That a factor has a norm above 1 says only that one "
-    "direction grows.",
+    correction="The first half is sure where all norms are at most some $q < 1$, the second where "
+    "every singular value of every factor is at least some $q > 1$. That a factor has a norm above 1 "
+    "says only that one direction grows.",
     why="A hundred matrices with singular values between 0.5 and 0.9 shrink every gradient (to at most "
     "{vanished}), a hundred between 1.1 and 1.3 enlarge every gradient (at least {exploded} times). "
     "But a hundred matrices of norm 1.1, whose other directions shrink by half, leave {mixed}: the "

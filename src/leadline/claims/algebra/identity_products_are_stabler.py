@@ -37,9 +37,9 @@ def _away(values: np.ndarray) -> float:
     plain="(I + ε₁)(I + ε₂)…(I + ε_n) against ε₁ε₂…ε_n",
     says="The shortcut turns every Jacobian from ε into I + ε, and the product of these is far more "
     "stable.",
-    correction="For small branches: with $\\|\\epsilon_l\\| \\le q < \\frac{1}{2}$ the product of the "
+    correction="For small branches: with $\\|\\epsilon_l\\| \\le q < 1/2$ the product of the "
     "$I + \\epsilon_l$ is always nearer to 1 than that of the $\\epsilon_l$. Branches that keep lengths "
-    "by themselves lose by the identity.",
+    "by themselves have nothing to win by the identity.",
     why="With random ε of norm 0.1 in 96 layers the plain product is $10$ to the power {plain:.0f}, while "
     "with identities the singular values stay within $10$ to the power $\\pm$ {skip:.2f}. With orthogonal "
     "ε it is the other way round: their product keeps every length ({kept}), and with identities it "

@@ -35,8 +35,8 @@ SIZE, DRAWS = 8, 200
     "branches with $\\|F'\\| < 1$. A branch that undoes the identity stops the gradient.",
     why="A flat branch leaves the gradient as it is (gain {flat}). But a branch is free to be $f(x) = "
     "-x$: then $1 + f' = 0$, and the gradient that was measured behind such a layer is {stopped} "
-    "times the one before it. Random branches with a norm below 1 never broke the bound $1 - \\|F'\\|$ "
-    "(smallest ratio {kept}).",
+    "times the one before it. Branches of norm below 1, random ones and the worst one, never broke the "
+    "bound $1 - \\|F'\\|$ (smallest ratio {kept}).",
     checks=(
         Check(
             "flat", "claim", "near", 1.0, within=1e-12,

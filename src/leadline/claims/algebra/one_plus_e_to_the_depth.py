@@ -30,7 +30,7 @@ SHOWN = 1e-12
     says="If the derivative of every branch is about zero, the gradient without shortcut dies, and "
     "with shortcut it arrives in full, because a product of ones is one.",
     correction="It arrives about whole as long as depth times derivative is small: $(1 + e)^L$ stays "
-    "between 1/4 and 2.72 for $|e| \\le 1/L$. A derivative that is small and does not shrink with "
+    "between 1/4 and 2.72 for $|e| \\le 1/L$ from 2 layers on. A derivative that is small and does not shrink with "
     "depth compounds.",
     why="With derivatives of exactly 0 a hundred layers leave {none} of the gradient without shortcut and "
     "{whole} with it. With derivatives of 0.1, which look small, they leave {grown} if all are positive "

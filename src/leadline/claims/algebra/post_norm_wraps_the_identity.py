@@ -5,7 +5,8 @@ which is not I: the claim. The note goes on that the path is destroyed and the g
 layer by layer; with F = 0 that is its reach, over a whole stack. From the second norm on the stream
 is on the sphere of the norm, s = 1 (up to eps), and J_LN = I - 11'/d - xx'/d is a projection: it
 takes two directions of every token, the mean and the length, once, and leaves d - 2 alone at any
-depth. (What the branches do to s is another matter.)
+depth. So it is with gains of 1 and no shift, as a norm starts; with other gains a normed stream is not
+where s = 1, and J_LN is no projection. (What the branches do to s is another matter.)
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ DEPTH, LENGTH, WIDTH = 12, 4, 16
     says="Pre-LN keeps a completely clean identity path for the gradient. Post-LN wraps the "
     "identity into the norm and thereby destroys it, so that gradients are squeezed layer by layer.",
     correction="The norm on the path takes two directions of every token, its mean and its length, "
-    "and takes them once: on a stream that is normed already its Jacobian is a projection, which "
-    "leaves all other directions alone at any depth. What shrinks gradients is the growth of $x + "
-    "F(x)$ by the branch, which the norm divides out again.",
+    "and takes them once while all gains are 1 and all shifts 0, as before training: on a stream that "
+    "is normed already its Jacobian is a projection, which leaves all other directions alone at any "
+    "depth.",
     why="All branches were set to zero, so that only the path itself is left. Under Pre-LN its "
     "Jacobian over 12 blocks is the identity (distance {pre}); under Post-LN it is not (distance "
     "{post}): {lost:.0f} directions of every token are gone. But that is all: behind the first norm the "

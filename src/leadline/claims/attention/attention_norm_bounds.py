@@ -64,11 +64,14 @@ def measure(seed: int) -> Measured:
 
     from leadline.claims.attention._ratios import worst_ratios
     from leadline.numerics.spectrum import spectral_norm
+    from leadline.theory import BOUNDS, AttentionFacts
 
     rng = np.random.default_rng([seed, 4620])
     worst = worst_ratios(("one", "column-sum", "sqrt-queries"), KINDS, seed=seed)
     ones = torch.zeros(17, 17, dtype=torch.float64)
     ones[:, 5] = 1
+    root = BOUNDS.get("sqrt-queries")().value(AttentionFacts(queries=17, keys=17))
+    assert root is not None
     return Measured(
         {
             "ratio_one": worst["one"],
@@ -78,6 +81,6 @@ def measure(seed: int) -> Measured:
                 largest(one) / float(np.sqrt(one.sum(0).max()))
                 for one in attention_matrices(rng, 200)
             ),
-            "ratio_column_of_ones": float(spectral_norm(ones).value) / 17**0.5,
+            "ratio_column_of_ones": float(spectral_norm(ones).value) / root,
         }
     )

@@ -23,7 +23,7 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
 @claim(
     "ffn-position-wise",
     group="attention",
-    notes=("deep-dive",),
+    notes=("textbook", "deep-dive"),
     title="The feed-forward network applies one MLP to every position by itself",
     formula=r"\mathrm{FFN}(X) = \sigma(X W_1 + b_1) W_2 + b_2",
     plain="FFN(X) = σ(X W₁ + b₁) W₂ + b₂",

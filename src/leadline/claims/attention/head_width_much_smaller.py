@@ -24,8 +24,7 @@ from leadline.claims._entry import Measured, claim
     correction="",
     why="The published models that Leadline knows were asked for both widths. The stream is "
     "{median_ratio:.0f} times as wide as a head in the median of {models:.0f} models, "
-    "{least_ratio:.0f} times at the least and {most_ratio:.0f} times at the most. Wider models have "
-    "more heads, seldom wider ones.",
+    "{least_ratio:.0f} times at the least and {most_ratio:.0f} times at the most.",
     checks=(
         Check(
             "median_ratio",

@@ -66,6 +66,16 @@ from leadline.claims.attention._trained import TRAINED, text_windows
             over="mean",
         ),
         Check(
+            "start_over_even",
+            "claim",
+            "near",
+            1.0,
+            within=0.02,
+            label="mean distance before training over (n − 1) / 4",
+            because="Even weights over all keys up to i lie i / 2 away in the mean, (n − 1) / 4 over "
+            "all rows; logits as small as those drawn here move that by less than a percent.",
+        ),
+        Check(
             "ratio_in_layer",
             "reach",
             "at least",
@@ -111,6 +121,7 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
             "range_ratio_pre": float(pre.max() / pre.min()),
             "range_ratio_post": float(post.max() / post.min()),
             "range_ratio_start": float(start.max() / start.min()),
+            "start_over_even": float(start.mean()) / ((found["tokens"] - 1) / 4),
             "ratio_in_layer": float(np.median(pre.max(1) / pre.min(1))),
             "ratio_of_layers": float(pre.mean(1).max() / pre.mean(1).min()),
         },

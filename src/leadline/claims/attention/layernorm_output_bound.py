@@ -40,6 +40,15 @@ DRAWN = 2000
             log=True,
         ),
         Check(
+            "gain_norm_ratio",
+            "claim",
+            "near",
+            1.0,
+            within=1e-9,
+            label="spectral norm of diag(γ) over the largest gain, worst case",
+            because="An identity: a diagonal matrix has the sizes of its entries as singular values.",
+        ),
+        Check(
             "ratio_without_shift",
             "claim",
             "at most",
@@ -78,6 +87,7 @@ def measure(seed: int) -> Measured:
     """Norm random and extreme tokens with drawn gains and shifts."""
     import torch
 
+    from leadline.numerics.spectrum import spectral_norm
     from leadline.parts.norms.layernorm import LayerNorm
     from leadline.parts.norms.rmsnorm import RMSNorm
 
@@ -87,12 +97,14 @@ def measure(seed: int) -> Measured:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     plain, shifted, corrected, rms, deviations = [], [], [], [], []
+    gains: list[float] = []
     for width in (2, 8, 64, 256):
         h = drawn(DRAWN, width) * torch.exp(2 * drawn(DRAWN, 1)) + drawn(DRAWN, 1)
         h[:width] = torch.eye(width, dtype=torch.float64)[: len(h)]
         norm, other = LayerNorm(width).double(), RMSNorm(width).double()
         gain, shift = drawn(width), drawn(width)
         reach = float(gain.abs().max()) * width**0.5
+        gains.append(float(spectral_norm(torch.diag(gain)).value / gain.abs().max()))
         shift = shift * (reach / float(shift.norm()))
         with torch.no_grad():
             centred = h - h.mean(-1, keepdim=True)
@@ -109,6 +121,7 @@ def measure(seed: int) -> Measured:
     return Measured(
         {
             "deviation_error": max(deviations),
+            "gain_norm_ratio": max(gains, key=lambda one: abs(one - 1)),
             "ratio_without_shift": max(plain),
             "ratio_with_shift": max(shifted),
             "ratio_corrected": max(corrected),

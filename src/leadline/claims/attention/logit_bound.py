@@ -8,10 +8,13 @@ is at most Delta of `theory.attention._logit_span`, where the shift and the bias
 
 from __future__ import annotations
 
+import numpy as np
+
 from leadline.analysis.claim import Check
 from leadline.claims._entry import Measured, claim
 
 ROUNDING = 1 + 1e-9
+WIDTH, HEAD = 16, 4
 
 
 @claim(
@@ -56,6 +59,12 @@ ROUNDING = 1 + 1e-9
             label="largest range of a row over Δ, all kinds",
             because="A theorem; sizes are set through float64 singular values.",
         ),
+        Check(
+            "attained_ratio", "correction", "near", 1.0, within=1e-12,
+            label="range of a row over Δ for a head that attains it",
+            because="An identity: two opposite tokens and a shift along the strongest direction, "
+            "float64 rounding.",
+        ),
     ),
     seconds=1.5,
 )  # fmt: skip
@@ -76,5 +85,38 @@ def measure(seed: int) -> Measured:
             "span_ratio_corrected": max(
                 one.span_corrected for one in (note, by_head, shifted, biased)
             ),
+            "attained_ratio": _attained(seed),
         }
     )
+
+
+def _attained(seed: int) -> float:
+    """The range of a row over Delta, all of one head's weights, shift and bias along one direction."""
+    from leadline.theory import AttentionFacts
+    from leadline.theory.attention._logit_span import weight_span
+
+    rng = np.random.default_rng([seed, 4830])
+    gain, shift, query, key, bias = np.exp(rng.standard_normal(5))
+    e = np.eye(HEAD, WIDTH)[0]
+    normed = WIDTH**0.5 * np.array([[1.0], [-1.0]]) * np.eye(WIDTH)[0]
+    tokens = gain * normed + shift * np.eye(WIDTH)[0]
+    out = np.eye(HEAD)[0]
+    queries = tokens @ (query * np.outer(e, out)) + bias * out
+    keys = tokens @ (key * np.outer(e, out))
+    logits = queries @ keys.T / HEAD**0.5
+    span = weight_span(
+        AttentionFacts(
+            queries=2,
+            keys=2,
+            positions="none",
+            scaling=HEAD**-0.5,
+            width=WIDTH,
+            gain=gain,
+            shift=shift,
+            query_weight=query,
+            key_weight=key,
+            query_bias=bias,
+        )
+    )
+    assert span is not None
+    return float(np.ptp(logits, axis=1).max()) / span

@@ -28,10 +28,11 @@ COUNT = 300
     correction="The norm is above 1 except for doubly stochastic matrices, so some direction becomes "
     "longer. A typical direction becomes shorter: the mean square amplification over all directions "
     "is $\\|A\\|_F^2 / n \\leq 1$.",
-    why="Of the drawn matrices {expansive_share:.2f} have a norm above 1. Over all directions the root "
+    why="{expansive_share:.1%} of the drawn matrices have a norm above 1. Over all directions the root "
     "mean square amplification is {typical_amplification:.2f} in the mean and "
     "{largest_amplification:.4f} at the most. Averages of unrelated numbers are smaller than the "
-    "numbers; only what the tokens share is kept or made longer.",
+    "numbers; only what lies on tokens that many queries look at becomes longer, and what "
+    "all tokens share is kept.",
     checks=(
         Check(
             "expansive_share",

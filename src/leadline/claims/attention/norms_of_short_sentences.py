@@ -1,9 +1,10 @@
 """Figure 5: on sentences of 1 to 5 tokens the mean norm of GPT-1 ends at about 2.25.
 
-A norm is at most sqrt(n), and n is at most 5: sqrt(5) = 2.236. A mean over sentences of 1 to 5 tokens
-is at most the mean of the roots, 1.68 where all lengths come equally often; nearly all sentences
-would have to have five tokens, and all queries the same key, for 2.2. So the numbers of the figure cannot be norms of these
-sentences, whatever the models are. They can be norms of padded ones: the script pads to the longest
+A norm is at most sqrt(n), and n is at most 5: no mean of norms is above sqrt(5) = 2.236, whatever the
+lengths, and 2.25 is. The note does not give the lengths. Where all come equally often the mean is at
+most that of the roots, 1.68; nearly all sentences would have to have five tokens, and all queries
+the same key, for 2.2. So the numbers of the figure cannot be norms of these sentences, whatever the
+models are. They can be norms of padded ones: the script pads to the longest
 sentence and keeps the rows of padding. A row of padding sees the real keys; one real token padded to
 five gives a column of five ones and the norm sqrt(5). The experiment is run both ways with
 `reproduce.attention_spectra`.
@@ -20,8 +21,9 @@ from leadline.analysis.claim import Check, Picture
 from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._padded import PADDED
 
-READ = 2.2
-"""The note reads about 2.25 from the end of its figure; to 0.05 it may be this."""
+SAID, READ = 2.25, 2.2
+"""What the note reads from the end of its figure, and what it may be to 0.05."""
+LONGEST = 5
 PANEL = "1 to 5 tokens"
 
 
@@ -34,18 +36,25 @@ PANEL = "1 to 5 tokens"
     plain="mean of ‖A_s‖ ≈ 2.25 with n_s ≤ 5",
     says="For 128 sentences of 1 to 5 tokens the mean norm of the attention of GPT-1 ends at about 2.25 "
     "in the last layer, that of GPT-2 between 1.5 and 2.",
-    correction="A sentence of n tokens has norms of at most √n, so the mean is at most "
-    "{most_possible:.2f}. Numbers above that belong to larger matrices, such as those of padded "
+    correction="A sentence of n tokens has norms of at most √n, so the mean is at most √5 = 2.236 "
+    "whatever the lengths, and {most_possible:.2f} for lengths drawn evenly. Numbers above that belong to larger matrices, such as those of padded "
     "sentences: one token padded to five has exactly the norm √5.",
-    why="The mean of √n over sentences of 1 to 5 tokens is {most_possible:.3f}, and no single norm can "
-    "exceed √5 = 2.236. Small untrained models were measured as the note's script does it, rows of "
+    why="No single norm can exceed √5 = 2.236, and the mean of √n over sentences of 1 to 5 tokens, "
+    "drawn evenly, is {most_possible:.3f}. Small untrained models were measured as the note's script does it, rows of "
     "padding kept: the mean is {padded_mean:.2f}. With padding removed it is {real_mean:.2f}. One real "
     "token has the norm {single_real:.3f}, and {single_padded:.3f} when it is padded to five.",
     checks=(
         Check(
+            "largest_norm", "claim", "at least", SAID,
+            label="largest possible norm of five tokens",
+            because="The number as the note reads it; no mean is above the largest norm, whatever "
+            "the lengths.",
+        ),
+        Check(
             "most_possible", "claim", "at least", READ,
-            label="largest possible mean norm",
-            because="The note reads about 2.25, to 0.05; a mean that cannot be as large refutes it.",
+            label="largest possible mean norm, lengths drawn evenly",
+            because="The note reads about 2.25, to 0.05; a mean that cannot be as large refutes it, "
+            "for lengths drawn evenly from 1 to 5, as the note does not give them.",
         ),
         Check(
             "single_padded", "correction", "near", 5**0.5, within=1e-5,
@@ -73,7 +82,10 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
 
     from leadline.claims.attention._models import hf_model
     from leadline.numerics.spectrum import spectral_norm
+    from leadline.theory import BOUNDS, AttentionFacts
 
+    largest = BOUNDS.get("sqrt-queries")().value(AttentionFacts(queries=LONGEST, keys=LONGEST))
+    assert largest is not None
     lines = trials[PADDED.name]
     real = [lines[f"{name}; {PANEL}"]["values"] for name in ("gpt1", "gpt2")]
     padded = [lines[f"{name}, padding kept; {PANEL}"]["values"] for name in ("gpt1", "gpt2")]
@@ -88,6 +100,7 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     most = lines[f"gpt2; {PANEL}"]["most_possible"]
     return Measured(
         {
+            "largest_norm": largest,
             "most_possible": most,
             "padded_mean": float(np.mean(padded)),
             "real_mean": float(np.mean(real)),

@@ -3,7 +3,8 @@
 "May" asks for a case. Claim: a stack with skips, without norms, drawn as Xavier draws, where the
 stream grows from layer to layer and the logits with it; soaring is read as a growth by half and more
 than half of sqrt(n). Reach: that it always does so. Drawn as GPT-2 draws, the stream does not grow
-and nothing happens.
+and nothing happens. The logits of the first and the last layer are also computed by hand, from the
+weights and the stream.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import Any
 
 from leadline.analysis.claim import Check, Picture
 from leadline.claims._entry import Measured, claim
-from leadline.claims.attention._started import DEPTH, STARTED, TOKENS
+from leadline.claims.attention._started import DEPTH, HEADS, STARTED, TOKENS, WIDTH
+
+EXAMPLES, VOCABULARY = 4, 100
+"""As in the trial."""
 
 
 @claim(
@@ -27,8 +31,9 @@ from leadline.claims.attention._started import DEPTH, STARTED, TOKENS
     correction="It does so where the stream grows, as with Xavier's draw. With GPT-2's small draw the "
     "stream and the logits stay small, and the norm stays that of equal logits.",
     why="In 24 layers with skips and without norms, drawn as Xavier draws, the norm grows by "
-    "{growth_xavier:.2f} and ends at {share_of_root:.2f} of √n: the logits span {span_last:.0f} at the "
-    "end, so every query looks at one key. Drawn as GPT-2 draws, it grows by {growth_gpt2:.4f}. With "
+    "{growth_xavier:.2f} and ends at {share_of_root:.2f} of √n: the logits of a head span {span_first:.0f} in the "
+    "first layer and {span_last} in the last, where the largest weight of a query is "
+    "{top_weight:.2f} in the mean: every query looks at one key. Drawn as GPT-2 draws, it grows by {growth_gpt2:.4f}. With "
     "pre-norm and Xavier's draw it grows by {growth_pre:.2f}.",
     checks=(
         Check(
@@ -57,6 +62,16 @@ from leadline.claims.attention._started import DEPTH, STARTED, TOKENS
             label="growth of the norm over 24 layers, pre-norm, Xavier",
             because="Less than what was called soaring.", over="mean",
         ),
+        Check(
+            "span_ratio", "correction", "near", 1.0, within=1e-4,
+            label="measured span of the logits over that by hand, first layer",
+            because="The same number in another order of sums, float32 on logits of size ten.",
+        ),
+        Check(
+            "top_weight", "correction", "at least", 0.95,
+            label="largest weight of a query, last layer, no norm, Xavier",
+            because="One key: at most a twentieth is left to all others.", over="mean",
+        ),
     ),
     seconds=0.01,
     needs=(STARTED,),
@@ -64,6 +79,7 @@ from leadline.claims.attention._started import DEPTH, STARTED, TOKENS
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Norms of the first and of the last layer."""
     cells = trials[STARTED.name]
+    by_hand = _by_hand(seed)
     norms = {name: cells[name]["spectral_norm"] for name in cells}
 
     def growth(name: str) -> float:
@@ -74,7 +90,10 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
         {
             "growth_xavier": growth("none-xavier"),
             "share_of_root": norms["none-xavier"][-1] / TOKENS**0.5,
-            "span_last": cells["none-xavier"]["logit_span"][-1],
+            "span_first": by_hand[0][0],
+            "span_last": by_hand[-1][0],
+            "span_ratio": cells["none-xavier"]["logit_span"][0] / by_hand[0][0],
+            "top_weight": by_hand[-1][1],
             "growth_gpt2": growth("none-gpt2"),
             "growth_gpt2_small": growth("none-gpt2"),
             "growth_pre": growth("pre-xavier"),
@@ -91,3 +110,44 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
             faint=("square root of n",),
         ),
     )
+
+
+def _by_hand(seed: int) -> list[tuple[float, float]]:
+    """Of the first and the last layer of the trial's model: mean span of a head, mean top weight."""
+    import torch
+
+    from leadline.inputs import random_tokens
+    from leadline.parts import Transformer
+
+    model: Any = Transformer(
+        depth=DEPTH,
+        width=WIDTH,
+        heads=HEADS,
+        vocabulary=VOCABULARY,
+        context=TOKENS,
+        placement="none",
+        norm="none",
+        init="xavier",
+        seed=seed,
+    )
+    seen: list[tuple[float, float]] = []
+    hidden = torch.ones(TOKENS, TOKENS).triu(1).bool()
+
+    def look(branch: Any, given: tuple[Any, ...]) -> None:
+        projected = branch.qkv(given[0]).double().unflatten(-1, (3, HEADS, WIDTH // HEADS))
+        query, key = projected.permute(2, 0, 3, 1, 4)[:2]
+        logits = query @ key.mT / (WIDTH // HEADS) ** 0.5
+        top = logits.masked_fill(hidden, -torch.inf)
+        least = logits.masked_fill(hidden, torch.inf)
+        span = (top.amax(-1) - least.amin(-1)).amax(-1)
+        seen.append((float(span.mean()), float(top.softmax(-1).amax(-1).mean())))
+
+    ids = random_tokens(model, examples=EXAMPLES, length=TOKENS, seed=seed).main
+    hooks = [
+        model.blocks[layer].attention.branch.register_forward_pre_hook(look) for layer in (0, -1)
+    ]
+    with torch.no_grad():
+        model(ids)
+    for hook in hooks:
+        hook.remove()
+    return seen

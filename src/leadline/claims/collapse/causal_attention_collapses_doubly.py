@@ -3,8 +3,9 @@
 The note begins with GPT-2's masked attention and says of its attention that it collapses double
 exponentially without skip and MLP. Under the causal mask the first token sees itself alone. Measured
 from it, x_i - x_1 becomes sum_{2<=j<=i} P_ij (x_j - x_1) W: a triangular matrix, whose powers fall
-like its largest diagonal entry. So the rate is max_{i>=2} P_ii times the gain of W, one half for
-norm-keeping values and even patterns.
+like its largest diagonal entry. Patterns settle: equal tokens make them even, and then that entry is
+P_22 = 1/2. What is left in depth points where x_2 - x_1 does, which becomes P_22 (x_2 - x_1) W exactly,
+so the rate is max_{i>=2} P_ii times the gain of W along it: 1 for norm-keeping values, at most |W|.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ DEPTH = 30
     plain="log ‖res(X^{l+1})‖ ≈ 3 log ‖res(X^l)‖ with P_ij = 0 for j > i",
     says="The note takes GPT-2 as its example and says that its attention layers alone lose rank "
     "double exponentially with depth.",
-    correction="Under a causal mask the collapse is only exponential: the residual falls by the factor "
-    "$\\max_{i \\ge 2} P_{ii} \\, \\|W\\|$ per layer, one half for norm-keeping values and even patterns.",
+    correction="Under a causal mask the collapse is only exponential: where values keep norms and patterns "
+    "settle, the factor per layer tends to $\\max_{i \\ge 2} P_{ii}$, one half for even patterns. Other values "
+    "multiply it by their gain along the differences, at most $\\|W\\|$.",
     why="With a causal mask the logarithm of the residual grew only {ratio:.3f} times in the last of "
     "{depth:.0f} layers; a double exponential needs 3. Each layer multiplies the residual itself by "
-    "{factor:.5f}: the second token gives half of its weight to the first, which never moves. After "
-    "{depth:.0f} layers the residual is 10 to the power {last:.1f}; without the mask it is 10 to the "
+    "{factor:.5f}: the second token gives half of its weight to the first, which sees itself alone. "
+    "After {depth:.0f} layers the residual is 10 to the power {last:.1f}; without the mask it is 10 to the "
     "power {unmasked:.2e}.",
     checks=(
         Check(
@@ -59,23 +61,49 @@ DEPTH = 30
             label="log₁₀ of the causal law against the residual, last layer",
             because="The law is asymptotic; what is left of slower modes falls like (2/3)^30.",
         ),
+        Check(
+            "stretched",
+            "correction",
+            "near",
+            1.0,
+            within=1e-3,
+            label="factor over half the gain along the differences, drawn values",
+            because="Tends to 1: patterns become even, and slower modes fall like (2/3)^30.",
+        ),
+        Check(
+            "ceiling",
+            "correction",
+            "at most",
+            1.0 + 1e-3,
+            label="factor over max P_ii ‖W‖, drawn values",
+            because="No direction gains more than the norm; the factor is within 1e-3 of its limit.",
+        ),
     ),
-    seconds=0.9,
+    seconds=1.8,
     source="the eigenvalues of a triangular matrix are its diagonal",
 )
 def measure(seed: int) -> Measured:
-    """Follow norm-keeping layers with and without the mask."""
+    """Follow norm-keeping layers with and without the mask, and drawn ones with it."""
+    import numpy as np
+
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens, norm_keeping
     from leadline.collapsing import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     x = drawn_tokens(seed)
-    layers = norm_keeping(drawn_layers(seed, depth=DEPTH), sharpness=0.01)
+    drawn = drawn_layers(seed, depth=DEPTH)
+    layers = norm_keeping(drawn, sharpness=0.01)
     masked = collapse_weights(x, layers, causal=True, facts=True)
     unmasked = collapse_weights(x, layers)
-    assert masked.facts is not None
-    law = COLLAPSE_BOUNDS.get("collapse-causal-rate")().log10_values(masked.facts)
-    assert law is not None
+    free = collapse_weights(x, drawn, causal=True, facts=True)
+    assert masked.facts is not None and free.facts is not None
+    bound = COLLAPSE_BOUNDS.get("collapse-causal-rate")()
+    law, ceiling = bound.log10_values(masked.facts), bound.log10_values(free.facts)
+    assert law is not None and ceiling is not None
+    apart, gain = x[1] - x[0], 1.0
+    for layer in drawn:
+        apart = apart @ layer["W_V"] @ layer["W_O"] / np.linalg.norm(apart)
+        gain = float(np.linalg.norm(apart))
     sites = tuple(float(site) for site in range(DEPTH + 1))
     half = tuple(float(masked.log10_residual[0]) - 0.30103 * site for site in sites)
     return Measured(
@@ -84,6 +112,8 @@ def measure(seed: int) -> Measured:
             "ratio": float(masked.log_ratio[-1]),
             "factor": 10.0 ** float(masked.rate[-1]),
             "law": abs(law[-1] - float(masked.log10_residual[-1])),
+            "stretched": 10.0 ** float(free.rate[-1]) / (0.5 * gain),
+            "ceiling": 10.0 ** (float(free.log10_residual[-1]) - ceiling[-1]),
             "last": float(masked.log10_residual[-1]),
             "unmasked": float(unmasked.log10_residual[-1]),
         },

@@ -27,7 +27,8 @@ DRAWS = 100
     "row-stochastic matrices still converges.",
     correction="No bound on this measure guarantees it: permutations have the smallest value, 1, and "
     "never converge. The range of every feature shrinks by the factor $1 - \\min_{i,k} \\sum_j "
-    "\\min(P_{ij}, P_{kj})$, and products converge where that stays below 1.",
+    "\\min(P_{ij}, P_{kj})$, and products converge where that stays below some "
+    "number smaller than 1.",
     why="Six one-hot tokens, each attending to its neighbour alone, went through {depth:.0f} layers. "
     "Every pattern has the measure {size:.3f}, the least a stochastic matrix can have, and the residual "
     "is still {kept:.3f} of what it was. Random patterns contract as Dobrushin's coefficient says: the "

@@ -1,13 +1,15 @@
 """gamma, which the note calls a constant that measures the error of the softmax.
 
 Read as: some number that does not grow with the number of tokens will do; the first version of the
-theorem has 1 in its place. It is refuted by a family of networks. n one-hot tokens, W_QK = T on the
-features of half of them (the set S), a query bias that raises the logit of token 0 by c, and values
-that look at feature 0 alone. The logits are T for a token of S with itself, c with token 0, else 0:
-tokens of S turn from token 0 to themselves and the others do not, so that r' is about sqrt(n)/2 while
-beta r^3 / sqrt(d) is about 8 T with T = log n + 6: the gamma that is needed grows like
+theorem has 1 in its place. It is refuted by a family of networks, whose need passes 1 and any other
+number. n one-hot tokens, W_QK = T on the features of half of them (the set S), a query bias that
+raises the logit of token 0 by c, and values that look at feature 0 alone. The logits are T for a token
+of S with itself, c with token 0, else 0: tokens of S turn from token 0 to themselves and the others do
+not, so that r' is about sqrt(n)/2 while beta r^3 / sqrt(d) is about 8 T with T = log n + 6: the gamma
+that is needed grows like
 sqrt(n) / log n. For a hundred million tokens the row sums are taken in closed form, which is set
-beside the followed network for few tokens. The gamma of `theory` is at most sqrt(n)/2 and suffices.
+beside the followed network for few tokens. The gamma of `theory` is at most sqrt(n)/2 and suffices; two
+tokens +a and -a attain it: E = a^2 (1, -1; -1, 1) has ranges 2 a^2 and |E|_1 = 2 a^2.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import math
 from leadline.analysis.claim import Check, Picture
 from leadline.claims._entry import Measured, claim
 
-MANY, FEW = 10**8, 40
+MANY, FEWER, FEW = 10**8, 10**6, 40
 SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)
 
 
@@ -26,10 +28,10 @@ SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)
     group="collapse",
     notes=("deep-dive",),
     title="The γ of the bound is a constant of the softmax",
-    formula=r"\| \mathrm{res}(X') \|_{1,\infty} \le \frac{4 \beta}{\sqrt{d_{qk}}} \| \mathrm{res}(X) \|_{1,\infty}^3",
-    plain="‖res(X′)‖₁,∞ ≤ 4β/√d_qk ‖res(X)‖₁,∞³",
-    says="The factor γ stands for a constant that has to do with the logits and measures the error of "
-    "the softmax. The first version of the theorem has no such factor.",
+    formula=r"\exists \gamma \; \forall n: \; \| \mathrm{res}(X') \|_{1,\infty} \le \frac{4 \gamma \beta}{\sqrt{d_{qk}}} \| \mathrm{res}(X) \|_{1,\infty}^3",
+    plain="one γ for all n: ‖res(X′)‖₁,∞ ≤ 4γβ/√d_qk ‖res(X)‖₁,∞³",
+    says="The factor γ is called a constant that has to do with the logits and measures the error of the "
+    "softmax. It is read as a number that does not grow with the number of tokens.",
     correction="No constant will do: the γ that is needed can grow like $\\sqrt{n} / \\log n$ with the "
     "number of tokens $n$. With $\\gamma = \\sqrt{\\sum_i o_i \\max_i o_i} / (2 \\|E\\|_1)$, $o_i$ the range "
     "of row $i$ of the centred logits $E$, the bound holds, and $\\gamma \\le \\sqrt{n}/2$.",
@@ -45,7 +47,17 @@ SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)
             "at most",
             1.0,
             label="the γ that 10⁸ tokens need",
-            because="With the constant 1 of the first version, no ratio may exceed 1.",
+            because="1, the constant of the theorem's first version, stands for any: the need grows "
+            "past each, see growth.",
+        ),
+        Check(
+            "growth",
+            "correction",
+            "near",
+            1.0,
+            within=1e-4,
+            label="growth of the needed γ, 10⁶ to 10⁸ tokens, over that of √n/(log n + 6)",
+            because="The family needs a multiple of √n/(log n + 6), up to terms of order 1/n = 1e-6.",
         ),
         Check(
             "agreement",
@@ -72,6 +84,15 @@ SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)
             label="measured γ over √n/2",
             because="A theorem: rows of centred logits have ranges of at most |E|₁.",
         ),
+        Check(
+            "attained",
+            "correction",
+            "near",
+            1.0,
+            within=1e-9,
+            label="γ of two tokens +a, -a over √n/2",
+            because="Their γ is √2/2 exactly; 1e-9 is far above rounding.",
+        ),
     ),
     seconds=0.06,
     seeded=False,
@@ -80,8 +101,10 @@ def measure(seed: int) -> Measured:
     """The family in closed form, and its small member as a network."""
     import numpy as np
 
+    from leadline.claims.collapse._stacks import two_tokens
     from leadline.collapsing import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
+    from leadline.theory.rank_collapse._cubic import largest_gamma
 
     own, common = _chosen(FEW)
     root = math.sqrt(FEW)
@@ -96,7 +119,8 @@ def measure(seed: int) -> Measured:
         "b_Q": root * common * first[0],
     }
     facts = collapse_weights(np.eye(FEW), [layer], facts=True).facts
-    assert facts is not None
+    pair = two_tokens(1.0, query_key=1.0, value=1.0, depth=1).facts
+    assert facts is not None and pair is not None
     values = COLLAPSE_BOUNDS.get("collapse-published")().log10_values(facts)
     assert values is not None
     small, _ = _closed(FEW)
@@ -106,9 +130,11 @@ def measure(seed: int) -> Measured:
         {
             "few": float(FEW),
             "needed": _needed(MANY),
+            "growth": _needed(MANY) / _needed(FEWER) / (_scale(MANY) / _scale(FEWER)),
             "agreement": abs(10.0 ** facts.log10_composite[-1] / small - 1.0),
             "with_gamma": 10.0 ** (facts.log10_composite[-1] - values[-1]),
-            "largest": facts.layers[0].gamma[0] / (0.5 * root),
+            "largest": facts.layers[0].gamma[0] / 10.0 ** largest_gamma(FEW),
+            "attained": pair.layers[0].gamma[0] / 10.0 ** largest_gamma(2),
         },
         Picture(
             "tokens",
@@ -124,6 +150,11 @@ def measure(seed: int) -> Measured:
 def _chosen(tokens: int) -> tuple[float, float]:
     """The logit of a token of S with itself, and that of everybody with token 0."""
     return math.log(tokens) + 6.0, math.log(tokens) + 3.0
+
+
+def _scale(tokens: int) -> float:
+    """sqrt(n) / (log n + 6)."""
+    return math.sqrt(tokens) / (math.log(tokens) + 6.0)
 
 
 def _needed(tokens: int) -> float:

@@ -1,8 +1,10 @@
 """The ability of an MLP to raise rank is said to be measured by its Lipschitz constant.
 
 Read as: the larger lambda, the more it raises the rank of its input. Rank comes from the kinks, not
-from the size. An MLP all of whose units are on is linear, whatever its lambda, and raises nothing; one
-with small weights and the same kinks raises as much as one with large weights.
+from the size. An MLP all of whose units are on is affine, x A + c, whatever its lambda, and adds at most
+one, that of 1c'; one with small weights and the same kinks raises as much as one with large weights:
+s (x W_1 + b_1) through ReLU and s W_2 is s^2 times what it was. An output bias would hide that, so the
+image of the zero token is taken away.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ SMALL, LARGE, SHIFT = 0.1, 10.0, 1e4
     says="What an MLP can do against the loss of rank is measured by its Lipschitz constant: the larger "
     "it is, the stronger its ability to raise rank.",
     correction="The Lipschitz constant says how far differences can be stretched. Rank is raised by the "
-    "kinks of the activation: it does not change when all weights and biases grow by the same factor, and "
-    "an MLP whose units are all on raises none at any size.",
-    why="Eight tokens on a line, a matrix of rank 1, went through two ReLU networks. The one with "
-    "λ = {small_lipschitz:.0f} has kinks among the tokens and gives rank {small_rank:.0f}. The other has "
-    "λ = {large_lipschitz:.0f} and biases so large that all units are on: it gives rank {large_rank:.0f}. "
+    "kinks of the activation: counted from the image of the zero token, it does not change when weights "
+    "and hidden biases grow by the same factor. An MLP whose units are all on is affine: it adds at most "
+    "one, the bias, at any size.",
+    why="Eight tokens on a line, a matrix of rank 1, went through two ReLU networks, and the image of the "
+    "zero token was taken away. The one with λ = {small_lipschitz:.0f} has kinks among the tokens and gives "
+    "rank {small_rank:.0f}. The other has λ = {large_lipschitz:.0f} and biases so large that all units are "
+    "on: it gives rank {large_rank:.0f}. "
     "The first network with everything a hundred times as large has λ = {grown_lipschitz:.0f} and rank "
     "{grown_rank:.0f} again.",
     checks=(
@@ -57,6 +61,14 @@ SMALL, LARGE, SHIFT = 0.1, 10.0, 1e4
             within=0.5,
             label="change of rank when all weights grow a hundredfold",
             because="ReLU is homogeneous: the output is multiplied, and ranks are whole numbers.",
+        ),
+        Check(
+            "added",
+            "correction",
+            "at most",
+            1.0,
+            label="rank added with all units on and an output bias",
+            because="X A + 1c' has at most the rank of X plus one.",
         ),
     ),
     seconds=0.01,
@@ -89,6 +101,8 @@ def measure(seed: int) -> Measured:
             (LARGE, LARGE * shift),
         )
     ]
+    affine = np.maximum(LARGE * (x @ up) + SHIFT, 0.0) @ (LARGE * down) + rng.normal(size=WIDTH)
+    added = np.linalg.matrix_rank(affine, rtol=1e-9) - np.linalg.matrix_rank(x, rtol=1e-9)
     return Measured(
         {
             "small_lipschitz": lipschitz(SMALL),
@@ -100,5 +114,6 @@ def measure(seed: int) -> Measured:
             "larger": lipschitz(LARGE) / lipschitz(SMALL),
             "gained": float(ranks[1] - ranks[0]),
             "unchanged": float(ranks[2] - ranks[0]),
+            "added": float(added),
         }
     )

@@ -1,4 +1,4 @@
-"""A step of the published proof, which the note leaves out and relies on.
+"""A step of the published proof, which is not in the note: that quotes the theorem and leaves its proof out.
 
 From P <= (I + 2D) 1p' entry by entry, D the ranges of the rows of E, the proof concludes
 P R <= (I + 2D) 1p'R. R has entries of both signs, so the product may turn the inequality round: where
@@ -21,12 +21,12 @@ RANGE = 1.256
 @claim(
     "published-proof-step",
     group="collapse",
-    notes=("deep-dive",),
+    notes=(),
     title="An inequality between patterns may be multiplied by the residual",
     formula=r"P \le (I + 2D) \mathbf{1} p^T \Rightarrow | P R - \mathbf{1} p^T R | \le 2 D \, \mathbf{1} | p^T R |",
     plain="P ≤ (I + 2D) 1pᵀ ⇒ |PR − 1pᵀR| ≤ 2D 1|pᵀR|",
-    says="The theorem is quoted with its proof left out. That proof multiplies an inequality between "
-    "the entries of two patterns by the residual of the tokens.",
+    says="This one is not from a note: the theorem is quoted there with its proof left out. The published "
+    "proof multiplies an inequality between the entries of two patterns by the residual of the tokens.",
     correction="The residual has both signs, so its sizes must stand on the right: $|P R - \\mathbf{1} p^T "
     "R| \\le 2 D \\mathbf{1} p^T |R|$. Without any condition, a row of $P$ and $p$ differ by at most $2 "
     "\\tanh(o_i/4)$ in the 1-norm, $o_i$ the range of that row of the logits.",

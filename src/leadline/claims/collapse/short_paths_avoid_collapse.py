@@ -27,8 +27,7 @@ DEPTH, WIDTH, HEADS, TOKENS, SAMPLES = 8, 32, 4, 10, 8
     correction="",
     why="Paths of every length were drawn in a network of {depth:.0f} layers with skips. The input has "
     "{input:.2f} of its size in differences between tokens, a path of one hop {one:.2f}, a path through all "
-    "layers {all:.1e}. Every hop averages once more, so what a path keeps falls with its length and not "
-    "with the depth of the network.",
+    "layers {all:.1e}. Every hop averages once more, so what a path keeps falls with its length.",
     checks=(
         Check(
             "ratio",

@@ -24,8 +24,9 @@ SMALLER = 0.5
     plain="4γβH < √d_qk ⇒ ‖res(X^L)‖ → 0",
     says="For the bound to guarantee convergence it suffices that 4γβ (times the number of heads, "
     "times the Lipschitz constant of the MLPs) is below the root of the head width.",
-    correction="The residual itself belongs into the condition: $4 \\gamma \\beta H \\, \\| "
-    "\\mathrm{res}(X) \\|_{1,\\infty}^2 < \\sqrt{d_{qk}}$ suffices, and then every layer lowers the residual.",
+    correction="The residual itself belongs into the condition: $4 \\gamma \\beta \\lambda \\, \\| "
+    "\\mathrm{res}(X) \\|_{1,\\infty}^2 < \\sqrt{d_{qk}}$ suffices for one head, and then every layer lowers the "
+    "residual. For several heads the factor of the proved bound takes its place.",
     why="Two tokens of width one, +4 and -4, have 4γβ at {factor:.2f} of the root of the head width, and "
     "after {depth:.0f} layers their residual is {grown:.1f} times what it was. The bound cubes the "
     "residual, so a large one outweighs a small factor; from {smaller:.1f} instead of 4 the same network "

@@ -11,6 +11,7 @@ from leadline.analysis.claim import Check
 from leadline.claims._entry import Measured, claim
 
 MOVED, HEADS = 1e8, 2
+EQUAL, START = 8, 0.01
 
 
 @claim(
@@ -55,11 +56,20 @@ MOVED, HEADS = 1e8, 2
             label="residual over the proved bound, the worst network",
             because="A theorem: no ratio exceeds 1 but by rounding.",
         ),
+        Check(
+            "equal_heads",
+            "correction",
+            "near",
+            0.70711,
+            within=1e-3,
+            label="residual over the proved bound, eight equal heads",
+            because="Tokens +a, -a become 8 a tanh(a²): r' is √2 8 a³ and the bound 2 · 8 a³ for small a.",
+        ),
     ),
     seconds=0.8,
 )
 def measure(seed: int) -> Measured:
-    """One layer with shifted factors, and a search against the proved bound."""
+    """One layer with shifted factors, a search against the proved bound, and equal heads."""
     from dataclasses import replace
 
     import numpy as np
@@ -87,4 +97,19 @@ def measure(seed: int) -> Measured:
         assert predicted is not None
         ratios.append(10.0 ** (facts.log10_composite[-1] - predicted[-1]))
     proved = searched("heads", ("collapse-proved",), seed=seed)["collapse-proved"].within.ratio
-    return Measured({"moved": MOVED, "written": ratios[0], "right": ratios[1], "proved": proved})
+    row = np.ones((1, EQUAL))
+    layer = {"W_Q": row, "W_K": row, "W_V": row, "W_O": row.T}
+    x = np.array([[START], [-START]])
+    equal = collapse_weights(x, [layer], heads=EQUAL, facts=True).facts
+    assert equal is not None
+    limits = COLLAPSE_BOUNDS.get("collapse-proved")().log10_values(equal)
+    assert limits is not None
+    return Measured(
+        {
+            "moved": MOVED,
+            "written": ratios[0],
+            "right": ratios[1],
+            "proved": proved,
+            "equal_heads": 10.0 ** (equal.log10_composite[-1] - limits[-1]),
+        }
+    )

@@ -21,9 +21,9 @@ LATER = ("opt-post", "gemma2", "olmo2")
 @claim(
     "all-pre-norm-since-gpt2",
     group="norms",
-    notes=("shortcuts", "textbook"),
+    notes=("shortcuts",),
     title="Since GPT-2 all models have turned to Pre-LN",
-    formula="",
+    formula=r"x_{l+1} = x_l + F(LN(x_l))",
     plain="every model since GPT-2: x + F(LN(x))",
     says="After GPT-2 the field turned to Pre-LN altogether: GPT-2, 3, 4 and everything newer.",
     correction="Most did, not all: OPT-350M is Post-LN, OLMo 2 norms only the output of its "

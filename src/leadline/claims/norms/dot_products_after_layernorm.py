@@ -48,6 +48,13 @@ WIDTHS, TOKENS, HEADS = (64, 128, 256, 512, 1024), 48, 4
             because="Order one means the exponent 0, for every pair of tokens.",
         ),
         Check(
+            "other", "correction", "near", 0.5, within=0.15,
+            label="exponent over width of ⟨z, z′⟩ behind LayerNorm",
+            because="The root of the width for independent features; fits over five widths scatter "
+            "by 0.03.",
+            over="mean",
+        ),
+        Check(
             "score", "correction", "near", 0.0, within=0.15,
             label="exponent over width of ⟨q, k⟩/√d_h",
             because="Exponent 0; fits over five widths scatter by 0.03.",

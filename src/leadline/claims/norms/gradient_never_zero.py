@@ -1,10 +1,12 @@
 """With skips a gradient is never multiplied down to zero.
 
-The note argues for small f': then the 1 of 1 + f' is what is left. "claim": Pre-LN before training,
-plain and with GPT-2's init, 12 to 96 layers: no layer gets less than half of the last gradient.
-"reach": any f. For x + W LN(x) with W = -s I, s the divisor of the norm, one layer has the Jacobian
-I - (I - 11'/d - xh xh'/d): every direction but 1 and xh is multiplied by 0. The correction is the
-lower end of the band, sigma_min(P) >= prod (1 - |F'_l|), where all |F'_l| < 1.
+The note looks at small f', where the 1 of 1 + f' is what is left, and concludes for every f. So any
+branch is inside the claim, and one that deletes decides. It is also measured in Pre-LN before
+training, plain and with GPT-2's init, 12 to 96 layers: no layer gets less than half of the last
+gradient. The branch that deletes: for x + W LN(x) with W = -s I, s the divisor of the norm, one
+layer has the Jacobian I - (I - 11'/d - xh xh'/d): every direction but 1 and xh is multiplied by 0.
+The correction is the lower end of the band, sigma_min(P) >= prod (1 - |F'_l|), where all |F'_l| <
+1.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ WIDTH, LAYERS, SMALL = 32, 24, 0.05
             because="Strong: at least half of what the last layer gets.",
         ),
         Check(
-            "deleted", "reach", "at least", 1e-6,
+            "deleted", "claim", "at least", 1e-6,
             label="length left of a gradient after one layer with F = −s LN",
             because="Not zero: above rounding by ten orders of magnitude.",
             log=True,

@@ -29,8 +29,9 @@ from leadline.claims.norms._blocks import BLOCKS, DEPTH
     "identity. The later blocks come near it, because the stream has grown and the norm divides "
     "by its size. With updates divided by $\\sqrt{2L}$ all blocks are near it.",
     why="The Jacobian of every block of an untrained 12-layer Pre-LN model was measured. The first "
-    "one changes a random gradient by {first:.2f} of its length, the last by {last:.2f}; its worst "
-    "direction grows {strongest:.1f}-fold. Divided by $\\sqrt{2L}$ no block changes more than "
+    "one changes a random gradient by {first:.2f} of its length and stretches its worst direction "
+    "{strongest:.1f}-fold; the last one changes it by {last:.2f}. "
+    "Divided by $\\sqrt{2L}$ no block changes more than "
     "{scaled:.2f}. A Post-LN block changes {post:.2f}.",
     checks=(
         Check(

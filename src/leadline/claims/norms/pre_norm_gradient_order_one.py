@@ -28,9 +28,9 @@ from leadline.claims.norms._start import AT_START, DEPTHS, found_in
     "through the skip, and its size stays of order one even in 96 layers.",
     correction="The gradient of a Pre-LN model never vanishes before training. It stays of order "
     "one if the updates are scaled by $1/\\sqrt{2L}$; with unscaled updates it grows toward the "
-    "first layer, with a power of the depth not far below 1.",
+    "first layer, with the power {exponent:.1f} of the depth.",
     why="With updates divided by $\\sqrt{2L}$ the gradient at the entry is {scaled:.2f} times that "
-    "at the end with 96 layers, and with 12 it is the same. With Xavier's init and "
+    "at the end with 96 layers and {scaled_12:.2f} times with 12. With Xavier's init and "
     "no scaling it is {ratio_deep:.0f} times as large with 96 layers, and it grows with the "
     "depth to the power {exponent:.2f}. What never happens is vanishing: no layer gets less than "
     "{least:.2f} of the last one's gradient.",
@@ -77,6 +77,7 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     return Measured(
         {
             "scaled": scaled.ratio(96),
+            "scaled_12": scaled.ratio(12),
             "least": min(pre.least(depth) for depth in DEPTHS),
             "ratio_deep": pre.ratio(96),
             "exponent": pre.exponent(ratios),

@@ -33,9 +33,9 @@ HARDER = (
     plain="F(LN(x)): the deeper, the higher the loss",
     says="Without shortcuts a network is the harder to train the deeper it is.",
     correction="",
-    why="Transformers without skip were trained for 600 updates. They end {two:.2f} (2 layers), "
-    "{three:.2f} (3) and {six:.2f} nats (6, with warm-up) below the entropy of the byte "
-    "frequencies. The last has learned nothing but these.",
+    why="Transformers without skip were trained for 600 updates. They gain {two:.2f} (2 layers), "
+    "{three:.2f} (3) and {six:.2f} nats (6, with warm-up) over the entropy of the byte "
+    "frequencies. The last has learned little more than these.",
     checks=(
         Check(
             "two_over_three", "claim", "at least", 0.05,

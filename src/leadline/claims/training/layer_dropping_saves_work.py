@@ -61,10 +61,11 @@ COUNT = Trial("computed share of layerdrop", _count, seconds=1.0)
     "efficient.",
     correction="Layers can be dropped, and the work is saved. For the same work the model is "
     "about as good as without dropping, not better.",
-    why="With every second layer dropped at random, {share:.2f} of the layers are computed. "
-    "After as many updates the model of 12 layers ends {same_steps:.2f} nats below the entropy of "
-    "the byte frequencies, the whole one {plain:.2f}. With twice the updates, for the same work, "
-    "it ends {same_work:.2f} below. An update costs half, and it takes about twice as many.",
+    why="With each layer dropped with probability one half, {share:.2f} of the layers are "
+    "computed. After as many updates the model of 12 layers ends {same_steps:.2f} nats below the "
+    "entropy of the byte frequencies, the whole one {plain:.2f}. With twice the updates, for "
+    "the same work, it ends {same_work:.2f} below. An update costs half, and it takes about "
+    "twice as many.",
     checks=(
         trains("same_work", "claim", "gain with half of the layers dropped, same work"),
         Check(

@@ -27,8 +27,8 @@ HALF = "Kept is read as at least half of the variance of the embedding."
     group="training",
     notes=("shortcuts", "summary"),
     title="A residual connection keeps what came in",
-    formula=r"R^2(x_0 \mid x_L) \approx 1",
-    plain="x₀ can be read from x_L",
+    formula=r"R^2(x_0 \mid x_L) \geq \frac{1}{2}",
+    plain="R²(x₀ | x_L) ≥ 1/2",
     says="Shortcuts keep low-level information and hand the signal on, so that earlier features "
     "can be reused.",
     correction="Much more of the embedding can be read from the last layer with a skip than "

@@ -34,7 +34,7 @@ LAST = 10
     says="Residual connections are essential for Transformers with dozens or hundreds of layers; "
     "without them GPT would not be as deep, and BERT might have blown up.",
     correction="They are stuck, not blown up: the loss stays at that of the byte frequencies.",
-    why="Without skip, with norms, 6 layers end {six:.2f} and 24 layers {deep:.2f} nats below the "
+    why="Without skip, with norms, 6 layers gain {six:.2f} and 24 layers {deep:.2f} nats over the "
     "entropy of the byte frequencies; with skip {skip_six:.2f} and {skip:.2f}. The mean training "
     "loss of the last 50 updates is {above:.2f} nats above that entropy without skip at 24 "
     "layers: nothing explodes. The mean cosine of two tokens is {alike:.4f} there, and a model "

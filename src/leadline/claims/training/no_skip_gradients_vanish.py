@@ -8,6 +8,7 @@ show. Without skip and without norms the product does vanish at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +34,9 @@ VANISHED = "Vanished is read as less than a thousandth of the gradient at the en
     correction="Without skip and without norms the gradient has vanished before training. With "
     "norms it has not: it vanishes in training, where all tokens have become one vector.",
     why="At 24 layers without skip and without norms the gradient at the entry is {plain} of that "
-    "at the end before any training. With norms it is {start} of it on average, some seeds below "
-    "1 and some above: it has not vanished. After 300 updates it is {end}, and the mean cosine of "
-    "two tokens is {cosine:.4f}. With a skip and pre-norm it ends at {pre:.1f}. The practical "
+    "at the end before any training. With norms it is 10 to the power {start_log:.1f} of "
+    "it on average: it has not vanished. After 300 updates it is {end}, and the mean cosine of two "
+    "tokens is {cosine:.4f}. With a skip and pre-norm it ends at {pre:.1f}. The practical "
     "advice is right; the product of small factors is the reason only where norms are missing too.",
     checks=(
         Check(
@@ -49,6 +50,10 @@ VANISHED = "Vanished is read as less than a thousandth of the gradient at the en
         Check(
             "plain", "correction", "at most", 1e-3,
             label="|g₀|/|g_L| before training, no norms, no skip", because=VANISHED, log=True,
+        ),
+        Check(
+            "start_kept", "correction", "at least", 1e-3,
+            label="|g₀|/|g_L| before training, norms, no skip, again", because=VANISHED, log=True,
         ),
         Check(
             "cosine", "correction", "at least", 0.999, label="token cosine after training, no skip",
@@ -69,6 +74,8 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     return Measured(
         {
             "start": start,
+            "start_kept": start,
+            "start_log": math.log10(start) if start > 0 else -math.inf,
             "end": end,
             "plain": ratios(trials[PLAIN.name])[0],
             "cosine": cosines(trials[NO_SKIP.name])[1],

@@ -29,9 +29,9 @@ TWO = cell("no skip", 2, steps=600)
     "other crutches help it.",
     correction="Two layers learn without any warm-up. At 6 layers a warm-up over half of the "
     "updates does not make the model train.",
-    why="Without skip, with norms, 6 layers end {cold:.2f} nats below the entropy of the byte "
+    why="Without skip, with norms, 6 layers gain {cold:.2f} nats over the entropy of the byte "
     "frequencies without warm-up and {warm:.2f} with 300 of 600 updates of it. Two layers without "
-    "warm-up end {two:.2f} below. Before the first update the mean cosine of two tokens is "
+    "warm-up gain {two:.2f}. Before the first update the mean cosine of two tokens is "
     "{alike:.3f} at 6 layers: the tokens are one vector from the start, whatever the rate.",
     checks=(
         stuck("cold", "claim", "gain of 6 layers without warm-up"),

@@ -29,10 +29,10 @@ FIFTY, TRANSFORMER = tower("plain", 50, steps=300), cell("no skip", 6)
     says="Without residual connections the largest trainable depth is about 20 layers.",
     correction="It is so for plain towers of MLPs: 10 layers train, 50 learn nothing. A "
     "Transformer without skip learns nothing at 6 layers, although it has norms.",
-    why="Towers of MLPs without skip and without norms end {ten:.2f} (10 layers), {twenty:.2f} "
-    "(20) and {fifty:.2f} nats (50) below the entropy of the byte frequencies. So 20 is the right "
-    "order for them. A Transformer of 6 layers without skip, with norms, ends {transformer:.2f} "
-    "below. Its attention averages the tokens in every layer: before training already their mean "
+    why="Towers of MLPs without skip and without norms gain {ten:.2f} (10 layers), {twenty:.2f} "
+    "(20) and {fifty:.2f} nats (50) over the entropy of the byte frequencies. So 20 is the right "
+    "order for them. A Transformer of 6 layers without skip, with norms, gains {transformer:.2f}. "
+    "Its attention averages the tokens in every layer: before training already their mean "
     "cosine is {alike:.3f}.",
     checks=(
         trains("ten", "claim", "gain of a plain tower, 10 layers"),

@@ -3,11 +3,14 @@
 A superlative: no other configuration is more stable. Stable is read as training at a large
 learning rate without warm-up: 12 layers at 3e-2, thirty times the usual rate. One configuration
 that ends lower there is a counterexample; by 0.1 nats, because runs of one kind differ by less.
-The corrected statement: more stable than post-norm, which is stuck at the usual rate already.
+The corrected statement: more stable than post-norm, which is stuck at the usual rate already, and
+less so than pre-norm with updates that start small. Without norms such updates end lower with some
+seeds and diverge with others, so of those runs the share that diverged is told, and no gain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,14 +36,16 @@ USUAL, POST_USUAL = cell("pre", 12), cell("post", 12)
     formula=r"x_{l+1} = x_l + F(\mathrm{LN}(x_l)) \text{ is the most stable}",
     plain="x + F(LN(x)) is the most stable",
     says="Pre-norm together with residual connections is the most stable configuration.",
-    correction="It is more stable than post-norm. More stable still are residuals whose updates "
-    r"start small, such as $x + F/\sqrt{2L}$, with norms or without any.",
-    why="At 12 layers and a rate of 0.03 without warm-up the gains below the entropy of the byte "
-    "frequencies are: pre-norm {pre:.2f} nats, post-norm {post:.2f}, DeepNorm {deepnorm:.2f}, "
-    r"pre-norm with updates divided by $\sqrt{2L}$ {weighted:.2f}, the same without any norm "
-    "{unnormed:.2f}, LayerScale {layerscale:.2f}. At the usual rate of 0.001 pre-norm has "
-    "{usual:.2f} and post-norm {post_usual:.2f}. So pre-norm is the more stable of the two that "
-    "are usually compared; what makes a stack stable is that each update is small at first.",
+    correction="It is more stable than post-norm. More stable still is pre-norm with updates that "
+    r"start small: $x + F(\mathrm{LN}(x))/\sqrt{2L}$ or LayerScale. Small updates alone are no "
+    "guarantee.",
+    why="At 12 layers and a rate of 0.03 without warm-up the gains over the entropy of the byte "
+    "frequencies are: pre-norm {pre:.2f} nats, post-norm {post:.2f}, pre-norm with updates divided "
+    r"by $\sqrt{2L}$ {weighted:.2f}, LayerScale {layerscale:.2f}. Of the runs with the same "
+    "division and no norm {diverged:.0%} diverged. At the usual rate of 0.001 pre-norm gains "
+    "{usual:.2f} nats and post-norm {post_usual:.2f}. So pre-norm is the more stable of the two "
+    "that are usually compared, and smaller updates make it more stable. DeepNorm, whose updates "
+    "are small too, is stuck at a rate of 0.03: {deepnorm:.2f}.",
     checks=(
         Check(
             "beaten", "claim", "at most", 0.1,
@@ -48,8 +53,15 @@ USUAL, POST_USUAL = cell("pre", 12), cell("post", 12)
             because="Runs of one kind differ by less than 0.1 nats between seeds, so a lead of "
             "more than that is one.",
         ),
+        Check(
+            "lead", "correction", "at least", 0.1,
+            label="smaller gain of the two with small updates minus that of pre-norm, rate 0.03",
+            because="Runs of one kind differ by less than 0.1 nats between seeds, so a lead of "
+            "more than that is one.",
+        ),
         trains("weighted", "correction", "gain of pre-norm with updates / √(2L), rate 0.03"),
-        trains("unnormed", "correction", "gain of updates / √(2L) without norms, rate 0.03"),
+        trains("layerscale", "correction", "gain of LayerScale, rate 0.03"),
+        stuck("deepnorm", "correction", "gain of DeepNorm, rate 0.03"),
         trains("usual", "correction", "gain of pre-norm, rate 0.001"),
         stuck("post_usual", "correction", "gain of post-norm, rate 0.001"),
     ),
@@ -64,19 +76,18 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
         "post": trials[POST.name],
         "deepnorm": trials[DEEPNORM.name],
         "weighted": trials[WEIGHTED.name],
-        "unnormed": trials[UNNORMED.name],
         "layerscale": trials[LAYERSCALE.name],
     }
     gains = {name: gain(found) for name, found in runs.items()}
-    best = max(value for name, value in gains.items() if name != "pre")
-    labels = (
-        "pre-norm", "post-norm", "DeepNorm", "pre-norm, weighted", "no norm, weighted",
-        "LayerScale",
-    )  # fmt: skip
+    unnormed = gain(trials[UNNORMED.name])
+    best = max(unnormed, *(value for name, value in gains.items() if name != "pre"))
+    labels = ("pre-norm", "post-norm", "DeepNorm", "pre-norm, weighted", "LayerScale")
     return Measured(
         {
             **gains,
             "beaten": best - gains["pre"],
+            "lead": min(gains["weighted"], gains["layerscale"]) - gains["pre"],
+            "diverged": float(not math.isfinite(unnormed)),
             "usual": gain(trials[USUAL.name]),
             "post_usual": gain(trials[POST_USUAL.name]),
         },

@@ -31,9 +31,9 @@ LEAD = "0.3 nats are the margin between a model that trains and one that does no
     says="Pre-norm is more robust than post-norm and scales better with depth.",
     correction="In deep stacks with the same settings it does. In a shallow one the two are "
     "close, and DeepNorm, a post-norm made for depth, trains at 96 layers too.",
-    why="Nats below the entropy of the byte frequencies, pre-norm and post-norm: {pre_24:.2f} and "
-    "{post_24:.2f} at 24 layers, {pre_96:.2f} and {post_96:.2f} at 96, {pre_6:.2f} and "
-    "{post_6:.2f} at 6. DeepNorm has {deepnorm:.2f} at 96.",
+    why="Gains in nats over the entropy of the byte frequencies, pre-norm and post-norm: "
+    "{pre_24:.2f} and {post_24:.2f} at 24 layers, {pre_96:.2f} and {post_96:.2f} at 96, "
+    "{pre_6:.2f} and {post_6:.2f} at 6. DeepNorm has {deepnorm:.2f} at 96.",
     checks=(
         Check(
             "lead_24", "claim", "at least", 0.3,

@@ -3,7 +3,8 @@
 Residual weights 1 and 4 (see `_tuning`), LoRA of rank 4 on every map of the branches. The claim:
 what a change of the updates moves of the output, |change of the logits| over |change of the
 updates|, is smaller with the strong residual. A reader takes from it that adaptation suffers: the
-reach is that LoRA lowers the loss of the new task by a fifth less or worse.
+reach is that LoRA lowers the loss of the new task by a fifth less or worse. How much less it does
+differs between seeds; the corrected statement is that it is less than half of what is heard less.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from leadline.claims.training._tuning import DESIGNS, LORA, STRONG
     plain="x' = r x + F(x) + ΔF(x), r large: ΔF is not heard",
     says="In low-rank adaptation a too strong residual hinders the change from influencing the "
     "output.",
-    correction="Per unit of change the output moves less. The training makes up for it: the new "
-    "task is learned nearly as well.",
+    correction="Per unit of change the output moves less. The training makes up for most "
+    "of it.",
     why="Models with residual weight 1 and 4 were adapted by LoRA to the same text read "
     "backwards. With weight 4 a change of the updates moves the output {pre_output:.2f} times as "
     "much as with weight 1 in pre-norm, {post_output:.2f} times in post-norm. Yet the loss of the "
     "new task falls {pre_learned:.2f} times as far in pre-norm and {post_learned:.2f} times in "
-    "post-norm. To be heard less did not mean to learn less.",
+    "post-norm. To be heard so much less did not mean to learn so much less.",
     checks=(
         Check(
             "output", "claim", "at most", 0.8,
@@ -44,9 +45,11 @@ from leadline.claims.training._tuning import DESIGNS, LORA, STRONG
             because="Hindered is read as a fifth less at least.",
         ),
         Check(
-            "still", "correction", "at least", 0.8,
-            label="the same, the smaller of two designs",
-            because="Nearly as well is read as four fifths at least.",
+            "made_up", "correction", "at least", 0.0,
+            label="fall of the loss minus the middle between output per change and 1, the smaller "
+            "of two designs",
+            because="To make up for most is to get from the output per change more than half of "
+            "the way back to 1.",
         ),
     ),
     source="Hu et al. 2021, arXiv 2106.09685, for LoRA",
@@ -70,6 +73,8 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
             "post_learned": learned[1],
             "output": max(outputs),
             "learned": max(learned),
-            "still": min(learned),
+            "made_up": min(
+                fall - (1 + heard) / 2 for fall, heard in zip(learned, outputs, strict=True)
+            ),
         }
     )

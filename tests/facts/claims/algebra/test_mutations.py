@@ -15,9 +15,12 @@ import leadline.probes.identity_share
 import leadline.theory.norm_jacobian as norms
 import leadline.theory.residual_products as products
 from leadline.errors import BalanceError
+from leadline.numerics import bidiagonal
 from leadline.numerics.linear_maps import Chain, Shifted
 from leadline.parts.connections.identity import Identity
 from leadline.parts.connections.rezero import ReZero
+from leadline.parts.connections.weighted import Weighted
+from leadline.probes._probe import PerToken, Single
 from leadline.probes.update import UpdateProbe
 from leadline.theory.residual_products import ProductBand
 from tests.claims_ruled import ruled
@@ -141,7 +144,63 @@ def test_a_share_of_the_update_that_is_turned_upside_down(monkeypatch: Patch) ->
         yield from real(self, at, x, u)
 
     monkeypatch.setattr(UpdateProbe, "update", swapped)
-    assert ruled("layers-learn-small-adjustments", (0, 1, 2)).verdict == "false as stated"
+    assert ruled("layers-learn-small-adjustments", (0, 1, 2)).correction == "fails"
+
+
+@pytest.mark.parametrize("name", ["layers-learn-small-adjustments", "shortcut-is-a-fallback"])
+def test_a_share_of_the_update_in_the_sum_of_both_lengths(monkeypatch: Patch, name: str) -> None:
+    real = UpdateProbe.update
+
+    def shared(self: UpdateProbe, at: Any, u: Any, x: Any) -> Any:
+        part = u.norm / (u.norm + x.norm)
+        for one in real(self, at, u, x):
+            if isinstance(one, PerToken) and one.quantity.name == "update.ratio":
+                yield PerToken(one.quantity, part)
+            else:
+                yield one
+
+    monkeypatch.setattr(UpdateProbe, "update", shared)
+    assert ruled(name).correction == "fails"
+
+
+def test_a_cosine_of_memory_that_is_a_root(monkeypatch: Patch) -> None:
+    import leadline.probes.memory as memory
+
+    real = memory.dot
+    monkeypatch.setattr(memory, "dot", lambda x, y: real(x, y).abs().sqrt())
+    assert ruled("skip-carries-the-signal").correction == "fails"
+
+
+def test_writes_that_are_divided_by_the_root_of_the_blocks(monkeypatch: Patch) -> None:
+    real = Weighted.__init__
+
+    def by_blocks(self: Weighted, place: Any, *, alpha: Any = 1.0, learned: bool = False) -> None:
+        real(self, place, alpha=(place.writes / 2) ** -0.5, learned=learned)
+
+    monkeypatch.setattr(Weighted, "__init__", by_blocks)
+    assert ruled("skip-carries-the-signal").correction == "fails"
+
+
+def test_a_smallest_singular_value_that_is_twice_as_large(monkeypatch: Patch) -> None:
+    real = bidiagonal.smallest
+
+    def doubled(*given: Any, **options: Any) -> bidiagonal.Singular:
+        found = real(*given, **options)
+        return replace(found, values=2.0 * found.values)
+
+    monkeypatch.setattr(bidiagonal, "smallest", doubled)
+    assert ruled("identity-path-survives", (0,)).correction == "fails"
+
+
+@pytest.mark.slow
+def test_an_estimate_of_a_frobenius_norm_that_is_twice_as_large(monkeypatch: Patch) -> None:
+    real = leadline.jacobians.both_norms
+
+    def doubled(*given: Any, **options: Any) -> tuple[Any, ...]:
+        return tuple(replace(one, value=2.0 * one.value) for one in real(*given, **options))
+
+    monkeypatch.setattr(leadline.jacobians, "both_norms", doubled)
+    assert ruled("small-init-small-derivative", (0,)).correction == "fails"
 
 
 def test_an_identity_share_that_is_halved(monkeypatch: Patch) -> None:
@@ -149,10 +208,25 @@ def test_an_identity_share_that_is_halved(monkeypatch: Patch) -> None:
 
     def halved(self: Any, at: Any, g: Any) -> Any:
         for one in real(self, at, g):
-            yield replace(one, value=0.5 * one.value) if hasattr(one, "value") else one
+            yield replace(one, value=0.5 * one.value) if isinstance(one, Single) else one
 
     monkeypatch.setattr(leadline.probes.identity_share.IdentityShareProbe, "gradient", halved)
     assert ruled("gradient-flows-through-skip", (0, 1, 2)).correction == "fails"
+
+
+def test_an_identity_share_of_roots(monkeypatch: Patch) -> None:
+    share = leadline.probes.identity_share
+    real = share._inner  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(share, "_inner", lambda a, b: real(a, b).abs().sqrt())
+    assert ruled("gradient-flows-through-skip").correction == "fails"
+
+
+@pytest.mark.slow
+def test_eigenvalues_of_the_branch_for_those_of_the_block(monkeypatch: Patch) -> None:
+    import leadline.reproduce.ode_view as view
+
+    monkeypatch.setattr(view.Spectrum, "sizes", property(lambda self: np.abs(self.values - 1.0)))
+    assert ruled("euler-is-easily-stable", (0,)).correction == "fails"
 
 
 @pytest.mark.slow

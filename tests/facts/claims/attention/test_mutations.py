@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import leadline.numerics.patterns as patterns
 import leadline.numerics.spectrum as spectrum
 import leadline.parts.transformer
 import leadline.theory.attention._logit_span as logit_span
@@ -22,6 +23,7 @@ from leadline.parts.inits._init import RESIDUAL, normal
 from leadline.parts.inits.gpt2 import GPT2
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.probes import attention as attention_probe
+from leadline.probes._probe import Single
 from leadline.theory import AttentionFacts
 from leadline.theory.attention.any_mask import AnyMask
 from leadline.theory.attention.causal import Causal
@@ -29,6 +31,7 @@ from leadline.theory.attention.column_sum import ColumnSum
 from leadline.theory.attention.one import One
 from leadline.theory.attention.pre_norm_as_written import PreNormAsWritten
 from leadline.theory.attention.product import Product
+from leadline.theory.attention.sqrt_queries import SqrtQueries
 from tests.claims_ruled import ruled
 
 Patch = pytest.MonkeyPatch
@@ -106,16 +109,15 @@ def test_a_lower_bound_that_is_too_high(monkeypatch: Patch) -> None:
 
 
 def test_the_notes_bound_with_half_its_exponent(monkeypatch: Patch) -> None:
-    def halved(_self: PreNormAsWritten, facts: AttentionFacts) -> float:
-        assert facts.gain is not None
-        assert facts.width is not None
-        assert facts.query_weight is not None
-        assert facts.key_weight is not None
-        reach = facts.gain**2 * facts.query_weight * facts.key_weight * math.sqrt(facts.width)
-        return _note(facts, reach)
+    right = PreNormAsWritten.value
+
+    def halved(self: PreNormAsWritten, facts: AttentionFacts) -> float | None:
+        gain = None if facts.gain is None else facts.gain / math.sqrt(2)
+        return right(self, replace(facts, gain=gain))
 
     monkeypatch.setattr(PreNormAsWritten, "value", halved)
     assert ruled("pre-norm-bound", seeds=(0,)).verdict == FALSE
+    assert ruled("pre-norm-presses-the-bound", seeds=(0,)).correction == "fails"
 
 
 @pytest.mark.parametrize("name", ["repeated-attention-explodes", "backward-chain-non-expansive"])
@@ -191,3 +193,55 @@ def test_query_weights_measured_too_small(monkeypatch: Patch) -> None:
     right = attention_probe._largest
     monkeypatch.setattr(attention_probe, "_largest", lambda weights: 0.1 * right(weights))
     assert ruled("column-sum-near-one", seeds=(0,)).correction == "fails"
+
+
+def test_a_root_of_twice_the_queries(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(SqrtQueries, "value", lambda _self, facts: math.sqrt(2 * facts.queries))
+    assert ruled("attention-norm-bounds", seeds=(0,)).verdict == FALSE
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.2])
+def test_a_span_of_another_size(monkeypatch: Patch, factor: float) -> None:
+    right = logit_span.weight_span
+
+    def other(facts: AttentionFacts) -> float:
+        span = right(facts)
+        assert span is not None
+        return factor * span
+
+    monkeypatch.setattr(logit_span, "weight_span", other)
+    assert ruled("logit-bound", seeds=(0,)).correction == "fails"
+
+
+def test_a_gain_that_is_the_mean(monkeypatch: Patch) -> None:
+    right = attention_probe._ingredients
+
+    def by_mean(at: Any, found: Any) -> Any:
+        for one in right(at, found):
+            if isinstance(one, Single) and one.quantity is attention_probe.GAIN:
+                yield replace(one, value=found.seen.query_source.norm.gain.mean())
+            else:
+                yield one
+
+    monkeypatch.setattr(attention_probe, "_ingredients", by_mean)
+    assert ruled("gains-do-not-grow-with-depth", seeds=(0,)).correction == "fails"
+
+
+def _halved(monkeypatch: Patch, name: str) -> None:
+    right = patterns._measure
+
+    def half(group: Any) -> Any:
+        group, found = right(group)
+        return group, replace(found, **{name: getattr(found, name) / 2})
+
+    monkeypatch.setattr(patterns, "_measure", half)
+
+
+def test_half_the_distance(monkeypatch: Patch) -> None:
+    _halved(monkeypatch, "distance")
+    assert ruled("heads-learn-different-ranges", seeds=(0,)).verdict == FALSE
+
+
+def test_half_the_span_of_the_logits(monkeypatch: Patch) -> None:
+    _halved(monkeypatch, "logit_span")
+    assert ruled("without-norm-attention-saturates", seeds=(0,)).correction == "fails"

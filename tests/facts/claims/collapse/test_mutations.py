@@ -10,10 +10,12 @@ import pytest
 import torch
 
 import leadline.collapsing
+import leadline.numerics.attacked_stacks
 import leadline.numerics.attacked_steps
 import leadline.numerics.composite
 import leadline.numerics.weight_products
 import leadline.record.path_lengths
+import leadline.theory.rank_collapse._cubic as cubic
 import leadline.theory.rank_collapse._log
 import leadline.theory.rank_collapse.collapse_published as published
 import leadline.theory.rank_collapse.convergence
@@ -201,3 +203,61 @@ def test_path_counts_that_forget_a_head(monkeypatch: Patch):
 def test_a_lower_bound_for_skips_that_is_a_tenth_too_high(monkeypatch: Patch):
     changed(monkeypatch, SkipKeepsResidual, math.log10(1.1))
     assert judged("orthogonal-updates-keep-the-residual") == (FALSE, "fails")
+
+
+def test_a_lower_bound_for_skips_without_its_condition(monkeypatch: Patch):
+    monkeypatch.setattr(SkipKeepsResidual, "direction", lambda _self, _facts: [])
+    assert judged("orthogonal-updates-keep-the-residual") == (FALSE, "fails")
+
+
+def test_an_alignment_without_its_sign(monkeypatch: Patch):
+    stacks = leadline.numerics.attacked_stacks.Stacks
+    true = stacks._written
+
+    def unsigned(self: Any, state: Any, update: Any) -> Any:
+        after, alignment, overlap = true(self, state, update)
+        return after, alignment.abs(), overlap
+
+    monkeypatch.setattr(stacks, "_written", unsigned)
+    assert judged("orthogonal-updates-keep-the-residual") == (FALSE, "fails")
+
+
+def test_a_published_factor_without_the_number_of_heads(monkeypatch: Patch):
+    true = published.published_factor
+
+    def headless(facts: StackFacts) -> float | None:
+        found = true(facts)
+        heads = max(len(layer.query_key) for layer in facts.layers)
+        return None if found is None else found - math.log10(heads)
+
+    monkeypatch.setattr(published, "published_factor", headless)
+    assert judged("heads-multiply-the-factor")[0] == FALSE
+
+
+def test_a_proved_factor_with_the_largest_head_instead_of_their_sum(monkeypatch: Patch):
+    true = cubic.layer_weight
+
+    def largest(layer: Any) -> float:
+        query_key = layer.query_key
+        return true(layer) + math.log10(max(query_key) / sum(query_key))
+
+    monkeypatch.setattr(cubic, "layer_weight", largest)
+    assert judged("value-norms-suffice-with-heads")[1] == "fails"
+
+
+def test_a_largest_gamma_of_half_the_size(monkeypatch: Patch):
+    true = cubic.largest_gamma
+    monkeypatch.setattr(cubic, "largest_gamma", lambda tokens: true(tokens) - math.log10(2.0))
+    assert judged("gamma-is-a-constant") == (FALSE, "fails")
+
+
+def test_a_causal_rate_with_half_the_gain_of_the_values(monkeypatch: Patch):
+    true = leadline.collapsing.attention_facts
+
+    def halved(*given: Any, causal: bool) -> Any:
+        found = true(*given, causal=causal)
+        assert found.value_gain is not None
+        return replace(found, value_gain=0.5 * found.value_gain)
+
+    monkeypatch.setattr(leadline.collapsing, "attention_facts", halved)
+    assert judged("causal-attention-collapses-doubly")[1] == "fails"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from leadline.analysis import exponent
 from leadline.claims.norms import layernorm_sphere
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.theory import norm_jacobian
@@ -124,6 +126,32 @@ def test_a_forgotten_eps_in_the_singular_values_is_noticed(
     monkeypatch.setattr(norm_jacobian, "norm_singular_values", mutant)
     assert ruled("layernorm-jacobian-below-one", seeds=(0,)).correction == "fails"
     assert ruled("layernorm-jacobian-eigenvalues", seeds=(0,)).correction == "fails"
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_bounds_that_are_ten_times_too_loose_are_noticed(
+    end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = norm_jacobian.norm_singular_bounds
+
+    def mutant(x: object, *, norm: object, gamma: object, eps: float = 1e-5) -> object:
+        ends = list(real(x, norm=norm, gamma=gamma, eps=eps))  # type: ignore[arg-type]
+        ends[end] = ends[end] * (0.1, 10.0)[end]
+        return tuple(ends)
+
+    monkeypatch.setattr(norm_jacobian, "norm_singular_bounds", mutant)
+    assert ruled("layernorm-jacobian-below-one", seeds=(0,)).correction == "fails"
+
+
+def test_too_small_an_exponent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = exponent.fit_exponent
+
+    def mutant(depths: object, values: object) -> object:
+        found = real(depths, values)  # type: ignore[arg-type]
+        return replace(found, slope=found.slope / 1.7)
+
+    monkeypatch.setattr(exponent, "fit_exponent", mutant)
+    assert ruled("dot-products-after-layernorm", seeds=(0, 1, 2)).correction == "fails"
 
 
 def test_the_theory_of_the_norm_with_the_note_s_epsilon_is_noticed(
