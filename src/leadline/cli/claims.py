@@ -318,6 +318,8 @@ def _ledger(path: Path | None) -> Ledger:
 def _where(ledger: Ledger, rulings: list[Ruling]) -> str:
     found = about(ledger, rulings)
     source = f"the ledger {found['file']}" if found["file"] else "the ledger of this version"
+    if not any(ruling.claim.checkable for ruling in rulings):
+        return "Nothing is measured for it: `why` says what would be needed."
     if not found["to"]:
         return f"Nothing of it is in {source}; `leadline claims run` measures it."
     seeds = found["seeds"]

@@ -112,6 +112,10 @@ def test_a_run_leaves_a_ledger_that_the_list_then_reads(leadline, tmp_path, monk
     assert "0 measured, 1 were in" in leadline("claims", "run", NAME).out
 
 
+def test_what_cannot_be_checked_is_not_said_to_be_measurable(leadline):
+    assert "Nothing is measured for it" in leadline("claims", "show", "gpt4-layers").out
+
+
 def test_the_page_is_one_file_that_asks_for_nothing(leadline, tmp_path):
     page = tmp_path / "claims.html"
     done = leadline("claims", "--group", "algebra", "--html", str(page))
