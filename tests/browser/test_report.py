@@ -9,9 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,19 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 DESKTOP, PHONE = (1440, 900), (390, 844)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except api.Error as error:
-            pytest.skip(f"no browser could be started: {error.message.splitlines()[0]}")
-        yield started
-        started.close()
 
 
 class Visit:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +13,6 @@ from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import sweep_record, training_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.browser
@@ -27,19 +24,6 @@ PAGES = {
     "two": lambda: [training_record(), training_record(name="other", end=2.5)],
     "mixed": lambda: [training_record(layers=True), gpt2_record(depth=3)],
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    with api.sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        except api.Error as error:
-            pytest.skip(f"no browser could be started: {error.message.splitlines()[0]}")
-        yield started
-        started.close()
 
 
 def visit(browser: Any, path: Path, size: tuple[int, int], scheme: str) -> tuple[Any, list[str]]:
