@@ -22,6 +22,7 @@ __all__ = [
     "LabError",
     "LeadlineError",
     "LoadingError",
+    "MachineError",
     "MissingExtra",
     "ProbeError",
     "RecipeError",
@@ -63,6 +64,10 @@ class LabError(LeadlineError):
 
 class LoadingError(LeadlineError):
     """A model that cannot be loaded."""
+
+
+class MachineError(LeadlineError):
+    """Something that this machine, its processor or its system cannot do."""
 
 
 class MissingExtra(LeadlineError):

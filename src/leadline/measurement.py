@@ -35,6 +35,7 @@ from leadline.errors import AnatomyError, InputError, ProbeError
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.linearising import Linearising
 from leadline.loading import LoadedModel
+from leadline.numerics.half_precision import half_route
 from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
 from leadline.record.lock import only_writer
@@ -266,13 +267,14 @@ def _gradients_on() -> Iterator[None]:
 
 
 def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
-    """The module as given, and the one inside any wrapper."""
+    """The module as given, and the one inside any wrapper; half precision is made safe for it."""
     given = model.model if isinstance(model, LoadedModel) else model
     if not isinstance(given, nn.Module):
         raise InputError(
             f"A {type(given).__name__} was given where a torch module is measured; load it first "
             "with leadline.load(...)."
         )
+    half_route(given)
     return given, unwrapped(given)
 
 
@@ -406,6 +408,7 @@ def model_facts(
         "parameters": sum(p.numel() for p in module.parameters()),
         "dtype": "none" if first is None else str(first.dtype).removeprefix("torch."),
         "device": "none" if first is None else str(first.device),
+        **({} if (route := half_route(module)) is None else {"half_precision": route}),
         "source": source,
         "mode": "eval, uncompiled" if compiled else "eval",
         **_own_recipe(module),

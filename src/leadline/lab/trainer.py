@@ -31,6 +31,7 @@ from leadline.lab.precision import chosen_precision
 from leadline.lab.tasks import Batch, Task
 from leadline.lab.training import Training, learning_rate
 from leadline.numerics.denormals import flushed
+from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe, Transformer
 from leadline.parts.loss import IGNORED
 from leadline.record import Quantity, Reading
@@ -149,6 +150,8 @@ class Trainer:
         self.precision = chosen_precision(
             training.precision, width=_width(model), device=self.device
         )
+        if self.precision == "bfloat16" and self.device.type == "cpu":
+            prepare_half_products()
         self._validation = _on(self.device, task.validation(training.examples))
         self._gauges = Gauges(model, self._validation, layers=training.layers, seed=seed)
         self._optimizer = FlatAdamW(model, decay=training.decay)

@@ -22,6 +22,7 @@ from leadline.loading.functions import from_function
 from leadline.loading.pretrained import from_folder, from_gguf, from_hub
 from leadline.loading.random_weights import from_random
 from leadline.loading.recipes import from_recipe
+from leadline.numerics.half_precision import half_route
 
 if TYPE_CHECKING:
     from leadline.record import Record
@@ -74,6 +75,7 @@ def load_model(
             raise LoadingError(
                 f"The model cannot be put on the device {device!r}: {first_line(error)}"
             ) from error
+    half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
     loaded.model.eval()
     return loaded
 

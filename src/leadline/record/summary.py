@@ -152,11 +152,17 @@ def _model(provenance: Mapping[str, Any]) -> str:
     parts = [
         kind if kind != name else "",
         "" if count is None else f"{format_count(count)} parameters",
-        text_at(provenance, "model", "dtype"),
+        _precision(provenance),
         text_at(provenance, "model", "source"),
     ]
     described = ", ".join(part for part in parts if part)
     return f"{name}: {described}" if name and described else name or described
+
+
+def _precision(provenance: Mapping[str, Any]) -> str:
+    """The number type of the weights, and how half precision was multiplied on the CPU."""
+    dtype, route = (text_at(provenance, "model", key) for key in ("dtype", "half_precision"))
+    return f"{dtype} by {route}" if route else dtype
 
 
 def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.numerics.half_precision import prepare_half_products
 from leadline.testing.conformance import connection_facts
 from leadline.testing.conformance._case import STIR, Case
 from leadline.testing.conformance._check import Question, require
@@ -70,6 +71,7 @@ def _states(facts: Facts) -> str:
                 )
             found = list(c.read(write.before).shape)
             require(found == shape, f"read at write {number} gives {found}, not {shape}")
+    prepare_half_products()
     for dtype in (torch.float64, torch.bfloat16):
         write = next(walk(facts.model().to(dtype), 2, 3))
         found = write.connection.stream(write.after).dtype

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 
+from leadline.numerics.half_precision import prepare_half_products
 from leadline.testing.conformance._case import Case, gradients, leaves
 from leadline.testing.conformance._check import Failed, Question, closeness, require
 from leadline.testing.conformance.running import require_gradients
@@ -40,6 +41,8 @@ def _bfloat16(case: Case) -> str:
 
 
 def _precision(case: Case, dtype: torch.dtype, tolerance: float) -> str:
+    if dtype == torch.bfloat16:
+        prepare_half_products()
     worst = 0.0
     for stirred in (False, True):
         model = case.build(stirred=stirred)
@@ -60,6 +63,7 @@ def _precision(case: Case, dtype: torch.dtype, tolerance: float) -> str:
 
 
 def _autocast(case: Case) -> str:
+    prepare_half_products()
     worst = 0.0
     for stirred in (False, True):
         model = case.build(stirred=stirred)
