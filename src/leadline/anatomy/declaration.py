@@ -18,7 +18,7 @@ from torch import nn
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.discover import parameters_of
 from leadline.anatomy.fit import Write
-from leadline.anatomy.replay import capture_arguments, replay_block
+from leadline.anatomy.replay import capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mixing, role_of
 from leadline.anatomy.trace import Call, trace_calls
 from leadline.errors import AnatomyError, nearest_names
@@ -104,7 +104,8 @@ class Declaration:
         try:
             key = (call.path, call.number)
             arguments = capture_arguments(model, forward, {key})[key]
-            replay = replay_block(call.path, call.module, arguments, shape)
+            awake = sleeps(call.module)
+            replay = replay_block(call.path, call.module, arguments, shape, awake=awake)
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
             return unknown, [], []
         seen = {s.path: s for s in replay.seen}
