@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy import configured_model
 from leadline.errors import InputError
 from leadline.inputs.batch import Inputs, preview_of_ids
 from leadline.inputs.model_facts import (
@@ -22,7 +23,6 @@ from leadline.inputs.model_facts import (
     is_pair,
     main_name,
     special_ids,
-    unwrapped,
     vocabulary_size,
 )
 
@@ -37,7 +37,7 @@ def random_tokens(
     vocabulary = vocabulary_size(model)
     if vocabulary is None:
         raise InputError(
-            f"{type(unwrapped(model)).__name__} has no vocabulary, so no tokens can be drawn for "
+            f"{type(configured_model(model)).__name__} has no vocabulary, so no tokens can be drawn for "
             "it; use random_inputs, or give tensors."
         )
     limit = context_limit(model)
@@ -64,7 +64,7 @@ def random_inputs(
     it has no effect.
     """
     _check_sizes(examples, length)
-    inner, name = unwrapped(model), main_name(model)
+    inner, name = configured_model(model), main_name(model)
     has_ids = name in ("input_ids", "decoder_input_ids") or not hasattr(inner, "main_input_name")
     if has_ids and vocabulary_size(model) is not None:
         inputs = random_tokens(model, examples=examples, length=length, seed=seed)
