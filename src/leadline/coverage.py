@@ -101,7 +101,7 @@ def with_linear(
             {
                 "what": "linear maps without padding",
                 "why": "padded tokens are tokens of the map like all others; give examples of one "
-                "length to leave them out",
+                "length to leave them out (leadline.random_tokens, --random 4x128)",
             }
         )
     return {

@@ -241,7 +241,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
         if not value.requires_grad:
             raise InputError(
                 "The loss does not depend on any tensor that carries a gradient, so there is no "
-                "backward pass; measure without the probe 'gradient'."
+                "backward pass; leave out the probe 'gradient' (probes='stream', --probes stream)."
             )
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
@@ -267,7 +267,7 @@ def _spy(
         if seen.ambiguous and seen.query_source is None:
             foreign[stack.name, block.layer, written.sublayer] = (
                 f"heads and examples cannot be told apart in {grid.shape[0]} x {grid.shape[1]} "
-                "matrices; measure one example, or another number of them"
+                "matrices; measure one example (examples=1, --random 1x128), or another number of them"
             )
             return
         if grid.shape[2] != tap.tokens:

@@ -38,13 +38,14 @@ def random_tokens(
     if vocabulary is None:
         raise InputError(
             f"{type(configured_model(model)).__name__} has no vocabulary, so no tokens can be drawn for "
-            "it; use random_inputs, or give tensors."
+            "it; use random_inputs (--random 4x128 on the command line), or give tensors as inputs "
+            "in Python."
         )
     limit = context_limit(model)
     if limit is not None and length > limit:
         raise InputError(
             f"{length} tokens were asked for and the model takes at most {limit}; "
-            f"ask for a length of {limit} or less."
+            f"ask for {limit} or fewer (length={limit}, --random {examples}x{limit})."
         )
     generator = torch.Generator().manual_seed(seed)
     tensors = {main_name(model): _ids(model, vocabulary, (examples, length), generator)}
@@ -94,7 +95,8 @@ def random_inputs(
 def _check_sizes(examples: int, length: int) -> None:
     if examples < 1 or length < 1:
         raise InputError(
-            f"{examples} examples of {length} tokens were asked for; both must be at least 1."
+            f"{examples} examples of {length} tokens were asked for; both must be at least 1, such as "
+            "examples=4, length=128 (--random 4x128)."
         )
 
 
