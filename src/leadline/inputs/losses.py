@@ -238,6 +238,12 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
             f"The model returned logits of shape {list(logits.shape)} for tokens of shape "
             f"{list(targets.shape)}; {_ASK_FOR_RANDOM}."
         )
+    if int(targets.max()) >= logits.shape[2]:
+        raise InputError(
+            f"The model returned {logits.shape[2]} numbers for each token, and the token ids go up "
+            f"to {int(targets.max())}, so they are no logits over the vocabulary; "
+            f"{_ASK_FOR_RANDOM}."
+        )
     # In float32 also for half-precision models: the sum runs over the whole vocabulary.
     return cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=_IGNORED)
 

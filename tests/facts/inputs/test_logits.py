@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import leadline
+from leadline.errors import InputError
 from leadline.inputs import context_limit, vocabulary_size
 from leadline.inputs.logits import find_logits
 from leadline.inputs.model_facts import main_name
@@ -194,6 +195,12 @@ def test_a_random_cotangent_is_announced_with_its_reason_in_the_first_line(
     first = str(record).splitlines()[0]
     assert first.startswith("The gradients are those of a random cotangent and not of a loss")
     assert re.search(reason, first)
+
+
+def test_a_stream_that_is_narrower_than_the_vocabulary_is_refused_as_logits() -> None:
+    model = _Model(lambda stream, logits: stream)
+    with pytest.raises(InputError, match=r"16 numbers for each token.*--loss random"):
+        leadline.measure(model, IDS, loss="next-token")
 
 
 def test_without_gradients_nothing_is_said_of_the_cotangent() -> None:
