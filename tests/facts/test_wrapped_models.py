@@ -228,7 +228,7 @@ def test_a_sharded_model_is_refused_by_the_name_of_its_wrapper(
 
 def test_parameters_that_deepspeed_has_partitioned_are_refused() -> None:
     model = ZOO["llama"].build(0)
-    weight: Any = model.lm_head.weight
+    weight: Any = model.get_parameter("lm_head.weight")
     weight.ds_id, weight.ds_status = 0, "NOT_AVAILABLE"
     with pytest.raises(
         InputError, match=r"'lm_head.weight' is partitioned by DeepSpeed \(ZeRO-3\)"

@@ -193,7 +193,12 @@ def replay_block(
 
 def sleeps(block: nn.Module) -> bool:
     """Whether a parameter of the block is zero throughout, as training often starts."""
-    return any(not bool(parameter.any()) for parameter in block.parameters())
+    return any(_is_zero(parameter) for parameter in block.parameters())
+
+
+def _is_zero(parameter: Tensor) -> bool:
+    """Number types of one byte are left out: torch cannot look for zeros in all of them."""
+    return parameter.dtype.itemsize > 1 and not bool(parameter.any())
 
 
 def _wake(path: str, block: nn.Module) -> dict[float, str]:
@@ -202,7 +207,7 @@ def _wake(path: str, block: nn.Module) -> dict[float, str]:
     scalars: dict[float, str] = {}
     with torch.no_grad():
         for name, parameter in block.named_parameters():
-            if bool(parameter.any()):
+            if not _is_zero(parameter):
                 continue
             values = torch.randn(parameter.shape, generator=generator)
             if parameter.ndim > 1:

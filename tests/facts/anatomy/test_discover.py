@@ -239,6 +239,17 @@ def test_branches_that_start_at_zero_are_read_like_those_that_do_not(asleep: str
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def test_a_declaration_tells_branches_that_start_at_zero_apart() -> None:
+    torch.manual_seed(0)
+    model = _Stack(*(_Projecting() for _ in range(2)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "attention.out" in name or "mlp.2" in name:
+                parameter.zero_()
+    anatomy = _read(model, declared=declare(blocks="layers", writes=["attention", "mlp"]))
+    assert [s.role for s in anatomy.stacks[0].blocks[0].sublayers] == ["attention", "mlp"]
+
+
 def test_gains_that_start_at_zero_are_named() -> None:
     class Gated(_Projecting):
         def __init__(self) -> None:
