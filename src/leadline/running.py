@@ -128,6 +128,8 @@ def head_of(
     ahead = False if flags == [False] else None
     if loss not in ("auto", "next-token") or not head_is_unknown(module, ahead):
         return None, 0
+    if not _has_ids(module, batch):
+        return Head(), 0
     outputs: list[Any] = []
 
     def counted(which: Inputs) -> Any:
@@ -136,9 +138,9 @@ def head_of(
         return outputs[-1]
 
     small = _fit_batch(module, batch, seed, counted)
-    ids = small.tensors.get(main_name(module))
-    if ids is None or ids.is_floating_point() or ids.ndim != 2:
+    if not _has_ids(module, small):
         return Head(), len(outputs)
+    ids = small.tensors[main_name(module)]
     shape = (ids.shape[0], ids.shape[1])
     logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
     if logits is None:
@@ -159,6 +161,11 @@ def head_of(
         after = find_logits(counted(other), module, shape)
         causal = after is not None and not moves_earlier(logits, after)
     return replace(head, causal=causal), len(outputs)
+
+
+def _has_ids(module: nn.Module, batch: Inputs) -> bool:
+    ids = batch.tensors.get(main_name(module))
+    return ids is not None and not ids.is_floating_point() and ids.ndim == 2
 
 
 def _asked_for_all(
