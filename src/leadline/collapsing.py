@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from leadline.anatomy import untouched, unwrapped
+from leadline.anatomy import unsharded, untouched
 from leadline.collapsing_facts import Notebook, by_head, stack_facts
 from leadline.collapsing_inputs import check_stream, checked_layers, entered, streams_of
 from leadline.errors import InputError
@@ -62,7 +62,7 @@ def collapse(
     taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
     that of the error estimate.
     """
-    module = unwrapped(model.model if isinstance(model, LoadedModel) else model)
+    module = unsharded(model.model if isinstance(model, LoadedModel) else model)
     if not isinstance(module, Transformer):
         raise InputError(
             f"collapse follows leadline.Transformer, not a {type(module).__name__}; "

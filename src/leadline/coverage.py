@@ -101,7 +101,7 @@ def with_linear(
             {
                 "what": "linear maps without padding",
                 "why": "padded tokens are tokens of the map like all others; give examples of one "
-                "length to leave them out",
+                "length to leave them out (leadline.random_tokens, --random 4x128)",
             }
         )
     return {
@@ -160,4 +160,6 @@ def _why_not(quantity: str, done: Done) -> str:
     keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
     if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
         return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
+    if quantity == "gradient.parameters":
+        return "no parameter of a sublayer requires a gradient"
     return "too few tokens"

@@ -112,7 +112,7 @@ def opened(
         stretches = Stretches(module, one, lambda: call(module, batch), math=math)
         if not stretches.finite:
             refuse_broken(module, batch)
-        facts = model_facts(module, name, "given", compiled=module is not given)
+        facts = model_facts(given, name, "given")
         with stretches.running():
             yield Asked(facts["name"], one, stretches, (*remarks, *_padding(batch)))
 

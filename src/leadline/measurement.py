@@ -24,9 +24,12 @@ from leadline.anatomy import (
     Anatomy,
     Balance,
     Declaration,
+    configured_model,
+    is_compiled,
     refuse_imbalance,
+    unsharded,
     untouched,
-    unwrapped,
+    wrapper_names,
 )
 from leadline.anatomy.trace import trace_calls
 from leadline.catalog import Choice
@@ -40,7 +43,7 @@ from leadline.probes._plan import Plan, plan
 from leadline.record import Finding, Record, Site
 from leadline.record.lock import only_writer
 from leadline.record.unfinished import Growing, begun, refuse_foreign, refuse_unfinished
-from leadline.running import Done, batch_for, call, few_threads, read, run
+from leadline.running import Done, batch_for, call, few_threads, head_of, read, run
 from leadline.sameness import declared_digest, digest_of, function_facts, structure_of
 from leadline.unseen import nothing_seen
 
@@ -115,7 +118,7 @@ def measure(
         later = Linearising(module, proved, planned, lambda: call(module, batch))
         if before is None:
             record = _passes(asked, module, batch, proved, reading, steps=later.steps)
-            record.note("model", model_facts(module, name, source, compiled=module is not given))
+            record.note("model", model_facts(given, name, source))
         else:
             record = before
         if planned.linear:
@@ -158,7 +161,8 @@ def _passes(
     planned, total = asked.planned, 3 + steps
     # Before the pass, which switches off the gradients that nobody reads.
     frozen = sum(not parameter.requires_grad for parameter in module.parameters())
-    chosen, batch = choose_loss(module, batch, asked.loss, seed=asked.seed)
+    head, looking = head_of(module, batch, proved, asked.loss, asked.seed)
+    chosen, batch = choose_loss(module, batch, asked.loss, seed=asked.seed, head=head)
     asked.say("forward and backward", 1, total)
     done = run(module, proved, planned, batch, chosen)
     if _only_attention(planned) and not done.collector.attentions:
@@ -169,6 +173,8 @@ def _passes(
     asked.say("writing the record", 2, total)
     record = _record(planned, done)
     passes = {"forward": 1, "backward": int(planned.backward), "anatomy_forward": reading}
+    if looking:
+        passes["head_forward"] = looking
     if asked.ablate is not None:
         found = leave_out(
             module,
@@ -274,8 +280,9 @@ def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
             f"A {type(given).__name__} was given where a torch module is measured; load it first "
             "with leadline.load(...)."
         )
-    half_route(given)
-    return given, unwrapped(given)
+    module = unsharded(given)
+    half_route(module)
+    return given, module
 
 
 def tokenizer_for(model: nn.Module | LoadedModel, inputs: Any) -> Any:
@@ -395,22 +402,23 @@ def _not_finite(record: Record, names: Iterable[str]) -> list[Finding]:
     return found
 
 
-def model_facts(
-    module: nn.Module, name: str | None, source: str, *, compiled: bool
-) -> dict[str, Any]:
-    """What the provenance says about a model."""
+def model_facts(model: nn.Module, name: str | None, source: str) -> dict[str, Any]:
+    """What the provenance says about a model, and about the wrappers around it."""
+    module = configured_model(model)
     config = getattr(module, "config", None)
     found = name or getattr(config, "name_or_path", None) or getattr(config, "model_type", None)
-    first = next(module.parameters(), None)
+    first = next(model.parameters(), None)
+    wrappers = wrapper_names(model)
     return {
         "name": found or _own_label(module) or type(module).__name__,
         "class": type(module).__name__,
-        "parameters": sum(p.numel() for p in module.parameters()),
+        **({"wrappers": wrappers} if wrappers else {}),
+        "parameters": sum(p.numel() for p in model.parameters()),
         "dtype": "none" if first is None else str(first.dtype).removeprefix("torch."),
         "device": "none" if first is None else str(first.device),
         **({} if (route := half_route(module)) is None else {"half_precision": route}),
         "source": source,
-        "mode": "eval, uncompiled" if compiled else "eval",
+        "mode": "eval, uncompiled" if is_compiled(model) else "eval",
         **_own_recipe(module),
     }
 

@@ -52,7 +52,7 @@ from leadline.pathway_outputs import (
 )
 from leadline.pathway_refusals import one_stack, refuse_broken, refuse_meta
 from leadline.record.path_lengths import Paths, SampledPaths, Shares
-from leadline.running import batch_for, call, few_threads
+from leadline.running import batch_for, call, few_threads, head_of
 
 __all__ = ["ALLOWED", "paths"]
 
@@ -101,7 +101,6 @@ def paths(
     refuse_broken(module, batch)
     say = progress or _silent
     with torch.inference_mode(False), untouched(module), few_threads(module, batch):
-        chosen, batch = choose_loss(module, batch, loss, seed=seed)
         say("reading the anatomy", 0, 1)
         known = isinstance(anatomy, Anatomy) and anatomy.balance is not None
         proved = (
@@ -110,6 +109,8 @@ def paths(
             else anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
         )
         assert isinstance(proved, Anatomy)
+        head, _ = head_of(module, batch, proved, loss, seed)
+        chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _Run(module, one_stack(proved, module), batch, chosen, say)
         with torch.no_grad():
             passed, journey = run.carried(logits=logits)
@@ -121,7 +122,7 @@ def paths(
                 spreads = found.residual is not None
                 sampled = run.sampled(passed, samples, seed=seed, spreads=spreads)
     left_out = ["Samples: left out for that reason."] if samples and not counted.drawable else []
-    facts = model_facts(module, name, "given", compiled=module is not given)
+    facts = model_facts(given, name, "given")
     assert passed.stream.parts is not None
     coarsest = passed.stream.parts.coarsest
     say("done", 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -25,11 +24,13 @@ from leadline.anatomy import (
 from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
-from leadline.inputs.model_facts import is_pair
+from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
+from leadline.inputs.losses import head_is_unknown
+from leadline.inputs.model_facts import forward_names, is_pair, main_name, vocabulary_size
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
 
-__all__ = ["SMALL", "Done", "batch_for", "call", "few_threads", "read", "run"]
+__all__ = ["SMALL", "Done", "batch_for", "call", "few_threads", "head_of", "read", "run"]
 
 SMALL = 2**28
 """Weights times tokens below which several threads wait for each other longer than they work."""
@@ -63,8 +64,7 @@ def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = Non
 def call(module: nn.Module, batch: Inputs) -> Any:
     """One forward pass, without a key-value cache: it is of no use here and costs memory."""
     extra: dict[str, Any] = {}
-    names = inspect.signature(module.forward).parameters
-    if "use_cache" in names and "use_cache" not in batch.tensors:
+    if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
     return module(**batch.tensors, **extra)
 
@@ -109,6 +109,83 @@ def read(
         families=families,
     )
     return anatomy, passes
+
+
+def head_of(
+    module: nn.Module,
+    batch: Inputs,
+    anatomy: Anatomy,
+    loss: str | Callable[..., torch.Tensor],
+    seed: int,
+) -> tuple[Head | None, int]:
+    """What small passes show of a head that nothing else tells of, and their number.
+
+    None where no loss needs it. A model that returns the logits of the last token alone is asked
+    for all of them with targets, and one whose anatomy does not call it causal whether its last
+    token moves the logits before it.
+    """
+    flags = [stack.causal for stack in anatomy.stacks]
+    ahead = False if flags == [False] else None
+    if loss not in ("auto", "next-token") or not head_is_unknown(module, ahead):
+        return None, 0
+    if not _has_ids(module, batch):
+        return Head(), 0
+    outputs: list[Any] = []
+
+    def counted(which: Inputs) -> Any:
+        with torch.no_grad():
+            outputs.append(call(module, which))
+        return outputs[-1]
+
+    small = _fit_batch(module, batch, seed, counted)
+    if not _has_ids(module, small):
+        return Head(), len(outputs)
+    ids = small.tensors[main_name(module)]
+    shape = (ids.shape[0], ids.shape[1])
+    logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
+    if logits is None:
+        return Head(tokens=shape[1]), len(outputs)
+    head = Head(tuple(logits.shape), shape[1])
+    if head.last_only:
+        head = _asked_for_all(module, small, head, counted)
+        if head.targets is None:
+            return head, len(outputs)
+        small = replace(small, tensors={**small.tensors, head.targets: rolled(ids)})
+        logits = find_logits(outputs[-1], module, shape)
+    assert logits is not None
+    causal = True
+    if not flags or not all(flags):
+        exchanged = ids.clone()
+        exchanged[:, -1] = (ids[:, -1] + 1) % (vocabulary_size(module) or int(ids.max()) + 1)
+        other = replace(small, tensors={**small.tensors, main_name(module): exchanged})
+        after = find_logits(counted(other), module, shape)
+        causal = after is not None and not moves_earlier(logits, after)
+    return replace(head, causal=causal), len(outputs)
+
+
+def _has_ids(module: nn.Module, batch: Inputs) -> bool:
+    ids = batch.tensors.get(main_name(module))
+    return ids is not None and not ids.is_floating_point() and ids.ndim == 2
+
+
+def _asked_for_all(
+    module: nn.Module, small: Inputs, head: Head, run_once: Callable[[Inputs], Any]
+) -> Head:
+    """The head with the argument under which the model returns all logits, or why there is none."""
+    ids = small.tensors[main_name(module)]
+    names = [name for name in ("targets", "labels", "target") if name in forward_names(module)]
+    if not names:
+        return replace(head, refusal="and its forward takes no targets")
+    try:
+        output = run_once(replace(small, tensors={**small.tensors, names[0]: rolled(ids)}))
+    except Exception as error:
+        # Any error of the model's own: it may want targets of another form.
+        why = f"and with {names[0]} it raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        return replace(head, refusal=why)
+    logits = find_logits(output, module, (ids.shape[0], ids.shape[1]))
+    if logits is None or logits.shape[1] != ids.shape[1]:
+        return replace(head, refusal=f"also with {names[0]}")
+    return replace(head, targets=names[0])
 
 
 def _fit_batch(
@@ -171,7 +248,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
         if not value.requires_grad:
             raise InputError(
                 "The loss does not depend on any tensor that carries a gradient, so there is no "
-                "backward pass; measure without the probe 'gradient'."
+                "backward pass; leave out the probe 'gradient' (probes='stream', --probes stream)."
             )
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
@@ -197,7 +274,7 @@ def _spy(
         if seen.ambiguous and seen.query_source is None:
             foreign[stack.name, block.layer, written.sublayer] = (
                 f"heads and examples cannot be told apart in {grid.shape[0]} x {grid.shape[1]} "
-                "matrices; measure one example, or another number of them"
+                "matrices; measure one example (examples=1, --random 1x128), or another number of them"
             )
             return
         if grid.shape[2] != tap.tokens:

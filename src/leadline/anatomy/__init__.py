@@ -7,7 +7,14 @@ from leadline.anatomy.attention import AttentionSpy, SeenAttention
 from leadline.anatomy.declaration import Declaration, declare
 from leadline.anatomy.reading import TOLERANCE, judge, read_anatomy, refuse_imbalance
 from leadline.anatomy.tap import MIXING, Listener, Tap
-from leadline.anatomy.untouched import untouched, unwrapped
+from leadline.anatomy.untouched import untouched
+from leadline.anatomy.wrappers import (
+    configured_model,
+    is_compiled,
+    unsharded,
+    unwrapped,
+    wrapper_names,
+)
 
 __all__ = [
     "MIXING",
@@ -24,10 +31,14 @@ __all__ = [
     "Stack",
     "Sublayer",
     "Tap",
+    "configured_model",
     "declare",
+    "is_compiled",
     "judge",
     "read_anatomy",
     "refuse_imbalance",
+    "unsharded",
     "untouched",
     "unwrapped",
+    "wrapper_names",
 ]

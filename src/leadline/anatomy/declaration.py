@@ -18,12 +18,15 @@ from torch import nn
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.discover import parameters_of
 from leadline.anatomy.fit import Write
-from leadline.anatomy.replay import capture_arguments, replay_block
+from leadline.anatomy.replay import capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mixing, role_of
 from leadline.anatomy.trace import Call, trace_calls
 from leadline.errors import AnatomyError, nearest_names
 
 __all__ = ["Declaration", "declare"]
+
+_Roles = tuple[tuple[str, ...], list[Mixing], list[tuple[str, ...]]]
+"""By sublayer: its role, the mixing of tokens, its parameters."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,29 @@ class Declaration:
 
     def _roles(
         self, model: nn.Module, forward: Callable[[], object], call: Call, shape: torch.Size
-    ) -> tuple[tuple[str, ...], list[Mixing], list[tuple[str, ...]]]:
-        """By token mixing, as in discovery; `branch` where the block cannot be run on its own."""
+    ) -> _Roles:
+        """By token mixing, as in discovery; where weights are zero, on a copy that is awake."""
+        roles = self._roles_in(model, forward, call, shape, awake=False)
+        if "branch" in roles[0] and sleeps(call.module):
+            woken = self._roles_in(model, forward, call, shape, awake=True)
+            return woken if woken[1] else roles
+        return roles
+
+    def _roles_in(
+        self,
+        model: nn.Module,
+        forward: Callable[[], object],
+        call: Call,
+        shape: torch.Size,
+        *,
+        awake: bool,
+    ) -> _Roles:
+        """The same in one replay; `branch` where the block cannot be run on its own."""
         unknown = tuple("branch" for _ in self.writes)
         try:
             key = (call.path, call.number)
             arguments = capture_arguments(model, forward, {key})[key]
-            replay = replay_block(call.path, call.module, arguments, shape)
+            replay = replay_block(call.path, call.module, arguments, shape, awake=awake)
         except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
             return unknown, [], []
         seen = {s.path: s for s in replay.seen}

@@ -18,7 +18,7 @@ from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.fit import Write, fit_block
-from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block
+from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
 from leadline.errors import AnatomyError
@@ -36,6 +36,8 @@ class _Reading:
     sublayers: tuple[Sublayer, ...]
     mixing: tuple[Mixing, ...]
     opening: str | None
+    sleeps: bool = False
+    """Whether a module returned zeros or an update depends on nothing, for weights that are zero."""
 
 
 def discover(model: nn.Module, forward: Forward) -> Anatomy:
@@ -143,11 +145,35 @@ def _kind(module: nn.Module) -> tuple[object, ...]:
 
 
 def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
+    """The equation of one block; where some of it sleeps, that of a copy which is awake.
+
+    A branch whose weights are zero, as those of many start, adds nothing that could be seen. What
+    is read from the copy has to balance in the model like everything else.
+    """
+    try:
+        reading = _read_replay(model, forward, call)
+        if not reading.sleeps:
+            return reading
+    except _Unread:
+        if not sleeps(call.module):
+            raise
+        reading = None
+    try:
+        return _read_replay(model, forward, call, awake=True)
+    except _Unread:
+        if reading is None:
+            raise
+        return reading
+
+
+def _read_replay(
+    model: nn.Module, forward: Forward, call: Call, *, awake: bool = False
+) -> _Reading:
     path, key = call.path, (call.path, call.number)
     assert call.left is not None
     try:
         captured = capture_arguments(model, forward, {key})[key]
-        replay = replay_block(path, call.module, captured, call.left.shape)
+        replay = replay_block(path, call.module, captured, call.left.shape, awake=awake)
     except (
         RuntimeError,
         TypeError,
@@ -174,6 +200,8 @@ def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
 
 def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:
     mark_parallel(replay, writes)
+    for write in writes:
+        write.gain = _named_gain(replay, write.gain)
     owners = parameters_of(replay, writes)
     sublayers: list[Sublayer] = []
     mixes: list[Mixing] = []
@@ -208,7 +236,22 @@ def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Re
         )
         for s in sublayers
     )
-    return _Reading(stripped, tuple(mixes), opening.path[start:] if opening else None)
+    silent = any(s.returned is not None and not bool(s.returned.any()) for s in replay.seen)
+    constant = any(not (m.own or m.mixes or m.cross) for m in mixes)
+    return _Reading(
+        stripped,
+        tuple(mixes),
+        opening.path[start:] if opening else None,
+        sleeps=(silent or constant) and sleeps(replay.block),
+    )
+
+
+def _named_gain(replay: Replay, gain: float | str) -> float | str:
+    """A gain that a parameter of the awake copy has, by the name of the parameter: it is zero."""
+    for value, name in replay.woken.items():
+        if isinstance(gain, float) and abs(gain - value) <= 1e-5 * abs(value):
+            return name
+    return gain
 
 
 def _placed(sublayers: tuple[Sublayer, ...], path: str) -> tuple[Sublayer, ...]:
@@ -232,8 +275,11 @@ def _under(path: str, name: str | None) -> str | None:
 def parameters_of(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
     """Parameters by sublayer: a module serves the first write at or after its first call.
 
-    A settling norm serves the write that it settles; a vector gain the write that it scales.
+    A settling norm serves the write that it settles; a gain the write that it scales. What is
+    never called (a dictionary of parameters, a projection whose weight is used directly) belongs
+    to the module around it.
     """
+    called = {seen.path for seen in replay.seen}
     owned: list[list[str]] = [[] for _ in writes]
     settles = {w.settle.path: i for i, w in enumerate(writes) if w.settle is not None}
     done: set[str] = set()
@@ -245,8 +291,11 @@ def parameters_of(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
         if index is None:
             later = [i for i, w in enumerate(writes) if w.seen.order >= seen.order]
             index = later[0] if later else len(writes) - 1
-        names = [f"{seen.path}.{n}" for n, _ in seen.module.named_parameters(recurse=False)]
-        owned[index] += names
+        owned[index] += [
+            f"{seen.path}.{name}"
+            for name, _ in seen.module.named_parameters()
+            if _holder(f"{seen.path}.{name}", called) == seen.path
+        ]
     for index, write in enumerate(writes):
         if isinstance(write.gain, str):
             owned[index].append(write.gain)
@@ -269,3 +318,11 @@ def _named(stacks: list[Stack]) -> list[Stack]:
         counts[hint] = counts.get(hint, 0) + 1
         named.append(replace(stack, name=hint if counts[hint] == 1 else f"{hint}-{counts[hint]}"))
     return named
+
+
+def _holder(parameter: str, called: set[str]) -> str:
+    """The innermost module that was called and has the parameter inside."""
+    path = parameter.rpartition(".")[0]
+    while path not in called:
+        path = path.rpartition(".")[0]
+    return path

@@ -1,7 +1,8 @@
 """One block run again on its own, with every tensor inside it in view.
 
 The arguments are those of a real forward pass (a block called alone without its mask can lose
-causality). The stream is made a leaf of the graph, so that gradients inside the block tell which
+causality), as they stood when it entered the block: a key-value cache that the pass has filled
+since would show the block its own keys a second time, and without gradients. The stream is made a leaf of the graph, so that gradients inside the block tell which
 branch mixes tokens. A block in half precision is replayed on a float32 copy: in bfloat16 an
 update smaller than 1/256 of the stream would be invisible to any fit.
 """
@@ -18,7 +19,16 @@ from torch import nn
 
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 
-__all__ = ["Arguments", "Replay", "Seen", "capture_arguments", "replay_block", "uncached"]
+__all__ = [
+    "Arguments",
+    "Replay",
+    "Seen",
+    "capture_arguments",
+    "is_cache",
+    "replay_block",
+    "sleeps",
+    "uncached",
+]
 
 Tensor = torch.Tensor
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -58,6 +68,8 @@ class Replay:
     after: Tensor
     seen: list[Seen]
     others: list[Tensor] = field(default_factory=list)
+    woken: dict[float, str] = field(default_factory=dict[float, str])
+    """Scalar parameters that are zero in the model: the value given to them, and their name."""
 
 
 def capture_arguments(
@@ -73,7 +85,8 @@ def capture_arguments(
             counts[path] = number + 1
             if (path, number) in wanted:
                 found[path, number] = mapped(
-                    (args, uncached(kwargs)), _Once(lambda t: t.detach().clone())
+                    (tuple(map(_as_it_stands, args)), _as_they_stand(kwargs)),
+                    _Once(lambda t: t.detach().clone()),
                 )
 
         return hook
@@ -92,11 +105,20 @@ def capture_arguments(
     return found
 
 
-def replay_block(path: str, block: nn.Module, arguments: Arguments, shape: torch.Size) -> Replay:
-    """Run the block on captured arguments and return everything its modules took and gave."""
+def replay_block(
+    path: str, block: nn.Module, arguments: Arguments, shape: torch.Size, *, awake: bool = False
+) -> Replay:
+    """Run the block on captured arguments and return everything its modules took and gave.
+
+    With `awake` a copy runs whose parameters that are zero throughout have random values.
+    """
     args, kwargs = arguments
     stream = stream_input(args, kwargs, like=shape)
     assert stream is not None
+    woken: dict[float, str] = {}
+    if awake:
+        block = copy.deepcopy(block).eval()
+        woken = _wake(path, block)
     if stream.dtype in (torch.float16, torch.bfloat16):
         block = copy.deepcopy(block).float()
         block.eval()
@@ -165,7 +187,35 @@ def replay_block(path: str, block: nn.Module, arguments: Arguments, shape: torch
         for handle in handles:
             handle.remove()
     assert after is not None
-    return Replay(path, block, leaf, leaf.detach().clone(), after.detach().clone(), seen, others)
+    before = leaf.detach().clone()
+    return Replay(path, block, leaf, before, after.detach().clone(), seen, others, woken)
+
+
+def sleeps(block: nn.Module) -> bool:
+    """Whether a parameter of the block is zero throughout, as training often starts."""
+    return any(_is_zero(parameter) for parameter in block.parameters())
+
+
+def _is_zero(parameter: Tensor) -> bool:
+    """Number types of one byte are left out: torch cannot look for zeros in all of them."""
+    return parameter.dtype.itemsize > 1 and not bool(parameter.any())
+
+
+def _wake(path: str, block: nn.Module) -> dict[float, str]:
+    """Give random values to parameters that are zero throughout; scalars by value and name."""
+    generator = torch.Generator().manual_seed(0)
+    scalars: dict[float, str] = {}
+    with torch.no_grad():
+        for name, parameter in block.named_parameters():
+            if not _is_zero(parameter):
+                continue
+            values = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                values = values / max(parameter.shape) ** 0.5
+            parameter.copy_(values)
+            if parameter.numel() == 1:
+                scalars[float(parameter)] = f"{path}.{name}"
+    return scalars
 
 
 class _Once:
@@ -184,10 +234,25 @@ class _Once:
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params", "past_bucket_states")
 
 
+def is_cache(value: object) -> bool:
+    """Whether a value is a key-value cache of transformers, which grows while a model runs."""
+    return hasattr(value, "get_seq_length") and hasattr(value, "update")
+
+
 def uncached(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Without the key-value cache of the real pass, to which a replay would append."""
     kept = {name: None if name in _CACHES else value for name, value in kwargs.items()}
     return {name: False if name == "use_cache" else value for name, value in kept.items()}
+
+
+def _as_it_stands(value: Any) -> Any:
+    return copy.deepcopy(value) if is_cache(value) else value
+
+
+def _as_they_stand(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Caches of transformers as they are now (a tuned prefix is in them), without other ones."""
+    caches = {name: _as_it_stands(value) for name, value in kwargs.items() if is_cache(value)}
+    return {**uncached(kwargs), **caches}
 
 
 def _upcast(tensor: Tensor) -> Tensor:

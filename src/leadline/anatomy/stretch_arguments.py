@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from leadline.anatomy.replay import is_cache
+
 __all__ = ["emptied", "held", "opaque", "others", "swapped"]
 
 Tensor = torch.Tensor
@@ -47,7 +49,7 @@ def emptied(value: Any) -> Any:
         return type(value)(emptied(inner) for inner in value)
     if type(value) is dict:
         return {key: emptied(inner) for key, inner in value.items()}
-    return None if hasattr(value, "get_seq_length") and hasattr(value, "update") else value
+    return None if is_cache(value) else value
 
 
 def opaque(value: Any) -> bool:

@@ -19,23 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["untouched", "unwrapped"]
+__all__ = ["untouched"]
 
 _OWN = frozenset(vars(nn.Module()))
 """The attributes that every module has: its parameters, buffers, children, hooks and flags."""
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The module inside a `torch.compile` or data-parallel wrapper."""
-    while True:
-        inner = getattr(model, "_orig_mod", None)
-        if inner is None and isinstance(
-            model, (nn.DataParallel, nn.parallel.DistributedDataParallel)
-        ):
-            inner = model.module
-        if not isinstance(inner, nn.Module):
-            return model
-        model = inner
 
 
 @contextmanager

@@ -96,7 +96,8 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int | None) -> None:
                 size = f" of {vocabulary} tokens (0 to {vocabulary - 1})" if vocabulary else ""
                 raise InputError(
                     f"Token id {token} (example {example}, token {position}) is outside the "
-                    f"vocabulary{size}; use the tokenizer that belongs to this model."
+                    f"vocabulary{size}; use the tokenizer that belongs to this model, or random "
+                    "tokens (leadline.random_tokens, --random 4x128)."
                 )
 
 

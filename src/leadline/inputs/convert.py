@@ -51,10 +51,14 @@ def as_inputs(
             )
         return _from_tensors(dict(zip(names, value, strict=False)), model)
     if isinstance(value, (list, tuple)) and not value:
-        raise InputError("The input is empty; give at least one text or one row of token ids.")
+        raise InputError(
+            "The input is empty; give at least one text (--text) or one row of token ids "
+            "(--tokens-file).",
+        )
     raise InputError(
         f"A {type(value).__name__} cannot be fed to the model; give a tensor, a dictionary of "
-        "tensors, texts, or what random_tokens returns."
+        "tensors, texts, or what leadline.random_tokens returns (--text, --tokens-file and "
+        "--random 4x128 on the command line)."
     )
 
 
@@ -74,7 +78,10 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
     preview = ""
     if ids is not None and not ids.is_floating_point() and ids.ndim == 2:
         if ids.numel() == 0:
-            raise InputError("The input has no tokens; give at least one.")
+            raise InputError(
+                "The input has no tokens; give at least one, or random ones "
+                "(leadline.random_tokens, --random 4x128).",
+            )
         vocabulary = vocabulary_size(model)
         # The whole-tensor test first: rows are walked only to say where the culprit stands.
         if int(ids.min()) < 0 or (vocabulary is not None and int(ids.max()) >= vocabulary):

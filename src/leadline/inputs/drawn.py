@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy import configured_model
 from leadline.errors import InputError
 from leadline.inputs.batch import Inputs, preview_of_ids
 from leadline.inputs.model_facts import (
@@ -22,7 +23,6 @@ from leadline.inputs.model_facts import (
     is_pair,
     main_name,
     special_ids,
-    unwrapped,
     vocabulary_size,
 )
 
@@ -37,14 +37,15 @@ def random_tokens(
     vocabulary = vocabulary_size(model)
     if vocabulary is None:
         raise InputError(
-            f"{type(unwrapped(model)).__name__} has no vocabulary, so no tokens can be drawn for "
-            "it; use random_inputs, or give tensors."
+            f"{type(configured_model(model)).__name__} has no vocabulary, so no tokens can be drawn for "
+            "it; use random_inputs (--random 4x128 on the command line), or give tensors as inputs "
+            "in Python."
         )
     limit = context_limit(model)
     if limit is not None and length > limit:
         raise InputError(
             f"{length} tokens were asked for and the model takes at most {limit}; "
-            f"ask for a length of {limit} or less."
+            f"ask for {limit} or fewer (length={limit}, --random {examples}x{limit})."
         )
     generator = torch.Generator().manual_seed(seed)
     tensors = {main_name(model): _ids(model, vocabulary, (examples, length), generator)}
@@ -64,7 +65,7 @@ def random_inputs(
     it has no effect.
     """
     _check_sizes(examples, length)
-    inner, name = unwrapped(model), main_name(model)
+    inner, name = configured_model(model), main_name(model)
     has_ids = name in ("input_ids", "decoder_input_ids") or not hasattr(inner, "main_input_name")
     if has_ids and vocabulary_size(model) is not None:
         inputs = random_tokens(model, examples=examples, length=length, seed=seed)
@@ -94,7 +95,8 @@ def random_inputs(
 def _check_sizes(examples: int, length: int) -> None:
     if examples < 1 or length < 1:
         raise InputError(
-            f"{examples} examples of {length} tokens were asked for; both must be at least 1."
+            f"{examples} examples of {length} tokens were asked for; both must be at least 1, such as "
+            "examples=4, length=128 (--random 4x128)."
         )
 
 

@@ -6,7 +6,8 @@
                        main output: a gradient for models that have no such head
     user               what a function of the user returns
 
-Padding is left out of all but the last. The choice under "auto" follows the head of the model.
+Padding is left out of all but the last. The choice under "auto" follows the head of the model: what
+transformers says of its class; for other models, what a forward pass showed (`Head`).
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from leadline.anatomy import configured_model
 from leadline.errors import InputError
 from leadline.inputs.batch import Inputs
+from leadline.inputs.logits import Head, find_logits, real_tensors, rolled
 from leadline.inputs.model_facts import (
     is_pair,
     main_name,
     special_ids,
     text_configuration,
-    unwrapped,
     vocabulary_size,
 )
 
-__all__ = ["Loss", "choose_loss"]
+__all__ = ["Loss", "choose_loss", "head_is_unknown"]
 
 MASKED_SHARE = 0.15
 _IGNORED = -100
+_ASK_FOR_RANDOM = "ask for the random cotangent (loss='random', --loss random)"
 
 
 @dataclass(frozen=True)
@@ -54,33 +57,52 @@ def choose_loss(
     *,
     seed: int = 0,
     mask_token_id: int | None = None,
+    head: Head | None = None,
 ) -> tuple[Loss, Inputs]:
     """The loss, and the inputs it goes with: the masked loss replaces some tokens.
 
-    The mask token is `mask_token_id`, else the tokenizer's or the configuration's. For random
+    `head` is what a pass showed of a model for which `head_is_unknown`. The mask token is `mask_token_id`, else the tokenizer's or the configuration's. For random
     tokens, where none is known, the last id of the vocabulary stands for it.
     """
     if callable(loss):
         return Loss("user", "a function was given", _user(loss)), inputs
     known = ("auto", "next-token", "masked", "random")
     if loss not in known:
-        raise InputError(f"No loss is called {loss!r}. Known: {', '.join(known)}, or a function.")
+        raise InputError(
+            f"No loss is called {loss!r}. Known: {', '.join(known)}; in Python also a function of "
+            "output and inputs."
+        )
     if loss == "auto":
-        loss, reason = _by_head(model, inputs, mask_token_id)
+        loss, reason = _by_head(model, inputs, mask_token_id, head)
     else:
         reason = "it was asked for"
     if loss == "next-token":
         _targets(inputs, pair=is_pair(model), name=main_name(model))
-        return Loss("next-token", reason, _next_token(model)), inputs
+        return Loss("next-token", reason, _next_token(model)), _with_targets(model, inputs, head)
     if loss == "masked":
-        return Loss("masked", reason, _masked, seed), _with_masks(
+        return Loss("masked", reason, _masked(model), seed), _with_masks(
             model, inputs, seed=seed, mask_token_id=mask_token_id
         )
     return Loss("random cotangent", reason, _random_cotangent(seed), seed), inputs
 
 
-def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tuple[str, str]:
-    inner = unwrapped(model)
+def head_is_unknown(model: nn.Module, causal: bool | None = None) -> bool:
+    """Whether only a forward pass can tell what the model predicts.
+
+    So it is where neither the model nor the tables of transformers say it, and where the tables say
+    next tokens of a model that looks ahead (`causal` is False): BERT has such a class.
+    """
+    inner = configured_model(model)
+    if getattr(inner, "objective", None) is not None:
+        return False
+    heads = _heads(inner)
+    return not heads or (heads == {"causal"} and causal is False and not is_pair(model))
+
+
+def _by_head(
+    model: nn.Module, inputs: Inputs, mask_token_id: int | None, head: Head | None
+) -> tuple[str, str]:
+    inner = configured_model(model)
     own = getattr(inner, "objective", None)
     if own in ("next-token", "masked"):
         if own == "masked" and not _masks(model, inputs, mask_token_id):
@@ -88,14 +110,15 @@ def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tup
         if own == "next-token" and inputs.labels is None and _length(inputs) < 2:
             return "random", "one token has no next one"
         return own, "the model says so itself"
-    if not hasattr(inner, "config") or not type(inner).__module__.startswith("transformers"):
-        return "random", "the model is not of transformers, so its head is not known"
+    heads = _heads(inner)
+    if not heads:
+        return _by_output(model, inputs, head)
     ids = inputs.tensors.get("decoder_input_ids" if is_pair(model) else "input_ids")
-    heads = _heads(type(inner).__name__)
-    if ids is None or not heads:
-        return "random", "the model has no language head"
+    if ids is None:
+        return "random", "the model is not fed with token ids"
     if is_pair(model) or heads == {"causal"}:
-        if getattr(inner.config, "attn_type", None) == "bi":
+        looks_ahead = head is not None and head.causal is False
+        if looks_ahead or getattr(text_configuration(model), "attn_type", None) == "bi":
             return "random", "the model sees the tokens that it would have to predict"
         if ids.shape[1] < 2 and inputs.labels is None:
             return "random", "one token has no next one"
@@ -105,6 +128,30 @@ def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tup
     if inputs.kind == "random tokens":
         return "masked", "the model has a masked language head; the last id stands for the mask"
     return "random", "the model has a masked language head, but no mask token is known"
+
+
+def _by_output(model: nn.Module, inputs: Inputs, head: Head | None) -> tuple[str, str]:
+    """The choice for a class of which nothing is known, by what a pass of it returned."""
+    ids = inputs.tensors.get(main_name(model))
+    if ids is None or ids.is_floating_point() or ids.ndim != 2:
+        return "random", "the model is not fed with token ids"
+    if head is None or head.shape is None:
+        size = vocabulary_size(model)
+        over = "a vocabulary" if size is None else f"its vocabulary of {size:,} tokens"
+        return "random", f"the model has no language head: it returns no logits over {over}"
+    if head.last_only and head.targets is None:
+        return "random", (
+            f"the model returns the logits of the last token only, {list(head.shape)} for "
+            f"{head.tokens} tokens, {head.refusal}"
+        )
+    if head.causal is False:
+        return "random", (
+            "the model returns logits over its vocabulary, but sees the tokens that it would have "
+            "to predict; if it predicts masked words, ask for loss='masked' (--loss masked)"
+        )
+    if ids.shape[1] < 2 and inputs.labels is None:
+        return "random", "one token has no next one"
+    return "next-token", "the model is causal and returns logits over its vocabulary"
 
 
 def _masks(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> bool:
@@ -118,8 +165,11 @@ def _length(inputs: Inputs) -> int:
     return 0 if ids is None else ids.shape[1]
 
 
-def _heads(class_name: str) -> set[str]:
-    """Whether transformers lists a class among causal, masked and paired language models."""
+def _heads(model: nn.Module) -> set[str]:
+    """Whether transformers lists a model's class among causal, masked and paired language models."""
+    name = type(model).__name__
+    if not hasattr(model, "config") or not type(model).__module__.startswith("transformers"):
+        return set()
     from transformers.models.auto import modeling_auto
 
     tables = {
@@ -129,12 +179,12 @@ def _heads(class_name: str) -> set[str]:
         "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": "causal",
         "MODEL_FOR_MASKED_LM_MAPPING_NAMES": "masked",
     }
-    found: set[str] = set()
-    for table, head in tables.items():
-        for names in getattr(modeling_auto, table, {}).values():
-            if class_name in ((names,) if isinstance(names, str) else names):
-                found.add(head)
-    return found
+    return {
+        head
+        for table, head in tables.items()
+        for names in getattr(modeling_auto, table, {}).values()
+        if name in ((names,) if isinstance(names, str) else names)
+    }
 
 
 # Next token ---------------------------------------------------------------------------------------
@@ -145,9 +195,17 @@ def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
 
     def compute(output: Any, inputs: Inputs) -> Tensor:
         targets = _targets(inputs, pair=pair, name=name)
-        return _mean_cross_entropy(_logits(output), targets)
+        return _mean_cross_entropy(_logits(output, model, targets), targets)
 
     return compute
+
+
+def _with_targets(model: nn.Module, inputs: Inputs, head: Head | None) -> Inputs:
+    """With targets for a model that returns all logits only then; its own loss is not used."""
+    if head is None or head.targets is None or head.targets in inputs.tensors:
+        return inputs
+    following = rolled(inputs.tensors[main_name(model)])
+    return replace(inputs, tensors={**inputs.tensors, head.targets: following})
 
 
 def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
@@ -156,7 +214,7 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
         return inputs.labels
     ids = inputs.tensors.get("decoder_input_ids" if pair else name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
-        raise InputError("The next-token loss needs token ids; ask for the random cotangent.")
+        raise InputError(f"The next-token loss needs token ids; {_ASK_FOR_RANDOM}.")
     given = ids if inputs.labels is None else inputs.labels
     mask = inputs.decoder_mask if pair else inputs.mask
     if mask is not None:
@@ -168,7 +226,8 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
         targets = targets.masked_fill(~mask, _IGNORED)
     if not bool((targets != _IGNORED).any()):
         raise InputError(
-            "The next-token loss needs an example of at least two tokens; give a longer text."
+            "The next-token loss needs an example of at least two tokens; give a longer text "
+            f"(--text, --text-file, --tokens-file), or {_ASK_FOR_RANDOM}."
         )
     return targets
 
@@ -177,28 +236,40 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     if logits.ndim != 3 or logits.shape[:2] != targets.shape:
         raise InputError(
             f"The model returned logits of shape {list(logits.shape)} for tokens of shape "
-            f"{list(targets.shape)}; ask for the random cotangent."
+            f"{list(targets.shape)}; {_ASK_FOR_RANDOM}."
+        )
+    if int(targets.max()) >= logits.shape[2]:
+        raise InputError(
+            f"The model returned {logits.shape[2]} numbers for each token, and the token ids go up "
+            f"to {int(targets.max())}, so they are no logits over the vocabulary; "
+            f"{_ASK_FOR_RANDOM}."
         )
     # In float32 also for half-precision models: the sum runs over the whole vocabulary.
     return cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=_IGNORED)
 
 
-def _logits(output: Any) -> Tensor:
-    found = getattr(output, "logits", None)
+def _logits(output: Any, model: nn.Module, targets: Tensor) -> Tensor:
+    found = find_logits(output, model, tuple(targets.shape))
     if found is None:
-        found = output[0] if isinstance(output, list | tuple) else output
+        # Not over the vocabulary that the model names: what is called logits, or comes first.
+        found = getattr(output, "logits", None)
+    if found is None:
+        found = output[0] if isinstance(output, list | tuple) and output else output
     if not isinstance(found, Tensor):
-        raise InputError("The model returned no logits; ask for the random cotangent.")
+        raise InputError(f"The model returned no logits; {_ASK_FOR_RANDOM}.")
     return found
 
 
 # Masked tokens ------------------------------------------------------------------------------------
 
 
-def _masked(output: Any, inputs: Inputs) -> Tensor:
-    if inputs.labels is None:
-        raise InputError("The masked loss needs the inputs that choose_loss returned with it.")
-    return _mean_cross_entropy(_logits(output), inputs.labels)
+def _masked(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
+    def compute(output: Any, inputs: Inputs) -> Tensor:
+        if inputs.labels is None:
+            raise InputError("The masked loss needs the inputs that choose_loss returned with it.")
+        return _mean_cross_entropy(_logits(output, model, inputs.labels), inputs.labels)
+
+    return compute
 
 
 def _mask_token(model: nn.Module, inputs: Inputs, given: int | None) -> int | None:
@@ -219,7 +290,7 @@ def _with_masks(
     name = main_name(model)
     ids = inputs.tensors.get(name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
-        raise InputError("The masked loss needs token ids; ask for the random cotangent.")
+        raise InputError(f"The masked loss needs token ids; {_ASK_FOR_RANDOM}.")
     token = _mask_token(model, inputs, mask_token_id)
     if token is None and inputs.kind == "random tokens":
         # Random tokens mean nothing, so any id can stand where a tokenizer would put its own.
@@ -227,7 +298,8 @@ def _with_masks(
     if token is None:
         raise InputError(
             "The masked loss needs a mask token, and neither tokenizer nor configuration names "
-            "one; give mask_token_id or ask for the random cotangent."
+            f"one; use a tokenizer that has one, random tokens (leadline.random_tokens, --random "
+            f"4x128), or {_ASK_FOR_RANDOM}."
         )
     ids = ids.cpu()
     eligible = torch.ones_like(ids, dtype=torch.bool) if inputs.mask is None else inputs.mask.cpu()
@@ -271,28 +343,16 @@ def _random_cotangent(seed: int) -> Callable[[Any, Inputs], Tensor]:
 def main_output(output: Any) -> Tensor:
     """The last hidden state, else the logits, else the first tensor of real numbers."""
     for name in ("last_hidden_state", "logits"):
-        found = getattr(output, name, None)
-        if isinstance(found, Tensor):
-            return found
-    found = _first_real(output)
-    if found is None:
+        named = getattr(output, name, None)
+        if isinstance(named, Tensor):
+            return named
+    first = next(real_tensors(output), None)
+    if first is None:
         raise InputError(
-            f"The model returned a {type(output).__name__} without a tensor of real numbers."
+            f"The model returned a {type(output).__name__} without a tensor of real numbers; in "
+            "Python, give a function of output and inputs as the loss."
         )
-    return found
-
-
-def _first_real(value: Any) -> Tensor | None:
-    if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
-    if hasattr(value, "values"):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            found = _first_real(item)
-            if found is not None:
-                return found
-    return None
+    return first[1]
 
 
 def _user(function: Callable[..., Tensor]) -> Callable[[Any, Inputs], Tensor]:

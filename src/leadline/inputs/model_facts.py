@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.anatomy import configured_model, unwrapped
+
 __all__ = [
     "context_limit",
     "forward_names",
@@ -20,7 +22,8 @@ __all__ = [
     "padding_id",
     "special_ids",
     "text_configuration",
-    "unwrapped",
+    "token_embedding",
+    "virtual_tokens",
     "vocabulary_size",
 ]
 
@@ -31,26 +34,21 @@ _POSITIONS = (
     "max_seq_len",
     "max_target_positions",
 )
+_PLAIN_POSITIONS = (*_POSITIONS, "block_size", "context_length", "max_seq_length", "sequence_len")
 _VOCABULARIES = ("vocab_size", "src_vocab_size", "tgt_vocab_size", "decoder_vocab_size")
 # Model types that name a number of positions but do not stop there.
 _UNLIMITED = frozenset({"t5", "mt5", "umt5", "longt5", "switch_transformers", "xlnet", "mamba"})
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The module inside `torch.compile`."""
-    inner = getattr(model, "_orig_mod", model)
-    return inner if isinstance(inner, nn.Module) else model
-
-
 def text_configuration(model: nn.Module) -> Any:
     """The configuration of the text part of a Hugging Face model, or None."""
-    config: Any = getattr(unwrapped(model), "config", None)
+    config: Any = getattr(configured_model(model), "config", None)
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
 def vocabulary_size(model: nn.Module) -> int | None:
     """How many token ids the model takes; None where it takes none."""
-    embedding = _token_embedding(model)
+    embedding = token_embedding(model)
     sizes = [embedding.num_embeddings] if embedding is not None else []
     config = text_configuration(model)
     sizes += [
@@ -61,8 +59,12 @@ def vocabulary_size(model: nn.Module) -> int | None:
     return min(sizes) if sizes else None
 
 
-def _token_embedding(model: nn.Module) -> nn.Embedding | None:
-    inner = unwrapped(model)
+def token_embedding(model: nn.Module) -> nn.Embedding | None:
+    """The table of token ids: the one that the model names, else its first; None without any.
+
+    A table that is called one of positions comes after all others.
+    """
+    inner = configured_model(model)
     if hasattr(inner, "get_input_embeddings"):
         try:
             found = inner.get_input_embeddings()  # pyright: ignore[reportCallIssue]
@@ -71,8 +73,13 @@ def _token_embedding(model: nn.Module) -> nn.Embedding | None:
         if isinstance(found, nn.Embedding):
             return found
         return None
-    embeddings = [module for module in inner.modules() if isinstance(module, nn.Embedding)]
-    return embeddings[0] if embeddings else None
+    tables = [(n, m) for n, m in inner.named_modules() if isinstance(m, nn.Embedding)]
+    tables.sort(key=lambda one: _is_of_positions(one[0]))
+    return tables[0][1] if tables else None
+
+
+def _is_of_positions(name: str) -> bool:
+    return any(word in name.lower() for word in ("pos", "wpe"))
 
 
 def context_limit(model: nn.Module) -> int | None:
@@ -80,11 +87,25 @@ def context_limit(model: nn.Module) -> int | None:
 
     RoBERTa's kind counts positions from the padding id on, so some of the table is out of reach.
     """
-    own = getattr(unwrapped(model), "context_limit", None)
+    limit = _positions(model)
+    return None if limit is None else limit - virtual_tokens(model)
+
+
+def virtual_tokens(model: nn.Module) -> int:
+    """How many tuned tokens PEFT puts before the text (prefix and prompt tuning)."""
+    config = getattr(unwrapped(model), "active_peft_config", None)
+    count = getattr(config, "num_virtual_tokens", None)
+    return count if isinstance(count, int) else 0
+
+
+def _positions(model: nn.Module) -> int | None:
+    own = getattr(configured_model(model), "context_limit", None)
     if isinstance(own, int):
         return own
     config = text_configuration(model)
-    if config is None or getattr(config, "model_type", None) in _UNLIMITED:
+    if not hasattr(config, "model_type"):
+        return _plain_positions(configured_model(model), config)
+    if config.model_type in _UNLIMITED:
         return None
     limits = [
         limit
@@ -93,7 +114,7 @@ def context_limit(model: nn.Module) -> int | None:
     ]
     if not limits:
         return None
-    for name, module in unwrapped(model).named_modules():
+    for name, module in configured_model(model).named_modules():
         if not isinstance(module, nn.Embedding) or not name.endswith("position_embeddings"):
             continue
         if module.padding_idx is not None and module.num_embeddings == limits[0]:
@@ -101,10 +122,26 @@ def context_limit(model: nn.Module) -> int | None:
     return limits[0]
 
 
+def _plain_positions(model: nn.Module, config: Any) -> int | None:
+    """The limit of a model that is not of transformers: its own word, else its table of positions."""
+    for name in _PLAIN_POSITIONS:
+        if isinstance(limit := getattr(config, name, None), int) and limit > 0:
+            return limit
+    tables = [
+        module.num_embeddings
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) and _is_of_positions(name) and "rel" not in name.lower()
+    ]
+    return min(tables) if tables else None
+
+
 def special_ids(model: nn.Module) -> set[int]:
     """The ids that the configuration names for padding, start, end, mask, images and the like."""
     found: set[int] = set()
-    configs: list[Any] = [getattr(unwrapped(model), "config", None), text_configuration(model)]
+    configs: list[Any] = [
+        getattr(configured_model(model), "config", None),
+        text_configuration(model),
+    ]
     for config in configs:
         if not hasattr(config, "to_dict"):
             continue
@@ -130,19 +167,19 @@ def padding_id(model: nn.Module) -> int:
 
 def is_pair(model: nn.Module) -> bool:
     """Whether the model is an encoder with a decoder."""
-    config = getattr(unwrapped(model), "config", None)
+    config = getattr(configured_model(model), "config", None)
     return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def forward_names(model: nn.Module) -> list[str]:
     """The names of the arguments of `forward`, without *args and **kwargs."""
-    parameters = inspect.signature(unwrapped(model).forward).parameters.values()
+    parameters = inspect.signature(configured_model(model).forward).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def main_name(model: nn.Module) -> str:
     """The name under which the model takes its main input."""
-    declared = getattr(unwrapped(model), "main_input_name", None)
+    declared = getattr(configured_model(model), "main_input_name", None)
     if isinstance(declared, str):
         return declared
     names = forward_names(model)

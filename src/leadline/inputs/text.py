@@ -31,7 +31,7 @@ def text_inputs(
     texts = [texts] if isinstance(texts, str) else list(texts)
     _check_tokenizer(tokenizer)
     if not texts:
-        raise InputError("There is no text; give at least one.")
+        raise InputError("There is no text; give at least one (--text on the command line).")
     for number, text in enumerate(texts, start=1):
         if not text.strip():
             raise InputError(f"Text {number} of {len(texts)} is empty; give some words.")
@@ -64,7 +64,8 @@ def text_file(
     _check_tokenizer(tokenizer)
     if examples < 1 or length < 1:
         raise InputError(
-            f"{examples} examples of {length} tokens were asked for; both must be at least 1."
+            f"{examples} examples of {length} tokens were asked for; both must be at least 1, such as "
+            "examples=4, length=128 (--windows 4x128)."
         )
     text = read_text(Path(path))
     if by_line:
@@ -147,8 +148,9 @@ def _behind_start(
 def _check_tokenizer(tokenizer: Any) -> None:
     if tokenizer is None:
         raise InputError(
-            "The model came without a tokenizer, so it cannot read text; "
-            "give token ids or random tokens."
+            "The model came without a tokenizer, so it cannot read text; give token ids "
+            "(leadline.inputs.token_file, --tokens-file) or random tokens "
+            "(leadline.random_tokens, --random 4x128)."
         )
 
 

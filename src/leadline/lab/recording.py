@@ -132,7 +132,7 @@ def _begun(trainer: Trainer, about: Mapping[str, Any]) -> Record:
     record = Record()
     for quantity in trainer.quantities:
         record.describe(quantity)
-    record.note("model", model_facts(trainer.model, None, "trained here", compiled=False))
+    record.note("model", model_facts(trainer.model, None, "trained here"))
     for key, value in about.items():
         record.note(key, value)
     record.note("precision", trainer.precision)

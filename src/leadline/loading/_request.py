@@ -93,7 +93,7 @@ def refuse_giant(count: int, request: Request, *, at_least: bool = False) -> Non
         raise LoadingError(
             f"{request.source} with this configuration has {more}{count / 1e9:.1f} billion "
             f"parameters, {size / 1e9:.0f} GB, and this machine has {memory / 1e9:.0f} GB; set "
-            "smaller sizes, for example fewer layers."
+            "smaller sizes, for example fewer layers (overrides={...}, --set KEY=VALUE)."
         )
 
 

@@ -22,8 +22,8 @@ def from_function(request: Request) -> LoadedModel:
     place, _, name = request.source.rpartition(":")
     if request.overrides:
         raise LoadingError(
-            f"{request.source} is a function, so no configuration field can be set; "
-            "set the sizes in the function."
+            f"{request.source} is a function, so no configuration field can be set with overrides "
+            "or --set; set the sizes in the function."
         )
     with _current_folder_importable():
         function = getattr(_user_module(place, request.source), name, None)

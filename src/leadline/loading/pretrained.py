@@ -52,8 +52,8 @@ def _from_own_folder(request: Request) -> LoadedModel:
     if request.overrides:
         raise LoadingError(
             f"The recipe of {request.source} cannot be changed while it is loaded, and "
-            f"{', '.join(sorted(request.overrides))} was to be set; leave it out, and use with_ "
-            "on the model."
+            f"{', '.join(sorted(request.overrides))} was to be set (overrides, --set); leave it "
+            "out, and in Python use with_ on the model."
         )
     model = load_own(request.path)
     if request.dtype is not None:
@@ -85,7 +85,7 @@ def from_gguf(request: Request) -> LoadedModel:
     if request.overrides:
         raise LoadingError(
             "The configuration of a GGUF file cannot be changed, and "
-            f"{', '.join(sorted(request.overrides))} was to be set; leave it out."
+            f"{', '.join(sorted(request.overrides))} was to be set (overrides, --set); leave it out."
         )
     require("gguf", extra="gguf")
     require("accelerate", extra="gguf")
@@ -189,7 +189,8 @@ def _check_weights(folder: Path) -> None:
             raise LoadingError(f"The weights in {folder} are a pickle ({pickles[0]}). {CONVERT}")
         raise LoadingError(
             f"{folder} has a config.json but no weights: no model.safetensors and no "
-            "model.safetensors.index.json. For random weights ask for random init."
+            "model.safetensors.index.json. For random weights ask for random_init=True "
+            "(--random-init on the command line)."
         )
     safetensors = require("safetensors", extra="hf")
     for part in parts:

@@ -33,7 +33,7 @@ def from_recipe(request: Request, *, seed: int) -> LoadedModel:
             raise
         raise LoadingError(
             f"The recipe {name} with these sizes does not fit into memory ({first_line(error)}); "
-            "set a smaller depth, width or vocabulary."
+            "set a smaller depth, width or vocabulary (overrides={'depth': ...}, --set depth=...)."
         ) from error
     if request.dtype is not None:
         model.to(request.dtype)

@@ -61,7 +61,8 @@ def load_model(
     """
     if random_init and recipe:
         raise LoadingError(
-            f"{source} was asked for as a model type and as a recipe; choose one of the two."
+            f"{source} was asked for as a model type (random_init, --random-init) and as a "
+            "recipe (recipe, --recipe); choose one of the two."
         )
     request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
     with no_trace(seed):

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from leadline.record.quantity import Scale
     from leadline.record.record import Record
 
-__all__ = ["SummaryRow", "heading", "headline_lines", "remarks", "summarize", "sweep_name"]
+__all__ = [
+    "SummaryRow",
+    "cotangent_text",
+    "heading",
+    "headline_lines",
+    "remarks",
+    "summarize",
+    "sweep_name",
+]
 
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
@@ -75,12 +83,16 @@ def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
 
 
 def heading(record: Record) -> list[str]:
-    """Return the first sentences about a record: the model, its anatomy, the input and the loss."""
+    """Return the first sentences about a record: the model, its anatomy, the input and the loss.
+
+    Before them comes what a reader must know of the gradients: that they are of no loss.
+    """
     provenance = record.provenance
     cells = _cells(provenance)
     return [
         line
         for line in (
+            cotangent_text(record),
             _model(provenance) or _sweep(provenance) or f"Record with {len(record):,} readings",
             # The models of a sweep differ in depth.
             "" if cells else _anatomy(provenance, record),
@@ -92,6 +104,16 @@ def heading(record: Record) -> list[str]:
         )
         if line
     ]
+
+
+def cotangent_text(record: Record) -> str:
+    """Say that gradients are those of a random cotangent, and why; empty where they are not."""
+    if text_at(record.provenance, "loss", "kind") != "random cotangent":
+        return ""
+    if not any(name.startswith("gradient") for name in record.quantities):
+        return ""
+    reason = text_at(record.provenance, "loss", "reason") or "no loss was known for the model"
+    return f"The gradients are those of a random cotangent and not of a loss, because {reason}."
 
 
 def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.summary import cotangent_text
 from leadline.reporting.blocks import read_blocks
 from leadline.reporting.wording import count, number, statistic_in_words, times
 
@@ -57,9 +58,10 @@ class Fact:
 
 
 def sentences(record: Record) -> list[str]:
-    """Say what one record shows, in at most five sentences."""
+    """Say what one record shows, in at most six sentences."""
     gradient = _gradient_quantity(record)
     found = [
+        cotangent_text(record),
         _structure(record),
         _growth(record, _STREAM_NORM),
         _first_token(record),

@@ -22,7 +22,7 @@ from leadline.analysis.compare_text import (
 from leadline.analysis.sweep_cells import is_sweep
 from leadline.analysis.trainability import trainability
 from leadline.record.numbers import format_number, sparkline
-from leadline.record.summary import heading, remarks, summarize
+from leadline.record.summary import cotangent_text, heading, remarks, summarize
 from leadline.reporting.columns import Column, print_line, show_table
 from leadline.reporting.curves_terminal import bars_for, show_compared_curves, show_curves
 from leadline.reporting.trainability_terminal import show_trainability
@@ -44,9 +44,12 @@ def show_record(record: Record, console: Console) -> None:
 
     Of a training run the curves over steps come first; of a sweep its map stands for them.
     """
-    title, *rest = heading(record)
-    print_line(console, title, style="bold")
-    for line in rest:
+    lines = heading(record)
+    if warning := cotangent_text(record):
+        print_line(console, warning, style=_SEVERITY["note"])
+        lines.remove(warning)
+    print_line(console, lines[0], style="bold")
+    for line in lines[1:]:
         print_line(console, line)
     if is_sweep(record):
         print_line(console)

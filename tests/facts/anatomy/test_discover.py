@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import leadline
-from leadline.anatomy import Anatomy, declare, read_anatomy
+from leadline.anatomy import Anatomy, declare, judge, read_anatomy
 from leadline.errors import AnatomyError, BalanceError
 from leadline.testing.tiny import Linear, MeanAttention
 
@@ -208,6 +208,116 @@ def test_a_declaration_finds_the_token_axis_too(batch_first: bool) -> None:
     ]
     assert stack.token_axis == (1 if batch_first else 0)
     assert [s.role for s in stack.blocks[0].sublayers] == ["attention", "mlp"]
+
+
+# --- weights that are zero ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asleep", ["attention.out", "mlp.2", "both", "first block", "values"])
+def test_branches_that_start_at_zero_are_read_like_those_that_do_not(asleep: str) -> None:
+    names = {
+        "attention.out": ("attention.out.weight", "attention.out.bias"),
+        "mlp.2": ("mlp.2.weight", "mlp.2.bias"),
+        "both": ("attention.out.weight", "attention.out.bias", "mlp.2.weight", "mlp.2.bias"),
+        "first block": ("layers.0.attention.out.weight", "layers.0.attention.out.bias"),
+        # The update is a constant, the bias of the projection, and moves with no token.
+        "values": ("attention.value.weight", "attention.value.bias"),
+    }[asleep]
+    torch.manual_seed(0)
+    model = _Stack(*(_Projecting() for _ in range(3)))
+    expected = _read(model)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(names):
+                parameter.zero_()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    anatomy = _read(model)
+    assert [str(block) for block in anatomy.stacks[0].blocks] == [
+        str(block) for block in expected.stacks[0].blocks
+    ]
+    assert [s.role for s in anatomy.stacks[0].blocks[0].sublayers] == ["attention", "mlp"]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_declaration_tells_branches_that_start_at_zero_apart() -> None:
+    torch.manual_seed(0)
+    model = _Stack(*(_Projecting() for _ in range(2)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "attention.out" in name or "mlp.2" in name:
+                parameter.zero_()
+    anatomy = _read(model, declared=declare(blocks="layers", writes=["attention", "mlp"]))
+    assert [s.role for s in anatomy.stacks[0].blocks[0].sublayers] == ["attention", "mlp"]
+
+
+def test_gains_that_start_at_zero_are_named() -> None:
+    class Gated(_Projecting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.alpha = nn.Parameter(torch.zeros(()))
+            self.beta = nn.Parameter(torch.zeros(WIDTH))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + self.alpha * self.attention(self.norm1(x))
+            return x + self.beta * self.mlp(self.norm2(x))
+
+    torch.manual_seed(0)
+    model = _Stack(*(Gated() for _ in range(3)))
+    anatomy = _read(model)
+    sublayers = anatomy.stacks[0].blocks[1].sublayers
+    assert [s.gain for s in sublayers] == ["layers.1.alpha", "layers.1.beta"]
+    assert [s.role for s in sublayers] == ["attention", "mlp"]
+    assert "layers.1.alpha" in sublayers[0].parameters
+    # The same equation holds once the gains have moved.
+    with torch.no_grad():
+        for block in model.layers:
+            block.alpha.fill_(0.3)  # pyright: ignore
+            block.beta.fill_(-0.7)  # pyright: ignore
+    moved = judge(model, anatomy, lambda: model(_stream(1)))
+    assert moved.eps < 4 and not torch.equal(model(_stream(1)), _stream(1))
+
+
+class _MeanWithWeights(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.value(x).mean(dim=1, keepdim=True).expand_as(x))
+
+
+class _Projecting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = _MeanWithWeights()
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+def test_parameters_of_modules_that_are_never_called_belong_to_the_one_around_them() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+            self.scales = nn.ParameterDict({"default": nn.Parameter(torch.full((WIDTH,), 0.5))})
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x * self.scales["default"])
+
+    torch.manual_seed(0)
+    model = _Stack(*(_Projecting() for _ in range(2)))
+    for block in model.layers:
+        block.mlp = Scaled()
+    first, second = _read(model).stacks[0].blocks[0].sublayers
+    assert "layers.0.mlp.scales.default" in second.parameters
+    assert "layers.0.mlp.scales.default" not in first.parameters
+
+
+# --- between blocks ----------------------------------------------------------------------------
 
 
 def test_what_happens_between_blocks_is_remarked_on() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import leadline
-from leadline.anatomy import untouched, unwrapped
+from leadline.anatomy import untouched
 
 WIDTH = 8
 
@@ -90,13 +90,6 @@ def test_it_is_all_put_back_after_an_exception() -> None:
         interrupted()
     assert model.training and float(model.count) == 0.0
     assert weight.requires_grad and weight.grad is kept and bool((kept == 1).all())
-
-
-def test_wrappers_are_taken_off() -> None:
-    model = _Restless()
-    assert unwrapped(model) is model
-    assert unwrapped(nn.DataParallel(model)) is model
-    assert unwrapped(nn.DataParallel(nn.DataParallel(model))) is model
 
 
 # --- plain attributes ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from leadline.errors import InputError
 from leadline.inputs import (
     Inputs,
     as_inputs,
+    choose_loss,
     context_limit,
     random_inputs,
     random_tokens,
@@ -420,3 +421,33 @@ def test_digest_tells_apart_what_is_different_and_reads_every_number_type():
     ]
     assert len({inputs.digest for inputs in variants}) == len(variants)
     assert Inputs({"x": one.expand(3, 2)}).digest == Inputs({"x": one.repeat(3, 1)}).digest
+
+
+@pytest.mark.parametrize(
+    ("option", "refused"),
+    [
+        ("--random 4x128", lambda model: as_inputs({"input_ids": torch.tensor([[999]])}, model)),
+        ("--random 4x128", lambda model: as_inputs(object(), model)),
+        ("--random 4x128", lambda model: text_inputs(["a"], None, model)),
+        ("--tokens-file", lambda model: text_inputs(["a"], None, model)),
+        ("--text", lambda model: as_inputs([], model)),
+        ("--random 4x128", lambda model: random_tokens(model, examples=0)),
+        ("--random 4x128", lambda _: random_tokens(nn.Linear(2, 2))),
+        ("--loss random", lambda model: choose_loss(model, Inputs({"x": torch.ones(2)}), "masked")),
+        (
+            "--loss random",
+            lambda model: choose_loss(model, as_inputs(torch.tensor([[5]]), model), "next-token"),
+        ),
+    ],
+)
+def test_what_to_do_is_said_for_the_command_line_too(option, refused):
+    with pytest.raises(InputError, match=option):
+        refused(ZOO["gpt2"].build(0))
+
+
+def test_too_many_random_tokens_are_refused_with_a_size_that_fits():
+    model = ZOO["gpt2"].build(0)
+    limit = context_limit(model)
+    with pytest.raises(InputError, match=f"--random 2x{limit}"):
+        random_tokens(model, examples=2, length=limit + 1)
+    random_tokens(model, examples=2, length=limit)

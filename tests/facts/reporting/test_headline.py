@@ -57,6 +57,14 @@ def test_without_the_number_of_tokens_nothing_is_said_about_the_first() -> None:
     assert not any("first token" in sentence for sentence in sentences(record))
 
 
+def test_gradients_of_a_random_cotangent_are_the_first_thing_said() -> None:
+    record = gpt2_record()
+    record.note("loss", {"kind": "random cotangent", "reason": "no head was found", "value": 0.1})
+    expected = "The gradients are those of a random cotangent and not of a loss, because no head was found."
+    assert sentences(record)[0] == expected
+    assert not any("cotangent" in sentence for sentence in sentences(gpt2_record()))
+
+
 def test_a_massive_first_token_is_named_with_its_layers() -> None:
     # In the synthetic record it has 900 times the others' norm, whose median is 0.98 of it.
     (sentence,) = [one for one in sentences(gpt2_record(depth=12)) if "first token" in one]

@@ -1,0 +1,240 @@
+"""Logits of models that nobody has heard of: where they are found, and what is made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+import leadline
+from leadline.errors import InputError
+from leadline.inputs import context_limit, vocabulary_size
+from leadline.inputs.logits import find_logits
+from leadline.inputs.model_facts import main_name
+
+VOCABULARY, WIDTH, POSITIONS = 101, 16, 24
+IDS = torch.randint(0, VOCABULARY, (3, 10), generator=torch.Generator().manual_seed(0))
+
+
+class _Attention(nn.Module):
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+        self.inward, self.outward = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (t.unflatten(-1, (2, -1)).transpose(1, 2) for t in self.inward(x).chunk(3, -1))
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.outward(mixed.transpose(1, 2).flatten(2))
+
+
+class _Block(nn.Module):
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attention = _Attention(causal)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 40), nn.GELU(), nn.Linear(40, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class _Model(nn.Module):
+    """A small GPT whose output is what `form` makes of the stream and the logits."""
+
+    def __init__(
+        self,
+        form: Callable[[torch.Tensor, torch.Tensor], Any] = lambda stream, logits: (logits, None),
+        *,
+        causal: bool = True,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.form = form
+        self.wpe = nn.Embedding(POSITIONS, WIDTH)
+        self.wte = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(_Block(causal) for _ in range(2))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY + padding, bias=False)
+
+    def stream(self, idx: torch.Tensor) -> torch.Tensor:
+        x = self.wte(idx) + self.wpe(torch.arange(idx.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+    def forward(self, idx: torch.Tensor) -> Any:
+        stream = self.stream(idx)
+        return self.form(stream, self.head(stream))
+
+
+class _LastOnly(_Model):
+    """All logits with targets, those of the last token without; -1 stands for no target."""
+
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor | None = None) -> Any:
+        stream = self.stream(idx)
+        if targets is None:
+            return self.head(stream[:, [-1]]), None
+        logits = self.head(stream)
+        return logits, cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+
+
+class _WithoutTargets(_Model):
+    def forward(self, idx: torch.Tensor) -> Any:
+        return self.head(self.stream(idx)[:, [-1]]), None
+
+
+class _AgainstTargets(_LastOnly):
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor | None = None) -> Any:
+        if targets is not None:
+            raise ValueError("targets must be one-hot")
+        return super().forward(idx)
+
+
+@dataclasses.dataclass
+class _Answer:
+    stream: torch.Tensor
+    prediction: torch.Tensor
+
+
+class _Pair(NamedTuple):
+    stream: torch.Tensor
+    scores: torch.Tensor
+
+
+FORMS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "tensor": lambda stream, logits: logits,
+    "tuple": lambda stream, logits: (logits, None),
+    "second of a tuple": lambda stream, logits: (stream, logits),
+    "loss first": lambda stream, logits: (logits.sum(), logits),
+    "list": lambda stream, logits: [stream, logits],
+    "mapping": lambda stream, logits: {"stream": stream, "scores": logits},
+    "named tuple": _Pair,
+    "dataclass": _Answer,
+    "attributes": lambda stream, logits: SimpleNamespace(stream=stream, out=logits),
+    "nested": lambda stream, logits: {"all": ({"logits": logits}, stream)},
+    "flattened": lambda stream, logits: logits.flatten(0, 1),
+}
+
+
+def _by_hand(model: _Model) -> float:
+    """Mean cross-entropy of each next token, from the logits of the model's own parts."""
+    with torch.no_grad():
+        logits = model.head(model.stream(IDS)).double()
+    chosen = logits.log_softmax(-1)[:, :-1].gather(2, IDS[:, 1:, None])
+    return -float(chosen.mean())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("padding", [0, 3])
+def test_logits_are_found_in_whatever_a_model_returns(form: str, padding: int) -> None:
+    model = _Model(FORMS[form], padding=padding)
+    with torch.no_grad():
+        found = find_logits(model(IDS), model, (3, 10))
+        assert found is not None
+        torch.testing.assert_close(found, model.head(model.stream(IDS)))
+
+
+def test_the_next_token_loss_is_given_to_a_causal_model_with_logits() -> None:
+    model = _Model()
+    record = leadline.measure(model, IDS)
+    loss = record.provenance["loss"]
+    assert loss["kind"] == "next-token"
+    assert loss["reason"] == "the model is causal and returns logits over its vocabulary"
+    assert loss["value"] == pytest.approx(_by_hand(model), rel=1e-5)
+    passes = record.provenance["passes"]
+    assert (passes["forward"], passes["backward"], passes["head_forward"]) == (1, 1, 1)
+
+
+def test_a_model_that_wants_targets_for_all_its_logits_gets_them() -> None:
+    model = _LastOnly()
+    record = leadline.measure(model, IDS)
+    assert record.provenance["loss"]["kind"] == "next-token"
+    assert record.provenance["loss"]["value"] == pytest.approx(_by_hand(model), rel=1e-5)
+    asked = leadline.measure(model, IDS, loss="next-token")
+    assert asked.provenance["loss"]["value"] == pytest.approx(_by_hand(model), rel=1e-5)
+
+
+def test_gradients_are_those_of_the_next_token_loss() -> None:
+    model = _LastOnly()
+    record = leadline.measure(model, IDS, probes=["gradient"])
+    x = (model.wte(IDS) + model.wpe(torch.arange(10))).detach().requires_grad_()
+    y = x
+    for block in model.blocks:
+        y = block(y)
+    logits = model.head(model.norm(y))
+    cross_entropy(logits[:, :-1].flatten(0, 1), IDS[:, 1:].flatten()).backward()
+    assert x.grad is not None
+    total = record.by_layer("gradient.stream", statistic="total").values[0]
+    assert total == pytest.approx(float(x.grad.norm()), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (_Model(lambda stream, logits: stream), "returns no logits over its vocabulary of 101"),
+        (_WithoutTargets(), "logits of the last token only, .* its forward takes no targets"),
+        (_AgainstTargets(), "with targets it raises ValueError: targets must be one-hot"),
+        (_Model(causal=False), "sees the tokens that it would have to predict"),
+    ],
+)
+def test_a_random_cotangent_is_announced_with_its_reason_in_the_first_line(
+    model: nn.Module, reason: str
+) -> None:
+    record = leadline.measure(model, IDS)
+    assert record.provenance["loss"]["kind"] == "random cotangent"
+    first = str(record).splitlines()[0]
+    assert first.startswith("The gradients are those of a random cotangent and not of a loss")
+    assert re.search(reason, first)
+
+
+def test_a_stream_that_is_narrower_than_the_vocabulary_is_refused_as_logits() -> None:
+    model = _Model(lambda stream, logits: stream)
+    with pytest.raises(InputError, match=r"16 numbers for each token.*--loss random"):
+        leadline.measure(model, IDS, loss="next-token")
+
+
+def test_without_gradients_nothing_is_said_of_the_cotangent() -> None:
+    record = leadline.measure(_Model(lambda stream, logits: stream), IDS, probes=["stream"])
+    assert "cotangent" not in str(record).splitlines()[0]
+
+
+def test_a_stream_as_wide_as_the_vocabulary_is_not_taken_for_logits() -> None:
+    table = nn.Embedding(WIDTH, WIDTH)
+    stream = torch.zeros(2, 5, WIDTH)
+    assert find_logits(stream, table, (2, 5)) is None
+    named = find_logits({"logits": stream}, table, (2, 5))
+    assert named is not None and named.shape == stream.shape
+
+
+def test_a_bert_whose_class_speaks_of_next_tokens_gets_none() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=99, hidden_size=16, num_hidden_layers=2, num_attention_heads=2
+    )
+    torch.manual_seed(0)
+    model = transformers.BertLMHeadModel(config)
+    inputs = leadline.random_tokens(model, examples=2, length=8)
+    loss = leadline.measure(model, inputs).provenance["loss"]
+    assert loss["kind"] == "random cotangent"
+    assert loss["reason"] == "the model sees the tokens that it would have to predict"
+    config.is_decoder = True
+    model = transformers.BertLMHeadModel(config)
+    assert leadline.measure(model, inputs).provenance["loss"]["kind"] == "next-token"
+
+
+def test_facts_of_a_plain_model_come_from_its_tables() -> None:
+    model = _Model()
+    assert (vocabulary_size(model), context_limit(model)) == (VOCABULARY, POSITIONS)
+    assert main_name(model) == "idx"
+    model.config = SimpleNamespace(block_size=12, vocab_size=VOCABULARY)  # pyright: ignore
+    assert context_limit(model) == 12
