@@ -1,13 +1,49 @@
 """What all tests share.
 
 Property tests draw the same examples in every run, so that a failure is the fault of the change
-at hand. `HYPOTHESIS_PROFILE=explore` draws new ones, and many more.
+at hand. `HYPOTHESIS_PROFILE=explore` draws new ones, and many more. Neither profile looks at the
+clock: a slow machine is no fault of a change.
 """
 
 import os
+import subprocess
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("house", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+from tests.processes import children, end
+
+CLOCKLESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("house", **CLOCKLESS, derandomize=True)
+settings.register_profile("explore", **CLOCKLESS, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left():
+    """Fail a test that leaves a process, which would disturb another test later.
+
+    What fixtures of a module or of the session have started stands before the test begins, and
+    may stay.
+    """
+    before = children()
+    yield
+    leftovers = [one for one in children() if one not in before]
+    for process in leftovers:
+        process.kill()
+        process.wait()
+    assert not leftovers, f"the test left {len(leftovers)} of its processes behind: {leftovers}"
+
+
+@pytest.fixture
+def start():
+    """Start a process as `subprocess.Popen` does; it ends with the test, however that ends."""
+    processes = []
+
+    def begin(*arguments, **options):
+        processes.append(subprocess.Popen(*arguments, **options))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        end(process)
