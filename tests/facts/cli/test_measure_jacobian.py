@@ -132,7 +132,7 @@ def test_a_record_that_was_cut_off_is_not_written_over(leadline, tiny, tmp_path,
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is a signal of POSIX")
-def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, tmp_path):
+def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, tmp_path, start):
     model = ["--random-init", "gpt2", *(f"--set={pair}" for pair in TINY[1:])]
     model += ["--set=n_layer=24", "--random", "2x16"]
     record, whole = tmp_path / "a.leadline", tmp_path / "whole.leadline"
@@ -140,7 +140,7 @@ def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, 
     command += ["--probes", "jacobian", "-o", str(record)]
     killed = 0
     for wanted in (2, 5, 9):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and _blocks(record) < wanted:
             time.sleep(0.02)
         if process.poll() is None:
@@ -149,7 +149,8 @@ def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, 
             killed += 1
         assert _blocks(record) >= wanted
     assert killed == 3
-    assert UNFINISHED in Record.open(record).provenance
+    with Record.open(record) as unfinished:
+        assert UNFINISHED in unfinished.provenance
     assert leadline("measure", *model, "--probes", "jacobian", "-o", record).code == 0
     assert leadline("measure", *model, "--probes", "jacobian", "-o", whole).code == 0
     with Record.open(record) as found, Record.open(whole) as expected:
