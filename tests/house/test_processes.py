@@ -1,5 +1,6 @@
 """No test leaves a process, and no test waits for the clock."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,35 @@ from tests.processes import children, wait_for
 
 ROOT = Path(__file__).parents[2]
 FOREVER = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+ABOUT_TIME = {
+    "processes.py": "waits for events",
+    "conftest.py": "starts processes that end with the test",
+    "facts/lab/test_killed_sweeps.py": "kills at random moments, whatever has happened by then",
+    "facts/lab/test_ray_engine.py": "starts a cluster, which a fixture ends",
+    "agreement/test_jacobians_real_models.py": "says how long a trained model takes",
+    "agreement/test_paths_real_models.py": "says how long a trained model takes",
+}
+CALLS = {
+    "time.sleep": "wait for what happens, with tests.processes.wait_for",
+    "time.perf_counter": "count operations, give the code a clock, or write a benchmark",
+    "time.monotonic": "count operations, give the code a clock, or write a benchmark",
+    "time.time": "count operations, give the code a clock, or write a benchmark",
+    "subprocess.Popen": "use the fixture `start`, which ends the process with the test",
+}
+
+
+def test_no_test_asks_the_clock_or_starts_a_process_that_nobody_ends():
+    folder = ROOT / "tests"
+    for file in sorted(folder.rglob("*.py")):
+        name = file.relative_to(folder).as_posix()
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call):
+                continue
+            function = ast.unparse(call.func)
+            assert function not in CALLS or name in ABOUT_TIME, (
+                f"{name}:{call.lineno} calls {function}: {CALLS[function]}"
+            )
 
 
 def test_a_test_that_leaves_a_process_fails_and_the_process_is_ended(tmp_path):

@@ -93,7 +93,6 @@ def wait(process, seconds, condition):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_twenty_kills_lose_nothing_and_double_nothing(tmp_path, start):
     expected = undisturbed()
     assert set(expected.values()) == {1}
