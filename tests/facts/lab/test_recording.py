@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -114,8 +115,9 @@ def test_a_clock_and_a_kill_leave_a_record_that_agrees_with_its_end(tmp_path, mo
     monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
     path = tmp_path / "run.leadline"
     training = FAST | {"log": 1, "steps": 10**6, "seconds": 1.0}
-    now = itertools.count(step=0.01)  # seconds, one look at the clock after the other
-    monkeypatch.setattr("leadline.lab.trainer.time.perf_counter", lambda: next(now))
+    now = itertools.count(step=0.005)  # seconds, one look at the clock after the other
+    clock = SimpleNamespace(perf_counter=lambda: next(now))
+    monkeypatch.setattr("leadline.lab.trainer.time", clock)
 
     def cut(now):
         if now.step >= 12:
