@@ -12,7 +12,7 @@ import pytest
 
 from leadline.errors import LabError
 from leadline.lab.cell import run_cell
-from leadline.lab.engines import ENGINES, Job, News, Orders, local
+from leadline.lab.engines import ENGINES, Job, Orders, local
 from leadline.lab.engines._engine import DEATHS, STUCK, Deaths
 from leadline.lab.engines.local import GRACE, LocalEngine, usable_cores
 from leadline.lab.sweep import sweep
@@ -35,6 +35,7 @@ class SlowCopy(Copy):
 DYING_WORKERS = """
 import multiprocessing, os, signal
 from pathlib import Path
+from leadline.lab import trainer
 from leadline.lab.tasks.copy import Copy
 
 train = Copy.train
@@ -47,6 +48,7 @@ def die(self, step, examples, *, seed):
     return train(self, step, examples, seed=seed)
 
 if multiprocessing.parent_process() is not None:  # in workers alone
+    trainer.BEAT = 0.0  # every step before its death is heard
     Copy.train = die
 """
 
@@ -182,24 +184,33 @@ def test_no_job_needs_no_worker():
     assert list(LocalEngine().run([], Orders())) == []
 
 
-def test_three_killed_workers_lose_nothing(tiny, tmp_path):
-    what = tiny("depth=1,2", steps=40, log=10, validate=20, gauges=20)
-    plugin = tmp_path / "plugin" / "dying.py"
+@pytest.fixture
+def dying_workers(tmp_path):
+    """A plug-in that kills three workers, one after the other, and leaves their ids beside it."""
+    plugin = tmp_path / "plugin" / "dying_workers.py"
     plugin.parent.mkdir()
     plugin.write_text(DYING_WORKERS)
+    return plugin
+
+
+def dead(plugin):
+    return {int(mark.read_text()) for mark in plugin.parent.glob("dead at *")}
+
+
+def test_three_killed_workers_lose_nothing(tiny, tmp_path, dying_workers):
+    what = tiny("depth=1,2", steps=40, log=10, validate=20, gauges=20)
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    with sweep(what, tmp_path / "s", workers=1, every=1e-9, plugins=[plugin]) as record:
+    with sweep(what, tmp_path / "s", workers=1, every=1e-9, plugins=[dying_workers]) as record:
         expected = Counter(
             reading for cell in what.cells() for reading in run_cell(cell, folder=None).readings
         )
         assert Counter(record.select()) == expected
         assert sum(facts["attempts"] for facts in cells(record).values()) == 2 + 3
         assert {facts["status"] for facts in cells(record).values()} == {"finished"}
-    workers = {int(mark.read_text()) for mark in plugin.parent.glob("dead at *")}
-    assert len(workers) == 3
-    assert not any(psutil.pid_exists(worker) for worker in workers)
+    assert len(dead(dying_workers)) == 3
+    assert not any(psutil.pid_exists(worker) for worker in dead(dying_workers))
     assert {name: os.environ.get(name) for name in before} == before
-    assert sorted(tmp_path.iterdir()) == [plugin.parent, tmp_path / "s"]
+    assert sorted(tmp_path.iterdir()) == [dying_workers.parent, tmp_path / "s"]
 
 
 def test_a_worker_that_reads_another_text_stops_the_sweep(tiny, tmp_path):
@@ -212,22 +223,17 @@ def test_a_worker_that_reads_another_text_stops_the_sweep(tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_workers_that_are_killed_long_before_a_checkpoint_is_due_lose_nothing(tiny, tmp_path):
-    what = tiny("depth=1", steps=400, log=20, validate=50, gauges=50)
-    killed = []
-
-    def kill(event):
-        if isinstance(event, News) and event.worker not in killed and len(killed) < 3:
-            killed.append(event.worker)
-            os.kill(event.worker, signal.SIGKILL)
-
-    with sweep(what, tmp_path / "s", workers=1, every=1000.0, progress=kill) as record:
+def test_workers_that_are_killed_long_before_a_checkpoint_is_due_lose_nothing(
+    tiny, tmp_path, dying_workers
+):
+    what = tiny("depth=1", steps=40, log=10, validate=20, gauges=20)
+    with sweep(what, tmp_path / "s", workers=1, every=1e9, plugins=[dying_workers]) as record:
         (facts,) = cells(record).values()
         assert facts["status"] == "finished"
-        assert facts["attempts"] == 1 + len(killed)
+        assert facts["attempts"] == 1 + 3
         (cell,) = what.cells()
         assert Counter(record.select()) == Counter(run_cell(cell, folder=None).readings)
-    assert len(killed) == 3
+    assert len(dead(dying_workers)) == 3
 
 
 @pytest.mark.slow
