@@ -6,6 +6,7 @@ clock: a slow machine is no fault of a change.
 """
 
 import os
+import signal
 import subprocess
 
 import pytest
@@ -37,11 +38,19 @@ def no_process_is_left():
 
 @pytest.fixture
 def start():
-    """Start a process as `subprocess.Popen` does; it ends with the test, however that ends."""
+    """Start a process as `subprocess.Popen` does; it ends with the test, however that ends.
+
+    It can be interrupted even if the tests cannot: what a shell starts in the background, and
+    whatever that starts, is deaf to SIGINT.
+    """
     processes = []
 
     def begin(*arguments, **options):
-        processes.append(subprocess.Popen(*arguments, **options))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            processes.append(subprocess.Popen(*arguments, **options))
+        finally:
+            signal.signal(signal.SIGINT, before)
         return processes[-1]
 
     yield begin

@@ -1,6 +1,7 @@
 """No test leaves a process, and no test waits for the clock."""
 
 import ast
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.processes import children, wait_for
 
 ROOT = Path(__file__).parents[2]
 FOREVER = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text": True}
 ABOUT_TIME = {
     "processes.py": "waits for events",
     "conftest.py": "starts processes that end with the test",
@@ -71,6 +73,18 @@ def test_a_process_is_seen_until_it_was_waited_for(start):
     assert [one.pid for one in children()] == [process.pid]
     process.wait()
     assert children() == []
+
+
+def test_a_process_can_be_interrupted_even_if_the_tests_cannot(start):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = start([sys.executable, "-c", "print(flush=True); input()"], **PIPES)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate()[1]
 
 
 def test_a_process_that_ends_before_what_is_waited_for_is_told_at_once(start):
