@@ -1,18 +1,62 @@
 """What all tests share.
 
 Property tests draw the same examples in every run, so that a failure is the fault of the change
-at hand. `HYPOTHESIS_PROFILE=explore` draws new ones, and many more.
+at hand. `HYPOTHESIS_PROFILE=explore` draws new ones, and many more. Neither profile looks at the
+clock: a slow machine is no fault of a change.
 """
 
 import os
+import signal
+import subprocess
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
 from leadline.numerics.half_precision import prepare_half_products
+from tests.processes import children, end
 
 # Many tests multiply in bfloat16 by torch alone, and the first product settles the instructions.
 prepare_half_products()
 
-settings.register_profile("house", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, max_examples=1000)
+CLOCKLESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("house", **CLOCKLESS, derandomize=True)
+settings.register_profile("explore", **CLOCKLESS, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left():
+    """Fail a test that leaves a process, which would disturb another test later.
+
+    What fixtures of a module or of the session have started stands before the test begins, and
+    may stay.
+    """
+    before = children()
+    yield
+    leftovers = [one for one in children() if one not in before]
+    for process in leftovers:
+        process.kill()
+        process.wait()
+    assert not leftovers, f"the test left {len(leftovers)} of its processes behind: {leftovers}"
+
+
+@pytest.fixture
+def start():
+    """Start a process as `subprocess.Popen` does; it ends with the test, however that ends.
+
+    It can be interrupted even if the tests cannot: what a shell starts in the background, and
+    whatever that starts, is deaf to SIGINT.
+    """
+    processes = []
+
+    def begin(*arguments, **options):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            processes.append(subprocess.Popen(*arguments, **options))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        end(process)

@@ -97,7 +97,6 @@ def test_residuals_of_networks_without_gelu_are_right(option):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3000)
 def test_residuals_of_every_combination_of_options_are_right():
     for option in OPTIONS:
         slow = option[3] == "gelu"  # the error function of 3,000 digits

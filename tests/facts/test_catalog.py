@@ -1,4 +1,5 @@
 import importlib.metadata
+import inspect
 import sys
 import textwrap
 import threading
@@ -7,6 +8,7 @@ import pytest
 
 from leadline.catalog import Catalog, Choice, load_plugin
 from leadline.errors import CatalogError, UnknownName
+from tests.processes import wait_for
 
 
 @pytest.fixture
@@ -141,20 +143,34 @@ def test_a_second_thread_waits_until_the_catalog_is_whole(package):
     write(
         "slow.py",
         """
-        import time
+        import PACKAGE
         from PACKAGE import ROOMS
-        time.sleep(0.2)
+        PACKAGE.begun.set()
+        PACKAGE.go_on.wait()
         @ROOMS.register("slow")
         class Slow: ...
         """,
     )
-    rooms, seen = rooms_of(name), []
-    threads = [threading.Thread(target=lambda: seen.append(rooms.names())) for _ in range(3)]
-    for thread in threads:
+    house, answers = importlib.import_module(name), []
+    house.begun, house.go_on = threading.Event(), threading.Event()
+
+    def ask():
+        answers.append(house.ROOMS.names())
+
+    def waits(thread):
+        frame = sys._current_frames().get(thread.ident)
+        return frame is not None and frame.f_code.co_filename == inspect.getfile(Catalog)
+
+    first, *others = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+    first.start()
+    house.begun.wait()
+    for thread in others:
         thread.start()
-    for thread in threads:
+        wait_for(lambda thread=thread: waits(thread) or not thread.is_alive())
+    house.go_on.set()
+    for thread in (first, *others):
         thread.join()
-    assert seen == [["slow"]] * 3
+    assert answers == [["slow"]] * 3
 
 
 def install(folder, name, entry_points):

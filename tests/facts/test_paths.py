@@ -3,13 +3,13 @@
 import json
 import math
 import re
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import leadline
 from leadline import pathways
@@ -188,15 +188,18 @@ def test_plain_torch_layers_are_followed():
     assert torch.backends.mha.get_fastpath_enabled() == fast
 
 
-def test_a_deep_network_is_fast():
-    model = leadline.Transformer(depth=48, width=64, heads=8, mlp="none", vocabulary=50)
-    ids = torch.randint(0, 50, (1, 32))
-    started = time.perf_counter()
-    found = leadline.paths(model, ids)
-    # Under 3 s on a free machine (benchmarks/bench_paths.py); other work may run beside the tests.
-    assert time.perf_counter() - started < 12
-    assert found.counts[48] == 8**48
-    assert found.output.remainder_eps < 20
+def test_twice_the_depth_squares_the_number_of_paths_and_costs_at_most_four_times_as_much():
+    ids, results, operations = torch.randint(0, 50, (1, 32)), [], []
+    for depth in (24, 48):
+        model = leadline.Transformer(depth=depth, width=64, heads=8, mlp="none", vocabulary=50)
+        with FlopCounterMode(display=False) as counter:
+            results.append(leadline.paths(model, ids))
+        operations.append(counter.get_total_flops())
+    assert sum(results[0].counts) == 9**24 and sum(results[1].counts) == 9**48
+    assert results[1].counts[48] == 8**48
+    assert results[1].output.remainder_eps < 20
+    # The seconds are in benchmarks/bench_paths.py.
+    assert operations[0] < operations[1] < 4 * operations[0]
 
 
 def test_groups_of_rows_give_the_same_numbers(monkeypatch, found):

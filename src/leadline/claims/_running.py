@@ -158,8 +158,11 @@ def _measure(
         pool.shutdown()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
-            child.terminate()
+        workers = multiprocessing.active_children()
+        for worker in workers:
+            worker.kill()
+        for worker in workers:  # whoever called may count on them to be gone
+            worker.join()
         raise
     for job in begun:
         if job.key in todo and job.name not in done.failed:

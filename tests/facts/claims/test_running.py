@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
+import psutil
 import pytest
 
 from leadline.claims import CLAIMS
@@ -16,12 +16,13 @@ from leadline.claims._ledger import Ledger
 from leadline.claims._running import jobs_of, run_claims
 from leadline.errors import InputError, RecordError
 from leadline.record.lock import only_writer
+from tests.processes import children, wait_for
 
 NAME = "power-of-nine-tenths"
 
 PLUGIN = '''
 """Claims that only count how often they are measured."""
-import os, time
+import os, threading
 from pathlib import Path
 from leadline.analysis.claim import Check
 from leadline.claims import Measured, Trial, claim
@@ -36,7 +37,8 @@ def counted(what, seed):
 
 def shared(seed):
     counted("trial", seed)
-    time.sleep(float(os.environ.get("SLOW", "0")))
+    if os.environ.get("HOLD"):
+        threading.Event().wait()  # until this process is ended
     if os.environ.get("BREAK") == "trial":
         raise ValueError("the trial broke")
     if os.environ.get("BREAK") == "process":
@@ -64,13 +66,13 @@ def third(seed):
 
 
 @pytest.fixture
-def command(tmp_path):
+def command(tmp_path, start):
     (tmp_path / "own_claims.py").write_text(PLUGIN)
 
     def run(*arguments, wait=True, **environment):
         words = [sys.executable, "-m", "leadline.cli.main", "claims", "run", *arguments]
         words += ["--plugin", "own_claims.py", "--workers", "2", "--json"]
-        started = subprocess.Popen(
+        started = start(
             words,
             cwd=tmp_path,
             env=os.environ | environment,
@@ -80,7 +82,7 @@ def command(tmp_path):
         )
         if not wait:
             return started
-        out, err = started.communicate(timeout=120)
+        out, err = started.communicate()
         return started.returncode, json.loads(out) if out else None, err
 
     run.folder = tmp_path
@@ -140,21 +142,30 @@ def test_a_killed_process_is_told_and_what_was_measured_is_kept(command):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
 def test_an_interrupted_run_goes_on_and_leaves_no_process_behind(command):
-    started = command("reads-a-trial", "--seeds", "1", wait=False, SLOW="60")
-    for _ in range(300):
-        if (command.folder / "counted.txt").exists():
-            break
-        time.sleep(0.1)
+    started = command("reads-a-trial", "--seeds", "1", wait=False, HOLD="yes")
+    file = command.folder / "counted.txt"
+    wait_for(lambda: file.exists() and file.read_text().endswith("\n"), of=started)
+    worker = int(file.read_text().split()[2])
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=30)
+    _, err = started.communicate()
     assert started.returncode == 130
     assert "What was measured is in claims.jsonl; the same command goes on." in err
-    pid = int((command.folder / "counted.txt").read_text().split()[2])
-    time.sleep(0.5)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    assert not psutil.pid_exists(worker)
     code, _, _ = command("reads-a-trial", "--seeds", "1")
     assert code == 0
+
+
+def test_a_run_that_is_cut_off_has_ended_its_processes_when_it_returns(tmp_path):
+    begun = []
+
+    def interrupt(*_):
+        begun.extend(children())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_claims([NAME], (0,), tmp_path / "claims.jsonl", workers=1, progress=interrupt)
+    assert len(begun) == 1
+    assert children() == []
 
 
 def test_only_one_run_at_a_time_writes_a_ledger(tmp_path):

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from leadline.record import Record
 from leadline.record.unfinished import UNFINISHED
+from tests.processes import wait_for
 
 TINY = ["n_layer=3", "n_embd=16", "n_head=2", "vocab_size=50", "n_positions=32"]
 
@@ -132,24 +132,19 @@ def test_a_record_that_was_cut_off_is_not_written_over(leadline, tiny, tmp_path,
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is a signal of POSIX")
-def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, tmp_path):
+def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_rows(leadline, tmp_path, start):
     model = ["--random-init", "gpt2", *(f"--set={pair}" for pair in TINY[1:])]
     model += ["--set=n_layer=24", "--random", "2x16"]
     record, whole = tmp_path / "a.leadline", tmp_path / "whole.leadline"
     command = [sys.executable, "-m", "leadline.cli.main", "measure", *model]
     command += ["--probes", "jacobian", "-o", str(record)]
-    killed = 0
     for wanted in (2, 5, 9):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and _blocks(record) < wanted:
-            time.sleep(0.02)
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
-        assert _blocks(record) >= wanted
-    assert killed == 3
-    assert UNFINISHED in Record.open(record).provenance
+        process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda wanted=wanted: _blocks(record) >= wanted, of=process)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    with Record.open(record) as unfinished:
+        assert UNFINISHED in unfinished.provenance
     assert leadline("measure", *model, "--probes", "jacobian", "-o", record).code == 0
     assert leadline("measure", *model, "--probes", "jacobian", "-o", whole).code == 0
     with Record.open(record) as found, Record.open(whole) as expected:

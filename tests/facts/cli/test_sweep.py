@@ -4,8 +4,8 @@ import io
 import json
 import math
 import re
-import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +21,7 @@ from leadline.lab.presets import PRESETS
 from leadline.lab.sweep import Begun, Ended
 from leadline.lab.trainer import Beat
 from leadline.record import Record
+from tests.processes import wait_for
 
 TINY = [
     *("--set", "width=16", "--set", "heads=2", "--set", "batch=4", "--set", "examples=4"),
@@ -329,6 +330,9 @@ def test_the_clock_moves_without_news_and_nothing_is_left_of_the_grid(monkeypatc
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("leadline.cli._sweep_screen.PER_SECOND", 100)
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("leadline.cli._sweep_screen.time", clock)
+    monkeypatch.setattr("leadline.reporting.live_grid.time", clock)
     cells = tuple(
         Cell(f"{design} {depth}", {"design": design, "depth": depth}, 0, {"task": "copy"})
         for design in map("design {}".format, range(20))
@@ -339,7 +343,7 @@ def test_the_clock_moves_without_news_and_nothing_is_left_of_the_grid(monkeypatc
         screen(Begun(cells, {}, {"copy": {"unigram": 2.3}}))
         wait_for(lambda: "starting 2 workers" in terminal.getvalue())
         screen(News("design 7 12"))
-        screen.grid._started -= 61  # a minute in which nobody says anything
+        clock.now += 61  # a minute in which nobody says anything
         wait_for(lambda: "1:01" in terminal.getvalue())
         if error:
             raise error
@@ -347,13 +351,6 @@ def test_the_clock_moves_without_news_and_nothing_is_left_of_the_grid(monkeypatc
     assert not "".join(last).strip()
     assert max(len(lines) for lines in before) == 8  # none has scrolled away
     assert any("design 7" in line and "0/1 0%" in line for lines in before for line in lines)
-
-
-def wait_for(condition, seconds=10.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it never came to it"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

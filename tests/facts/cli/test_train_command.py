@@ -1,16 +1,15 @@
 """`leadline train`: its table, its files, its refusals."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import leadline as ll
 from leadline.record import Record
+from tests.processes import wait_for
 
 TINY = ["--set=depth=2", "--set=width=16", "--set=heads=2", "--task", "copy"]
 
@@ -82,16 +81,13 @@ def test_the_bytes_of_a_folder_are_learned(leadline, tmp_path):
     assert "leave --task out" in both.err
 
 
-def test_an_interrupted_run_goes_on(tmp_path):
+def test_an_interrupted_run_goes_on(tmp_path, start):
     path = tmp_path / "run.leadline"
     command = [sys.executable, "-m", "leadline.cli.main", "train", *TINY, "-o", str(path)]
-    process = subprocess.Popen([*command, "--steps", "100000"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(1.0)
-    os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    process = start([*command, "--steps", "100000"], stderr=subprocess.PIPE, text=True)
+    wait_for(path.exists, of=process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
     assert process.returncode == 2
     assert "The same command goes on from there" in err
     assert (tmp_path / "run.leadline.work").is_dir()

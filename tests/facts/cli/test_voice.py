@@ -1,13 +1,14 @@
 import io
 import json
 import os
-import time
+import threading
 
 import pytest
 
 from leadline.cli import _voice
 from leadline.cli._voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
+from tests.processes import wait_for
 
 
 def test_with_json_standard_output_holds_the_json_alone(capsys):
@@ -51,35 +52,60 @@ class Terminal(io.StringIO):
     def isatty(self):
         return True
 
+    @classmethod
+    def instead_of_stderr(cls, monkeypatch):
+        """In the test itself: pytest sets its own standard error after the fixtures."""
+        monkeypatch.setattr("sys.stderr", terminal := cls())
+        return terminal
 
-def shown_on_a_terminal(monkeypatch, *, patience, quiet=False):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(_voice, "PATIENCE", patience)
-    with Voice(quiet=quiet).progress("Ablating") as gauge:
+
+@pytest.fixture
+def timers(monkeypatch):
+    """The timers that were started; none of them goes off by itself."""
+    waiting = []
+
+    class Timer(threading.Timer):
+        def start(self):
+            waiting.append(self)
+
+    monkeypatch.setattr(_voice.threading, "Timer", Timer)
+    return waiting
+
+
+def test_progress_appears_on_a_terminal_when_two_seconds_are_over(monkeypatch, timers):
+    terminal = Terminal.instead_of_stderr(monkeypatch)
+    with Voice().progress("Ablating") as gauge:
         gauge("Ablating", 1, 4)
-        time.sleep(0.3)
+        (timer,) = timers
+        assert timer.interval == 2.0
+        assert terminal.getvalue() == ""
+        timer.function()
+        wait_for(lambda: "1/4" in terminal.getvalue())
         gauge("Ablating", 3, 4)
-        time.sleep(0.2)
-    return terminal.getvalue()
+        wait_for(lambda: "3/4" in terminal.getvalue())
+    assert "Ablating" in terminal.getvalue()
 
 
-def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch):
-    shown = shown_on_a_terminal(monkeypatch, patience=0.05)
-    assert "Ablating" in shown
-    assert "1/4" in shown
-    assert "3/4" in shown
+def test_progress_does_not_appear_when_it_is_quick(monkeypatch, timers):
+    terminal = Terminal.instead_of_stderr(monkeypatch)
+    with Voice().progress("Ablating") as gauge:
+        gauge("Ablating", 3, 4)
+    (timer,) = timers
+    assert timer.finished.is_set()
+    timer.function()  # its time may come in the moment in which the work ends
+    assert terminal.getvalue() == ""
 
 
-def test_progress_does_not_appear_when_it_is_quick_or_quiet(monkeypatch):
-    assert shown_on_a_terminal(monkeypatch, patience=60) == ""
-    assert shown_on_a_terminal(monkeypatch, patience=0.05, quiet=True) == ""
+def test_progress_does_not_appear_when_it_is_quiet(monkeypatch, timers):
+    terminal = Terminal.instead_of_stderr(monkeypatch)
+    with Voice(quiet=True).progress("Ablating"):
+        assert timers == []
+    assert terminal.getvalue() == ""
 
 
-def test_progress_does_not_appear_in_a_pipe(monkeypatch, capsys):
-    monkeypatch.setattr(_voice, "PATIENCE", 0.01)
+def test_progress_does_not_appear_in_a_pipe(timers, capsys):
     with Voice().progress("Ablating"):
-        time.sleep(0.1)
+        assert timers == []
     assert capsys.readouterr() == ("", "")
 
 

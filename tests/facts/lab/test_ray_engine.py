@@ -6,9 +6,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from leadline.lab.engines.ray import RayEngine, _why_not
 from leadline.lab.grid import Grid, Sweep, parse_axes
 from leadline.lab.sweep import sweep
 from leadline.record import Record
+from tests.processes import end, wait_for
 
 FIXED = {
     "width": 16,
@@ -65,15 +65,14 @@ def started(settings):
     )
     family = []
     try:
-        wait_for(lambda: listening(port) and children(head.pid, "raylet"), seconds=120)
+        wait_for(lambda: listening(port) and children(head.pid, "raylet"), of=head)
         yield f"127.0.0.1:{port}", environment, head.pid
         family = psutil.Process(head.pid).children(recursive=True)
     finally:
         head.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             head.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            head.kill()
+        end(head)
         for one in psutil.wait_procs(family, timeout=10)[1]:
             one.kill()
         shutil.rmtree(folder, ignore_errors=True)
@@ -96,21 +95,13 @@ def children(parent, name):
     return found
 
 
-def wait_for(condition, seconds=120.0):
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it never came to it"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_killed_ray_worker_loses_nothing(cluster, tmp_path):
+def test_a_killed_ray_worker_loses_nothing(cluster, tmp_path, start):
     address, environment, head = cluster
     pairs = [text for name, value in FIXED.items() for text in ("--set", f"{name}={value}")]
     path = tmp_path / "s.leadline"
-    process = subprocess.Popen(
+    process = start(
         [
             *(sys.executable, "-m", "leadline.cli.main", "sweep", *AXES, *pairs, "--seeds", "2"),
             *("--every", "0.2", "--engine", "ray", "--address", address, "-o", str(path)),
@@ -120,9 +111,9 @@ def test_a_killed_ray_worker_loses_nothing(cluster, tmp_path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: list((tmp_path / "s.leadline.work").rglob("*.safetensors")))
-    wait_for(lambda: children(head, "_run_on_ray"))[0].kill()
-    out, said = process.communicate(timeout=300)
+    wait_for(lambda: list((tmp_path / "s.leadline.work").rglob("*.safetensors")), of=process)
+    wait_for(lambda: children(head, "_run_on_ray"), of=process)[0].kill()
+    out, said = process.communicate()
     assert process.returncode == 0, said
     assert "4 of 4 cells have ended: 4 finished." in out
     assert all("seed=" in line for line in said.splitlines()), said  # nothing of Ray's own

@@ -1,11 +1,12 @@
 """train(): one run, its record, and going on after a kill."""
 
-import os
+import itertools
+import random
 import signal
 import subprocess
 import sys
 import textwrap
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -114,6 +115,9 @@ def test_a_clock_and_a_kill_leave_a_record_that_agrees_with_its_end(tmp_path, mo
     monkeypatch.setattr("leadline.lab.trainer.BEAT", 0.0)
     path = tmp_path / "run.leadline"
     training = FAST | {"log": 1, "steps": 10**6, "seconds": 1.0}
+    now = itertools.count(step=0.005)  # seconds, one look at the clock after the other
+    clock = SimpleNamespace(perf_counter=lambda: next(now))
+    monkeypatch.setattr("leadline.lab.trainer.time", clock)
 
     def cut(now):
         if now.step >= 12:
@@ -194,25 +198,36 @@ def test_a_run_killed_at_any_moment_leaves_the_rows_of_a_whole_one(tmp_path):
     script.write_text(
         textwrap.dedent(
             f"""
+            import os, signal, sys
             import torch
-            torch.set_num_threads(1)
             from leadline.lab import recording, trainer
+
+            calls, moment = 0, int(sys.argv[1])
+
+            def count(*_):
+                global calls
+                calls += 1
+                if calls == moment:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            torch.set_num_threads(1)
             trainer.BEAT = 0.0
-            recording.train({TINY}, {str(path)!r}, training={FAST | {"steps": 400}}, every=0.0)
+            recording.train(
+                {TINY}, {str(path)!r}, training={FAST | {"steps": 40}}, every=0.0,
+                beat=lambda _: sys.setprofile(count if moment else None),
+            )
             """
         )
     )
-    for wait in (0.1, 0.3):
-        process = subprocess.Popen([sys.executable, str(script)])
-        deadline = time.monotonic() + 60
-        while not path.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(wait)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    # A moment is the call of a function, not a time: the 40 steps make some 400,000 calls.
+    chance = random.Random(0)
+    for _ in range(2):
+        moment = chance.randrange(1, 150_000)
+        killed = subprocess.run([sys.executable, str(script), str(moment)], check=False)
+        assert killed.returncode == -signal.SIGKILL
         with Record.open(path) as begun:
             assert "outcome" not in begun.provenance
-    subprocess.run([sys.executable, str(script)], check=True)
-    whole = train(TINY, training=FAST | {"steps": 400}).record
+    subprocess.run([sys.executable, str(script), "0"], check=True)
+    whole = train(TINY, training=FAST | {"steps": 40}).record
     with Record.open(path) as found:
         assert rows(found) == rows(whole)

@@ -1,11 +1,19 @@
 """The grid that fills: what a place shows, and the line of a cell that has ended."""
 
 import io
-import time
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from leadline.reporting.live_grid import GridCell, LiveGrid, clock
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch):
+    monkeypatch.setattr(
+        "leadline.reporting.live_grid.time", SimpleNamespace(monotonic=lambda: 1000.0)
+    )
 
 
 def grid(*, depths=(6, 12), designs=("pre", "post"), seeds=3):
@@ -120,7 +128,7 @@ def test_a_narrow_terminal_keeps_the_names_and_the_columns_that_began_last():
     assert lines[1].split() == ["layerscale", "0/3", "0/3"]
     assert lines[2].split() == ["post", "0/3", "0/3", "50%"]
     assert lines[3] == "2 columns more than the termi…"
-    assert lines[4].startswith("0/24, 1 running, 0:0")
+    assert lines[4].startswith("0/24, 1 running, 0:00")
     lines = drawn(shown, width=19).splitlines()
     assert lines[0].split() == ["design", "depth", "24"]
     assert lines[1].split() == ["layersca…", "0/3"]
@@ -146,12 +154,12 @@ def test_workers_are_said_to_start_until_a_cell_begins():
         shown.ended("0", status="finished", loss=1.0)
         return shown, drawn(shown).splitlines()[-1]
 
-    assert said(2)[1].startswith("1 of 2 cells have ended, starting 1 worker, 0:0")
-    assert said(None)[1].startswith("1 of 2 cells have ended, starting workers, 0:0")
+    assert said(2)[1].startswith("1 of 2 cells have ended, starting 1 worker, 0:00")
+    assert said(None)[1].startswith("1 of 2 cells have ended, starting workers, 0:00")
     shown, _ = said(2)
     shown.running("1")
-    assert drawn(shown).splitlines()[-1].startswith("1 of 2 cells have ended, 1 running, 0:0")
+    assert drawn(shown).splitlines()[-1].startswith("1 of 2 cells have ended, 1 running, 0:00")
 
 
 def test_the_clock_counts_minutes_and_seconds():
-    assert clock(time.monotonic() - 125.5) == "2:05"
+    assert clock(1000.0 - 125.5) == "2:05"

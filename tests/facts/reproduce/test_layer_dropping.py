@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,11 +169,20 @@ def test_losses_are_those_of_the_model_without_the_layers() -> None:
     assert found.curve[-1][1] == pytest.approx(found.evenly[0], rel=1e-6)
 
 
-def test_times_are_over_the_plain_model() -> None:
-    found = _times(SMALL, build_task("stdlib(length=8)"))
-    assert list(found) == list(CONNECTIONS)
-    assert found["identity"] == 1.0
-    assert all(0.05 < share < 20 for share in found.values())
+def test_times_are_medians_over_that_of_the_plain_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Before every turn of the first round; before and after every turn of the others, in which
+    # each model takes a second longer than the one before it, and the last round is a slow one.
+    setting, readings = replace(SMALL, turns=3), [0.0] * len(CONNECTIONS)
+    for slowness in (1.0, 1.0, 50.0):
+        for number in range(len(CONNECTIONS)):
+            readings += [0.0, (number + 1) * slowness]
+    clock = iter(readings)
+    monkeypatch.setattr(
+        "leadline.reproduce.layer_dropping.time", SimpleNamespace(perf_counter=lambda: next(clock))
+    )
+    found = _times(setting, build_task("stdlib(length=8)"))
+    assert found == {name: number + 1.0 for number, name in enumerate(CONNECTIONS)}
+    assert next(clock, None) is None
 
 
 def test_the_outcome_has_a_line_per_model_and_way(outcome: tuple[Outcome, list[Any]]) -> None:
