@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["FEWEST", "TIE", "Candidate", "Series", "candidates", "is_flat", "r2_of_the_ends"]
+__all__ = ["FEWEST", "TIE", "Candidate", "DepthSeries", "candidates", "is_flat", "r2_of_the_ends"]
 
 # The meaning of these thresholds and what they were set on: see the package.
 FEWEST = 4
@@ -46,7 +46,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class DepthSeries:
     """Finite values over layers, and what is fitted: the logarithm of the size for one sign.
 
     `level` is the values over `scale`, the largest size: this keeps squares of very large and very
@@ -60,7 +60,7 @@ class Series:
     scale: float
 
     @classmethod
-    def of(cls, depth: Vector, values: Vector) -> Series:
+    def of(cls, depth: Vector, values: Vector) -> DepthSeries:
         """Scale values that are not all zero."""
         scale = float(np.max(np.abs(values)))
         level = values / scale
@@ -123,7 +123,7 @@ def is_flat(level: Vector) -> bool:
     return 2.0 * half_range(level) <= FLAT_RANGE
 
 
-def candidates(series: Series) -> list[Candidate]:
+def candidates(series: DepthSeries) -> list[Candidate]:
     """Fit all laws and keep those that may be said."""
     kept: list[Candidate] = []
     for sides in _arrangements(series):
@@ -134,7 +134,7 @@ def candidates(series: Series) -> list[Candidate]:
     return kept
 
 
-def r2_of_the_ends(series: Series, side: Stretch) -> float:
+def r2_of_the_ends(series: DepthSeries, side: Stretch) -> float:
     """R² of a side, of the side without its first and without its last value: the least."""
     observed = series.observed[side.start : side.stop]
     return min(
@@ -143,7 +143,7 @@ def r2_of_the_ends(series: Series, side: Stretch) -> float:
     )
 
 
-def _arrangements(series: Series) -> Iterator[tuple[Stretch, ...]]:
+def _arrangements(series: DepthSeries) -> Iterator[tuple[Stretch, ...]]:
     for law in _laws(series, 0, len(series)):
         yield (law,)
     saturating = saturating_stretch(series.depth, series.observed, 0, len(series), logs=series.logs)
@@ -159,7 +159,7 @@ def _arrangements(series: Series) -> Iterator[tuple[Stretch, ...]]:
                     yield (left, right)
 
 
-def _laws(series: Series, start: int, stop: int, *, lone: int = 0) -> list[Stretch]:
+def _laws(series: DepthSeries, start: int, stop: int, *, lone: int = 0) -> list[Stretch]:
     """The laws of up to two constants of a side; up to `lone` values may stand on their own."""
     laws: list[Stretch] = []
     if stop - start <= lone:
@@ -173,7 +173,7 @@ def _laws(series: Series, start: int, stop: int, *, lone: int = 0) -> list[Stret
     return laws
 
 
-def _places(series: Series) -> list[int]:
+def _places(series: DepthSeries) -> list[int]:
     """Where the series may jump: the first value behind a step that stands out."""
     steps = np.abs(np.diff(series.observed))
     order = np.argsort(-steps, kind="stable")[:MOST_PLACES]
@@ -197,25 +197,27 @@ def _criterion(rss: float, count: int, parameters: int) -> float:
     return count * math.log(rss / count + ROUNDING**2) + penalty
 
 
-def _handicap(series: Series, sides: tuple[Stretch, ...]) -> float:
+def _handicap(series: DepthSeries, sides: tuple[Stretch, ...]) -> float:
     handicap = CLEAR if len(sides) == 2 and any(map(_is_trend, sides)) else 0.0
     if any(side.law == "power" for side in sides):
         handicap += len(series) * math.log(4.0)  # half the miss is a quarter of RSS
     return handicap
 
 
-def _may_be_said(series: Series, sides: tuple[Stretch, ...]) -> bool:
+def _may_be_said(series: DepthSeries, sides: tuple[Stretch, ...]) -> bool:
     step = math.nan
     if len(sides) == 2:
         place = sides[1].start
         step = abs(float(series.observed[place] - series.observed[place - 1]))
         miss = math.sqrt(sum(side.rss for side in sides) / len(series))
-        if step < JUMP_OVER_STEPS * miss:
+        # Two values on their own are part of the way only if both steps go there.
+        way = np.diff(series.observed[: place + 1]) if sides[0].law == "none" else np.zeros(1)
+        if step < JUMP_OVER_STEPS * miss or float(way.min() * way.max()) < 0:
             return False
     return all(_side_may_be_said(series, side, step) for side in sides)
 
 
-def _side_may_be_said(series: Series, side: Stretch, step: float) -> bool:
+def _side_may_be_said(series: DepthSeries, side: Stretch, step: float) -> bool:
     """Whether a law fits its side; `step` is the jump beside it, NaN if there is none."""
     level = series.level[side.start : side.stop]
     if side.law == "none":

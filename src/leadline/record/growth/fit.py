@@ -12,7 +12,7 @@ from leadline.record.growth.candidates import (
     FEWEST,
     TIE,
     Candidate,
-    Series,
+    DepthSeries,
     candidates,
     is_flat,
     r2_of_the_ends,
@@ -21,9 +21,9 @@ from leadline.record.growth.stretch import Stretch, trends
 from leadline.record.growth.words import (
     Growth,
     Jump,
+    brief_factor,
     brief_jump,
     brief_law,
-    brief_trend,
     flat_text,
     jump_text,
     law_text,
@@ -59,14 +59,14 @@ def fit_growth(layers: Sequence[int] | ArrayLike, values: ArrayLike) -> Growth:
     elif level[0] == 0 and bool(np.all(level[1:] > 0) or np.all(level[1:] < 0)):
         growth = _fit_from_zero(depth, level)
     else:
-        growth = _fit(Series.of(depth, level))
+        growth = _fit(DepthSeries.of(depth, level))
     if not lost:
         return growth
     layer_word = "layer" if lost == 1 else "layers"
     return replace(growth, text=f"{growth.text}; {lost} {layer_word} not finite")
 
 
-def _fit(series: Series) -> Growth:
+def _fit(series: DepthSeries) -> Growth:
     if is_flat(series.level):
         return _flat(series)
     choice = _choose(candidates(series))
@@ -79,7 +79,7 @@ def _fit(series: Series) -> Growth:
 
 def _fit_from_zero(depth: Vector, level: Vector) -> Growth:
     """Describe a series that starts at zero, which has no logarithm, by what follows."""
-    series = Series.of(depth[1:], level[1:])
+    series = DepthSeries.of(depth[1:], level[1:])
     growth = _fit(series)
     if growth.law in ("linear", "root") and growth.jump is None:
         side = next(
@@ -98,7 +98,7 @@ def _fit_from_zero(depth: Vector, level: Vector) -> Growth:
         math.inf if flat else growth.rate,
         growth.r2,
         f"{jump_text(jump)}, then {growth.text}",
-        brief_jump(jump, growth.law, before=False),
+        brief_jump(jump, growth.law, rate=growth.brief, before=False),
         jump,
     )
 
@@ -118,13 +118,13 @@ def _complexity(candidate: Candidate) -> tuple[int, bool]:
     return candidate.parameters, candidate.main.law == "saturating"
 
 
-def _growth(series: Series, candidate: Candidate) -> Growth:
+def _growth(series: DepthSeries, candidate: Candidate) -> Growth:
     main = candidate.main
     rate = series.rate(main)
+    brief = brief_law(main, rate, limit=_limit(series, main))
     if candidate.place is None:
         if main.law == "flat":
             return _flat(series)
-        brief = brief_law(main, rate, limit=_limit(series, main))
         return Growth(main.law, rate, series.r2(main), _side_text(series, main), brief)
     jump = _jump(series, candidate)
     first, second = candidate.sides
@@ -137,12 +137,12 @@ def _growth(series: Series, candidate: Candidate) -> Growth:
         size if flat else rate,
         _whole_r2(series, candidate),
         f"{before}{jump_text(jump)}{behind}",
-        brief_jump(jump, main.law, before=main is first),
+        brief_jump(jump, main.law, rate=brief, before=main is first),
         jump,
     )
 
 
-def _undecided(series: Series, rivals: Sequence[Candidate]) -> Growth:
+def _undecided(series: DepthSeries, rivals: Sequence[Candidate]) -> Growth:
     """Say how far the series goes where several laws fit equally well, and its jump if all have it.
 
     Around zero there is no factor to say.
@@ -155,11 +155,10 @@ def _undecided(series: Series, rivals: Sequence[Candidate]) -> Growth:
     same = {(rival.place, rival.main.start, rival.main.stop) for rival in rivals}
     text = trend_text(factor, int(series.depth[0]), int(series.depth[-1]))
     if best.place is None or len(same) > 1:
-        return Growth("undecided", factor, r2, text, brief_trend(factor))
+        return Growth("undecided", factor, r2, text, f"{brief_factor(factor)} in all")
     jump = _jump(series, best)
-    trend = trend_text(
-        _quotient(series, start, stop), int(series.depth[start]), int(series.depth[stop])
-    )
+    change = _quotient(series, start, stop)
+    trend = trend_text(change, int(series.depth[start]), int(series.depth[stop]))
     other = next(side for side in best.sides if side is not best.main)
     beside = "" if other.law == "none" else _side_text(series, other)
     parts = [trend, jump_text(jump), beside] if start == 0 else [beside, jump_text(jump), trend]
@@ -168,16 +167,16 @@ def _undecided(series: Series, rivals: Sequence[Candidate]) -> Growth:
         factor,
         r2,
         ", then ".join(part for part in parts if part),
-        brief_jump(jump, "undecided", before=start == 0),
+        brief_jump(jump, "undecided", rate=brief_factor(change), before=start == 0),
         jump,
     )
 
 
-def _flat(series: Series) -> Growth:
+def _flat(series: DepthSeries) -> Growth:
     return Growth("flat", 0.0, 0.0, flat_text(series.level), "flat")
 
 
-def _nothing(series: Series) -> Growth:
+def _nothing(series: DepthSeries) -> Growth:
     laws = trends(series.depth, series.observed, 0, len(series), logs=series.logs)
     return _none(max(r2_of_the_ends(series, law) for law in laws))
 
@@ -187,7 +186,7 @@ def _none(r2: float) -> Growth:
     return Growth("none", math.nan, r2, f"no simple law{hint}", "no law")
 
 
-def _side_text(series: Series, side: Stretch) -> str:
+def _side_text(series: DepthSeries, side: Stretch) -> str:
     if side.law == "flat":
         level = series.level[side.start : side.stop]
         return flat_text(level, unit=None if series.logs else series.scale)
@@ -197,11 +196,11 @@ def _side_text(series: Series, side: Stretch) -> str:
     )
 
 
-def _limit(series: Series, side: Stretch) -> float:
+def _limit(series: DepthSeries, side: Stretch) -> float:
     return side.offset * series.scale * series.sign
 
 
-def _jump(series: Series, candidate: Candidate) -> Jump:
+def _jump(series: DepthSeries, candidate: Candidate) -> Jump:
     first, second = candidate.sides
     # Layers that stand on their own before a law are all part of the way to it.
     after = first.start if first.law == "none" else first.stop - 1
@@ -210,10 +209,10 @@ def _jump(series: Series, candidate: Candidate) -> Jump:
     return Jump(int(series.depth[after]), int(series.depth[second.start]), factor, by)
 
 
-def _quotient(series: Series, start: int, stop: int) -> float:
+def _quotient(series: DepthSeries, start: int, stop: int) -> float:
     return math.exp(min(float(series.observed[stop] - series.observed[start]), 700.0))
 
 
-def _whole_r2(series: Series, candidate: Candidate) -> float:
+def _whole_r2(series: DepthSeries, candidate: Candidate) -> float:
     total = float(np.sum((series.observed - series.observed.mean()) ** 2))
     return max(0.0, 1.0 - sum(side.rss for side in candidate.sides) / total)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from leadline.record.numbers import format_number
+from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from leadline.record.growth.stretch import Law, Stretch
+    from leadline.record.growth.stretch import LawName, Stretch
 
     Vector = NDArray[np.float64]
 
 __all__ = [
     "Growth",
     "Jump",
+    "brief_factor",
     "brief_jump",
     "brief_law",
-    "brief_trend",
     "flat_text",
     "half_range",
     "jump_text",
@@ -31,7 +32,11 @@ __all__ = [
 ]
 
 BRIEFEST = 16
-_NAMES: dict[Law, str] = {"inverse root": "1/root", "exponential": "factor", "undecided": "trend"}
+_NAMES: dict[LawName, str] = {
+    "inverse root": "1/root",
+    "exponential": "factor",
+    "undecided": "trend",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class Growth:
     where the series jumps, and then the law is that of the longer side.
     """
 
-    law: Law
+    law: LawName
     rate: float
     r2: float
     text: str
@@ -76,6 +81,24 @@ class Growth:
 
     def __str__(self) -> str:
         return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the brief words, ready for strict JSON."""
+        jump = self.jump
+        return {
+            "law": self.law,
+            "rate": strict_number(self.rate),
+            "r2": strict_number(self.r2),
+            "text": self.text,
+            "jump": None
+            if jump is None
+            else {
+                "after": jump.after,
+                "layer": jump.layer,
+                "factor": strict_number(jump.factor),
+                "by": strict_number(jump.by),
+            },
+        }
 
 
 def half_range(level: Vector) -> float:
@@ -102,7 +125,7 @@ def law_text(stretch: Stretch, rate: float, *, r2: float, grows: bool, limit: fl
         case "linear":
             law = f"{_sign(rate)}{size} per layer"
         case "root":
-            law = f"square {verb} by {size} per layer"
+            law = f"{verb} in square by {size} per layer"
         case "inverse root" | "inverse":
             law = f"{verb} as {_inverse(stretch)}"
         case "power":
@@ -143,7 +166,8 @@ def trend_text(factor: float, first: int, last: int) -> str:
 def jump_text(jump: Jump) -> str:
     """Say a jump with its place."""
     if math.isnan(jump.factor):
-        verb, size = "jumps", f"by {_sign(jump.by)}{format_number(abs(jump.by), digits=3)}"
+        verb = "jumps" if jump.by > 0 else "drops"
+        size = f"by {format_number(abs(jump.by), digits=3)}"
     elif math.isinf(jump.factor):
         verb, size = "jumps", "from 0"
     else:
@@ -154,21 +178,26 @@ def jump_text(jump: Jump) -> str:
     return f"{verb} {size} {place}"
 
 
-def brief_trend(factor: float) -> str:
+def brief_factor(factor: float) -> str:
     """Say how much a series changes in few letters."""
-    return f"×{_factor(factor)} in all"
+    return f"×{_factor(factor)}"
 
 
-def brief_jump(jump: Jump, law: Law, *, before: bool) -> str:
-    """Say a jump and the law before or behind it in few letters, or alone where there is no room."""
+def brief_jump(jump: Jump, law: LawName, *, rate: str, before: bool) -> str:
+    """Say a jump and the law before or behind it in few letters.
+
+    Where there is no room for the rate of the law it is left out, and then the law itself.
+    """
     if math.isfinite(jump.factor):
         size = f"×{format_number(jump.factor, digits=2)}"
     else:
         size = f"{_sign(jump.by)}{format_number(abs(jump.by), digits=2)}"
     alone = f"{size} @{jump.layer}"
-    name = _NAMES.get(law, law)
-    words = f"{name}, {alone}" if before else f"{alone}, {name}"
-    return words if len(words) <= BRIEFEST else alone
+    for name in (rate.removesuffix("/layer").replace("y² ", "y²"), _NAMES.get(law, law)):
+        words = f"{name}, {alone}" if before else f"{alone}, {name}"
+        if len(words) <= BRIEFEST:
+            return words
+    return alone
 
 
 def _inverse(stretch: Stretch) -> str:
