@@ -45,7 +45,8 @@ training. There the criterion without correction called 13 % of the roots of 6 l
 saturating and 5 % to 10 % of smooth laws a jump; with it and CLEAR it was none. A power without the
 handicap took the streams of Gemma-2, whose squares grow by twice the width per layer, for l^0.53.
 Without the test on the end values 7 % of the random walks of 12 layers were exponential, with it
-3 %. The tests score fresh seeds.
+3 %. With JUMP_OVER_STEPS = 4 noise of 5 % around a constant showed a jump in 1 of 140 series. The
+tests score fresh seeds.
 """
 
 from leadline.record.growth.fit import fit_growth

@@ -38,7 +38,7 @@ TIE = 2.0
 CLEAR = 6.0
 # The step that leaves the spread of a flat side: 1 / 0.8.
 LEAST_JUMP = math.log(1.25)
-JUMP_OVER_STEPS = 4.0
+JUMP_OVER_STEPS = 5.0
 # A jump is one of the largest steps: where three larger ones stand beside it there is no law.
 MOST_PLACES = 3
 # Residuals below this are rounding, so laws that both fit to rounding differ by their constants.

@@ -31,7 +31,7 @@ __all__ = [
     "trend_text",
 ]
 
-BRIEFEST = 16
+BRIEFEST = 14
 _NAMES: dict[LawName, str] = {
     "inverse root": "1/root",
     "exponential": "factor",
@@ -201,8 +201,11 @@ def brief_jump(jump: Jump, law: LawName, *, rate: str, before: bool) -> str:
 
 
 def _inverse(stretch: Stretch) -> str:
-    offset = format_number(abs(stretch.offset), digits=2)
-    inner = "l" if offset == "0" else f"l {'+' if stretch.offset > 0 else '-'} {offset}"
+    if abs(stretch.offset) < 0.005:
+        inner = "l"
+    else:
+        offset = format_number(abs(stretch.offset), digits=2)
+        inner = f"l {'+' if stretch.offset > 0 else '-'} {offset}"
     if stretch.law == "inverse root":
         return f"1/sqrt({inner})"
     return f"1/({inner})" if " " in inner else f"1/{inner}"
