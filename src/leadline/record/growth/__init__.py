@@ -33,11 +33,12 @@ A candidate may be said when
   fit leaves.
 
 Of two laws that differ by less than TIE the one with fewer constants stands. If they have equally
-many, only the change from first to last is said. A jump beside a trend has to win by CLEAR, and a
-power has to halve the miss of every other law: the residuals of a sum of random updates are not
-independent, and the criterion then favours the law that bends most freely. Series whose range is at
-most FLAT_RANGE of their mean are flat. Where no candidate is left there is no law. Fewer than 4
-layers behind the embedding have no law.
+many, only the change from first to last is said. A jump beside a trend has to win by CLEAR, and
+so has a limit, which says something beyond the last layer. A power has to halve the miss of every
+other law: the residuals of a sum of random updates are not independent, and the criterion then
+favours the law that bends most freely. Series whose range is at most FLAT_RANGE of their mean are
+flat. Where no candidate is left there is no law. Fewer than 4 layers behind the embedding have no
+law.
 
 The thresholds were set on series with seeds of their own (60 per law, depth and noise of 1 % and
 5 %; 150 white noises and random walks per depth) and on the lines of 18 small models before

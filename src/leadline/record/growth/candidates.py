@@ -198,7 +198,8 @@ def _criterion(rss: float, count: int, parameters: int) -> float:
 
 
 def _handicap(series: DepthSeries, sides: tuple[Stretch, ...]) -> float:
-    handicap = CLEAR if len(sides) == 2 and any(map(_is_trend, sides)) else 0.0
+    beside_a_jump = len(sides) == 2 and any(map(_is_trend, sides))
+    handicap = CLEAR if beside_a_jump or sides[0].law == "saturating" else 0.0
     if any(side.law == "power" for side in sides):
         handicap += len(series) * math.log(4.0)  # half the miss is a quarter of RSS
     return handicap

@@ -57,9 +57,9 @@ LawName = Literal[
 _POWERS: dict[LawName, float] = {"linear": 1.0, "root": 0.5, "inverse root": -0.5, "inverse": -1.0}
 # No straight line runs over so many orders of magnitude, and its weights would overflow.
 _LOWEST_LOG = -230.0
-# An approach to a limit is seen when at least two half-lives lie in the stretch. One of less than
+# An approach to a limit is seen when at least three half-lives lie in the stretch. One of less than
 # a layer is a jump.
-_HALF_LIVES = 2.0
+_HALF_LIVES = 3.0
 _SHORTEST_HALF_LIFE = 1.0
 
 

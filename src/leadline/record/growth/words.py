@@ -31,7 +31,7 @@ __all__ = [
     "trend_text",
 ]
 
-BRIEFEST = 14
+BRIEFEST = 15
 _NAMES: dict[LawName, str] = {
     "inverse root": "1/root",
     "exponential": "factor",
