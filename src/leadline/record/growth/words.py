@@ -201,7 +201,7 @@ def brief_jump(jump: Jump, law: LawName, *, rate: str, before: bool) -> str:
 
 
 def _inverse(stretch: Stretch) -> str:
-    if abs(stretch.offset) < 0.005:
+    if abs(stretch.offset) < 0.05:
         inner = "l"
     else:
         offset = format_number(abs(stretch.offset), digits=2)
