@@ -155,7 +155,7 @@ def shapes(draw: st.DrawFn) -> np.ndarray:
     return values * draw(st.sampled_from([1.0, -1.0, 1e-8, 1e8]))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(shapes())
 def test_what_is_said_agrees_with_the_first_and_the_last_value(values: np.ndarray) -> None:
     growth = fit_growth(range(len(values)), values)
