@@ -240,12 +240,7 @@ def _side_json(side: Side) -> dict[str, Any]:
     return {
         "first": strict_number(side.first),
         "last": strict_number(side.last),
-        "growth": {
-            "law": side.growth.law,
-            "rate": strict_number(side.growth.rate),
-            "r2": strict_number(side.growth.r2),
-            "text": side.growth.text,
-        },
+        "growth": side.growth.to_json(),
         "ratio_at_last": strict_number(side.ratio_at_last),
         "differs_most": None
         if parting is None

@@ -1,7 +1,7 @@
 """What was measured: quantities, sites, readings, and the record that holds them."""
 
 from leadline.record.finding import Finding
-from leadline.record.growth import Growth, fit_growth
+from leadline.record.growth import Growth, Jump, fit_growth
 from leadline.record.profile import Profile
 from leadline.record.quantity import Quantity
 from leadline.record.reading import Reading
@@ -11,6 +11,7 @@ from leadline.record.site import Site
 __all__ = [
     "Finding",
     "Growth",
+    "Jump",
     "Profile",
     "Quantity",
     "Reading",

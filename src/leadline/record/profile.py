@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Profile:
         """The value at the last layer of the line."""
         return float(self.values[-1])
 
-    @property
+    @cached_property
     def growth(self) -> Growth:
         """The law of growth that fits the line best."""
         return fit_growth(self.layers, self.values)

@@ -8,6 +8,7 @@ tokens of the examples.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -114,13 +115,15 @@ def growth_in_words(profile: Profile) -> str:
     if stop < len(profile.values) - 1:
         span += ", the last finite one"
     words = growth.text.partition(";")[0]
-    if growth.law == "flat":
-        return f"stays {words}, {span}"
-    if growth.law == "power":
-        return f"{words}, {span}"
     if growth.law == "none":
         return f"goes {span}" + (f" by {words}" if words.startswith("no simple law") else "")
-    return f"changes by {words}, {span}"
+    if growth.law == "undecided" and growth.jump is None:
+        words = words.partition(" from layer ")[0]  # the span says the layers
+    if words.startswith("flat"):
+        return f"stays {words}, {span}"
+    if words.startswith(("+", "-", "×")):
+        return f"changes by {words}, {span}"
+    return f"{words}, {span}"
 
 
 def facts(record: Record) -> list[Fact]:
@@ -302,7 +305,8 @@ def _ratio_at_the_end(lines: Sequence[tuple[str, Profile]]) -> str:
 
 def _law(line: Profile) -> str:
     """The law of growth without its goodness of fit."""
-    return line.growth.text.partition(";")[0].partition(" (")[0]
+    words = line.growth.text.partition(";")[0]
+    return re.sub(r" \((?:±|R²|best R²|all 0)[^)]*\)", "", words)
 
 
 def _first_lines(record: Record, quantity: str, statistic: str = "") -> list[Profile]:

@@ -18,7 +18,7 @@ from leadline.record.summary import headline_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.record import Finding, Growth, Profile, Record, Site
+    from leadline.record import Finding, Profile, Record, Site
     from leadline.record.curve import Curve
 
 __all__ = ["SCHEMA", "as_json"]
@@ -127,7 +127,7 @@ def _series(line: Profile) -> dict[str, Any]:
         "sublayer": line.sublayer,
         "layers": list(line.layers),
         "values": [strict_number(value) for value in line.values],
-        "growth": _growth(line.growth),
+        "growth": line.growth.to_json(),
     }
 
 
@@ -138,15 +138,6 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "seed": curve.seed,
         "steps": list(curve.steps),
         "values": [strict_number(float(value)) for value in curve.values],
-    }
-
-
-def _growth(growth: Growth) -> dict[str, Any]:
-    return {
-        "law": growth.law,
-        "rate": strict_number(growth.rate),
-        "r2": strict_number(growth.r2),
-        "text": growth.text,
     }
 
 

@@ -123,7 +123,8 @@ def test_each_role_has_a_row_with_its_growth() -> None:
     assert {"update.norm[attention]", "update.norm[mlp]"} <= set(rows)
     deep = rows["stream.norm"].sides[1]
     assert deep is not None
-    assert deep.growth.law == "power"
+    assert deep.growth.law == "root"
+    assert deep.growth.jump is not None
     assert deep.profile.layers == tuple(range(25))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leadline.record import fit_growth
+from leadline.record.growth.stretch import LawName
+from leadline.record.numbers import format_number
 
 LAYERS = np.arange(1, 25)
 amplitudes = st.floats(1e-6, 1e6)
@@ -26,18 +29,79 @@ def noisy(values: np.ndarray, *, percent: float, seed: int) -> np.ndarray:
     return values * np.exp(noise)
 
 
-@given(amplitudes, st.floats(0.3, 3.0).filter(lambda b: abs(b - 1) > 0.05), depths, st.booleans())
-def test_exact_power_law_is_named_with_its_exponent(
+# One of these is a law with an offset, and is named so.
+ROOTS = {0.5: "root", 1.0: "linear", -0.5: "inverse root", -1.0: "inverse"}
+
+
+@given(
+    amplitudes,
+    st.floats(0.3, 3.0).filter(lambda b: min(abs(b - 0.5), abs(b - 1)) > 0.05),
+    depths,
+    st.booleans(),
+)
+def test_exact_power_law_from_layer_1_on_is_named_with_its_exponent(
     amplitude: float, exponent: float, depth: int, falls: bool
 ) -> None:
     exponent = -exponent if falls else exponent
-    layers = layers_to(depth)
-    values = np.r_[123.0, amplitude * layers[1:] ** exponent]
-    growth = fit_growth(layers, values)
+    layers = np.arange(1, depth + 1)
+    growth = fit_growth(layers, amplitude * layers**exponent)
     assert growth.law == "power"
     assert growth.rate == pytest.approx(exponent, abs=1e-9)
     assert growth.r2 == pytest.approx(1.0)
     assert growth.text.startswith("falls as l^-" if falls else "grows as l^")
+
+
+@given(amplitudes, st.floats(0.01, 100.0), depths, st.sampled_from(sorted(ROOTS)))
+def test_exact_law_with_an_offset_is_named_with_its_rate(
+    amplitude: float, slope: float, depth: int, power: float
+) -> None:
+    layers = layers_to(depth)
+    values = amplitude * (1.0 + slope * layers) ** power
+    growth = fit_growth(layers, values)
+    if np.ptp(values) <= 0.05 * values.mean():
+        assert growth.law == "flat"
+        return
+    assert growth.law == ROOTS[power]
+    assert growth.rate == pytest.approx(amplitude ** (1 / power) * slope, rel=1e-6)
+    assert growth.r2 == pytest.approx(1.0)
+    assert growth.jump is None
+
+
+@given(amplitudes, st.floats(1.5, 4.0), st.floats(0.1, 0.9), st.integers(12, 96))
+def test_exact_approach_to_a_limit_is_named_with_its_half_life(
+    amplitude: float, half_life: float, limit: float, depth: int
+) -> None:
+    falling = limit + (1 - limit) * 2.0 ** (-layers_to(depth) / half_life)
+    growth = fit_growth(layers_to(depth), amplitude * falling)
+    assert growth.law == "saturating"
+    assert growth.rate == pytest.approx(half_life, rel=1e-3)
+    assert f"falls towards {format_number(amplitude * limit, digits=3)}, half-way in" in growth.text
+
+
+@given(
+    amplitudes,
+    st.floats(0.3, 5.0),
+    st.booleans(),
+    depths.flatmap(lambda depth: st.tuples(st.just(depth), st.integers(1, depth))),
+)
+def test_jump_between_two_levels_is_named_with_its_place_wherever_it_is(
+    amplitude: float, size: float, drops: bool, place: tuple[int, int]
+) -> None:
+    depth, layer = place
+    factor = math.exp(-size if drops else size)
+    growth = fit_growth(
+        layers_to(depth), amplitude * np.where(layers_to(depth) < layer, 1.0, factor)
+    )
+    assert growth.law == "jump"
+    assert growth.rate == pytest.approx(factor)
+    assert growth.jump is not None
+    assert (growth.jump.after, growth.jump.layer) == (layer - 1, layer)
+    assert growth.jump.factor == pytest.approx(factor)
+    assert growth.jump.by == pytest.approx(amplitude * (factor - 1))
+    assert f"{'drops' if drops else 'jumps'} ×" in growth.text
+    assert f" at layer {layer}" in growth.text
+    assert growth.text.startswith("flat (±< 0.1 %), then ") == (layer > 1)
+    assert growth.text.endswith(", then flat (±< 0.1 %)") == (layer < depth)
 
 
 @given(amplitudes, st.floats(0.02, 0.5), depths, st.booleans())
@@ -82,13 +146,14 @@ def test_proportional_growth_is_called_linear_not_power_one() -> None:
 
 
 @settings(max_examples=200)
-@given(st.floats(0.4, 0.8), seeds)
-def test_noise_of_two_percent_does_not_hide_a_root_of_depth(exponent: float, seed: int) -> None:
-    values = noisy(LAYERS**exponent, percent=2, seed=seed)
-    growth = fit_growth(LAYERS, values)
-    assert growth.law == "power"
-    # The slope of log y on log l has standard deviation 0.02 / sqrt(Σ (log l - mean)²) = 0.005.
-    assert growth.rate == pytest.approx(exponent, abs=0.03)
+@given(st.floats(0.3, 10.0), seeds)
+def test_noise_of_two_percent_does_not_hide_a_root_of_depth(slope: float, seed: int) -> None:
+    growth = fit_growth(
+        layers_to(24), noisy((1 + slope * layers_to(24)) ** 0.5, percent=2, seed=seed)
+    )
+    assert growth.law == "root"
+    # Each y² is known to 4 %; a line through 25 of them has a slope known to about 1.2 %.
+    assert growth.rate == pytest.approx(slope, rel=0.08)
     assert 0.97 < growth.r2 < 1.0
 
 
@@ -106,12 +171,8 @@ def test_noise_of_one_percent_does_not_hide_a_straight_line(slope: float, seed: 
     # Far from zero at the first layer, so that it is neither a power nor an exponential.
     values = 1.0 + slope * np.arange(1, 49)
     growth = fit_growth(np.arange(1, 49), noisy(values, percent=1, seed=seed))
-    if growth.law == "power":
-        # A steep line is nearly proportional: then the exponent must say so.
-        assert growth.rate == pytest.approx(1.0, abs=0.25)
-    else:
-        assert growth.law == "linear"
-        assert growth.rate == pytest.approx(slope, rel=0.05)
+    assert growth.law == "linear"
+    assert growth.rate == pytest.approx(slope, rel=0.05)
 
 
 @given(st.floats(-1e9, 1e9).filter(lambda x: abs(x) > 1e-9), depths)
@@ -136,9 +197,64 @@ def test_spread_of_a_flat_series_is_half_its_range_over_its_mean() -> None:
     assert fit_growth(np.arange(1, 13), values).text == "flat (±2 %)"
 
 
-def test_embedding_does_not_count() -> None:
-    values = np.r_[1e9, LAYERS**0.5]
-    assert fit_growth(np.arange(25), values) == fit_growth(LAYERS, LAYERS**0.5)
+def test_embedding_counts_as_the_first_value_beside_the_law_does() -> None:
+    """A post-norm stream of width 128 whose embedding has a standard deviation of 0.028."""
+    growth = fit_growth(range(13), [0.319, *[11.3] * 12])
+    assert growth.law == "jump"
+    assert growth.text == "jumps ×35.4 at layer 1, then flat (±< 0.1 %)"
+    assert growth.brief == "×35 @1, flat"
+
+
+@pytest.mark.parametrize("depth", [16, 32, 64])
+def test_squares_that_add_up_have_one_rate_at_every_depth(depth: int) -> None:
+    """A stream that every layer adds two orthogonal updates of norm sqrt(width) to."""
+    width, start = 128, 0.3
+    values = np.sqrt(start**2 + 2 * width * layers_to(depth))
+    growth = fit_growth(layers_to(depth), noisy(values, percent=1, seed=depth))
+    assert growth.law == "root"
+    assert growth.rate == pytest.approx(2 * width, rel=0.02)
+    assert growth.text.startswith("grows in square by 25")
+    assert growth.jump is None
+
+
+def test_jump_beside_a_law_is_said_with_it() -> None:
+    behind = np.sqrt(100.0 + 256.0 * np.arange(16))
+    lead = fit_growth(range(17), [0.2, *behind])
+    assert (lead.law, lead.brief) == ("root", "×50 @1, y²+256")
+    assert lead.text == "jumps ×50 at layer 1, then grows in square by 256 per layer (R² 1.000)"
+    climb = fit_growth(range(18), [0.2, 1.5, *behind])
+    assert climb.text.startswith("jumps ×50 over layers 1 to 2, then grows in square by 256")
+    assert climb.jump is not None
+    assert (climb.jump.after, climb.jump.layer) == (0, 2)
+    end = fit_growth(range(17), [*behind, 6.0])
+    assert end.text == "grows in square by 256 per layer (R² 1.000), then drops ×0.0956 at layer 16"
+
+
+def test_jump_through_zero_is_said_by_its_difference() -> None:
+    growth = fit_growth(range(7), [-0.1, -0.1, -0.1, 0.7, 0.7, 0.7, 0.7])
+    assert (growth.law, growth.rate) == ("jump", pytest.approx(0.8))
+    assert growth.text == "flat (±0), then jumps by 0.8 at layer 3, then flat (±0)"
+    assert growth.jump is not None
+    assert math.isnan(growth.jump.factor)
+
+
+def test_zero_at_the_embedding_belongs_to_a_root_and_is_a_jump_otherwise() -> None:
+    root = fit_growth(range(9), [3.0 * l**0.5 for l in range(9)])
+    assert (root.law, root.rate, root.jump) == ("root", pytest.approx(9.0), None)
+    level = fit_growth(range(9), [0.0, *[3.0] * 8])
+    assert (level.law, level.rate) == ("jump", math.inf)
+    assert level.text == "jumps from 0 at layer 1, then flat (±< 0.1 %)"
+    growing = fit_growth(range(9), [0.0, *[1.2**l for l in range(8)]])
+    assert growing.text == "jumps from 0 at layer 1, then ×1.20 per layer (R² 1.000)"
+
+
+def test_what_two_laws_tell_equally_well_is_only_said_to_grow() -> None:
+    """Over 6 layers and 20 % a line and an exponential differ by less than the noise of 1 %."""
+    values = noisy(1.03 ** layers_to(6), percent=1, seed=2)
+    growth = fit_growth(layers_to(6), values)
+    assert growth.law == "undecided"
+    assert growth.rate == pytest.approx(values[-1] / values[0])
+    assert growth.text == f"grows ×{values[-1] / values[0]:.2f} from layer 0 to 6"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
@@ -153,13 +269,18 @@ def test_four_blocks_have_a_law() -> None:
     assert fit_growth([1, 2, 3, 4], [2, 4, 8, 16]).law == "exponential"
 
 
+def test_four_blocks_behind_an_embedding_show_a_jump() -> None:
+    growth = fit_growth(range(5), [0.32, 11.3, 11.2, 11.4, 11.3])
+    assert growth.text == "jumps ×35.3 at layer 1, then flat (±0.9 %)"
+
+
 def test_values_that_are_not_finite_are_left_out_and_told() -> None:
     values = LAYERS**0.5
     values[[3, 7]] = math.nan, math.inf
     growth = fit_growth(LAYERS, values)
-    assert growth.law == "power"
-    assert growth.rate == pytest.approx(0.5, abs=1e-9)
-    assert growth.text == "grows as l^0.50 (R² 1.000); 2 layers not finite"
+    assert growth.law == "root"
+    assert growth.rate == pytest.approx(1.0, abs=1e-9)
+    assert growth.text == "grows in square by 1 per layer (R² 1.000); 2 layers not finite"
 
 
 def test_nothing_finite_has_no_law() -> None:
@@ -194,17 +315,24 @@ def test_a_jump_and_a_fall_have_no_law() -> None:
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=0, max_size=40))
 def test_any_series_gets_an_answer(values: list[float]) -> None:
     growth = fit_growth(range(len(values)), values)
-    assert growth.law in ("flat", "linear", "power", "exponential", "none")
+    assert growth.law in get_args(LawName)
     assert 0.0 <= growth.r2 <= 1.0
     assert growth.text
-    assert len(growth.brief) <= 16
+    assert len(growth.brief) <= 20
 
 
-@given(st.floats(1e-300, 1e290), st.sampled_from([0.5, 2.0]))
-def test_the_unit_of_the_values_does_not_matter(unit: float, exponent: float) -> None:
-    here = fit_growth(LAYERS, unit * LAYERS**exponent)
-    assert here.law == "power"
-    assert here.rate == pytest.approx(exponent, abs=1e-9)
+@given(st.floats(1e-300, 1e290))
+def test_the_unit_of_the_values_does_not_matter(unit: float) -> None:
+    power = fit_growth(LAYERS, unit * LAYERS**2.0)
+    assert (power.law, power.rate) == ("power", pytest.approx(2.0, abs=1e-9))
+    line = fit_growth(LAYERS, unit * (3.0 + LAYERS))
+    assert (line.law, line.rate) == ("linear", pytest.approx(unit, rel=1e-6))
+
+
+@given(st.floats(1e-140, 1e140))
+def test_the_rate_of_a_root_has_the_square_of_the_unit(unit: float) -> None:
+    growth = fit_growth(LAYERS, unit * (3.0 + LAYERS) ** 0.5)
+    assert (growth.law, growth.rate) == ("root", pytest.approx(unit**2, rel=1e-6))
 
 
 def test_line_is_fitted_where_relative_errors_are_least() -> None:
@@ -229,8 +357,17 @@ def test_line_is_fitted_where_relative_errors_are_least() -> None:
     [
         (1.08**LAYERS, "×1.080 per layer (R² 1.000)", "×1.080/layer"),
         (2.5**LAYERS, "×2.50 per layer (R² 1.000)", "×2.50/layer"),
-        (LAYERS**0.52, "grows as l^0.52 (R² 1.000)", "l^0.52"),
-        (LAYERS**-0.5, "falls as l^-0.50 (R² 1.000)", "l^-0.50"),
+        (LAYERS**0.7, "grows as l^0.70 (R² 1.000)", "l^0.70"),
+        (LAYERS**-1.5, "falls as l^-1.50 (R² 1.000)", "l^-1.50"),
+        ((7 + 2.5 * LAYERS) ** 0.5, "grows in square by 2.5 per layer (R² 1.000)", "y² +2.5/layer"),
+        (
+            (99 - 2.5 * LAYERS) ** 0.5,
+            "falls in square by 2.5 per layer (R² 1.000)",
+            "y² -2.5/layer",
+        ),
+        ((LAYERS + 2.3) ** -0.5, "falls as 1/sqrt(l + 2.3) (R² 1.000)", "1/sqrt(l + 2.3)"),
+        ((LAYERS - 0.5) ** -1.0, "falls as 1/(l - 0.5) (R² 1.000)", "1/(l - 0.5)"),
+        (5.0 / LAYERS, "falls as 1/l (R² 1.000)", "1/l"),
         (10 + 4.0 * LAYERS, "+4 per layer (R² 1.000)", "+4/layer"),
     ],
 )
@@ -246,8 +383,8 @@ def test_trend_within_five_percent_of_the_mean_is_flat(percent: float, law: str)
     assert fit_growth(LAYERS, values).law == law
 
 
-@pytest.mark.parametrize(("r2", "named"), [(0.77, False), (0.83, True)])
-def test_law_is_named_from_eighty_percent_of_the_variance_on(r2: float, named: bool) -> None:
+@pytest.mark.parametrize(("r2", "named"), [(0.89, False), (0.93, True)])
+def test_law_is_named_from_ninety_percent_of_the_variance_on(r2: float, named: bool) -> None:
     """The series is an exponential plus a zigzag that no law follows, mixed to the wanted R²."""
     trend = LAYERS - LAYERS.mean()
     zigzag = np.where(LAYERS % 2 == 0, 1.0, -1.0)
@@ -256,7 +393,8 @@ def test_law_is_named_from_eighty_percent_of_the_variance_on(r2: float, named: b
     values = np.exp(3.0 * (math.sqrt(r2) * trend + math.sqrt(1 - r2) * zigzag))
     growth = fit_growth(LAYERS, values)
     assert (growth.law != "none") == named
-    assert growth.r2 == pytest.approx(r2, abs=0.01)
+    # Without the value at one end less of the variance is explained, and that counts.
+    assert growth.r2 == pytest.approx(r2, abs=0.01 if named else 0.03)
 
 
 def test_a_value_that_leaps_over_three_hundred_orders_of_magnitude_is_no_line() -> None:

@@ -150,8 +150,8 @@ def test_text_has_a_line_per_quantity_and_role() -> None:
         "gradient.stream",
         "block.influence",
     ]
-    # 12 l^0.55 with 2 % noise; 0.02 x 0.9^l with 2 % noise; a constant with 2 % noise
-    assert "grows as l^0.5" in found["stream.norm"]
+    # 4, then 12 l^0.55 with 2 % noise; 0.02 x 0.9^l with 2 % noise; a constant with 2 % noise
+    assert "jumps ×2.96 at layer 1, then grows in square by" in found["stream.norm"]
     assert "×0.90" in found["gradient.stream"]
     assert "flat" in found["update.norm[mlp]"]
     assert all("->" in line for line in found.values())

@@ -70,7 +70,7 @@ def test_a_massive_first_token_is_named_with_its_layers() -> None:
     (sentence,) = [one for one in sentences(gpt2_record(depth=12)) if "first token" in one]
     assert "up to 920 times" in sentence
     assert "between layers 3 and 11" in sentence
-    assert "without it the median grows as l^0.5" in sentence
+    assert "without it the median jumps ×2.96 at layer 1, then grows in square by" in sentence
 
 
 def test_an_ordinary_first_token_is_not_mentioned() -> None:
@@ -121,8 +121,20 @@ def test_lanes_and_parallel_branches_are_mentioned() -> None:
     ("values", "words"),
     [
         ([1.0] * 9, "stays flat (±< 0.1 %), from 1.00 at layer 0 to 1.00 at layer 8"),
-        ([3.0 * l**0.5 for l in range(9)], "grows as l^0.50 (R² 1.000), from 0 at layer 0 to 8.49"),
+        ([3.0 * l**0.5 for l in range(9)], "grows in square by 9 per layer (R² 1.000), from 0 at"),
         ([2.0**l for l in range(9)], "changes by ×2.00 per layer (R² 1.000), from 1.00"),
+        (
+            [0.319, *[11.3] * 8],
+            "jumps ×35.4 at layer 1, then flat (±< 0.1 %), from 0.319 at layer 0 to 11.3 at layer 8",
+        ),
+        (
+            [*[11.3] * 8, 0.319],
+            "stays flat (±< 0.1 %), then drops ×0.0282 at layer 8, from 11.3 at layer 0 to 0.319",
+        ),
+        (
+            [1.0, 1.03, 1.05, 1.10, 1.12, 1.17, 1.19],
+            "grows ×1.19, from 1.00 at layer 0 to 1.19 at layer 6",
+        ),
         ([1.0, 2.0], "goes from 1.00 at layer 0 to 2.00 at layer 1"),
         ([2.0**l for l in range(8)] + [math.nan], "to 128 at layer 7, the last finite one"),
         ([math.nan] * 4, "is nowhere finite"),

@@ -74,11 +74,11 @@ def test_gradients_of_a_random_cotangent_are_the_first_line() -> None:
 
 def test_wide_table_names_the_layers_of_lowest_and_highest() -> None:
     record = gpt2_record(massive=False)
-    line = next(line for line in shown(record, terminal(140)) if line.startswith("stream.norm "))
+    line = next(line for line in shown(record, terminal(170)) if line.startswith("stream.norm "))
     values = record["stream.norm"].values
     assert f"@{values.argmin()} " in line
     assert f"@{values.argmax()} " in line
-    assert "grows as l^0.5" in line
+    assert "jumps ×2.96 at layer 1, then grows in square by 179 per layer" in line
 
 
 def test_narrow_table_keeps_law_and_goodness() -> None:
