@@ -20,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from leadline.errors import RecordError
+from leadline.record.faults import READING_ERRORS, cannot_read, changed, damaged, one_line
 from leadline.record.schema import CHECKSUM_TABLE, write_schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Integrity",
     "check_file",
-    "damaged",
     "mark_unclosed",
     "seal_file",
     "seal_tables",
@@ -103,19 +102,11 @@ def check_file(connection: sqlite3.Connection, path: Path) -> Integrity:
         try:
             same = _digest_of_file(path, _page(connection), own) == own
         except OSError as error:
-            raise RecordError(f"Cannot read the record {path}: {error.strerror}.") from error
+            raise cannot_read(path, error) from error
         if same:
             return "checked"
     _refuse_changed(connection, path, stored)
     return "checked"
-
-
-def damaged(path: Path | str, reason: str) -> RecordError:
-    """The error for a file that nobody can read as a record."""
-    reason = " ".join(reason.split()).removeprefix("*** in database main *** ").rstrip(".")
-    return RecordError(
-        f"The record {path} is damaged or cut short ({reason}): copy it again or measure again."
-    )
 
 
 def _refuse_changed(
@@ -123,22 +114,22 @@ def _refuse_changed(
 ) -> None:
     """Refuse a closed file of which a table is not what was written, and say which."""
     if stored.keys() != _PARTS:
-        raise _changed(path, "its checksums are lost, so nothing in it can be relied on")
+        raise changed(path, "its checksums are lost, so nothing in it can be relied on")
     reasons: dict[str, str] = {}
     for part, words in _WORDS.items():
         try:
             if _digest_of(connection, part) != stored[part]:
                 reasons[part] = f"{words} do not match"
-        except (sqlite3.Error, MemoryError) as error:
-            reasons[part] = f"{words} cannot be read ({error})"
+        except READING_ERRORS as error:
+            reasons[part] = f"{words} cannot be read: {one_line(str(error))}"
     structure = _structure(connection)
     if not reasons and structure == "ok":
         return
     if not reasons:
-        raise _changed(path, f"all tables are intact, the order of the file is not ({structure})")
+        raise changed(path, f"all tables are intact, an index or a free page is not ({structure})")
     intact = _listed([words for part, words in _WORDS.items() if part not in reasons])
     rest = f"{intact} are intact" if intact else "nothing is intact"
-    raise _changed(path, f"{_summary(reasons)}; {rest}")
+    raise changed(path, f"{_summary(reasons)}; {rest}")
 
 
 def _summary(reasons: Mapping[str, str]) -> str:
@@ -147,13 +138,6 @@ def _summary(reasons: Mapping[str, str]) -> str:
     unread = [reason for reason in reasons.values() if "cannot be read" in reason]
     why = f" ({unread[0]})" if unread else ""
     return f"{lost} do not match their checksums{why}"
-
-
-def _changed(path: Path, what: str) -> RecordError:
-    return RecordError(
-        f"The record {path} was changed or damaged after it was written: {what}. "
-        "Copy it again or measure again."
-    )
 
 
 def _refuse_impossible(connection: sqlite3.Connection, path: Path) -> None:
@@ -203,9 +187,9 @@ def _refuse_unknown_tables(connection: sqlite3.Connection, path: Path) -> None:
 def _structure(connection: sqlite3.Connection) -> str:
     """What SQLite says about pages, order and indices of the file: `ok`, or the first fault."""
     try:
-        return str(connection.execute("PRAGMA integrity_check (1)").fetchone()[0])
-    except sqlite3.Error as error:
-        return str(error)
+        return one_line(connection.execute("PRAGMA integrity_check (1)").fetchone()[0])
+    except READING_ERRORS as error:
+        return one_line(str(error))
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:

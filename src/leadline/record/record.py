@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from leadline.errors import RecordError, UnknownName
 from leadline.record import store, tables
 from leadline.record.address import parse_address
+from leadline.record.faults import cannot_write
 from leadline.record.provenance import number_at
 from leadline.record.selection import choose_line, group_into_lines
 from leadline.record.site import RUN
@@ -310,7 +311,9 @@ class Record:
         """Write the record to one file, in one step; a file that stands there is replaced."""
         place = Path(path)
         if self.path is not None and place.resolve() == self.path.resolve():
-            store.fold_log(self._connection)
+            if self._writable:
+                with self._writing() as connection:
+                    store.fold_log(connection)
         else:
             store.save_file(self._connection, place)
         return place
@@ -360,9 +363,7 @@ class Record:
             with self._connection as connection:
                 yield connection
         except sqlite3.Error as error:
-            raise RecordError(
-                f"Cannot write to the record {self.path or 'in memory'}: {error}."
-            ) from error
+            raise cannot_write(self.path or "in memory", error) from error
 
     def _refuse_unreadable(self) -> None:
         """Refuse a file that no checksum vouches for if its texts cannot be read."""

@@ -21,11 +21,11 @@ from leadline.errors import RecordError
 from leadline.record.checksum import (
     Integrity,
     check_file,
-    damaged,
     mark_unclosed,
     seal_file,
     seal_tables,
 )
+from leadline.record.faults import READING_ERRORS, cannot_read, cannot_save, cannot_write
 from leadline.record.schema import APPLICATION_ID, SCHEMA, write_schema
 
 __all__ = [
@@ -61,7 +61,7 @@ def create_file(path: Path) -> sqlite3.Connection:
         # Creating the file first gives the plain reason (no such folder, no permission).
         path.touch(exist_ok=False)
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise cannot_save(path, error) from error
     try:
         connection = sqlite3.connect(path, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -69,20 +69,22 @@ def create_file(path: Path) -> sqlite3.Connection:
         write_schema(connection)
     except sqlite3.Error as error:
         path.unlink(missing_ok=True)
-        raise _unwritable(path, str(error)) from error
+        raise cannot_save(path, error) from error
     return connection
 
 
 def reopen_file(path: Path) -> sqlite3.Connection:
     """Open a record file to add to it. What a writer that was killed had committed is there."""
     open_file(path)[0].close()
+    connection = sqlite3.connect(path, check_same_thread=False)
     try:
-        connection = sqlite3.connect(path, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         mark_unclosed(connection)
+        fold_log(connection)  # or a file that loses its log would count as closed
     except sqlite3.Error as error:
-        raise _unwritable(path, str(error)) from error
+        connection.close()
+        raise cannot_write(path, error) from error
     return connection
 
 
@@ -94,16 +96,14 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
     _refuse_foreign(path)
     try:
         connection = _connect_to_read(path)
-    except sqlite3.OperationalError as error:
-        raise RecordError(f"Cannot read the record {path}: {error}.") from error
-    except sqlite3.DatabaseError as error:
-        raise damaged(path, str(error)) from error
+    except READING_ERRORS as error:
+        raise cannot_read(path, error) from error
     try:
         _refuse_other_schema(connection, path)
         integrity = check_file(connection, path.resolve())
-    except (sqlite3.Error, UnicodeError, MemoryError) as error:
+    except READING_ERRORS as error:
         connection.close()
-        raise damaged(path, str(error)) from error
+        raise cannot_read(path, error) from error
     except RecordError:
         connection.close()
         raise
@@ -125,11 +125,11 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
     """Write the whole record to `path` in one step: a reader finds the old file or the new one."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise _unwritable(path, "it is a folder")
+        raise cannot_save(path, "it is a folder")
     if target.exists() and not target.is_file():
-        raise _unwritable(path, "it is no ordinary file")
+        raise cannot_save(path, "it is no ordinary file")
     if Path(f"{target}-wal").exists():
-        raise _unwritable(
+        raise cannot_save(
             path, f"a record there is still being written, or was never closed ({target.name}-wal)"
         )
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
@@ -143,9 +143,9 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
             seal_file(copy, partial)
         os.replace(partial, target)  # noqa: PTH105 (the atomic call, by its own name)
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise cannot_save(path, error) from error
     except sqlite3.Error as error:
-        raise _unwritable(path, str(error)) from error
+        raise cannot_save(path, error) from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -185,7 +185,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         # A file in a folder that cannot be written: nobody else writes, so no log is needed.
         address += "&immutable=1"
         connection = sqlite3.connect(address, uri=True, check_same_thread=False)
-    except sqlite3.DatabaseError:
+    except READING_ERRORS:
         connection.close()
         raise
     return connection
@@ -228,9 +228,3 @@ def _refuse_other_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _unwritable(path: Path, reason: str) -> RecordError:
-    return RecordError(
-        f"Cannot write the record {path}: {reason}. Choose a file in a folder that can be written."
-    )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from leadline.record import provenance
-from leadline.record.checksum import damaged
+from leadline.record.faults import READING_ERRORS, cannot_read, damaged
 from leadline.record.finding import Finding, Severity
 from leadline.record.quantity import LivesOn, Quantity, Scale
 from leadline.record.reading import Reading
@@ -59,7 +59,9 @@ def _reader(read: _Reader[_Arguments, _Result]) -> _Reader[_Arguments, _Result]:
     ) -> _Result:
         try:
             return read(connection, *arguments, **options)
-        except (sqlite3.Error, ValueError, TypeError, OverflowError, RecursionError) as error:
+        except READING_ERRORS as error:
+            raise cannot_read(_path_of(connection), error) from error
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise damaged(_path_of(connection), str(error)) from error
 
     return checked
