@@ -82,9 +82,11 @@ def read_all(record: Record) -> str:
 def flip(path: Path, chance: random.Random, *, count: int, begin: int = 0, end: int = 0) -> None:
     """Change so many bytes, somewhere in the file or between two places of it."""
     content = bytearray(path.read_bytes())
+    places = range(begin, min(end or len(content), len(content)))
+    if end:  # where there is something to lose
+        places = [at for at in places if content[at]]
     for _ in range(count):
-        at = chance.randrange(begin, min(end or len(content), len(content)))
-        content[at] ^= chance.randrange(1, 256)
+        content[chance.choice(places)] ^= chance.randrange(1, 256)
     path.write_bytes(content)
 
 

@@ -24,7 +24,7 @@ from leadline.record.faults import READING_ERRORS, cannot_read, changed, damaged
 from leadline.record.schema import CHECKSUM_TABLE, write_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = [
     "Integrity",
@@ -115,29 +115,23 @@ def _refuse_changed(
     """Refuse a closed file of which a table is not what was written, and say which."""
     if stored.keys() != _PARTS:
         raise changed(path, "its checksums are lost, so nothing in it can be relied on")
-    reasons: dict[str, str] = {}
+    lost: dict[str, str] = {}
     for part, words in _WORDS.items():
         try:
             if _digest_of(connection, part) != stored[part]:
-                reasons[part] = f"{words} do not match"
+                lost[part] = ""
         except READING_ERRORS as error:
-            reasons[part] = f"{words} cannot be read: {one_line(str(error))}"
+            lost[part] = f" ({words} cannot be read: {one_line(str(error))})"
     structure = _structure(connection)
-    if not reasons and structure == "ok":
+    if not lost and structure == "ok":
         return
-    if not reasons:
+    if not lost:
         raise changed(path, f"all tables are intact, an index or a free page is not ({structure})")
-    intact = _listed([words for part, words in _WORDS.items() if part not in reasons])
-    rest = f"{intact} are intact" if intact else "nothing is intact"
-    raise changed(path, f"{_summary(reasons)}; {rest}")
-
-
-def _summary(reasons: Mapping[str, str]) -> str:
-    """`the findings and the readings do not match their checksums`, with the reason if there is one."""
-    lost = _listed([_WORDS[part] for part in reasons])
-    unread = [reason for reason in reasons.values() if "cannot be read" in reason]
-    why = f" ({unread[0]})" if unread else ""
-    return f"{lost} do not match their checksums{why}"
+    intact = [part for part in _WORDS if part not in lost]
+    mismatch = "does not match its checksum" if _is_one(lost) else "do not match their checksums"
+    rest = f"{_listed(intact)} {'is' if _is_one(intact) else 'are'}" if intact else "nothing is"
+    reason = next(filter(None, lost.values()), "")
+    raise changed(path, f"{_listed(lost)} {mismatch}{reason}; {rest} intact")
 
 
 def _refuse_impossible(connection: sqlite3.Connection, path: Path) -> None:
@@ -295,5 +289,11 @@ def _feed(digest: hashlib.blake2b, file: IO[bytes], count: int | None) -> None:
             count -= len(chunk)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+def _listed(parts: Iterable[str]) -> str:
+    *most, last = (_WORDS[part] for part in parts)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _is_one(parts: Collection[str]) -> bool:
+    """Whether the words for these parts are a singular."""
+    return len(parts) == 1 and not {_LAYOUT, "provenance"}.isdisjoint(parts)

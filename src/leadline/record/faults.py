@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from pathlib import Path
 
-from leadline.errors import RecordError
+from leadline.errors import FULL_DISK, RecordError
 
 __all__ = [
     "READING_ERRORS",
@@ -31,7 +30,6 @@ _ACCESS = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 }
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def cannot_read(path: Path | str, error: Exception) -> RecordError:
@@ -93,7 +91,7 @@ def one_line(reason: str) -> str:
 def _is_disk(error: Exception) -> bool:
     """Whether the disk is at fault. A log that finds no space is an I/O error, even to a reader."""
     if isinstance(error, OSError):
-        return error.errno in _NO_SPACE
+        return error.errno in FULL_DISK
     return _code(error) in _DISK
 
 
