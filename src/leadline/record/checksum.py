@@ -48,7 +48,7 @@ _WORDS = {
     "finding": "the findings",
     "reading": "the readings",
 }
-_PARTS = frozenset({_FILE, *_WORDS})
+_PARTS = {_FILE, *_WORDS}
 
 _SIZE = 32
 _BLOCK = 4096
@@ -113,7 +113,7 @@ def _refuse_changed(
     connection: sqlite3.Connection, path: Path, stored: Mapping[Any, object]
 ) -> None:
     """Refuse a closed file of which a table is not what was written, and say which."""
-    if stored.keys() != _PARTS:
+    if set(stored) != _PARTS:
         raise changed(path, "its checksums are lost, so nothing in it can be relied on")
     lost: dict[str, str] = {}
     for part, words in _WORDS.items():
@@ -236,11 +236,11 @@ def _packed(column: Sequence[Any]) -> Iterable[bytes]:
     if missing:
         marks = bytes([value is None for value in column])
         column = [value for value in column if value is not None]
-    kind = type(column[0])
+    first: object = column[0]
     try:
-        if kind is float:
+        if isinstance(first, float):
             return marks, b"f", struct.pack(f"<{len(column)}d", *column)
-        if kind is int:
+        if isinstance(first, int):
             return marks, b"i", struct.pack(f"<{len(column)}q", *column)
         text = "\0".join(column)
         if text.count("\0") == len(column) - 1:
