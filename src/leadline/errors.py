@@ -7,6 +7,7 @@ The command line prints the message alone and ends with exit code 2.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = [
+    "FULL_DISK",
     "AnatomyError",
     "BalanceError",
     "CatalogError",
@@ -32,6 +34,10 @@ __all__ = [
     "nearest_names",
     "require",
 ]
+
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of the system that say: no space left, no quota left, a larger file than allowed."""
 
 
 class LeadlineError(Exception):

@@ -9,6 +9,7 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli import _options as o
+from leadline.cli._records import open_records
 from leadline.cli._voice import Voice
 from leadline.errors import InputError
 
@@ -129,10 +130,9 @@ def _compare(
     initial: bool | None,
 ) -> bool:
     from leadline.analysis.bounds import bounds as bounds_of
-    from leadline.record import Record
     from leadline.reporting import show_bounds
 
-    with voice.progress("Computing the bounds"), Record.open(file) as record:
+    with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
         table = bounds_of(record, names=names, layer=layer, initial=initial)
     voice.emit(table.to_json)
     by_head = heads or layer is not None

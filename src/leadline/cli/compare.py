@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from leadline.cli import _options as o
+from leadline.cli._records import open_records
 from leadline.cli._voice import Voice, check_page
 from leadline.errors import RecordError
 
@@ -55,11 +56,9 @@ def compare(
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
         from leadline.analysis.compare import compare as compare_records
-        from leadline.record import Record
         from leadline.reporting import report, show_comparison
 
-        with voice.progress("Comparing"):
-            records = [Record.open(file) for file in files]
+        with voice.progress("Comparing"), open_records(voice, files) as records:
             comparison = compare_records(*records, names=called)
             if output is not None:
                 report(records, output, names=called)

@@ -33,7 +33,7 @@ from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
 from leadline.cli.sweep import sweep
 from leadline.cli.train import train
-from leadline.errors import LeadlineError
+from leadline.errors import FULL_DISK, LeadlineError
 
 __all__ = ["app", "run"]
 
@@ -114,6 +114,8 @@ def _answer(error: Exception) -> tuple[str, int]:
         )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}.", 2
+    if isinstance(error, OSError) and error.errno in FULL_DISK:  # writing names no file
+        return f"The disk is full ({error.strerror}): free some space and try again.", 2
     place = traceback.extract_tb(error.__traceback__)[-1]
     return (
         f"Unexpected {type(error).__name__}: {error} ({place.filename}, line {place.lineno}). "

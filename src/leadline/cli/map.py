@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli import _options as o
+from leadline.cli._records import open_records
 from leadline.cli._voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
 
@@ -67,10 +68,9 @@ def map_(
     _check(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         from leadline.analysis.trainability import trainability
-        from leadline.record import Record
         from leadline.reporting import show_trainability
 
-        with voice.progress("Drawing"), Record.open(file) as record:
+        with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             found = trainability(record, margin=margin, share=share, depth=columns)
             if output is not None:
                 _write(output, found, record)

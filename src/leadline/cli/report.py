@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from leadline.cli import _options as o
+from leadline.cli._records import open_records
 from leadline.cli._voice import Voice, check_page
 
 
@@ -35,12 +36,11 @@ def report(
         check_page(output)
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.record import Record
         from leadline.reporting import as_json as record_to_json
         from leadline.reporting import report as write_report
         from leadline.reporting import show_record
 
-        with voice.progress("Drawing"), Record.open(file) as record:
+        with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             if output is not None:
                 write_report(record, output)
                 voice.say(f"The report is in {output}")

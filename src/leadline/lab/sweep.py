@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.catalog import Choice, load_plugin
-from leadline.errors import CatalogError, LabError, LeadlineError, RecordError, UnknownName
+from leadline.errors import CatalogError, LabError, LeadlineError, UnknownName
 from leadline.lab.cell import Cell, CellResult, facts_without_run, prepare
 from leadline.lab.engines import ENGINES, Engine, Job, News, Orders
 from leadline.lab.grid import Sweep
@@ -160,13 +160,7 @@ def _work(
             if isinstance(news, News):
                 say(news)
                 continue
-            try:
-                add(record, [news])
-            except RecordError as error:
-                raise RecordError(
-                    f"{error} The finished cells are kept; free some space and run the same "
-                    "command again to go on."
-                ) from error
+            add(record, [news])
             shutil.rmtree(left.pop(news.run).folder, ignore_errors=True)
             say(Ended(news.run, news.facts))
     return list(left)

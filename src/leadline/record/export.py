@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.errors import RecordError, require
-from leadline.record.store import READING_COLUMNS
+from leadline.record.schema import READING_COLUMNS
 
 if TYPE_CHECKING:
     from pathlib import Path

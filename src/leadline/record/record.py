@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from leadline.errors import RecordError, UnknownName
 from leadline.record import store, tables
 from leadline.record.address import parse_address
+from leadline.record.faults import cannot_write
 from leadline.record.provenance import number_at
 from leadline.record.selection import choose_line, group_into_lines
 from leadline.record.site import RUN
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import EllipsisType, TracebackType
 
+    from leadline.record.checksum import Integrity
     from leadline.record.finding import Finding
     from leadline.record.profile import Profile
     from leadline.record.quantity import Quantity
@@ -57,7 +59,10 @@ class Record:
         """Open a record file for reading. It shows rows that a writer still adds."""
         place = Path(path)
         record = cls.__new__(cls)
-        record._attach(store.open_file(place), path=place, writable=False)
+        connection, integrity = store.open_file(place)
+        record._attach(connection, path=place, writable=False, integrity=integrity)
+        if integrity != "checked":
+            record._refuse_unreadable()
         return record
 
     @classmethod
@@ -68,14 +73,32 @@ class Record:
         record._attach(store.reopen_file(place), path=place, writable=True)
         return record
 
-    def _attach(self, connection: sqlite3.Connection, *, path: Path | None, writable: bool) -> None:
+    def _attach(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        path: Path | None,
+        writable: bool,
+        integrity: Integrity = "unclosed",
+    ) -> None:
         self.path = path
+        self._integrity: Integrity = integrity
         self._together = False
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection
         self._finish = weakref.finalize(
-            self, store.finish, connection, writer=writable and path is not None
+            self, store.finish, connection, written=path.resolve() if path and writable else None
         )
+
+    @property
+    def integrity(self) -> Integrity:
+        """What was known about the file when it was opened.
+
+        "checked": it is what was written, by its checksums. "unclosed": it is still being written,
+        or its writer was cut off, so that it has none yet. "without checksums": it was written
+        before there were any.
+        """
+        return self._integrity
 
     def describe(self, quantity: Quantity) -> None:
         """Store the definition of a quantity. Readings need it; a second, other one is refused."""
@@ -160,12 +183,11 @@ class Record:
         declared = number_at(self.provenance, "anatomy", "stacks", name, "depth")
         if declared is not None:
             return int(declared)
-        query = "SELECT max(layer) FROM reading WHERE stack = ?"
-        return int(self._connection.execute(query, (name,)).fetchone()[0])
+        return tables.last_layer(self._connection, name)
 
     def __len__(self) -> int:
         """The number of readings."""
-        return int(self._connection.execute("SELECT count(*) FROM reading").fetchone()[0])
+        return tables.count_readings(self._connection)
 
     def __bool__(self) -> bool:
         # Without this, a record that holds no reading yet would count as false.
@@ -289,7 +311,9 @@ class Record:
         """Write the record to one file, in one step; a file that stands there is replaced."""
         place = Path(path)
         if self.path is not None and place.resolve() == self.path.resolve():
-            store.fold_log(self._connection)
+            if self._writable:
+                with self._writing() as connection:
+                    store.fold_log(connection)
         else:
             store.save_file(self._connection, place)
         return place
@@ -339,9 +363,15 @@ class Record:
             with self._connection as connection:
                 yield connection
         except sqlite3.Error as error:
-            raise RecordError(
-                f"Cannot write to the record {self.path or 'in memory'}: {error}."
-            ) from error
+            raise cannot_write(self.path or "in memory", error) from error
+
+    def _refuse_unreadable(self) -> None:
+        """Refuse a file that no checksum vouches for if its texts cannot be read."""
+        try:
+            _ = self.provenance, self.quantities, self.findings
+        except RecordError:
+            self.close()
+            raise
 
     def _definition(self, quantity: str) -> Quantity:
         known = self.quantities

@@ -1,7 +1,7 @@
 """The record file: one SQLite database with a few tables.
 
 Files are written with a write-ahead log, so that a second process reads while the first still
-writes; closing folds the log into the one file. Readings can be added but neither changed nor
+writes; closing folds the log into the one file and writes its checksums. Readings can be added but neither changed nor
 deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is kept as NULL.
 
 A schema number stands in `PRAGMA user_version`. A file of another schema is refused: there are no
@@ -18,11 +18,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadline.errors import RecordError
+from leadline.record.checksum import (
+    Integrity,
+    check_file,
+    mark_unclosed,
+    seal_file,
+    seal_tables,
+)
+from leadline.record.faults import READING_ERRORS, cannot_read, cannot_save, cannot_write
+from leadline.record.schema import APPLICATION_ID, SCHEMA, write_schema
 
 __all__ = [
-    "APPLICATION_ID",
-    "READING_COLUMNS",
-    "SCHEMA",
     "create_file",
     "create_in_memory",
     "finish",
@@ -33,91 +39,14 @@ __all__ = [
     "save_file",
 ]
 
-SCHEMA = 1
-APPLICATION_ID = 0x4C45_4144  # "LEAD" in ASCII
 _SQLITE_HEADER = b"SQLite format 3\x00"
 _APPLICATION_ID_AT = 68  # where the SQLite file format keeps it, four bytes, big-endian
-
-READING_COLUMNS: tuple[str, ...] = (
-    "run",
-    "step",
-    "seed",
-    "quantity",
-    "statistic",
-    "stack",
-    "layer",
-    "sublayer",
-    "point",
-    "lane",
-    "head",
-    "token",
-    "rank",
-    "value",
-    "lower",
-    "upper",
-)
-
-_TABLES = """
-CREATE TABLE provenance (
-    key TEXT PRIMARY KEY,
-    json TEXT NOT NULL
-);
-CREATE TABLE quantity (
-    name TEXT PRIMARY KEY,
-    title TEXT NOT NULL,
-    symbol TEXT NOT NULL,
-    formula TEXT NOT NULL,
-    unit TEXT NOT NULL,
-    lives_on TEXT NOT NULL,
-    high TEXT NOT NULL,
-    low TEXT NOT NULL,
-    source TEXT NOT NULL,
-    scale TEXT NOT NULL,
-    headline TEXT NOT NULL
-);
-CREATE TABLE finding (
-    verdict TEXT NOT NULL,
-    quantity TEXT,
-    severity TEXT NOT NULL,
-    stack TEXT,
-    layer INTEGER,
-    sublayer INTEGER,
-    point TEXT,
-    lane INTEGER,
-    head INTEGER,
-    token INTEGER,
-    rank INTEGER
-);
-CREATE TABLE reading (
-    run TEXT NOT NULL,
-    step INTEGER NOT NULL,
-    seed INTEGER,
-    quantity TEXT NOT NULL REFERENCES quantity (name),
-    statistic TEXT NOT NULL,
-    stack TEXT NOT NULL,
-    layer INTEGER NOT NULL,
-    sublayer INTEGER,
-    point TEXT NOT NULL,
-    lane INTEGER,
-    head INTEGER,
-    token INTEGER,
-    rank INTEGER,
-    value REAL,
-    lower REAL,
-    upper REAL
-);
-CREATE INDEX reading_by_quantity ON reading (quantity, run, step);
-CREATE TRIGGER reading_is_never_changed BEFORE UPDATE ON reading
-BEGIN SELECT RAISE (ABORT, 'a record is append-only: readings are never changed'); END;
-CREATE TRIGGER reading_is_never_deleted BEFORE DELETE ON reading
-BEGIN SELECT RAISE (ABORT, 'a record is append-only: readings are never deleted'); END;
-"""
 
 
 def create_in_memory() -> sqlite3.Connection:
     """Start an empty record that lives in memory."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
-    _write_schema(connection)
+    write_schema(connection)
     return connection
 
 
@@ -132,49 +61,53 @@ def create_file(path: Path) -> sqlite3.Connection:
         # Creating the file first gives the plain reason (no such folder, no permission).
         path.touch(exist_ok=False)
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise cannot_save(path, error) from error
     try:
         connection = sqlite3.connect(path, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        _write_schema(connection)
+        write_schema(connection)
     except sqlite3.Error as error:
         path.unlink(missing_ok=True)
-        raise _unwritable(path, str(error)) from error
+        raise cannot_save(path, error) from error
     return connection
 
 
 def reopen_file(path: Path) -> sqlite3.Connection:
     """Open a record file to add to it. What a writer that was killed had committed is there."""
-    open_file(path).close()
+    open_file(path)[0].close()
+    connection = sqlite3.connect(path, check_same_thread=False)
     try:
-        connection = sqlite3.connect(path, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        mark_unclosed(connection)
+        fold_log(connection)  # or a file that loses its log would count as closed
     except sqlite3.Error as error:
-        raise _unwritable(path, str(error)) from error
+        connection.close()
+        raise cannot_write(path, error) from error
     return connection
 
 
-def open_file(path: Path) -> sqlite3.Connection:
-    """Open a record file for reading; a file that is not a whole record is refused."""
+def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
+    """Open a record file for reading, with what is known about it.
+
+    A file that is not a whole record, or not what was written, is refused.
+    """
     _refuse_foreign(path)
     try:
         connection = _connect_to_read(path)
-    except sqlite3.OperationalError as error:
-        raise RecordError(f"Cannot read the record {path}: {error}.") from error
-    except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+    except READING_ERRORS as error:
+        raise cannot_read(path, error) from error
     try:
         _refuse_other_schema(connection, path)
-        _refuse_broken(connection, path)
-    except sqlite3.Error as error:
+        integrity = check_file(connection, path.resolve())
+    except READING_ERRORS as error:
         connection.close()
-        raise _damaged(path, str(error)) from error
+        raise cannot_read(path, error) from error
     except RecordError:
         connection.close()
         raise
-    return connection
+    return connection, integrity
 
 
 def is_record_file(path: Path) -> bool:
@@ -192,11 +125,11 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
     """Write the whole record to `path` in one step: a reader finds the old file or the new one."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise _unwritable(path, "it is a folder")
+        raise cannot_save(path, "it is a folder")
     if target.exists() and not target.is_file():
-        raise _unwritable(path, "it is no ordinary file")
+        raise cannot_save(path, "it is no ordinary file")
     if Path(f"{target}-wal").exists():
-        raise _unwritable(
+        raise cannot_save(
             path, f"a record there is still being written, or was never closed ({target.name}-wal)"
         )
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
@@ -205,11 +138,14 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
         with closing(sqlite3.connect(partial)) as copy:
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
+            mark_unclosed(copy)  # a record from before checksums has no table for them
+            seal_tables(copy)
+            seal_file(copy, partial)
         os.replace(partial, target)  # noqa: PTH105 (the atomic call, by its own name)
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise cannot_save(path, error) from error
     except sqlite3.Error as error:
-        raise _unwritable(path, str(error)) from error
+        raise cannot_save(path, error) from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -220,21 +156,21 @@ def fold_log(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
 
 
-def finish(connection: sqlite3.Connection, *, writer: bool) -> None:
-    """Close the connection; a writer leaves one plain file without a log beside it."""
-    if writer:
-        # A reader that still looks on keeps the log alive; the rows are in the file all the same.
-        with suppress(sqlite3.OperationalError):
+def finish(connection: sqlite3.Connection, *, written: Path | None) -> None:
+    """Close the connection. The file that it wrote, if any, becomes a plain one with checksums.
+
+    Where that fails, because a reader still looks on or the disk is full, all rows are in the
+    file or its log all the same.
+    """
+    if written is not None:
+        with suppress(sqlite3.Error):
+            connection.rollback()
+            seal_tables(connection)
+        with suppress(sqlite3.Error, OSError):
             fold_log(connection)
             connection.execute("PRAGMA journal_mode = DELETE")
+            seal_file(connection, written)
     connection.close()
-
-
-def _write_schema(connection: sqlite3.Connection) -> None:
-    connection.executescript(
-        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA};"
-        f"BEGIN; {_TABLES} COMMIT;"
-    )
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
@@ -249,7 +185,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         # A file in a folder that cannot be written: nobody else writes, so no log is needed.
         address += "&immutable=1"
         connection = sqlite3.connect(address, uri=True, check_same_thread=False)
-    except sqlite3.DatabaseError:
+    except READING_ERRORS:
         connection.close()
         raise
     return connection
@@ -290,24 +226,5 @@ def _refuse_other_schema(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _refuse_broken(connection: sqlite3.Connection, path: Path) -> None:
-    verdict = connection.execute("PRAGMA quick_check (1)").fetchone()[0]
-    if verdict != "ok":
-        raise _damaged(path, verdict)
-
-
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _damaged(path: Path, reason: str) -> RecordError:
-    reason = " ".join(reason.split()).removeprefix("*** in database main *** ")
-    return RecordError(
-        f"The record {path} is damaged or cut short ({reason}): copy it again or measure again."
-    )
-
-
-def _unwritable(path: Path, reason: str) -> RecordError:
-    return RecordError(
-        f"Cannot write the record {path}: {reason}. Choose a file in a folder that can be written."
-    )

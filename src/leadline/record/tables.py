@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from leadline.record import provenance
-from leadline.record.finding import Finding
-from leadline.record.quantity import Quantity
+from leadline.record.faults import READING_ERRORS, cannot_read, damaged
+from leadline.record.finding import Finding, Severity
+from leadline.record.quantity import LivesOn, Quantity, Scale
 from leadline.record.reading import Reading
+from leadline.record.schema import READING_COLUMNS
 from leadline.record.site import Site
-from leadline.record.store import READING_COLUMNS
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Mapping
 
 __all__ = [
     "add_finding",
     "add_quantity",
     "add_readings",
+    "count_readings",
     "distinct",
+    "last_layer",
     "read_findings",
     "read_provenance",
     "read_quantities",
@@ -32,10 +37,41 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_Reader = Callable[Concatenate[sqlite3.Connection, _Arguments], _Result]
 
 _QUANTITY_FIELDS = tuple(field.name for field in dataclasses.fields(Quantity))
 _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
 _FINDING_FIELDS = ("verdict", "quantity", "severity", *_SITE_FIELDS)
+
+
+def _reader(read: _Reader[_Arguments, _Result]) -> _Reader[_Arguments, _Result]:
+    """Let a function that reads a table say in a sentence that the file cannot be read.
+
+    The checksums of a closed file have been checked when it was opened. Others may hold anything,
+    and a disk may fail at any moment.
+    """
+
+    @functools.wraps(read)
+    def checked(
+        connection: sqlite3.Connection, *arguments: _Arguments.args, **options: _Arguments.kwargs
+    ) -> _Result:
+        try:
+            return read(connection, *arguments, **options)
+        except READING_ERRORS as error:
+            raise cannot_read(_path_of(connection), error) from error
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise damaged(_path_of(connection), str(error)) from error
+
+    return checked
+
+
+def _path_of(connection: sqlite3.Connection) -> str:
+    try:
+        return connection.execute("PRAGMA database_list").fetchone()[2] or "in memory"
+    except sqlite3.Error:
+        return "that is open"
 
 
 def _insert(table: str, columns: tuple[str, ...]) -> str:
@@ -49,11 +85,16 @@ def add_quantity(connection: sqlite3.Connection, quantity: Quantity) -> None:
     connection.execute(_insert("quantity", _QUANTITY_FIELDS), row)
 
 
+@_reader
 def read_quantities(connection: sqlite3.Connection) -> dict[str, Quantity]:
     """Read the definitions by name, in the order they were written."""
     columns = ", ".join(_QUANTITY_FIELDS)
     rows = connection.execute(f"SELECT {columns} FROM quantity ORDER BY rowid")  # noqa: S608
-    return {row[0]: Quantity(*row) for row in rows}
+    quantities = {row[0]: Quantity(*row) for row in rows}
+    for quantity in quantities.values():
+        _refuse_unknown(quantity.lives_on, get_args(LivesOn))
+        _refuse_unknown(quantity.scale, get_args(Scale))
+    return quantities
 
 
 def set_provenance(connection: sqlite3.Connection, key: str, value: object) -> None:
@@ -70,6 +111,7 @@ def remove_provenance(connection: sqlite3.Connection, key: str) -> None:
     connection.execute("DELETE FROM provenance WHERE key = ?", (key,))
 
 
+@_reader
 def read_provenance(connection: sqlite3.Connection) -> dict[str, Any]:
     """Read the provenance by key, in the order the keys were first written."""
     rows = connection.execute("SELECT key, json FROM provenance ORDER BY rowid")
@@ -85,14 +127,18 @@ def add_finding(connection: sqlite3.Connection, finding: Finding) -> None:
     connection.execute(_insert("finding", _FINDING_FIELDS), row)
 
 
+@_reader
 def read_findings(connection: sqlite3.Connection) -> list[Finding]:
     """Read the findings in the order they were written."""
     columns = ", ".join(_FINDING_FIELDS)
     rows = connection.execute(f"SELECT {columns} FROM finding ORDER BY rowid")  # noqa: S608
-    return [
+    findings = [
         Finding(verdict, quantity, None if site[0] is None else Site(*site), severity)
         for verdict, quantity, severity, *site in rows
     ]
+    for finding in findings:
+        _refuse_unknown(finding.severity, get_args(Severity))
+    return findings
 
 
 def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) -> None:
@@ -101,6 +147,7 @@ def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) ->
     connection.executemany(_insert("reading", READING_COLUMNS), rows)
 
 
+@_reader
 def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) -> list[Row]:
     """Read the rows whose columns have these values, in the order they were written.
 
@@ -112,6 +159,7 @@ def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) 
     return connection.execute(query, tuple(conditions.values())).fetchall()
 
 
+@_reader
 def read_readings(
     connection: sqlite3.Connection, conditions: Mapping[str, object]
 ) -> list[Reading]:
@@ -119,10 +167,29 @@ def read_readings(
     return [_as_reading(row) for row in read_rows(connection, conditions)]
 
 
+@_reader
 def distinct(connection: sqlite3.Connection, column: str) -> list[str]:
     """Read the different values of a column of the readings, in the order they came."""
     query = f"SELECT {column} FROM reading GROUP BY {column} ORDER BY min(rowid)"  # noqa: S608
     return [row[0] for row in connection.execute(query)]
+
+
+@_reader
+def count_readings(connection: sqlite3.Connection) -> int:
+    """Count the readings."""
+    return int(connection.execute("SELECT count(*) FROM reading").fetchone()[0])
+
+
+@_reader
+def last_layer(connection: sqlite3.Connection, stack: str) -> int:
+    """The largest layer that a reading of this stack has."""
+    query = "SELECT max(layer) FROM reading WHERE stack = ?"
+    return int(connection.execute(query, (stack,)).fetchone()[0])
+
+
+def _refuse_unknown(word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise ValueError(f"{word!r} stands where one of {', '.join(known)} belongs")
 
 
 def _as_row(reading: Reading) -> Row:

@@ -324,7 +324,7 @@ def test_a_full_disk_stops_the_sweep_and_the_finished_cells_are_kept(
         add(record, results)
 
     monkeypatch.setattr(sweep_module, "add", add_until_full)
-    with pytest.raises(RecordError, match=r"disk is full.*The finished cells are kept; free some"):
+    with pytest.raises(RecordError, match=r"disk is full.*What it held before is kept; free some"):
         sweep(what, path, engine="here")
     monkeypatch.setattr(sweep_module, "add", add)
     with Record.open(path) as cut:

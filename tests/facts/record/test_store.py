@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from leadline.errors import RecordError
 from leadline.record import Quantity, Reading, Record, Site
+from leadline.record.schema import APPLICATION_ID, SCHEMA
 from leadline.record.site import RUN
-from leadline.record.store import APPLICATION_ID, SCHEMA, is_record_file
+from leadline.record.store import is_record_file
 from tests.synthetic import gpt2_record
 
 NORM = Quantity("stream.norm", "Norm", "|x|", "sqrt(sum x^2)")
