@@ -162,7 +162,7 @@ def _passes(
     done = run(module, proved, planned, batch, chosen)
     if _only_attention(planned) and not done.collector.attentions:
         raise ProbeError(nothing_seen(module, proved, done))
-    refuse_imbalance(module, proved, done.balance)
+    refuse_imbalance(module, proved, done.balance, lambda: call(module, batch))
     if done.balance.unjudged:
         _refuse_broken_weights(module, proved, done.balance)
     asked.say("writing the record", 2, total)
