@@ -71,9 +71,9 @@ def _counts(stack: Stack) -> list[str]:
     count = max(often, key=lambda size: (often[size], size))
     most = Counter(row for row in rows.values() if len(row) == count).most_common(1)[0][0]
 
-    def where(names: Collection[str]) -> str:
-        have = [layer for layer, row in rows.items() if set(names) <= set(row)]
-        return f"in {layers_in_words(have, stack.depth)}"
+    def where(holds: Callable[[tuple[str, ...]], bool]) -> str:
+        layers = [layer for layer, row in rows.items() if holds(row)]
+        return f"in {layers_in_words(layers, stack.depth)}"
 
     def text(block: Block) -> str | None:
         names = rows[block.layer]
@@ -84,8 +84,11 @@ def _counts(stack: Stack) -> list[str]:
             return "nothing is written: the stream leaves as it entered"
         if len(absent) == count - len(names):
             does = "it does" if len(absent) == 1 else "they do"
-            return f"{_quoted(absent)} {_verbs(absent)['writes']} nothing; {where(absent)} {does}"
-        return f"{_quoted(names)} {_verbs(names)['writes']}; {where(most)} {_quoted(most)}"
+            others = where(set(absent).issubset)
+            return f"{_quoted(absent)} {_verbs(absent)['writes']} nothing; {others} {does}"
+        does = "does" if count == 1 else "do"
+        others = where(most.__eq__)
+        return f"{_quoted(names)} {_verbs(names)['writes']}; {others} {_quoted(most)} {does}"
 
     return [
         f"In {layers_in_words(layers, stack.depth)} {said}."

@@ -233,7 +233,7 @@ def test_eval_mode_is_advised_where_training_mode_draws_at_random() -> None:
         x = x + p.attention(x)
         return x + nn.functional.dropout(p.mlp(x), 0.2, training=p.block.training)
 
-    model = _broken(dropping, 2).train()
+    model = _broken(dropping, 2, kind="llama").train()
     ids = leadline.random_tokens(model, examples=2, length=12).tensors["input_ids"]
     with pytest.raises(BalanceError, match=r"training mode: call model\.eval\(\) first"):
         read_anatomy(model, lambda: model(ids), lambda: model(ids))
