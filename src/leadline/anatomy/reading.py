@@ -32,6 +32,9 @@ Forward = Callable[[], object]
 TOLERANCE = 4.0
 """Largest miss of any token, in eps of the stream, that is still taken for rounding."""
 
+_NEARLY = 100.0
+"""Up to this miss a wider type may tell: a wrong anatomy misses by an update, far more than that."""
+
 
 def read_anatomy(
     model: nn.Module,
@@ -90,10 +93,7 @@ def refuse_imbalance(
     if forward is None:
         raise BalanceError(f"{books} {miss}")
     if anatomy.source == "discovery":
-        why = _diagnosis(model, forward, stack, balance) or (
-            f"{miss} No sum of the stream and outputs of its modules is what comes out. If you "
-            f"know which modules write there, declare them: {DECLARE}."
-        )
+        why = _diagnosis(model, forward, stack, balance) or f"{miss} {_unexplained(balance)}"
         raise BalanceError(f"{books} {why}")
     why = (
         _what_would(model, forward, anatomy, balance)
@@ -107,6 +107,19 @@ _BOOKS = {
     "discovery": "The books do not balance.",
     "user": "The books of the declared anatomy do not balance.",
 }
+
+
+def _unexplained(balance: Balance) -> str:
+    """What to do about a miss of which no more is known."""
+    if balance.eps <= _NEARLY:
+        return (
+            "So small a miss may be rounding inside the block: measure in float64, with "
+            "model.double() or --dtype float64."
+        )
+    return (
+        "No sum of the stream and outputs of its modules is what comes out. If you know which "
+        f"modules write there, declare them: {DECLARE}."
+    )
 
 
 def _the_miss(stack: Stack, block: Block, balance: Balance) -> str:
