@@ -50,7 +50,7 @@ from leadline.unseen import nothing_seen
 __all__ = [
     "Progress",
     "anatomy_of",
-    "broken_parameter",
+    "broken_tensor",
     "measure",
     "model_facts",
     "modules_of",
@@ -167,7 +167,7 @@ def _passes(
     done = run(module, proved, planned, batch, chosen)
     if _only_attention(planned) and not done.collector.attentions:
         raise ProbeError(nothing_seen(module, proved, done))
-    refuse_imbalance(module, proved, done.balance)
+    refuse_imbalance(module, proved, done.balance, lambda: call(module, batch))
     if done.balance.unjudged:
         _refuse_broken_weights(module, proved, done.balance)
     asked.say("writing the record", 2, total)
@@ -303,12 +303,15 @@ def _read(
     try:
         return read(module, batch, declared=declared, families=families, seed=seed)
     except AnatomyError as error:
-        broken = broken_parameter(module)
-        if broken is None:
-            raise
         first = _first_broken_output(module, batch)
-        where = f" They are first seen in what '{first}' returns." if first else ""
-        raise AnatomyError(f"{broken}{where}") from error
+        if first is None:  # whatever a weight holds, it is not what went wrong
+            raise
+        raise AnatomyError(
+            f"{broken} They are first seen in what '{first}' returns."
+            if (broken := broken_tensor(module)) is not None
+            else f"What '{first}' returns is not finite, although the parameters of "
+            f"{type(module).__name__} are; look for an overflow or a division by zero there."
+        ) from error
 
 
 def _record(planned: Plan, done: Done) -> Record:
@@ -333,32 +336,64 @@ def refuse_broken_inputs(batch: Inputs) -> None:
 
 def _refuse_broken_weights(module: nn.Module, anatomy: Anatomy, balance: Balance) -> None:
     """A stream that is not finite although all weights are is a finding; broken weights are not."""
-    broken = broken_parameter(module)
+    broken = broken_tensor(module)
     if broken is not None:
         raise AnatomyError(
             f"{broken} They reach the stream first at {_place(anatomy, *balance.unjudged[0])}."
         )
 
 
-def broken_parameter(module: nn.Module) -> str | None:
-    """Say which parameter is not finite, or None."""
-    for name, parameter in module.named_parameters():
-        bad = int((~torch.isfinite(parameter)).sum())
-        if bad:
+def broken_tensor(module: nn.Module) -> str | None:
+    """Say which parameter, buffer or plain tensor of a module is not finite, or None.
+
+    Infinity is an honest value outside of parameters: masks hold minus infinity, and numbers
+    alone are bounds to clip at. Only NaN, and plus infinity in a table, are taken as broken there.
+    """
+    tensors = [
+        *(("parameter", name, parameter) for name, parameter in module.named_parameters()),
+        *(("buffer", name, buffer) for name, buffer in module.named_buffers()),
+        *(
+            ("tensor", f"{path}.{name}" if path else name, value)
+            for path, inner in module.named_modules()
+            for name, value in vars(inner).items()
+            if isinstance(value, torch.Tensor)
+        ),
+    ]
+    for kind, name, tensor in tensors:
+        if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        if kind != "parameter" and not bool(_spoils(tensor).any()):
+            continue
+        if count := int((~torch.isfinite(tensor)).sum()):
             return (
-                f"The parameter '{name}' holds values that are not finite ({bad} of "
-                f"{parameter.numel()}); load intact weights."
+                f"The {kind} '{name}' holds values that are not finite ({count} of "
+                f"{tensor.numel()}); {_MENDS[kind]}."
             )
     return None
 
 
+_MENDS = {
+    "parameter": "load intact weights",
+    "buffer": "load intact weights, or compute it anew",
+    "tensor": "compute it anew",
+}
+
+
+def _spoils(tensor: torch.Tensor) -> torch.Tensor:
+    """Where a tensor holds what neither a mask nor a bound holds."""
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return tensor.isnan() if tensor.numel() == 1 else tensor.isnan() | tensor.isposinf()
+
+
 def _first_broken_output(module: nn.Module, batch: Inputs) -> str | None:
-    """The first innermost module whose output is not finite."""
-    for called in trace_calls(module, lambda: call(module, batch)):
-        innermost = next(called.module.children(), None) is None
-        if innermost and called.left is not None and not torch.isfinite(called.left).all():
-            return called.path
-    return None
+    """The first module whose output is broken, an innermost one if there is one."""
+    broken = [
+        called
+        for called in trace_calls(module, lambda: call(module, batch))
+        if called.left is not None and bool(_spoils(called.left).any())
+    ]
+    innermost = [c for c in broken if next(c.module.children(), None) is None]
+    return next((c.path for c in innermost or reversed(broken)), None)
 
 
 def _place(anatomy: Anatomy, stack: str, layer: int) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Stack
 from leadline.errors import InputError, ProbeError
 from leadline.inputs import Inputs
-from leadline.measurement import broken_parameter, refuse_broken_inputs
+from leadline.measurement import broken_tensor, refuse_broken_inputs
 from leadline.numerics.carried_pass import check_stack
 
 __all__ = ["one_stack", "refuse_broken", "refuse_meta"]
@@ -51,6 +51,6 @@ def refuse_meta(module: nn.Module) -> None:
 def refuse_broken(module: nn.Module, batch: Inputs) -> None:
     """Refuse inputs and weights that are not finite: shares would not be finite either."""
     refuse_broken_inputs(batch)
-    broken = broken_parameter(module)
+    broken = broken_tensor(module)
     if broken is not None:
         raise InputError(broken)

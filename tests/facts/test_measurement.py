@@ -633,6 +633,56 @@ def test_broken_embeddings_are_reported_too() -> None:
     assert "first seen in what 'transformer.wpe' returns" in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_broken_buffer_is_named_like_a_broken_parameter(value: float) -> None:
+    model, tensors = _specimen("llama")
+    model.model.rotary_emb.inv_freq[1] = value
+    for ask in (leadline.measure, leadline.anatomy_of):
+        with pytest.raises(AnatomyError) as caught:
+            ask(model, tensors)
+        message = str(caught.value)
+        count = model.model.rotary_emb.inv_freq.numel()
+        assert message.startswith(
+            f"The buffer 'model.rotary_emb.inv_freq' holds values that are not finite (1 of {count})"
+        )
+        assert "first seen in what 'model.rotary_emb' returns" in message
+
+
+class _Positioned(nn.Module):
+    """The toy of known answers behind a table of positions, kept as a buffer or as an attribute."""
+
+    def __init__(self, table: torch.Tensor, *, registered: bool) -> None:
+        super().__init__()
+        self.inner = Linear(3)
+        if registered:
+            self.register_buffer("table", table, persistent=False)
+        else:
+            self.table = table
+        # A mask that nothing reads: minus infinity is what masks are made of.
+        self.register_buffer("mask", torch.full((4, 4), float("-inf")).triu(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x + self.table)
+
+
+@pytest.mark.parametrize(("registered", "kind"), [(True, "buffer"), (False, "tensor")])
+def test_tables_that_are_no_parameters_are_named_too(registered: bool, kind: str) -> None:
+    table = torch.zeros(4, 8)
+    table[2, 3] = float("nan")
+    model = _Positioned(table, registered=registered)
+    with pytest.raises(AnatomyError, match=rf"The {kind} 'table' .* not finite \(1 of 32\)"):
+        leadline.anatomy_of(model, torch.randn(2, 4, 8))
+
+
+def test_an_infinite_mask_is_not_taken_for_a_broken_buffer() -> None:
+    model = _Positioned(torch.zeros(4, 8), registered=True)
+    with torch.no_grad():
+        model.inner.layers[1].mlp.beta.fill_(1e38)
+    wrong = leadline.declare(blocks="inner.layers", writes=["attention"])
+    with pytest.raises(AnatomyError, match=r"^What 'inner\.layers\.1\.mlp' returns is not finite"):
+        leadline.anatomy_of(model, 1e30 * torch.randn(2, 4, 8), anatomy=wrong)
+
+
 def test_one_block_alone_is_refused_with_the_reason() -> None:
     with pytest.raises(AnatomyError, match="at least two are needed"):
         leadline.measure(_gpt2(1))

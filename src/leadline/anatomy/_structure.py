@@ -17,7 +17,19 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-__all__ = ["Anatomy", "Balance", "Block", "Law", "Port", "Stack", "Sublayer"]
+from leadline.anatomy.unusual import unusual_sentences
+
+__all__ = [
+    "Anatomy",
+    "Balance",
+    "Block",
+    "Law",
+    "Port",
+    "Stack",
+    "Sublayer",
+    "equation",
+    "relative",
+]
 
 Tensor = torch.Tensor
 
@@ -109,7 +121,7 @@ class Block:
     @property
     def placement(self) -> str:
         """The placement that all sublayers of the block share, otherwise all of them by name."""
-        return "/".join(dict.fromkeys(s.placement for s in self.sublayers))
+        return "/".join(dict.fromkeys(s.placement for s in self.sublayers)) or "none"
 
     def to_json(self, stack: str) -> dict[str, Any]:
         return {
@@ -150,6 +162,8 @@ class Balance:
 
     The miss of a token is |predicted - after| over the larger of |before| and |after|, divided
     by eps of the stream's dtype. `unjudged` lists the layers whose stream was not finite.
+    `uncalled` and `zero` list the writes (stack, layer, sublayer) whose module did not run, and
+    those that added exactly zero: both balance, whatever the module is.
     """
 
     eps: float
@@ -160,6 +174,8 @@ class Balance:
     per_layer: Mapping[tuple[str, int], float] = field(default_factory=dict)
     unjudged: tuple[tuple[str, int], ...] = ()
     faintest: float = float("inf")
+    uncalled: tuple[tuple[str, int, int], ...] = ()
+    zero: tuple[tuple[str, int, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -169,6 +185,10 @@ class Balance:
             "balance_judged": self.layers,
             "balance_unjudged": [{"stack": s, "layer": n} for s, n in self.unjudged],
             "balance_faintest_update_eps": self.faintest,
+            "balance_zero_updates": [
+                {"stack": stack, "layer": layer, "sublayer": sublayer}
+                for stack, layer, sublayer in self.zero
+            ],
         }
 
 
@@ -195,6 +215,11 @@ class Anatomy:
     def proved(self, balance: Balance) -> Anatomy:
         return replace(self, balance=balance)
 
+    @property
+    def unusual(self) -> tuple[str, ...]:
+        """What is unusual about the equations, one sentence each; empty for a usual design."""
+        return unusual_sentences(self)
+
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = {
             "source": self.source,
@@ -212,6 +237,7 @@ class Anatomy:
             },
             "layers": [b.to_json(s.name) for s in self.stacks for b in s.blocks],
             "remarks": list(self.remarks),
+            "unusual": list(self.unusual),
         }
         if self.balance is not None:
             out |= self.balance.to_json()
@@ -225,6 +251,7 @@ class Anatomy:
                 f"balance: {b.eps:.2f} eps of {b.dtype}, worst at {b.stack} layer {b.layer}, "
                 f"{b.layers} layers judged"
             )
+        lines += [f"unusual: {sentence}" for sentence in self.unusual]
         for stack in self.stacks:
             lanes = f", {stack.lanes} lanes" if stack.lanes > 1 else ""
             lines.append(f"{stack.name}: depth {stack.depth}, width {stack.width}{lanes}")
@@ -247,16 +274,20 @@ def _folded(stack: Stack) -> list[str]:
         layers = f"layer {first.layer}" if len(run) == 1 else f"layers {first.layer}-{last.layer}"
         where = first.module if first.module == last.module else f"{first.module} ... {last.module}"
         kind = "parallel, " if first.parallel else ""
-        lines.append(f"{layers}: {where} ({kind}{first.placement} norm)")
-        lines += [f"  {_equation(s, first)}" for s in first.sublayers]
+        norms = f"{first.placement} norm" if first.sublayers else "no write"
+        lines.append(f"{layers}: {where} ({kind}{norms})")
+        if first.opening is not None:
+            lines.append(f"  x <- {relative(first.opening, first.module)}(x)")
+        lines += [f"  {s.role}: {equation(s, first)}" for s in first.sublayers]
     return lines
 
 
 def _shape(block: Block) -> tuple[Any, ...]:
     """What makes two blocks look the same on paper."""
-    return tuple(
-        (s.role, relative(s.module, block.module), s.placement, s.parallel, _gain(s.gain), s.keep)
-        for s in block.sublayers
+    opening = None if block.opening is None else relative(block.opening, block.module)
+    return (
+        opening,
+        *((s.role, equation(s, block), s.placement, s.parallel) for s in block.sublayers),
     )
 
 
@@ -264,16 +295,20 @@ def _gain(gain: float | str) -> str:
     return gain.rsplit(".", 1)[-1] if isinstance(gain, str) else f"{gain:.6g}"
 
 
-def _equation(s: Sublayer, block: Block) -> str:
+def equation(s: Sublayer, block: Block) -> str:
+    """The write as a formula, with names as seen from its block."""
     name = relative(s.module, block.module)
     if s.law is not None:
-        return f"{s.role}: x <- {s.law.formula} with u = {name}"
+        return f"x <- {s.law.formula} with u = {name}"
     keep = "" if s.keep == 1.0 else f"{s.keep:.6g} "
-    gain = "" if s.gain == 1.0 else f"{_gain(s.gain)} "
-    text = f"{keep}x + {gain}{name}"
+    sign, gain = "+", _gain(s.gain)
+    if gain.startswith("-"):
+        sign, gain = "-", gain[1:]
+    factor = "" if gain == "1" else f"{gain} "
+    text = f"{keep}x {sign} {factor}{name}"
     if s.settle is not None:
         text = f"{relative(s.settle, block.module)}({text})"
-    return f"{s.role}: x <- {text}"
+    return f"x <- {text}"
 
 
 def relative(path: str, parent: str) -> str:

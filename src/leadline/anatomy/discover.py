@@ -17,16 +17,16 @@ import torch
 from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
+from leadline.anatomy.diagnosis import DECLARE, UNRUNNABLE, Place, diagnose, told
 from leadline.anatomy.fit import Write, fit_block
 from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
 from leadline.errors import AnatomyError
 
-__all__ = ["discover", "parameters_of", "refit"]
+__all__ = ["discover", "parameters_of", "places_of", "refit"]
 
 Forward = Callable[[], object]
-_DECLARE = "leadline.declare(blocks='...', writes=['...']), or --declare on the command line"
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,22 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
         raise AnatomyError(
             f"{type(model).__name__} has no row of repeated blocks through which a tensor of one "
             "shape passes (at least two are needed), so no residual stream was found. If it has "
-            f"one, declare it: {_DECLARE}."
+            f"one, declare it: {DECLARE}."
         )
     stacks: list[Stack] = []
     remarks: list[str] = []
     taken: set[int] = set()
-    failures: list[str] = []
+    failures: list[_Unread] = []
     for row in rows:
         if any(id(c) in taken or c.inside(taken) for c in row.calls):
             continue
         try:
             stack = _read_row(model, forward, row)
         except _Unread as problem:
-            failures.append(str(problem))
+            failures.append(problem)
             continue
         stacks.append(stack)
-        if row.linked < len(row.calls) - 1:
+        if not row.unbroken:
             remarks.append(
                 f"Between the blocks of '{row.where}' something else changes the stream; what "
                 "enters a block is not always what left the one before."
@@ -72,8 +72,8 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
     if not stacks:
         raise AnatomyError(
             f"No anatomy of {type(model).__name__} balances. "
-            + " ".join(failures[:3])
-            + f" If you know which modules write to the stream, declare them: {_DECLARE}."
+            + " ".join(str(failure) for failure in failures[:3])
+            + _what_next(failures)
         )
     return Anatomy(tuple(_named(stacks)), "discovery", remarks=tuple(remarks))
 
@@ -84,29 +84,64 @@ def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) ->
         return stack
     calls = {(call.path, call.number): call for call in trace_calls(model, forward)}
     blocks = list(stack.blocks)
-    counts: Counter[str] = Counter()
-    for index, block in enumerate(blocks):
-        call = calls.get((block.module, counts[block.module]))
-        counts[block.module] += 1
+    for index, (block, place) in enumerate(zip(blocks, places_of(stack), strict=True)):
+        call = calls.get((place.path, place.number))
         if block.layer not in layers or call is None:
             continue
         try:
             reading = _read_block(model, forward, call)
         except _Unread:
             continue
-        blocks[index] = replace(block, sublayers=_placed(reading.sublayers, block.module))
+        blocks[index] = replace(
+            block,
+            sublayers=_placed(reading.sublayers, block.module),
+            opening=_under(block.module, reading.opening),
+        )
     return replace(stack, blocks=tuple(blocks))
+
+
+def places_of(stack: Stack) -> list[Place]:
+    """The calls of the blocks of a stack: a module that serves several layers is called again."""
+    counts: Counter[str] = Counter()
+    places: list[Place] = []
+    for block in stack.blocks:
+        places.append(Place(block.layer, block.module, counts[block.module]))
+        counts[block.module] += 1
+    return places
 
 
 class _Unread(Exception):
     """A row that turns out to be no stack; the message goes into the final refusal."""
 
 
+class _Unfitted(_Unread):
+    """A block whose output is not its input plus outputs of its modules."""
+
+
+class _Diagnosed(_Unread):
+    """A row of which it is known what is wrong; the message says what to do, too."""
+
+
+def _what_next(failures: list[_Unread]) -> str:
+    if failures and all(isinstance(failure, _Diagnosed) for failure in failures):
+        return ""
+    return f" If you know which modules write to the stream, declare them: {DECLARE}."
+
+
 def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
-    kinds: dict[tuple[object, ...], Call] = {}
+    kinds: dict[tuple[object, ...], list[Call]] = {}
     for call in row.calls:
-        kinds.setdefault(_kind(call.module), call)
-    readings = {kind: _read_block(model, forward, call) for kind, call in kinds.items()}
+        kinds.setdefault(_kind(call.module), []).append(call)
+    readings: dict[tuple[object, ...], _Reading] = {}
+    # The first block of a kind may be the odd one: what it lacks is seen when it is judged by the
+    # equation of another.
+    for start in (0, 1) if row.unbroken else (0,):
+        readings = {
+            kind: _read_kind(model, forward, calls[start:] or calls, row)
+            for kind, calls in kinds.items()
+        }
+        if any(m.mixes or m.cross for reading in readings.values() for m in reading.mixing):
+            break
     mixes = [m for reading in readings.values() for m in reading.mixing]
     if not any(m.mixes or m.cross for m in mixes):
         raise _Unread(
@@ -137,6 +172,29 @@ def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
         token_axis=0 if swapped or len(shape) == 2 else 1,
         causal=all(causal) if causal else None,
     )
+
+
+def _read_kind(model: nn.Module, forward: Forward, calls: list[Call], row: Row) -> _Reading:
+    """The equation of the first block of a kind; of another where that one cannot be read.
+
+    Only where one stream passes from block to block of at least three: otherwise the row may be
+    no stack at all, and of two blocks neither is the odd one.
+    """
+    failures: list[_Unread] = []
+    several = row.unbroken and len(calls) > 2
+    for call in dict.fromkeys([*calls[:2], calls[-1]] if several else calls[:1]):
+        try:
+            return _read_block(model, forward, call)
+        except _Unread as problem:
+            failures.append(problem)
+    if row.unbroken and isinstance(failures[0], _Unfitted):
+        places = [Place(i + 1, call.path, call.number) for i, call in enumerate(row.calls)]
+        diagnoses = diagnose(model, forward, places, row.shape)
+        if diagnoses and diagnoses[0].place.path == calls[0].path:
+            place, depth = diagnoses[0].place, len(row.calls)
+            where = f"In layer {place.layer} ('{place.path}')"
+            raise _Diagnosed(told(diagnoses, where=where, missed=depth, depth=depth))
+    raise failures[0]
 
 
 def _kind(module: nn.Module) -> tuple[object, ...]:
@@ -174,21 +232,14 @@ def _read_replay(
     try:
         captured = capture_arguments(model, forward, {key})[key]
         replay = replay_block(path, call.module, captured, call.left.shape, awake=awake)
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        AssertionError,
-    ) as error:
+    except UNRUNNABLE as error:
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
     if not torch.isfinite(replay.after).all():
         raise _Unread(f"'{path}' returns values that are not finite.")
     fit = fit_block(replay)
     if fit is None:
         found = [s.path for s in replay.seen if s.returned is not None]
-        raise _Unread(
+        raise _Unfitted(
             f"The output of '{path}' is not its input plus outputs of its modules "
             f"({len(found)} tried)."
         )

@@ -25,7 +25,16 @@ import torch
 
 from leadline.anatomy.replay import Replay, Seen
 
-__all__ = ["FIT_TOLERANCE", "Fit", "Write", "fit_block", "misses"]
+__all__ = [
+    "FIT_TOLERANCE",
+    "Fit",
+    "Replacement",
+    "Write",
+    "fit_block",
+    "fit_stream_alone",
+    "fit_without_stream",
+    "misses",
+]
 
 Tensor = torch.Tensor
 
@@ -67,6 +76,18 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """A block's output, or what its last norm takes in, as a sum without the stream.
+
+    `certain` is True when every part is what a linear map returned, which adds no stream inside.
+    """
+
+    parts: tuple[tuple[float, Seen], ...]
+    settle: Seen | None
+    certain: bool
+
+
+@dataclass(frozen=True)
 class _Candidate:
     seen: Seen
     value: Tensor
@@ -100,13 +121,7 @@ def misses(predicted: Tensor, after: Tensor, before: Tensor) -> Tensor:
 def fit_block(replay: Replay) -> Fit | None:
     """The equation of a replayed block, or None when no module outputs explain its output."""
     search = _Search(replay)
-    target, settle = replay.after, None
-    for seen in reversed(search.settlers):
-        if torch.equal(seen.returned, replay.after):  # pyright: ignore[reportArgumentType]
-            settle = seen
-            assert seen.entered is not None
-            target = seen.entered
-            break
+    target, settle = search.closing()
     chain = search.explain(target, limit=len(replay.seen))
     if not chain:
         return None
@@ -116,6 +131,28 @@ def fit_block(replay: Replay) -> Fit | None:
         closing = settle if last else chain[index + 1].state
         writes += search.split(solution, closing)
     return Fit(tuple(writes), max(s.eps for s in chain), chain[0].state)
+
+
+def fit_without_stream(replay: Replay) -> Replacement | None:
+    """The module outputs that make up the block's output where the stream is no part of it."""
+    search = _Search(replay)
+    target, settle = search.closing()
+    if settle is not None and not settle.norm:
+        target, settle = replay.after, None
+    parts = search.replaced(search.flat(target))
+    if parts is None:
+        return None
+    certain = all(search.from_linear_map(seen) for _, seen in parts)
+    return Replacement(parts, settle, certain)
+
+
+def fit_stream_alone(replay: Replay) -> float | None:
+    """The factor by which the block's output is its input, if it is nothing else."""
+    search = _Search(replay)
+    before, after = search.before.flatten(), search.after.flatten()
+    factor = _snapped(float(before @ after / (before @ before)), 7) if before.any() else 0.0
+    fits = search.miss(factor * search.before, search.after) <= FIT_TOLERANCE
+    return factor if fits and factor else None
 
 
 class _Search:
@@ -144,21 +181,76 @@ class _Search:
         """[tokens, width] in float64, at most `_MOST_TOKENS` tokens spread over the batch."""
         return tensor.detach().reshape(-1, self.shape[-1])[self.rows].double()
 
-    def _candidates(self) -> list[_Candidate]:
-        found: list[_Candidate] = []
+    def closing(self) -> tuple[Tensor, Seen | None]:
+        """What the writes must add up to: the output, or what the norm that made it took in."""
+        for seen in reversed(self.settlers):
+            if torch.equal(seen.returned, self.replay.after):  # pyright: ignore[reportArgumentType]
+                assert seen.entered is not None
+                return seen.entered, seen
+        return self.replay.after, None
+
+    def miss(self, predicted: Tensor, target: Tensor) -> float:
+        """The largest miss of a token in eps of the replayed block; the values are float64."""
+        eps = torch.finfo(self.replay.after.dtype).eps / torch.finfo(torch.float64).eps
+        return float(misses(predicted, target, target).max()) / eps
+
+    def replaced(self, target: Tensor) -> tuple[tuple[float, Seen], ...] | None:
+        """The target as one module's output, or as a sum of a few, without the stream."""
+        changed = [s for s in self._ranked() if not _is_identity(s)]
+        same = next((s for s in changed if self._equals(s, target)), None)
+        if same is not None:
+            return ((1.0, same),)
+        pool = [c for c in self.candidates if not _is_identity(c.seen)]
+        columns = torch.stack([*(c.value for c in pool), target]).flatten(1)
+        scales = torch.linalg.vector_norm(columns, dim=1).clamp_min(1e-300)
+        unit = columns / scales[:, None]
+        for size in range(1, min(_MOST_UPDATES, len(pool)) + 1):
+            for members, coefficients in _screen(unit @ unit.T, size, state=False):
+                gains = [
+                    _snapped(float(c * scales[-1] / scales[m]), 7)
+                    for m, c in zip(members, coefficients, strict=True)
+                ]
+                parts = [pool[m] for m in members]
+                predicted = sum(
+                    (g * c.value for g, c in zip(gains, parts, strict=True)),
+                    torch.zeros_like(target),
+                )
+                if self.miss(predicted, target) <= FIT_TOLERANCE:
+                    return tuple((g, c.seen) for g, c in zip(gains, parts, strict=True))
+        return None
+
+    def from_linear_map(self, seen: Seen) -> bool:
+        """Whether what a module returned is what a linear map inside it, or it itself, returned."""
+        value = self.flat(_value(seen))
+        return any(
+            s.leaf and _is_linear_map(s) and self._equals(s, value) for s in self.replay.seen
+        )
+
+    def _equals(self, seen: Seen, value: Tensor) -> bool:
+        return self._fits(seen.returned) and torch.equal(self.flat(_value(seen)), value)
+
+    def _fits(self, value: Tensor | None) -> bool:
+        return (
+            value is not None
+            and value.numel() == self.replay.before.numel()
+            and value.shape[-1] == self.shape[-1]
+            and bool(torch.isfinite(value).all())
+        )
+
+    def _ranked(self) -> list[Seen]:
         # The outermost, latest name of a value stands for it: it is past any dropout. A module
         # that is called once is better still: its output needs no count of calls.
         calls = Counter(s.path for s in self.replay.seen)
-        ranked = sorted(
+        return sorted(
             self.replay.seen, key=lambda s: (calls[s.path] > 1, s.path.count("."), -s.order)
         )
-        for seen in ranked:
-            value = seen.returned
-            if value is None or value.numel() != self.replay.before.numel():
+
+    def _candidates(self) -> list[_Candidate]:
+        found: list[_Candidate] = []
+        for seen in self._ranked():
+            if not self._fits(seen.returned):
                 continue
-            if value.shape[-1] != self.shape[-1] or not torch.isfinite(value).all():
-                continue
-            flat = self.flat(value)
+            flat = self.flat(_value(seen))
             known = [self.before, self.after, *(c.value for c in found)]
             if not flat.any() or any(torch.equal(flat, other) for other in known):
                 continue
@@ -332,12 +424,35 @@ def _value(seen: Seen) -> Tensor:
     return seen.returned
 
 
-def _screen(gram: Tensor, size: int) -> list[tuple[tuple[int, ...], Tensor]]:
-    """Subsets of `size` columns that explain the last column to about 1e-5, with coefficients."""
-    members = list(itertools.combinations(range(1, gram.shape[0] - 1), size))
+def _is_identity(seen: Seen) -> bool:
+    """A dropout that is switched off hands on what it got, be that a branch or the stream."""
+    entered, returned = seen.entered, seen.returned
+    return (
+        entered is not None
+        and returned is not None
+        and entered.shape == returned.shape
+        and torch.equal(entered, returned)
+    )
+
+
+def _is_linear_map(seen: Seen) -> bool:
+    """A module of torch with a matrix for its weight, or the Conv1D of GPT-2."""
+    weight = getattr(seen.module, "weight", None)
+    kind = type(seen.module)
+    known = kind.__module__.startswith("torch.nn.") or kind.__name__ == "Conv1D"
+    return known and isinstance(weight, Tensor) and weight.ndim >= 2
+
+
+def _screen(gram: Tensor, size: int, *, state: bool = True) -> list[tuple[tuple[int, ...], Tensor]]:
+    """Subsets of `size` columns that explain the last column to about 1e-5, with coefficients.
+
+    The first column is the stream, which is part of every subset, unless there is no `state`.
+    """
+    fixed = (0,) if state else ()
+    members = list(itertools.combinations(range(len(fixed), gram.shape[0] - 1), size))
     if not members:
         return []
-    index = torch.tensor([(0, *m) for m in members])
+    index = torch.tensor([(*fixed, *m) for m in members])
     small = gram[index[:, :, None], index[:, None, :]]
     right = gram[index, -1]
     well = torch.linalg.cond(small) < 1e10

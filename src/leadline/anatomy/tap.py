@@ -57,6 +57,7 @@ class _Walk:
     total: Tensor | None = None
     calls: Counter[str] = field(default_factory=Counter)
     watched: dict[str | Port, object] = field(default_factory=dict[str | Port, object])
+    written: set[int] = field(default_factory=set[int])
     inside: bool = False
     again: bool = False
 
@@ -85,6 +86,8 @@ class Tap:
         self._handles: list[Any] = []
         self._misses: dict[tuple[str, int], list[Tensor]] = {}
         self._faint: list[Tensor] = []
+        self._moved: list[tuple[tuple[str, int, int], Tensor]] = []
+        self._uncalled: list[tuple[str, int, int]] = []
         self._dtype = torch.float32
         self._vectors: dict[str, Tensor] = {}
 
@@ -188,6 +191,7 @@ class Tap:
         walk.inside = True
         walk.calls.clear()
         walk.watched.clear()
+        walk.written.clear()
         values = x.detach()
         walk.before = values.clone() if walk.block.in_place else values
         walk.state, walk.total = walk.before, None
@@ -258,6 +262,8 @@ class Tap:
             )
         # One example is enough to see whether rounding could hide this write.
         self._faint.append(torch.linalg.vector_norm(u[0]) / torch.linalg.vector_norm(state[0]))
+        walk.written.add(s.sublayer)
+        self._moved.append(((walk.stack.name, walk.block.layer, s.sublayer), u.any()))
         walk.total = kept + u
         last = s is walk.block.sublayers[-1]
         following = None if last else walk.block.sublayers[s.sublayer]
@@ -286,6 +292,11 @@ class Tap:
         after = live.detach()
         assert predicted is not None
         self._compare(walk, _like(predicted, after), after)
+        self._uncalled += [
+            (walk.stack.name, walk.block.layer, s.sublayer)
+            for s in walk.block.sublayers
+            if s.sublayer not in walk.written
+        ]
         if self.listener is not None:
             self.listener.block(
                 walk.stack,
@@ -416,6 +427,8 @@ class Tap:
             per_layer=worst,
             unjudged=unjudged,
             faintest=min((f for f in faint if f == f), default=float("nan")),
+            uncalled=tuple(self._uncalled),
+            zero=tuple(key for key, moved in self._moved if not bool(moved)),
         )
 
 

@@ -54,6 +54,11 @@ class Row:
     linked: int = 0
 
     @property
+    def unbroken(self) -> bool:
+        """Whether what leaves a call is what enters the next, from the first to the last."""
+        return self.linked == len(self.calls) - 1
+
+    @property
     def shape(self) -> torch.Size:
         entered = self.calls[0].entered
         assert entered is not None

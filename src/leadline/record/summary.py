@@ -96,6 +96,7 @@ def heading(record: Record) -> list[str]:
             _model(provenance) or _sweep(provenance) or f"Record with {len(record):,} readings",
             # The models of a sweep differ in depth.
             "" if cells else _anatomy(provenance, record),
+            *(() if cells else _unusual(provenance)),
             _input(provenance),
             _task(provenance),
             ending_text(provenance),
@@ -204,6 +205,12 @@ def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:
     if balance is not None:
         proof.append(f"balance {format_number(balance, digits=2)} eps")
     return "; ".join(part for part in (", ".join(shape), ", ".join(proof)) if part)
+
+
+def _unusual(provenance: Mapping[str, Any]) -> list[str]:
+    """What is unusual about the equations of the model, as its anatomy says it."""
+    sentences = value_at(provenance, "anatomy", "unusual")
+    return [f"unusual: {line}" for line in cast(list[str], sentences or [])]
 
 
 def _placements(provenance: Mapping[str, Any]) -> list[str]:

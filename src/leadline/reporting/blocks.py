@@ -43,7 +43,7 @@ class Block:
     @property
     def placement(self) -> str:
         """The placement of its norms, or all of them where the writes differ."""
-        return "/".join(dict.fromkeys(write.placement for write in self.writes))
+        return "/".join(dict.fromkeys(write.placement for write in self.writes)) or "none"
 
     @property
     def parallel(self) -> bool:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["anatomy", "glance", "provenance", "summary"]
 
 _ROLES = ("attention", "mlp", "cross-attention", "mixer", "branch")
+# Parts of the provenance that have a place of their own on the page.
+_ELSEWHERE = (("anatomy", "layers"), ("anatomy", "unusual"), ("sweep", "description"))
 _FIRST = ("model", "anatomy", "input", "loss", "passes", "coverage", "run", "versions")
 _READING = (
     '<p class="lead soft">The stream runs downwards. Each sublayer reads it, and its update is '
@@ -222,9 +224,11 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
             f'<span class="soft small"> {layers}{size}</span></figcaption>'
             f"{anatomy_drawing(mine, lanes=lanes, colours=colours)}</figure>"
         )
+    unusual = cast("Sequence[str]", value_at(known, "anatomy", "unusual") or [])
     note = "" if blocks else "<p>This record does not hold the blocks of the model.</p>"
     return (
         f'<div class="card"><div>{title}<p class="balance">{safe(balance_sentence(known))}</p>'
+        f"{''.join(f'<p>Unusual: {safe(sentence)}</p>' for sentence in unusual)}"
         f"{definitions(found, kind='plain small')}{note}"
         f"{'' if name else _READING}</div>{''.join(figures)}</div>"
     )
@@ -243,7 +247,7 @@ def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
             found["run", head] = _in_words(value)
             continue
         for key, item in cast("Mapping[str, object]", value).items():
-            if (head, key) not in (("anatomy", "layers"), ("sweep", "description")):
+            if (head, key) not in _ELSEWHERE:
                 found[head, key.replace("_", " ")] = _in_words(item)
     return found
 

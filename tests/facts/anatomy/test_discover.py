@@ -139,7 +139,7 @@ class _InPlace(nn.Module):
 
 
 def test_blocks_without_a_residual_are_refused() -> None:
-    with pytest.raises(AnatomyError, match="is not its input plus outputs of its modules"):
+    with pytest.raises(AnatomyError, match=r"what 'layers\.0\.mlp' returned, without the stream"):
         _read(_blocks("no residual"))
 
 

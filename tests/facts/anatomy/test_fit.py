@@ -215,9 +215,18 @@ def test_four_units_of_rounding_are_allowed_and_no_more() -> None:
         refuse_imbalance(model, anatomy, _balance(4.1))
 
 
-def test_a_discovery_that_does_not_balance_is_told_of_eval_mode() -> None:
+def test_a_miss_without_a_diagnosis_says_how_to_declare() -> None:
     model, anatomy, x = _Stack(_pre).eval(), _read(_pre), _stream(0)
-    with pytest.raises(BalanceError, match=r"try model\.eval\(\)"):
+    with pytest.raises(BalanceError) as caught:
+        refuse_imbalance(model, anatomy, _balance(1e6), lambda: model(x))
+    message = str(caught.value)
+    assert "leadline.declare(" in message and "--declare" in message
+    assert "eval" not in message
+
+
+def test_a_miss_of_a_few_units_more_is_answered_with_a_wider_type() -> None:
+    model, anatomy, x = _Stack(_pre).eval(), _read(_pre), _stream(0)
+    with pytest.raises(BalanceError, match=r"model\.double\(\) or --dtype float64"):
         refuse_imbalance(model, anatomy, _balance(9.0), lambda: model(x))
 
 

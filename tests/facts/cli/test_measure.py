@@ -125,6 +125,19 @@ def test_anatomy_prints_json_alone(leadline, tiny):
     assert found["balance_eps"] <= 4
 
 
+def test_what_is_unusual_is_said_by_anatomy_and_measure(leadline):
+    granite = ["num_hidden_layers=2", "hidden_size=16", "intermediate_size=32", "vocab_size=50"]
+    granite += ["num_attention_heads=2", "num_key_value_heads=2", "residual_multiplier=0.5"]
+    chosen = ["--random-init", "granite", *(f"--set={pair}" for pair in granite)]
+    sentence = "Every layer adds 0.5 x what 'self_attn' and 'mlp' return."
+    for command in ("anatomy", "measure"):
+        said = leadline(command, *chosen, "--random", "2x8")
+        assert said.code == 0, said.err
+        assert f"unusual: {sentence}" in said.out
+    found = json.loads(leadline("measure", *chosen, "--random", "2x8", "--json").out)
+    assert found["anatomy"]["unusual"] == [sentence]
+
+
 def test_a_model_that_talks_does_not_disturb_the_json(leadline, tmp_path):
     code = tmp_path / "talking_model.py"
     code.write_text(
