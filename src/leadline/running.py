@@ -25,6 +25,7 @@ from leadline.anatomy import (
 from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.model_facts import is_pair
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
@@ -66,7 +67,13 @@ def call(module: nn.Module, batch: Inputs) -> Any:
     names = inspect.signature(module.forward).parameters
     if "use_cache" in names and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
-    return module(**batch.tensors, **extra)
+    try:
+        return module(**batch.tensors, **extra)
+    except (IndexError, RuntimeError) as error:
+        refusal = lookup_refusal(error, module, batch)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 @contextmanager

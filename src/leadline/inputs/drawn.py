@@ -44,7 +44,7 @@ def random_tokens(
     if limit is not None and length > limit:
         raise InputError(
             f"{length} tokens were asked for and the model takes at most {limit}; "
-            f"ask for a length of {limit} or less."
+            f"ask for {limit} or fewer (--random {examples}x{limit}; in Python length={limit})."
         )
     generator = torch.Generator().manual_seed(seed)
     tensors = {main_name(model): _ids(model, vocabulary, (examples, length), generator)}

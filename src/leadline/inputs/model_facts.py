@@ -30,6 +30,7 @@ _POSITIONS = (
     "n_positions",
     "max_seq_len",
     "max_target_positions",
+    "block_size",  # nanoGPT's; BigBird's is another thing, but it names its positions above
 )
 _VOCABULARIES = ("vocab_size", "src_vocab_size", "tgt_vocab_size", "decoder_vocab_size")
 # Model types that name a number of positions but do not stop there.
