@@ -19,12 +19,14 @@ MOST_RUNS = 40
 
 
 def record_text(record: Record) -> str:
-    """Write the heading, a line per quantity (first -> last, shape, law) and the findings.
+    """Write the heading with the findings, and a line per quantity (first -> last, shape, law).
 
-    Numbers of a run come first, over its steps; then the others, over depth.
+    Findings stand below the first line, the worst first. Numbers of a run come before the others,
+    over its steps; the others go over depth.
     """
     rows = summarize(record)
-    lines = heading(record)
+    title, *facts = heading(record)
+    lines = [title, *(finding_text(finding) for finding in record.findings), *facts]
     if runs := curve_rows(record):
         cells = [
             (
@@ -52,9 +54,7 @@ def record_text(record: Record) -> str:
             for row in rows
         ]
         lines += ["", *align(cells, right=(2, 4))]
-    below = remarks(record, rows)
-    below += [finding_text(finding) for finding in record.findings]
-    if below:
+    if below := remarks(record, rows):
         lines += ["", *below]
     return "\n".join(lines)
 

@@ -127,7 +127,7 @@ def test_what_is_no_address_is_not_read(text: str) -> None:
 
 
 def test_text_of_a_record_begins_with_the_model_and_its_proof() -> None:
-    lines = str(gpt2_record()).splitlines()
+    lines = str(gpt2_record(massive=False)).splitlines()
     assert lines[0] == "gpt2: GPT2LMHeadModel, 124.4 M parameters, float32, random init"
     assert lines[1] == "12 layers, 24 sublayers, pre-norm; anatomy: discovery, balance 0.42 eps"
     assert lines[2] == (
@@ -214,7 +214,16 @@ def test_text_of_a_broken_record_shows_where_it_breaks() -> None:
     text = str(broken_record(first_bad=5))
     assert "▁▃▅▇█∞·······" in text
     assert "8 layers not finite" in text
-    assert text.endswith("serious: The stream is not finite from layer 5 on.")
+
+
+@pytest.mark.parametrize("form", [str, Record._repr_html_])
+def test_findings_stand_below_the_name_the_worst_first(form) -> None:
+    record = gpt2_record()  # has a note
+    record.add_finding(Finding("The house burns.", severity="serious"))
+    text = form(record)
+    marks = ["gpt2: GPT2LMHeadModel", "serious: The house burns.", "note: ", "12 layers, 24", "1.0"]
+    assert [text.count(mark) for mark in marks[:4]] == [1, 1, 1, 1]
+    assert sorted(marks, key=text.index) == marks
 
 
 def test_what_was_refused_is_told_with_its_reason() -> None:
