@@ -8,6 +8,9 @@ import os
 
 from hypothesis import settings
 
+# Commands fit what they print to this width; a shell may have exported its own.
+os.environ.pop("COLUMNS", None)
+
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))

@@ -3,6 +3,9 @@
 With `--json` standard output holds the JSON and nothing else, even when a model's own code prints.
 With `--quiet` nothing is printed but errors (and the JSON, if that was asked for). A progress bar
 appears on a terminal when a command takes longer than two seconds.
+
+Text for people fits the width of a terminal. A pipe has no width: it gets every column in full and
+one line per sentence, unless the variable `COLUMNS` names a width.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds before progress is shown."""
+NARROWEST = 20
+"""Below so many columns no table can be read, so that such a width is taken for a mistake."""
 
 
 class Voice:
@@ -58,7 +65,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Print a remark to standard error, where it disturbs no pipe; not with --quiet."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            print(wrapped(text, sys.stderr), file=sys.stderr)
 
     def emit(self, make: Callable[[], Any]) -> None:
         """Print as JSON what `make` returns, if --json was asked for."""
@@ -168,7 +175,38 @@ def _count(done: int, total: int | None) -> str:
     return "" if total is None else f"{done}/{total}"
 
 
+def wrapped(text: str, file: TextIO) -> str:
+    """Break lines between words where `file` has a width."""
+    width = _width_of(file)
+    if width is None:
+        return text
+    return "\n".join(
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+
+
+def _width_of(file: TextIO) -> int | None:
+    """How wide a text for `file` may be: what COLUMNS says, or the terminal; None in a pipe."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) >= NARROWEST:
+        return int(asked)
+    if not file.isatty():
+        return None
+    try:
+        return os.get_terminal_size(file.fileno()).columns or None
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns
+
+
 def _console(file: TextIO) -> Console:
     from rich.console import Console
 
-    return Console(file=file, highlight=False)
+    width = _width_of(file)
+    if width is None:
+        # Rich would believe any number in COLUMNS, and print nothing in 0 columns.
+        return Console(file=file, highlight=False, width=80 if "COLUMNS" in os.environ else None)
+    if file.isatty():
+        return Console(file=file, highlight=False, width=width)
+    # To rich only a terminal has a width; without colours it is a terminal that shows plain text.
+    return Console(file=file, highlight=False, width=width, force_terminal=True, color_system=None)

@@ -8,6 +8,7 @@ import pytest
 from leadline.cli import _voice
 from leadline.cli._voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
+from leadline.reporting.columns import Column, print_line, show_table
 
 
 def test_with_json_standard_output_holds_the_json_alone(capsys):
@@ -81,6 +82,57 @@ def test_progress_does_not_appear_in_a_pipe(monkeypatch, capsys):
     with Voice().progress("Ablating"):
         time.sleep(0.1)
     assert capsys.readouterr() == ("", "")
+
+
+SENTENCE = "The quick brown fox jumps over the lazy dog and runs away into the dark forest again."
+
+
+def drawn(monkeypatch, capsys, columns):
+    """The lines that a table and a sentence are in a pipe, and those of a remark."""
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    words = SENTENCE.split()
+    wide = [Column(word, [word, "x" * 9]) for word in words]
+    with Voice() as voice:
+        voice.show(lambda console: show_table([wide, wide[:3]], console, gaps=[2, 2]))
+        voice.show(lambda console: print_line(console, SENTENCE, style="bold red"))
+        voice.note(SENTENCE)
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    return printed.out.splitlines(), printed.err.splitlines()
+
+
+@pytest.mark.parametrize("columns", ["60", "72"])
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch, capsys, columns):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == 3  # the narrower of two layouts
+    assert " ".join(line.strip() for line in out[-2:]) == SENTENCE
+    assert " ".join(err) == SENTENCE
+    assert max(map(len, out + err)) <= int(columns)
+
+
+@pytest.mark.parametrize("columns", [None, "", "0", "5", "-80", "wide"])
+def test_a_pipe_without_a_sane_width_gets_every_column_and_whole_lines(
+    monkeypatch, capsys, columns
+):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == len(SENTENCE.split())
+    assert out[-1] == SENTENCE
+    assert err == [SENTENCE]
+
+
+def test_an_error_is_one_line_in_a_pipe_and_fits_the_columns_that_were_asked_for(
+    monkeypatch, leadline
+):
+    arguments = ("measure", "--recipe", "nothing-of-this-name")
+    (whole,) = leadline(*arguments).err.splitlines()
+    assert len(whole) > 60
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = leadline(*arguments).err.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines) == whole
 
 
 def test_checking_a_path_leaves_nothing_behind(tmp_path):
