@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from leadline.record.quantity import Scale
     from leadline.record.record import Record
 
-__all__ = ["SummaryRow", "heading", "headline_lines", "remarks", "summarize", "sweep_name"]
+__all__ = [
+    "SummaryRow",
+    "heading",
+    "headline_lines",
+    "passes_text",
+    "remarks",
+    "summarize",
+    "sweep_name",
+]
 
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
@@ -75,7 +83,7 @@ def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
 
 
 def heading(record: Record) -> list[str]:
-    """Return the first sentences about a record: the model, its anatomy, the input and the loss."""
+    """Return the first sentences: the model, its anatomy, the input, the loss and the passes."""
     provenance = record.provenance
     cells = _cells(provenance)
     return [
@@ -85,6 +93,7 @@ def heading(record: Record) -> list[str]:
             # The models of a sweep differ in depth.
             "" if cells else _anatomy(provenance, record),
             _input(provenance),
+            passes_text(provenance),
             _task(provenance),
             ending_text(provenance),
             cells,
@@ -207,6 +216,28 @@ def _input(provenance: Mapping[str, Any]) -> str:
         loss = f"{loss} {format_number(value)}"
     parts = (f"input: {described}" if described else "", f"loss: {loss}" if loss else "")
     return "; ".join(part for part in parts if part)
+
+
+def passes_text(provenance: Mapping[str, Any]) -> str:
+    """Say how many passes were made, and what for; empty where the record does not say."""
+
+    def of(kind: str) -> int:
+        return int(number_at(provenance, "passes", kind) or 0)
+
+    measuring = [f"{of(kind)} {kind}" for kind in ("forward", "backward") if of(kind)]
+    if not measuring:
+        return ""
+    many = len(measuring) == 1 and of("forward") > 1
+    told = f"{' and '.join(measuring)} {'passes' if many else 'pass'}"
+    others = [
+        f"{of(kind)} forward {'pass' if of(kind) == 1 else 'passes'} {purpose}"
+        for kind, purpose in (
+            ("anatomy_forward", "to read the anatomy"),
+            ("ablation_forward", "with a part left out"),
+        )
+        if of(kind)
+    ]
+    return ", and ".join([told, *others])
 
 
 def _sweep(provenance: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from leadline.record.address import Address, parse_address
 from leadline.record.notebook import svg_sparkline
 from leadline.record.numbers import BARS, align, format_count, format_number, sparkline
 from leadline.record.quantity import Scale
-from leadline.record.summary import summarize
+from leadline.record.summary import passes_text, summarize
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
 
 
@@ -291,3 +291,30 @@ def test_drawn_line_breaks_where_values_are_not_finite() -> None:
     assert svg.count("<circle") == 1
     assert svg_sparkline([math.nan]) == ""
     assert "nan" not in svg_sparkline([5.0])
+
+
+@pytest.mark.parametrize(
+    ("passes", "sentence"),
+    [
+        (
+            {"forward": 1, "backward": 1, "anatomy_forward": 4},
+            "1 forward and 1 backward pass, and 4 forward passes to read the anatomy",
+        ),
+        (
+            {"forward": 1, "backward": 0, "anatomy_forward": 1},
+            "1 forward pass, and 1 forward pass to read the anatomy",
+        ),
+        (
+            {"forward": 1, "backward": 1, "anatomy_forward": 0, "ablation_forward": 5},
+            "1 forward and 1 backward pass, and 5 forward passes with a part left out",
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_passes_are_counted_with_what_they_were_for(passes, sentence) -> None:
+    assert passes_text({"passes": passes}) == sentence
+
+
+def test_text_of_a_record_says_how_many_passes_were_made() -> None:
+    lines = str(gpt2_record(massive=False)).splitlines()
+    assert lines[3] == "1 forward and 1 backward pass, and 6 forward passes to read the anatomy"
