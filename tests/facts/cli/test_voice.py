@@ -1,12 +1,19 @@
 import io
 import json
 import os
+import threading
 import time
 
 import pytest
 
 from leadline.cli import _voice
-from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.cli._voice import (
+    Voice,
+    check_page,
+    check_writable,
+    pause_between_stages,
+    pause_without_news,
+)
 from leadline.errors import RecordError
 from leadline.reporting.columns import Column, print_line, show_table
 
@@ -77,11 +84,93 @@ def test_progress_does_not_appear_when_it_is_quick_or_quiet(monkeypatch):
     assert shown_on_a_terminal(monkeypatch, patience=0.05, quiet=True) == ""
 
 
-def test_progress_does_not_appear_in_a_pipe(monkeypatch, capsys):
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def wait_for(happened):
+    """Wait until something has happened, however slow the machine is."""
+    for _ in range(12_000):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen within two minutes")
+
+
+def opened_pipe(monkeypatch):
+    """What stands on a standard error that is no terminal, by a clock that the test turns."""
+    file, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", file)
     monkeypatch.setattr(_voice, "PATIENCE", 0.01)
-    with Voice().progress("Ablating"):
-        time.sleep(0.1)
-    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(_voice.time, "monotonic", clock.monotonic)
+    file.clock = clock
+    return file
+
+
+def test_in_a_pipe_progress_is_lines_with_an_estimate(monkeypatch, capsys):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Loading the model") as gauge:
+        wait_for(pipe.getvalue)
+        assert pipe.getvalue() == "Loading the model, 0:00 so far\n"
+        for second, step in ((3, 0), (4, 1), (13, 1), (23, 2)):
+            pipe.clock.now = second
+            gauge(f"block {step}", step, 4)
+    # At second 4 the line before is one second old; of the ten seconds a block, two are left.
+    assert pipe.getvalue().splitlines()[1:] == [
+        "Block 0, 0/4, 0:03 so far",
+        "Block 2, 2/4, about 0:20 left, 0:23 so far",
+    ]
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_pipe_a_long_stage_is_told_again(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Training"):
+        wait_for(pipe.getvalue)
+        pipe.clock.now = 11
+        wait_for(lambda: pipe.getvalue().count("\n") == 2)
+    assert pipe.getvalue().splitlines() == ["Training, 0:00 so far", "Training, 0:11 so far"]
+
+
+def test_lines_become_rarer_the_longer_it_takes():
+    # Ten thousand updates in two hours make some hundred lines, not ten thousand.
+    stages = [pause_between_stages(seconds) for seconds in (0, 20, 3600)]
+    waits = [pause_without_news(seconds) for seconds in (0, 200, 3600)]
+    assert stages == [2, 4, 10]
+    assert waits == [10, 20, 60]
+
+
+def test_results_come_with_the_progress_and_not_without(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+        wait_for(lambda: "gpt2: 1.2\nMeasuring" in pipe.getvalue())
+        gauge.tell("bert: 1.3")
+        assert pipe.getvalue().endswith("bert: 1.3\n")
+    before = pipe.getvalue()
+    with Voice(quiet=True).progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    monkeypatch.setattr(_voice, "PATIENCE", 1e6)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    assert pipe.getvalue() == before
+
+
+@pytest.mark.parametrize("patience", [0.0, 1e6])
+def test_nothing_of_the_progress_is_left_running(monkeypatch, capsys, patience):
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    before = set(threading.enumerate())
+    with Voice().progress("Measuring"):
+        ours = set(threading.enumerate()) - before
+    for thread in ours:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in ours)
 
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and runs away into the dark forest again."
