@@ -78,7 +78,8 @@ LOGIT_SPAN = Quantity(
     name="attention.logit_span",
     title="Span of the attention logits",
     symbol="max_i (max_j l_ij − min_j l_ij)",
-    formula="largest range of the logits of one query over the keys that it may see",
+    formula="largest range of the logits of one query over the keys that it may see: all but those "
+    "that a mask lowers by 1,000 or more",
     lives_on="sublayer",
     scale="log",
     high="Some weights are smaller than others by e to this power.",
