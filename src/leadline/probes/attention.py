@@ -39,7 +39,8 @@ SECOND = Quantity(
     name="attention.second_singular_value",
     title="Mixing rate: second singular value of the attention matrices",
     symbol="σ₂(A)",
-    formula="second largest singular value of the matrix of attention weights of a head",
+    formula="second largest singular value of the matrix of attention weights of a head; interval: "
+    "the lower end is proved, the upper end is an estimate by four residuals beyond 64 tokens",
     lives_on="sublayer",
     high="Differences between tokens survive the head.",
     low="Towards 0: all tokens get the same mixture, the head is of rank one.",
