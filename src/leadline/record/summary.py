@@ -128,7 +128,9 @@ def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, 
     # Near zero a ratio says nothing: the gap must show on the scale of the whole line.
     scale = float(np.nanmax(upper, initial=0.0, where=np.isfinite(upper)))
     visible = np.isfinite(upper) & np.isfinite(lower) & (lower > 0)
-    visible &= (np.abs(upper - lower) > 0.05 * scale) & (line.values * robust.values > 0)
+    # Infinite on both sides is no gap; it is invisible already, and must not warn either.
+    gap = np.subtract(upper, lower, out=np.zeros_like(upper), where=visible)
+    visible &= (np.abs(gap) > 0.05 * scale) & (np.sign(line.values) == np.sign(robust.values))
     ratio = np.divide(upper, lower, out=np.ones_like(upper), where=visible)
     worst = int(np.argmax(ratio))
     if ratio[worst] <= APART:

@@ -318,3 +318,13 @@ def test_the_passes_are_counted_with_what_they_were_for(passes, sentence) -> Non
 def test_text_of_a_record_says_how_many_passes_were_made() -> None:
     lines = str(gpt2_record(massive=False)).splitlines()
     assert lines[3] == "1 forward and 1 backward pass, and 6 forward passes to read the anatomy"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_and_a_median_that_are_both_infinite_are_printed_without_a_warning() -> None:
+    record = Record()
+    record.describe(Quantity("stream.norm", "n", "n", "n", scale="log"))
+    for layer, value in enumerate((1.0, 2.0, math.inf, math.nan)):
+        for statistic in ("mean", "median_without_first"):
+            record.append([Reading("stream.norm", Site("decoder", layer), statistic, value)])
+    assert "∞" in str(record)
