@@ -15,6 +15,9 @@ from hypothesis import HealthCheck, settings
 from leadline.numerics.half_precision import prepare_half_products
 from tests.processes import children, end
 
+# Commands fit what they print to this width; a shell may have exported its own.
+os.environ.pop("COLUMNS", None)
+
 # Many tests multiply in bfloat16 by torch alone, and the first product settles the instructions.
 prepare_half_products()
 

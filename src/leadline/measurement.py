@@ -1,7 +1,8 @@
-"""measure(model, inputs) -> Record: one forward and one backward pass, all probes at once.
+"""measure(model, inputs) -> Record: read the anatomy, then one forward and one backward pass.
 
-The anatomy is read first (a few small forward passes and one on the real inputs) and judged again
-during the measuring pass itself; its balance goes into the record. The model is left as it was.
+The anatomy takes a few small forward passes and one on the real inputs, and is judged again during
+the measuring pass itself; its balance goes into the record, and so does the number of passes of
+each kind. All probes share the measuring passes. The model is left as it was.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def measure(
     `model` is a module or what `load` returns. `inputs` is texts (with a loaded model),
     what `random_tokens` and its kin return, a tensor, a mapping of tensors, or None
     for random ones. `probes` are names or choices such as `recall(ridge=0.01)`; None means all
-    that ride on one forward and one backward pass. `loss` is "auto", "next-token", "masked",
+    that share one forward and one backward pass, which follow the passes that read the anatomy.
+    `loss` is "auto", "next-token", "masked",
     "random" (a seeded random cotangent) or a function of output and inputs. `anatomy` is a
     declaration, or an anatomy that `anatomy_of` proved before; `families=False` leaves all to
     discovery. `ablate` is "block" or "sublayer": each is left out in turn and the loss measured

@@ -25,6 +25,7 @@ from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
+from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
 from leadline.inputs.model_facts import forward_names, is_pair, main_name, vocabulary_size
 from leadline.probes._collect import Collector
@@ -66,7 +67,13 @@ def call(module: nn.Module, batch: Inputs) -> Any:
     extra: dict[str, Any] = {}
     if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
-    return module(**batch.tensors, **extra)
+    try:
+        return module(**batch.tensors, **extra)
+    except (IndexError, RuntimeError) as error:
+        refusal = lookup_refusal(error, module, batch)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadline.cli._voice import Voice
+from leadline.cli._voice import Gauge, Voice
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def watching(voice: Voice, workers: int | None) -> Iterator[Callable[[Any], None
 
     console = Console(file=sys.stderr, highlight=False)
     if not console.is_terminal:
-        yield _Screen(voice, workers)
+        with voice.progress("Preparing the sweep") as gauge:
+            yield _Screen(voice, workers, gauge=gauge)
         return
     screen = _Screen(voice, workers, live=True)
     # It draws itself again and again, so that the clock moves while nobody says anything.
@@ -58,8 +59,16 @@ def watching(voice: Voice, workers: int | None) -> Iterator[Callable[[Any], None
 class _Screen:
     """Carries what a sweep says to the grid."""
 
-    def __init__(self, voice: Voice, workers: int | None = None, *, live: bool = False) -> None:
+    def __init__(
+        self,
+        voice: Voice,
+        workers: int | None = None,
+        *,
+        live: bool = False,
+        gauge: Gauge | None = None,
+    ) -> None:
         self.voice = voice
+        self.gauge = gauge
         self.workers = workers
         self.live = live
         self.grid: LiveGrid | None = None
@@ -86,6 +95,9 @@ class _Screen:
                 grid.running(event.run)
             else:
                 grid.running(event.run, step=beat.step, steps=beat.steps, loss=beat.loss)
+                if self.gauge is not None:
+                    doing = f"{event.run}: step {beat.step}/{beat.steps}, loss {beat.loss:.3f}"
+                    self.gauge(doing, grid.count, len(grid.cells))
         elif not isinstance(event, Begun):
             facts = event.facts
             grid.ended(event.run, status=facts["status"], loss=facts["loss"])

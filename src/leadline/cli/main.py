@@ -8,9 +8,7 @@ with `--debug`.
 from __future__ import annotations
 
 import io
-import shutil
 import sys
-import textwrap
 import traceback
 from typing import Annotated, NoReturn
 
@@ -18,6 +16,7 @@ import typer
 
 from leadline import __version__
 from leadline.cli._help import GroupedCommand
+from leadline.cli._voice import wrapped
 from leadline.cli.anatomy import anatomy
 from leadline.cli.bounds import bounds
 from leadline.cli.check import check
@@ -90,16 +89,10 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         if debug:
             traceback.print_exc()
         sentence, code = _answer(error)
-        print(_wrapped(f"leadline: {sentence}"), file=sys.stderr)
+        # One sentence is one line in a pipe, whatever line breaks a library put into it.
+        print(wrapped(" ".join(f"leadline: {sentence}".split("\n")), sys.stderr), file=sys.stderr)
         sys.exit(code)
     sys.exit(0)
-
-
-def _wrapped(text: str) -> str:
-    """Break lines between words on a terminal; a pipe gets one line."""
-    if not sys.stderr.isatty():
-        return " ".join(text.split("\n"))
-    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False)
 
 
 def _answer(error: Exception) -> tuple[str, int]:

@@ -91,8 +91,9 @@ def measure(
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
 
-    One forward and one backward pass feed every probe; jacobian and lyapunov then go block by
-    block. The anatomy is found and proved first.
+    The anatomy is found and proved first, by a few small forward passes and one on the inputs.
+    Then one forward and one backward pass feed every probe; jacobian and lyapunov go on block by
+    block.
     """
     model_request = ModelRequest(
         source=model,

@@ -105,8 +105,8 @@ def check_length(longest: int, limit: int | None, *, what: str) -> None:
     """Refuse more tokens than the model has positions for."""
     if limit is not None and longest > limit:
         raise InputError(
-            f"{what} has {longest} tokens and the model takes at most {limit}; shorten it, or ask "
-            "for truncation with --truncate (truncate=True)."
+            f"{what} has {longest} tokens and the model takes at most {limit}; shorten it, or cut "
+            f"it with --truncate (in Python truncate=True, or ids[:, :{limit}])."
         )
 
 

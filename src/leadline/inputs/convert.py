@@ -31,6 +31,7 @@ def as_inputs(
     tells the real tokens, and `labels` are kept for the loss and not handed to the model.
     """
     if isinstance(value, Inputs):
+        _check_tokens(value.main, model)
         return value.to(device_of(model))
     if isinstance(value, str):
         return text_inputs(value, tokenizer, model, truncate=truncate)
@@ -77,16 +78,7 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
     decoder_mask = _mask(tensors, "decoder_attention_mask", tensors.get("decoder_input_ids"))
     preview = ""
     if ids is not None and not ids.is_floating_point() and ids.ndim == 2:
-        if ids.numel() == 0:
-            raise InputError(
-                "The input has no tokens; give at least one, or random ones "
-                "(leadline.random_tokens, --random 4x128).",
-            )
-        vocabulary = vocabulary_size(model)
-        # The whole-tensor test first: rows are walked only to say where the culprit stands.
-        if int(ids.min()) < 0 or (vocabulary is not None and int(ids.max()) >= vocabulary):
-            check_ids(ids.tolist(), vocabulary)
-        check_length(ids.shape[1], context_limit(model), what="The longest example")
+        _check_tokens(ids, model)
         preview = preview_of_ids(ids)
     inputs = Inputs(
         tensors,
@@ -97,6 +89,22 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
         decoder_mask=decoder_mask,
     )
     return inputs.to(device_of(model))
+
+
+def _check_tokens(ids: Tensor, model: nn.Module) -> None:
+    """Refuse ids that the model has no row or no position for; anything but ids passes."""
+    if ids.is_floating_point() or ids.ndim != 2:
+        return
+    if ids.numel() == 0:
+        raise InputError(
+            "The input has no tokens; give at least one, or random ones "
+            "(leadline.random_tokens, --random 4x128)."
+        )
+    vocabulary = vocabulary_size(model)
+    # The whole-tensor test first: rows are walked only to say where the culprit stands.
+    if int(ids.min()) < 0 or (vocabulary is not None and int(ids.max()) >= vocabulary):
+        check_ids(ids.tolist(), vocabulary)
+    check_length(ids.shape[1], context_limit(model), what="The longest example")
 
 
 def _tensor(name: str, value: Any) -> Tensor:

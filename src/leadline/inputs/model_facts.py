@@ -33,6 +33,7 @@ _POSITIONS = (
     "n_positions",
     "max_seq_len",
     "max_target_positions",
+    "block_size",  # nanoGPT's; BigBird's is another thing, but it names its positions above
 )
 _PLAIN_POSITIONS = (*_POSITIONS, "block_size", "context_length", "max_seq_length", "sequence_len")
 _VOCABULARIES = ("vocab_size", "src_vocab_size", "tgt_vocab_size", "decoder_vocab_size")

@@ -54,6 +54,12 @@ RESIDUAL = 3e-3
 
 The error of the Ritz value is of the order of the square."""
 
+BEYOND = 4
+"""Residuals by which a Ritz value may be below its eigenvalue. Some eigenvalue is within one, but
+where many lie close together it need not be the one that is meant: of singular values that fill an
+interval (a permutation with some noise) the largest was found up to 1.2 residuals away, and one
+just above the others can be missed by 2.2."""
+
 FREEZE = 8
 """In units of the rounding error: a new direction below this share of the product is noise."""
 
@@ -81,6 +87,9 @@ class Leading:
     """[matrix, n], the vector that certifies."""
     iterations: Tensor
     """[matrix], int64: applications of M to the block."""
+    error: Tensor
+    """[matrix], float64: an estimate of how far the last Ritz value that was wanted may be below
+    its eigenvalue; 0 where there are fewer."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,7 @@ def leading_vectors(
     ritz = start.new_zeros(count, wanted, n)
     positive = start.new_ones(count, n)
     iterations = torch.zeros(count, dtype=torch.int64, device=start.device)
+    errors = torch.zeros(count, dtype=torch.float64, device=start.device)
     alive = torch.arange(count, device=start.device)
     before = torch.full((count,), torch.inf, dtype=torch.float64, device=start.device)
     run = _Run.begin(start, min(most, 12))
@@ -180,6 +190,8 @@ def leading_vectors(
         # A matrix that is not finite keeps its NaN.
         ritz[which] = space.leading(wanted)[ended] + 0 * ritz[which]
         positive[which], iterations[which] = vectors[ended], step
+        if space.values.shape[1] >= wanted:
+            errors[which] = _error(space, wanted)[ended]
         going = torch.ones_like(frozen)
         going[trial[ended]] = False
         keep = going.nonzero().flatten()
@@ -187,7 +199,7 @@ def leading_vectors(
             break
         operator, run = operator.take(keep), run.take(keep)
         alive, before = alive[keep], before[keep]
-    return Leading(ritz, positive, iterations)
+    return Leading(ritz, positive, iterations, errors)
 
 
 class _Run:
@@ -263,6 +275,12 @@ def _finished(space: Space, slack: Tensor, before: Tensor, wanted: int) -> Tenso
     floor = 2 * torch.finfo(space.rows.dtype).eps * space.values[:, -1]
     enough = torch.maximum(RESIDUAL * space.values[:, -2], floor)
     return tight & (space.residuals(2) <= enough)
+
+
+def _error(space: Space, which: int) -> Tensor:
+    """How far the Ritz value `which`, counted from the largest, may be off, and the run's rounding."""
+    rounding = FREEZE * torch.finfo(space.rows.dtype).eps * space.values[:, -1]
+    return BEYOND * space.residuals(which) + rounding
 
 
 def _new_rows(basis: Tensor, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:

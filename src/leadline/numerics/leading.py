@@ -8,8 +8,9 @@
 
 Two values are found by the eigensolver up to twice SMALL, and from there on by a Krylov space with
 one more start vector, because a space that starts at 1 alone cannot see a value that occurs twice.
-The lower end of the second is the second Ritz value (Cauchy interlacing), the upper end the smaller
-of sigma_1's and sqrt(|A|_F^2 - lower_1^2).
+The lower end of the second is the second Ritz value (Cauchy interlacing) and proved. Proved upper
+ends are sigma_1's and sqrt(|A|_F^2 - lower_1^2); where many singular values are large both say
+nothing, and the upper end is an estimate: theta_2 and a few residuals (`krylov.BEYOND`).
 
 Attention that is given by its rows is formed while it has at most WHOLE weights, in float64;
 beyond that it stays `matrix_free`.
@@ -288,6 +289,9 @@ def _certified_pair(
     second_lower = (squares[:, 1] - 4 * slack * squares[:, 0]).clamp_min(0).sqrt()
     rest = certified.squares * (1 + 2 * slack) - lower.square()
     second_upper = torch.minimum(rest.clamp_min(0).sqrt(), upper)
+    # The vectors are a product ahead of the space, which does not lower a Ritz value.
+    near = (squares[:, 1] + found.error).sqrt() * (1 + slack)
+    second_upper = torch.minimum(second_upper, near)
     second_upper = torch.maximum(second_upper, value[:, 1])
     return Solved(
         value,

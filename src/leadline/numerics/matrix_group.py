@@ -15,15 +15,22 @@ import torch
 from leadline.anatomy import SeenAttention
 from leadline.numerics.attention_rows import AttentionRows, Softmax
 
-__all__ = ["AT_ONCE", "EMPTY", "HIDDEN", "Given", "MatrixGroup", "Rows"]
+__all__ = ["AT_ONCE", "Given", "MatrixGroup", "Rows", "Sight"]
 
 Tensor = torch.Tensor
 HIDDEN = 1000.0
-"""A logit so far below the largest of its row hides its key: its weight is zero in any precision."""
+"""A mask that lowers a logit by so much hides its key: its weight is zero in any precision.
+
+The least that models hide with is 1,250: minus 10,000, divided by the square root of 64 features.
+"""
 EMPTY = -9999.0
 """A row whose largest logit is at or below this sees nothing: GPT-1 hides by -10,000."""
 AT_ONCE = 1 << 23
 """Entries of the matrices that stand in memory together."""
+_BOTTOMLESS = -1e30
+"""Nothing but a mask is below this: -inf, or the lowest number of float32 or bfloat16."""
+_ROUNDINGS = 4.0
+"""What is left of logits without their products is right to so many eps of both."""
 
 
 class Rows(Protocol):
@@ -53,6 +60,19 @@ class Given:
             # The largest weight belongs to a shifted logit of zero.
             total = 1 / weights.amax(-1, keepdim=True).clamp_min(torch.finfo(dtype).tiny)
             yield Softmax(first, top, shifted, total, weights)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the queries of a block of rows may see.
+
+    `visible` is [matrix or 1, query, key], `empty` [matrix, query] where no key may be seen.
+    `doubtful` is whether some key was taken for hidden by the size of its logit alone.
+    """
+
+    visible: Tensor
+    empty: Tensor
+    doubtful: bool = False
 
 
 class MatrixGroup:
@@ -136,6 +156,54 @@ class MatrixGroup:
         if isinstance(self.matrices, Given):
             return False
         return self.mask is None or self.mask.shape[0] == 1
+
+    def sight(self, block: Softmax) -> Sight:
+        """Which keys may be seen: not how small their logits are, but what the mask says.
+
+        A kernel's mask is known. Of logits that the model masked itself, the mask is what is left
+        of them without the products of queries and keys. Where these were not seen, a logit by
+        `HIDDEN` below the largest of its row is taken for hidden.
+        """
+        shifted, top = block.shifted, block.top[..., 0]
+        if not isinstance(self.matrices, Given):
+            seen = shifted[:1] if self.one_mask else shifted
+            return Sight(seen > -torch.inf, top == -torch.inf)
+        visible, empty = shifted > -HIDDEN, top <= EMPTY
+        unsure = (shifted > _BOTTOMLESS) & ~visible
+        if not bool(unsure.any() | (empty & (top > _BOTTOMLESS)).any()):
+            return Sight(visible, empty)
+        added = self._added(block)
+        if added is None:
+            # One number in the place of all hidden logits is a mask's; several may be logits.
+            rows = slice(block.first, block.first + shifted.shape[1])
+            values = self.matrices.logits[:, rows][unsure]
+            several = values.numel() > 0 and float(values.amax()) > float(values.amin())
+            return Sight(visible, empty, doubtful=several)
+        mask, slack = added
+        highest = mask.amax(-1, keepdim=True)
+        hidden = (mask <= highest - HIDDEN - slack) | (mask <= EMPTY - slack)
+        visible = (visible & ~empty.unsqueeze(-1)) | ~hidden
+        return Sight(visible, ~visible.any(-1))
+
+    def _added(self, block: Softmax) -> tuple[Tensor, Tensor] | None:
+        """Logits less products of queries and keys, and how far that may be off by rounding."""
+        scaling, cap = self.seen.scaling, self.seen.soft_cap
+        if self.query is None or self.key is None or scaling is None:
+            return None
+        assert isinstance(self.matrices, Given)
+        dtype = block.shifted.dtype
+        here = slice(block.first, block.first + block.shifted.shape[1])
+        query = self.query.flatten(0, 1)[:, here].to(dtype)
+        key = self.key.flatten(0, 1).to(dtype)
+        if query.shape[0] != block.shifted.shape[0] or key.shape[:2] != block.shifted.shape[::2]:
+            return None
+        products = (query * scaling) @ key.mT
+        if cap is not None:
+            products = cap * (products / cap).tanh()
+        logits = self.matrices.logits[:, here].to(dtype)
+        eps = torch.finfo(self.matrices.logits.dtype).eps
+        slack = _ROUNDINGS * eps * products.abs().amax(-1, keepdim=True)
+        return logits - products, slack
 
     def dense(self) -> Tensor:
         """[example * head, query, key]."""

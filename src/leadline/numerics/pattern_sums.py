@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from leadline.numerics.attention_rows import Softmax
-from leadline.numerics.matrix_group import EMPTY, HIDDEN, Given, MatrixGroup
+from leadline.numerics.matrix_group import Given, MatrixGroup
 
 __all__ = ["Sums", "add_block", "miss_in_eps", "proof_vectors"]
 
@@ -40,6 +40,7 @@ class Sums:
     lowest: float = 0.0
     altered: bool = False
     broken: bool = False
+    doubtful: bool = False
     counts: list[Tensor] = field(default_factory=list[Tensor])
     triangle: bool = True
 
@@ -50,14 +51,15 @@ def add_block(sums: Sums, block: Softmax, *, group: MatrixGroup) -> None:
     rows, keys = weights.shape[1:]
     device, dtype = weights.device, weights.dtype
     given = isinstance(group.matrices, Given)
-    visible = shifted[:1] > -HIDDEN if group.one_mask else shifted > -HIDDEN
+    sight = group.sight(block)
+    visible, empty = sight.visible, sight.empty
+    sums.doubtful = sums.doubtful or sight.doubtful
     count = visible.sum(-1)
-    empty = top[..., 0] <= EMPTY
     broken = ~torch.isfinite(top[..., 0]) & ~empty
     sums.broken = sums.broken or bool(broken.any())
     sums.missing += int(empty.sum())
     # What is hidden is -inf or very low: brought to a finite number, times zero.
-    shifted.clamp_(min=-2 * HIDDEN).mul_(visible.to(dtype))
+    shifted.clamp_(min=torch.finfo(dtype).min).mul_(visible.to(dtype))
     total = weights.sum(-1)
     sums.excess = max(sums.excess, float((total.nan_to_num(0.0) - 1).max()))
     if given:

@@ -37,7 +37,7 @@ from leadline.anatomy import SeenAttention
 from leadline.anatomy.exactness import exactly
 from leadline.numerics.attention_rows import AttentionRows
 from leadline.numerics.denormals import flushed
-from leadline.numerics.matrix_group import AT_ONCE, HIDDEN, Given, MatrixGroup
+from leadline.numerics.matrix_group import AT_ONCE, Given, MatrixGroup
 from leadline.numerics.pattern_sums import Sums, add_block, miss_in_eps, proof_vectors
 from leadline.numerics.score_fit import Scores, fit_scores, same_bias
 from leadline.numerics.spectrum import (
@@ -97,6 +97,8 @@ class Measured:
     altered: bool
     broken: bool
     """Whether any logit is NaN."""
+    doubtful: bool = False
+    """Whether some key was taken for hidden by the size of its logit alone: no mask was seen."""
     shapes: list[Shape] = field(default_factory=list)
 
 
@@ -168,9 +170,9 @@ class Patterns:
         assert group.query is not None and group.key is not None
         assert isinstance(group.matrices, Given)
         logits = group.matrices.logits
-        top = logits.amax(-1, keepdim=True)
-        hidden = torch.where(logits > top - HIDDEN, logits, float("-inf"))
-        return group.query[0], group.key[0], hidden
+        blocks = group.matrices.softmaxes(dtype=group.dtype)
+        visible = torch.cat([group.sight(block).visible for block in blocks], dim=1)
+        return group.query[0], group.key[0], torch.where(visible, logits, float("-inf"))
 
     def matrices(self) -> Iterator[tuple[int, Tensor]]:
         """(example, [head, query, key]) one example after the other. Forms the matrices."""
@@ -281,6 +283,7 @@ def _measure(group: MatrixGroup) -> tuple[MatrixGroup, Measured]:
         lowest=sums.lowest,
         altered=sums.altered,
         broken=sums.broken,
+        doubtful=sums.doubtful,
         shapes=[shape],
     )
 
@@ -343,6 +346,7 @@ def _gathered(parts: list[tuple[MatrixGroup, Measured]], examples: int) -> Measu
         lowest=min(one.lowest for one in measured),
         altered=any(one.altered for one in measured),
         broken=any(one.broken for one in measured),
+        doubtful=any(one.doubtful for one in measured),
         shapes=_merged([shape for one in measured for shape in one.shapes]),
     )
 

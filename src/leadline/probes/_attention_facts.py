@@ -9,6 +9,7 @@ import torch
 
 from leadline.numerics.patterns import Patterns, Shape
 from leadline.record import Finding, Site
+from leadline.record.finding import Severity
 
 __all__ = ["attention_facts", "attention_findings", "positions_of"]
 
@@ -62,13 +63,13 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
     measured = patterns.measured
     found: list[Finding] = []
 
-    def say(verdict: str) -> None:
+    def say(verdict: str, severity: Severity = "serious") -> None:
         found.append(
             Finding(
                 verdict=f"{verdict} at {site}.",
                 quantity="attention.spectral_norm",
                 site=site,
-                severity="serious",
+                severity=severity,
             )
         )
 
@@ -82,6 +83,12 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
         say(f"Attention weights are negative (down to {measured.lowest:.3g})")
     if not patterns.seen.sink and not measured.broken and not _even(patterns):
         say(f"Rows of the attention weights do not sum to one (off by up to {measured.uneven:.3g})")
+    if measured.doubtful:
+        say(
+            "The mask was not seen, so keys whose logits are more than 1,000 below the largest of "
+            "their row are taken for hidden, and the span of the logits for at most that,",
+            "note",
+        )
     return found
 
 

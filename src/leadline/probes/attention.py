@@ -39,7 +39,8 @@ SECOND = Quantity(
     name="attention.second_singular_value",
     title="Mixing rate: second singular value of the attention matrices",
     symbol="σ₂(A)",
-    formula="second largest singular value of the matrix of attention weights of a head",
+    formula="second largest singular value of the matrix of attention weights of a head; interval: "
+    "the lower end is proved, the upper end is an estimate by four residuals beyond 64 tokens",
     lives_on="sublayer",
     high="Differences between tokens survive the head.",
     low="Towards 0: all tokens get the same mixture, the head is of rank one.",
@@ -78,7 +79,8 @@ LOGIT_SPAN = Quantity(
     name="attention.logit_span",
     title="Span of the attention logits",
     symbol="max_i (max_j l_ij − min_j l_ij)",
-    formula="largest range of the logits of one query over the keys that it may see",
+    formula="largest range of the logits of one query over the keys that it may see: all but those "
+    "that a mask lowers by 1,000 or more",
     lives_on="sublayer",
     scale="log",
     high="Some weights are smaller than others by e to this power.",

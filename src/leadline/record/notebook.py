@@ -58,11 +58,11 @@ def record_html(record: Record) -> str:
         ],
     )
     below = runs_left_out(len(runs)) + remarks(record, rows)
-    below += [finding_text(finding) for finding in record.findings]
     return "".join(
         [
             "<div>",
             f"<strong>{escape(title)}</strong>",
+            *(f"<div>{escape(finding_text(finding))}</div>" for finding in record.findings),
             *(f"<div>{escape(line)}</div>" for line in rest),
             steps if runs else "",
             table if rows else "",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from leadline.record.quantity import Scale
 
-__all__ = ["align", "format_count", "format_number", "heights", "sparkline"]
+__all__ = ["align", "format_clock", "format_count", "format_number", "heights", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars
@@ -37,6 +37,17 @@ def format_number(value: float, *, digits: int = 4) -> str:
         return f"{mantissa}e{int(exponent)}"
     whole = len(str(int(size)))
     return f"{value:.0f}" if whole >= digits else f"{value:.{digits}g}"
+
+
+def format_clock(seconds: float) -> str:
+    """Write seconds as a clock does.
+
+    >>> format_clock(7.9), format_clock(750), format_clock(3723)
+    ('0:07', '12:30', '1:02:03')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def format_count(count: float) -> str:

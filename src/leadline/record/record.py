@@ -164,7 +164,7 @@ class Record:
 
     @property
     def findings(self) -> list[Finding]:
-        """The verdicts, in the order they were added."""
+        """The verdicts, the serious ones first, each kind in the order it was added."""
         return tables.read_findings(self._connection)
 
     @property

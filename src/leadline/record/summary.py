@@ -30,6 +30,7 @@ __all__ = [
     "cotangent_text",
     "heading",
     "headline_lines",
+    "passes_text",
     "remarks",
     "summarize",
     "sweep_name",
@@ -83,21 +84,18 @@ def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
 
 
 def heading(record: Record) -> list[str]:
-    """Return the first sentences about a record: the model, its anatomy, the input and the loss.
-
-    Before them comes what a reader must know of the gradients: that they are of no loss.
-    """
+    """Return the first sentences: the model, its anatomy, the input, the loss and the passes."""
     provenance = record.provenance
     cells = _cells(provenance)
     return [
         line
         for line in (
-            cotangent_text(record),
             _model(provenance) or _sweep(provenance) or f"Record with {len(record):,} readings",
             # The models of a sweep differ in depth.
             "" if cells else _anatomy(provenance, record),
             *(() if cells else _unusual(provenance)),
             _input(provenance),
+            passes_text(provenance),
             _task(provenance),
             ending_text(provenance),
             cells,
@@ -142,7 +140,9 @@ def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, 
     # Near zero a ratio says nothing: the gap must show on the scale of the whole line.
     scale = float(np.nanmax(upper, initial=0.0, where=np.isfinite(upper)))
     visible = np.isfinite(upper) & np.isfinite(lower) & (lower > 0)
-    visible &= (np.abs(upper - lower) > 0.05 * scale) & (line.values * robust.values > 0)
+    # Infinite on both sides is no gap; it is invisible already, and must not warn either.
+    gap = np.subtract(upper, lower, out=np.zeros_like(upper), where=visible)
+    visible &= (np.abs(gap) > 0.05 * scale) & (np.sign(line.values) == np.sign(robust.values))
     ratio = np.divide(upper, lower, out=np.ones_like(upper), where=visible)
     worst = int(np.argmax(ratio))
     if ratio[worst] <= APART:
@@ -242,6 +242,28 @@ def _input(provenance: Mapping[str, Any]) -> str:
         loss = f"{loss} {format_number(value)}"
     parts = (f"input: {described}" if described else "", f"loss: {loss}" if loss else "")
     return "; ".join(part for part in parts if part)
+
+
+def passes_text(provenance: Mapping[str, Any]) -> str:
+    """Say how many passes were made, and what for; empty where the record does not say."""
+
+    def of(kind: str) -> int:
+        return int(number_at(provenance, "passes", kind) or 0)
+
+    measuring = [f"{of(kind)} {kind}" for kind in ("forward", "backward") if of(kind)]
+    if not measuring:
+        return ""
+    many = len(measuring) == 1 and of("forward") > 1
+    told = f"{' and '.join(measuring)} {'passes' if many else 'pass'}"
+    others = [
+        f"{of(kind)} forward {'pass' if of(kind) == 1 else 'passes'} {purpose}"
+        for kind, purpose in (
+            ("anatomy_forward", "to read the anatomy"),
+            ("ablation_forward", "with a part left out"),
+        )
+        if of(kind)
+    ]
+    return ", and ".join([told, *others])
 
 
 def _sweep(provenance: Mapping[str, Any]) -> str:

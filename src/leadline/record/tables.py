@@ -129,9 +129,11 @@ def add_finding(connection: sqlite3.Connection, finding: Finding) -> None:
 
 @_reader
 def read_findings(connection: sqlite3.Connection) -> list[Finding]:
-    """Read the findings in the order they were written."""
+    """Read the findings, worst first: whoever shows them shows the answer first."""
     columns = ", ".join(_FINDING_FIELDS)
-    rows = connection.execute(f"SELECT {columns} FROM finding ORDER BY rowid")  # noqa: S608
+    rows = connection.execute(
+        f"SELECT {columns} FROM finding ORDER BY severity != 'serious', rowid"  # noqa: S608
+    )
     findings = [
         Finding(verdict, quantity, None if site[0] is None else Site(*site), severity)
         for verdict, quantity, severity, *site in rows

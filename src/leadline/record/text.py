@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadline.record.curve import curve_rows
 from leadline.record.numbers import align, format_number, sparkline
-from leadline.record.summary import heading, remarks, summarize
+from leadline.record.summary import cotangent_text, heading, remarks, summarize
 
 if TYPE_CHECKING:
     from leadline.record.finding import Finding
@@ -19,12 +19,16 @@ MOST_RUNS = 40
 
 
 def record_text(record: Record) -> str:
-    """Write the heading, a line per quantity (first -> last, shape, law) and the findings.
+    """Write the heading with the findings, and a line per quantity (first -> last, shape, law).
 
-    Numbers of a run come first, over its steps; then the others, over depth.
+    That gradients are of no loss is said first of all. Findings stand below the model, the worst
+    first. Numbers of a run come before the others, over its steps; the others go over depth.
     """
     rows = summarize(record)
-    lines = heading(record)
+    title, *facts = heading(record)
+    lines = [title, *(finding_text(finding) for finding in record.findings), *facts]
+    if warning := cotangent_text(record):
+        lines.insert(0, warning)
     if runs := curve_rows(record):
         cells = [
             (
@@ -52,9 +56,7 @@ def record_text(record: Record) -> str:
             for row in rows
         ]
         lines += ["", *align(cells, right=(2, 4))]
-    below = remarks(record, rows)
-    below += [finding_text(finding) for finding in record.findings]
-    if below:
+    if below := remarks(record, rows):
         lines += ["", *below]
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.summary import cotangent_text
+from leadline.record.summary import cotangent_text, passes_text
 from leadline.reporting.blocks import read_blocks
 from leadline.reporting.wording import count, number, statistic_in_words, times
 
@@ -145,17 +145,10 @@ def facts(record: Record) -> list[Fact]:
         value = number_at(known, "loss", "value")
         detail = "" if value is None else f"value {number(value)}"
         found.append(Fact("Loss", text_at(known, "loss", "kind"), detail))
-    passes: Any = value_at(known, "passes")
-    if passes:
-        main = " + ".join(
-            f"{passes[kind]} {kind}" for kind in ("forward", "backward") if passes.get(kind)
-        )
-        others = [
-            f"{n} {k.replace('_', ' ')}"
-            for k, n in passes.items()
-            if k not in ("forward", "backward") and n
-        ]
-        found.append(Fact("Passes", main or "none", ", ".join(others)))
+    if passes := passes_text(known):
+        measuring, _, others = passes.partition(", and ")
+        tile = measuring.replace(" and ", " + ").removesuffix(" pass")
+        found.append(Fact("Passes", tile, others))
     eps = number_at(known, "anatomy", "balance_eps")
     if eps is not None:
         found.append(Fact("Balance", f"{number(eps, digits=2)} eps", "rounding of the stream"))

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.analysis.trainability import SHARE
+from leadline.record.numbers import format_clock
 
 __all__ = ["GridCell", "LiveGrid", "clock"]
 
@@ -201,8 +202,7 @@ class LiveGrid:
 
 def clock(started: float) -> str:
     """Minutes and seconds since a moment of `time.monotonic`: `2:05`."""
-    minutes, seconds = divmod(int(time.monotonic() - started), 60)
-    return f"{minutes}:{seconds:02d}"
+    return format_clock(time.monotonic() - started)
 
 
 def _fitting(sizes: Sequence[int], begun: Sequence[int], room: int) -> list[int]:

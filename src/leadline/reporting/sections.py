@@ -45,7 +45,7 @@ _READING = (
 def summary(
     records: Sequence[Record], names: Sequence[str], title: str, *, found: Trainability | None
 ) -> str:
-    """The headline: names, sentences, findings, facts. `found` is the map of a single sweep."""
+    """The headline: names, findings, sentences, facts. `found` is the map of a single sweep."""
     if len(records) == 1:
         told = run_sentences(records[0], found)
         if (records[0].stacks and found is None) or not told:
@@ -59,8 +59,8 @@ def summary(
     return (
         '<section id="summary" aria-labelledby="headline">'
         f'<p class="eyebrow">{safe(eyebrow)}</p><h1 id="headline">{safe(title)}</h1>'
-        f'<div class="sentences">{paragraphs}</div>'
-        f"{_findings(records, names)}{_facts(records, names)}</section>"
+        f"{_findings(records, names)}"
+        f'<div class="sentences">{paragraphs}</div>{_facts(records, names)}</section>'
     )
 
 

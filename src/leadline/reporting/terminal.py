@@ -23,6 +23,7 @@ from leadline.analysis.sweep_cells import is_sweep
 from leadline.analysis.trainability import trainability
 from leadline.record.numbers import format_number, sparkline
 from leadline.record.summary import cotangent_text, heading, remarks, summarize
+from leadline.record.text import finding_text
 from leadline.reporting.columns import Column, print_line, show_table
 from leadline.reporting.curves_terminal import bars_for, show_compared_curves, show_curves
 from leadline.reporting.trainability_terminal import show_trainability
@@ -40,16 +41,17 @@ __all__ = ["show_comparison", "show_record"]
 
 
 def show_record(record: Record, console: Console) -> None:
-    """Print the heading, one row per quantity and role, the remarks and the findings.
+    """Print the heading with the findings, one row per quantity and role, and the remarks.
 
     Of a training run the curves over steps come first; of a sweep its map stands for them.
     """
-    lines = heading(record)
     if warning := cotangent_text(record):
         print_line(console, warning, style=_SEVERITY["note"])
-        lines.remove(warning)
-    print_line(console, lines[0], style="bold")
-    for line in lines[1:]:
+    title, *rest = heading(record)
+    print_line(console, title, style="bold")
+    for finding in record.findings:
+        print_line(console, finding_text(finding), style=_SEVERITY[finding.severity])
+    for line in rest:
         print_line(console, line)
     if is_sweep(record):
         print_line(console)
@@ -63,15 +65,11 @@ def show_record(record: Record, console: Console) -> None:
         columns = show_table(layouts, console, gaps=[plan.gap for plan in _PLANS])
         if any(cell.endswith(_WITHOUT_FIRST) for column in columns for cell in column.cells):
             print_line(console, f"{_WITHOUT_FIRST} without the first token", style="dim")
-    below = [(line, "") for line in remarks(record, rows)]
-    below += [
-        (f"{finding.severity}: {finding.verdict}", _SEVERITY[finding.severity])
-        for finding in record.findings
-    ]
+    below = remarks(record, rows)
     if below:
         print_line(console)
-    for line, style in below:
-        print_line(console, line, style=style)
+    for line in below:
+        print_line(console, line)
 
 
 def show_comparison(comparison: Comparison, console: Console) -> None:

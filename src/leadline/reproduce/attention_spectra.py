@@ -54,11 +54,13 @@ def attention_spectra(
     as_in_the_note: bool = False,
     seed: int = 0,
     progress: Progress = lambda _what, _done, _total: None,
+    tell: Callable[[str], None] = lambda _result: None,
 ) -> Outcome:
     """Mean spectral norm of attention per layer, of GPT-1, GPT-2, GPT-2-large or any models.
 
     `models` maps names to functions that load them: one stands in memory at a time. A model that
-    cannot be loaded or measured is told of, and the others are measured all the same.
+    cannot be loaded or measured is told of, and the others are measured all the same. `tell` gets
+    the result of every model as soon as it is known, in a sentence.
     """
     if count < 1:
         raise InputError(f"{count} sentences were asked for; at least 1 is needed.")
@@ -68,20 +70,28 @@ def attention_spectra(
     lines: list[Line] = []
     records: dict[str, Record] = {}
     failures: dict[str, str] = {}
+    # Building or reading a model takes about as long as measuring one set.
+    steps = 1 + len(sets) * (2 if as_in_the_note else 1)
     for number, (name, load) in enumerate(models.items()):
-        progress(name, number, len(models))
+
+        def say(what: str, at: int, before: int = number * steps) -> None:
+            progress(what, before + at, len(models) * steps)
+
+        found: list[tuple[Line, Record]] = []
         try:
+            say(f"loading {name}", 0)
             loaded = replace(load(), name=name)
-            found = [
-                (_line(record, name, kind, batch, padded=padded), record)
-                for kind, batch, padded, record in _measured(
-                    loaded, sets, count=count, both=as_in_the_note, seed=seed
-                )
-            ]
+            for kind, batch, padded, record in _measured(
+                loaded, sets, count=count, both=as_in_the_note, seed=seed, say=say
+            ):
+                line = _line(record, name, kind, batch, padded=padded)
+                found.append((line, record))
+                tell(_result(line))
         except LeadlineError as error:
             if len(models) == 1:
                 raise
             failures[name] = str(error)
+            tell(f"{name}: {error}")
             continue
         lines += [line for line, _ in found]
         records |= {_file_name(line): record for line, record in found}
@@ -102,14 +112,24 @@ def attention_spectra(
 
 
 def _measured(
-    loaded: LoadedModel, sets: Sequence[_Set], *, count: int, both: bool, seed: int
+    loaded: LoadedModel,
+    sets: Sequence[_Set],
+    *,
+    count: int,
+    both: bool,
+    seed: int,
+    say: Callable[[str, int], None],
 ) -> Iterator[tuple[_Set, Inputs, bool, Record]]:
     anatomy = None
+    step = 0
     for kind in sets:
         batch = _batch(loaded, kind, count=count, seed=seed)
         if anatomy is None:
             anatomy = anatomy_of(loaded.model, batch, seed=seed)
         for padded in (False, True) if both else (False,):
+            step += 1
+            kept = ", padding kept" if padded else ""
+            say(f"measuring {loaded.name}, {kind.name}{kept}", step)
             record = measure(
                 loaded.model,
                 # Without a mask of its own the measurement takes padding for tokens.
@@ -154,6 +174,16 @@ def _line(record: Record, name: str, kind: _Set, batch: Inputs, *, padded: bool)
             "least_possible": 1.0,
             "most_possible": sum(math.sqrt(size) for size in sizes) / len(sizes),
         },
+    )
+
+
+def _result(line: Line) -> str:
+    """A curve in one sentence, for those who wait for the others."""
+    last = len(line.values)
+    at = max(range(last), key=lambda layer: line.values[layer])
+    return (
+        f"{line.name}, {line.panel}: mean norm {line.values[0]:.3f} at layer 1, "
+        f"{line.values[-1]:.3f} at layer {last}, most {line.values[at]:.3f} at layer {at + 1}"
     )
 
 

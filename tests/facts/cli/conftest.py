@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from leadline.cli import _voice
 from leadline.cli.main import run
 
 
@@ -15,8 +16,9 @@ class Said:
 
 
 @pytest.fixture
-def leadline(capsys):
-    """Run the command line in this process."""
+def leadline(capsys, monkeypatch):
+    """Run the command line in this process; however slow the machine is, it shows no progress."""
+    monkeypatch.setattr(_voice, "PATIENCE", 1e6)
 
     def call(*arguments):
         with pytest.raises(SystemExit) as left:

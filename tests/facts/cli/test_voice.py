@@ -6,8 +6,15 @@ import threading
 import pytest
 
 from leadline.cli import _voice
-from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.cli._voice import (
+    Voice,
+    check_page,
+    check_writable,
+    pause_between_stages,
+    pause_without_news,
+)
 from leadline.errors import RecordError
+from leadline.reporting.columns import Column, print_line, show_table
 from tests.processes import wait_for
 
 
@@ -52,61 +59,166 @@ class Terminal(io.StringIO):
     def isatty(self):
         return True
 
-    @classmethod
-    def instead_of_stderr(cls, monkeypatch):
-        """In the test itself: pytest sets its own standard error after the fixtures."""
-        monkeypatch.setattr("sys.stderr", terminal := cls())
-        return terminal
+
+def opened_terminal(monkeypatch, *, patience):
+    """In the test itself: pytest sets its own standard error after the fixtures."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    return terminal
 
 
-@pytest.fixture
-def timers(monkeypatch):
-    """The timers that were started; none of them goes off by itself."""
-    waiting = []
-
-    class Timer(threading.Timer):
-        def start(self):
-            waiting.append(self)
-
-    monkeypatch.setattr(_voice.threading, "Timer", Timer)
-    return waiting
+def test_progress_is_worth_showing_after_two_seconds():
+    assert _voice.PATIENCE == 2.0
 
 
-def test_progress_appears_on_a_terminal_when_two_seconds_are_over(monkeypatch, timers):
-    terminal = Terminal.instead_of_stderr(monkeypatch)
+def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch):
+    terminal = opened_terminal(monkeypatch, patience=0.0)
     with Voice().progress("Ablating") as gauge:
         gauge("Ablating", 1, 4)
-        (timer,) = timers
-        assert timer.interval == 2.0
-        assert terminal.getvalue() == ""
-        timer.function()
         wait_for(lambda: "1/4" in terminal.getvalue())
         gauge("Ablating", 3, 4)
         wait_for(lambda: "3/4" in terminal.getvalue())
     assert "Ablating" in terminal.getvalue()
 
 
-def test_progress_does_not_appear_when_it_is_quick(monkeypatch, timers):
-    terminal = Terminal.instead_of_stderr(monkeypatch)
-    with Voice().progress("Ablating") as gauge:
+@pytest.mark.parametrize(("patience", "quiet"), [(1e6, False), (0.0, True)])
+def test_progress_does_not_appear_when_it_is_quick_or_quiet(monkeypatch, patience, quiet):
+    terminal = opened_terminal(monkeypatch, patience=patience)
+    with Voice(quiet=quiet).progress("Ablating") as gauge:
         gauge("Ablating", 3, 4)
-    (timer,) = timers
-    assert timer.finished.is_set()
-    timer.function()  # its time may come in the moment in which the work ends
     assert terminal.getvalue() == ""
 
 
-def test_progress_does_not_appear_when_it_is_quiet(monkeypatch, timers):
-    terminal = Terminal.instead_of_stderr(monkeypatch)
-    with Voice(quiet=True).progress("Ablating"):
-        assert timers == []
-    assert terminal.getvalue() == ""
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
 
 
-def test_progress_does_not_appear_in_a_pipe(timers, capsys):
-    with Voice().progress("Ablating"):
-        assert timers == []
-    assert capsys.readouterr() == ("", "")
+def opened_pipe(monkeypatch):
+    """What stands on a standard error that is no terminal, by a clock that the test turns."""
+    file, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", file)
+    monkeypatch.setattr(_voice, "PATIENCE", 0.01)
+    monkeypatch.setattr(_voice.time, "monotonic", clock.monotonic)
+    file.clock = clock
+    return file
+
+
+def test_in_a_pipe_progress_is_lines_with_an_estimate(monkeypatch, capsys):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Loading the model") as gauge:
+        wait_for(pipe.getvalue)
+        assert pipe.getvalue() == "Loading the model, 0:00 so far\n"
+        for second, step in ((3, 0), (4, 1), (11, 2)):
+            pipe.clock.now = second
+            gauge(f"block {step}", step, 4)
+    # At second 4 the line before is one second old. Two blocks took eight seconds, two are left.
+    assert pipe.getvalue().splitlines()[1:] == [
+        "Block 0, 0/4, 0:03 so far",
+        "Block 2, 2/4, about 0:08 left, 0:11 so far",
+    ]
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_pipe_a_long_stage_is_told_again(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Training"):
+        wait_for(pipe.getvalue)
+        pipe.clock.now = 11
+        wait_for(lambda: pipe.getvalue().count("\n") == 2)
+    assert pipe.getvalue().splitlines() == ["Training, 0:00 so far", "Training, 0:11 so far"]
+
+
+def test_lines_become_rarer_the_longer_it_takes():
+    # Ten thousand updates in two hours make some hundred lines, not ten thousand.
+    stages = [pause_between_stages(seconds) for seconds in (0, 20, 3600)]
+    waits = [pause_without_news(seconds) for seconds in (0, 200, 3600)]
+    assert stages == [2, 4, 10]
+    assert waits == [10, 20, 60]
+
+
+def test_results_come_with_the_progress_and_not_without(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+        wait_for(lambda: "gpt2: 1.2\nMeasuring" in pipe.getvalue())
+        gauge.tell("bert: 1.3")
+        assert pipe.getvalue().endswith("bert: 1.3\n")
+    before = pipe.getvalue()
+    with Voice(quiet=True).progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    monkeypatch.setattr(_voice, "PATIENCE", 1e6)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    assert pipe.getvalue() == before
+
+
+@pytest.mark.parametrize("patience", [0.0, 1e6])
+def test_nothing_of_the_progress_is_left_running(monkeypatch, capsys, patience):
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    before = set(threading.enumerate())
+    with Voice().progress("Measuring"):
+        ours = set(threading.enumerate()) - before
+    for thread in ours:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in ours)
+
+
+SENTENCE = "The quick brown fox jumps over the lazy dog and runs away into the dark forest again."
+
+
+def drawn(monkeypatch, capsys, columns):
+    """The lines that a table and a sentence are in a pipe, and those of a remark."""
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    words = SENTENCE.split()
+    wide = [Column(word, [word, "x" * 9]) for word in words]
+    with Voice() as voice:
+        voice.show(lambda console: show_table([wide, wide[:3]], console, gaps=[2, 2]))
+        voice.show(lambda console: print_line(console, SENTENCE, style="bold red"))
+        voice.note(SENTENCE)
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    return printed.out.splitlines(), printed.err.splitlines()
+
+
+@pytest.mark.parametrize("columns", ["60", "72"])
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch, capsys, columns):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == 3  # the narrower of two layouts
+    assert " ".join(line.strip() for line in out[-2:]) == SENTENCE
+    assert " ".join(err) == SENTENCE
+    assert max(map(len, out + err)) <= int(columns)
+
+
+@pytest.mark.parametrize("columns", [None, "", "0", "5", "-80", "wide"])
+def test_a_pipe_without_a_sane_width_gets_every_column_and_whole_lines(
+    monkeypatch, capsys, columns
+):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == len(SENTENCE.split())
+    assert out[-1] == SENTENCE
+    assert err == [SENTENCE]
+
+
+def test_an_error_is_one_line_in_a_pipe_and_fits_the_columns_that_were_asked_for(
+    monkeypatch, leadline
+):
+    arguments = ("measure", "--recipe", "nothing-of-this-name")
+    (whole,) = leadline(*arguments).err.splitlines()
+    assert len(whole) > 60
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = leadline(*arguments).err.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines) == whole
 
 
 def test_checking_a_path_leaves_nothing_behind(tmp_path):

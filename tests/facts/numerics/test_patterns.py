@@ -627,3 +627,104 @@ def test_blocks_give_the_pair_of_the_whole_matrix() -> None:
         exact = torch.linalg.svdvals(whole.double())[:, 0]
         assert torch.allclose(first.value, exact, rtol=1e-6)
         assert bool((first.lower <= exact).all() and (exact <= first.upper).all())
+
+
+def wide(span: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Queries and keys of 2 heads and 12 tokens whose products, halved, reach over about `span`."""
+    query, key = drawn(1, 2, 12, 4, seed=3), drawn(1, 2, 12, 4, seed=4)
+    reach = (0.5 * query @ key.mT).amax(-1) - (0.5 * query @ key.mT).amin(-1)
+    return (query * (span / float(reach.max()))).to(dtype), key.to(dtype)
+
+
+def masks(kind: str) -> tuple[Tensor, Tensor]:
+    """What is hidden [12, 12], and the mask that is added to the logits."""
+    hidden = triangle(12)
+    if kind == "padding":
+        hidden = torch.arange(12).expand(12, 12) >= 9
+    if kind == "none":
+        hidden = torch.zeros(12, 12, dtype=torch.bool)
+    lowest = {"added": -1e4, "lowest": torch.finfo(torch.float32).min}.get(kind, -torch.inf)
+    return hidden, torch.zeros(12, 12).masked_fill(hidden, lowest)
+
+
+def spans_by_hand(logits: Tensor, hidden: Tensor) -> list[float]:
+    return [
+        max(
+            max(row[j] for j in range(12) if not hidden[i, j])
+            - min(row[j] for j in range(12) if not hidden[i, j])
+            for i, row in enumerate(head.tolist())
+        )
+        for head in logits[0].double()
+    ]
+
+
+SPANS = [
+    (kind, span)
+    for kind in ("none", "causal", "padding", "lowest", "added")
+    for span in (10.0, 1e3, 3e3, 1e5)
+    # Minus 10,000 does not hide a logit that is larger than the others by more.
+    if (kind, span) != ("added", 1e5)
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("kind", "span"), SPANS)
+def test_the_span_of_a_kernel_is_that_of_the_logits_however_large(
+    kind: str, span: float, dtype: torch.dtype
+) -> None:
+    query, key = wide(span, dtype)
+    hidden, mask = masks(kind)
+    by_hand = spans_by_hand(0.5 * query.double() @ key.double().mT, hidden)
+    forms: list[dict[str, Any]] = [{"mask": mask.to(dtype)}, {"mask": ~hidden}]
+    forms += [{"causal": True}] if kind == "causal" else []
+    for form in forms:
+        measured = Patterns(kernel(query, key, scaling=0.5, **form)).measured
+        assert measured.logit_span[0].tolist() == pytest.approx(by_hand, rel=1e-5)
+        assert measured.shapes[0].allowed == tuple((~hidden).sum(-1).tolist())
+        assert measured.missing == 0
+        assert not measured.doubtful
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("kind", "span"), SPANS)
+@pytest.mark.parametrize("cap", [None, 5e3])
+def test_the_span_of_weights_is_that_of_the_logits_where_the_products_are_known(
+    kind: str, span: float, dtype: torch.dtype, cap: float | None
+) -> None:
+    query, key = wide(span, dtype)
+    hidden, mask = masks(kind)
+    logits = (query @ key.mT) * 0.5
+    if cap is not None:
+        logits = cap * (logits / cap).tanh()
+    by_hand = spans_by_hand(logits, hidden)
+    seen = eager(logits + mask.to(dtype), query=query, key=key, scaling=0.5, soft_cap=cap)
+    measured = Patterns(seen).measured
+    assert measured.logit_span[0].tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert measured.shapes[0].allowed == tuple((~hidden).sum(-1).tolist())
+    assert measured.missing == 0
+    assert not measured.doubtful
+
+
+def test_a_span_that_may_be_a_mask_is_said_to_be_doubtful() -> None:
+    logits = drawn(1, 2, 12, 12) * 3
+    logits[..., 4] -= 3e3
+    assert Patterns(eager(logits)).measured.doubtful
+    assert float(Patterns(eager(logits)).measured.logit_span.max()) < 1e3
+    for certain in (-1e4, -65504.0, torch.finfo(torch.float32).min, -torch.inf):
+        masked = (drawn(1, 2, 12, 12) * 3).masked_fill(triangle(12), certain)
+        assert not Patterns(eager(masked)).measured.doubtful
+    # Minus 10,000 that is added leaves logits that might be real ones.
+    assert Patterns(eager(drawn(1, 2, 12, 12) * 3 - 1e4 * triangle(12))).measured.doubtful
+
+
+def test_a_row_of_very_small_logits_still_sees_its_keys() -> None:
+    query, key = torch.full((1, 1, 3, 2), -1e3), torch.full((1, 1, 3, 2), 1e2)
+    logits = query @ key.mT
+    for seen in (
+        kernel(query, key, scaling=1.0),
+        eager(logits, query=query, key=key, scaling=1.0),
+    ):
+        measured = Patterns(seen).measured
+        assert measured.missing == 0
+        assert measured.shapes[0].allowed == (3, 3, 3)
+        assert float(measured.entropy) == pytest.approx(math.log(3), rel=1e-6)

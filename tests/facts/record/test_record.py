@@ -203,15 +203,14 @@ def test_definition_is_stored_once() -> None:
         record.describe(Quantity("stream.norm", "Other", "x", "y"))
 
 
-def test_findings_keep_their_site() -> None:
+def test_findings_keep_their_site_and_stand_worst_first() -> None:
     record = Record()
-    findings = [
-        Finding("All is well."),
-        Finding("Bad.", "q", Site("d", 3, 2, "mlp", lane=1, head=2, token=3, rank=4), "serious"),
-    ]
-    for finding in findings:
+    well, odd = Finding("All is well."), Finding("Odd.")
+    bad = Finding("Bad.", "q", Site("d", 3, 2, "mlp", lane=1, head=2, token=3, rank=4), "serious")
+    worse = Finding("Worse.", severity="serious")
+    for finding in (well, bad, odd, worse):
         record.add_finding(finding)
-    assert record.findings == findings
+    assert record.findings == [bad, worse, well, odd]
 
 
 def test_later_note_stands() -> None:

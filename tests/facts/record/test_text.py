@@ -15,7 +15,7 @@ from leadline.record.address import Address, parse_address
 from leadline.record.notebook import svg_sparkline
 from leadline.record.numbers import BARS, align, format_count, format_number, sparkline
 from leadline.record.quantity import Scale
-from leadline.record.summary import summarize
+from leadline.record.summary import passes_text, summarize
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_address_is_not_read(text: str) -> None:
 
 
 def test_text_of_a_record_begins_with_the_model_and_its_proof() -> None:
-    lines = str(gpt2_record()).splitlines()
+    lines = str(gpt2_record(massive=False)).splitlines()
     assert lines[0] == "gpt2: GPT2LMHeadModel, 124.4 M parameters, float32, random init"
     assert lines[1] == "12 layers, 24 sublayers, pre-norm; anatomy: discovery, balance 0.42 eps"
     assert lines[2] == (
@@ -214,7 +214,16 @@ def test_text_of_a_broken_record_shows_where_it_breaks() -> None:
     text = str(broken_record(first_bad=5))
     assert "▁▃▅▇█∞·······" in text
     assert "8 layers not finite" in text
-    assert text.endswith("serious: The stream is not finite from layer 5 on.")
+
+
+@pytest.mark.parametrize("form", [str, Record._repr_html_])
+def test_findings_stand_below_the_name_the_worst_first(form) -> None:
+    record = gpt2_record()  # has a note
+    record.add_finding(Finding("The house burns.", severity="serious"))
+    text = form(record)
+    marks = ["gpt2: GPT2LMHeadModel", "serious: The house burns.", "note: ", "12 layers, 24", "1.0"]
+    assert [text.count(mark) for mark in marks[:4]] == [1, 1, 1, 1]
+    assert sorted(marks, key=text.index) == marks
 
 
 def test_what_was_refused_is_told_with_its_reason() -> None:
@@ -282,3 +291,40 @@ def test_drawn_line_breaks_where_values_are_not_finite() -> None:
     assert svg.count("<circle") == 1
     assert svg_sparkline([math.nan]) == ""
     assert "nan" not in svg_sparkline([5.0])
+
+
+@pytest.mark.parametrize(
+    ("passes", "sentence"),
+    [
+        (
+            {"forward": 1, "backward": 1, "anatomy_forward": 4},
+            "1 forward and 1 backward pass, and 4 forward passes to read the anatomy",
+        ),
+        (
+            {"forward": 1, "backward": 0, "anatomy_forward": 1},
+            "1 forward pass, and 1 forward pass to read the anatomy",
+        ),
+        (
+            {"forward": 1, "backward": 1, "anatomy_forward": 0, "ablation_forward": 5},
+            "1 forward and 1 backward pass, and 5 forward passes with a part left out",
+        ),
+        ({}, ""),
+    ],
+)
+def test_the_passes_are_counted_with_what_they_were_for(passes, sentence) -> None:
+    assert passes_text({"passes": passes}) == sentence
+
+
+def test_text_of_a_record_says_how_many_passes_were_made() -> None:
+    lines = str(gpt2_record(massive=False)).splitlines()
+    assert lines[3] == "1 forward and 1 backward pass, and 6 forward passes to read the anatomy"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_and_a_median_that_are_both_infinite_are_printed_without_a_warning() -> None:
+    record = Record()
+    record.describe(Quantity("stream.norm", "n", "n", "n", scale="log"))
+    for layer, value in enumerate((1.0, 2.0, math.inf, math.nan)):
+        for statistic in ("mean", "median_without_first"):
+            record.append([Reading("stream.norm", Site("decoder", layer), statistic, value)])
+    assert "∞" in str(record)

@@ -199,7 +199,7 @@ def test_facts_tell_what_was_measured() -> None:
     assert found["Parameters"] == ("124 million", "float32")
     assert found["Input"] == ("random tokens", "4 examples, 512 tokens")
     assert found["Loss"][0] == "next-token"
-    assert found["Passes"][0] == "1 forward + 1 backward"
+    assert found["Passes"] == ("1 forward + 1 backward", "6 forward passes to read the anatomy")
 
 
 def test_facts_of_a_bare_record_leave_out_what_is_unknown() -> None:

@@ -173,7 +173,8 @@ def test_serious_findings_come_first() -> None:
     record = gpt2_record()
     record.add_finding(Finding("The house burns.", severity="serious"))
     text = Page(render_html([record])).text
-    assert text.index("Serious The house burns.") < text.index("Note ")
+    # Before any sentence about growth.
+    assert text.index("Serious The house burns.") < text.index("Note ") < text.index("The norm")
 
 
 def test_every_quantity_says_what_high_and_low_mean(one: Page) -> None:

@@ -148,6 +148,16 @@ def test_serious_findings_stand_out_on_a_terminal() -> None:
     assert "\x1b[1;31mserious: The stream is not finite from layer 5 on." in printed(console)
 
 
+def test_findings_stand_below_the_name_the_worst_first() -> None:
+    record = gpt2_record()  # has a note
+    record.add_finding(Finding("The house burns.", severity="serious"))
+    for console in (terminal(80), pipe()):
+        lines = shown(record, console)
+        assert lines[0].startswith("gpt2: ")
+        assert lines[1] == "serious: The house burns."
+        assert lines[2].startswith("note: ")
+
+
 def test_names_are_never_read_as_markup() -> None:
     record = gpt2_record(name="[red]x[/red]")
     assert shown(record, terminal(80))[0].startswith("[red]x[/red]: ")

@@ -237,3 +237,48 @@ def test_a_value_that_is_not_finite_is_a_gap() -> None:
 def test_names_cannot_break_the_picture() -> None:
     picture = line_chart([Line("a", "<b>&", (1.0, 1.0))], title="<t>", value_label='"v"')
     assert ET.fromstring(picture) is not None and "<b>" not in picture
+
+
+def test_every_model_is_told_of_as_soon_as_it_is_measured() -> None:
+    steps: list[tuple[str, int, int]] = []
+    told: list[str] = []
+
+    def broken() -> LoadedModel:
+        assert len(told) == 2  # the first model was told of before the second is loaded
+        raise ll.LoadingError("no such model")
+
+    found = attention_spectra(
+        {**models("gpt2"), "broken": broken},
+        count=2,
+        progress=lambda *step: steps.append(step),
+        tell=told.append,
+    )
+    assert [step[0] for step in steps] == [
+        "loading gpt2",
+        "measuring gpt2, 1 to 5 tokens",
+        "measuring gpt2, 12 to 18 tokens",
+        "loading broken",
+    ]
+    assert [step[1:] for step in steps] == [(0, 6), (1, 6), (2, 6), (3, 6)]
+    assert told[2] == "broken: no such model"
+    for line, sentence in zip(found.lines, told, strict=False):
+        assert sentence.startswith(f"gpt2, {line.panel}: mean norm {line.values[0]:.3f} at layer 1")
+        assert f"most {max(line.values):.3f} at layer" in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "count"), [((), 128), (("--quick",), 16), (("--quick", "--sentences", "3"), 3)]
+)
+def test_quick_is_fewer_sentences_and_no_large_model(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], count: int
+) -> None:
+    asked: dict[str, object] = {}
+
+    def stand_in(models: dict[str, object], **settings: object) -> None:
+        asked.update(settings, models=list(models))
+        raise ll.InputError("enough")
+
+    monkeypatch.setattr("leadline.reproduce.attention_spectra.attention_spectra", stand_in)
+    assert reproduce("attention-spectra", "--random-init", *options) == 2
+    assert asked["count"] == count
+    assert len(asked["models"]) == (2 if options else 3)  # pyright: ignore[reportArgumentType]

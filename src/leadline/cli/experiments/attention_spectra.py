@@ -40,19 +40,29 @@ def attention_spectra(
         ),
     ] = None,
     count: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--sentences",
             metavar="N",
-            help="How many sentences of each kind to draw.",
+            help="How many sentences of each kind to draw; 128 unless given.",
             rich_help_panel=o.INPUT,
+            show_default=False,
         ),
-    ] = 128,
+    ] = None,
     as_in_the_note: Annotated[
         bool,
         typer.Option(
             "--as-in-the-note",
             help="Also measure with the padded rows kept, as the note did, to see the difference.",
+            rich_help_panel=o.MEASURING,
+        ),
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="16 sentences of each kind, and GPT-2-large is left out of the experiment's own "
+            "models: half a minute or so.",
             rich_help_panel=o.MEASURING,
         ),
     ] = False,
@@ -73,10 +83,13 @@ def attention_spectra(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the models") as gauge:
-            from leadline.reproduce.attention_spectra import NOTE_MODELS
+            from leadline.reproduce.attention_spectra import NOTE_MODELS, SENTENCES
             from leadline.reproduce.attention_spectra import attention_spectra as experiment
 
-            asked = models or [f"random:{m}" if random_init else m for m in NOTE_MODELS]
+            note_models = NOTE_MODELS[:2] if quick else NOTE_MODELS
+            asked = models or [f"random:{m}" if random_init else m for m in note_models]
+            if count is None:
+                count = 16 if quick else SENTENCES
             hint = "" if models else _HUB
             outcome = experiment(
                 {
@@ -90,5 +103,6 @@ def attention_spectra(
                 as_in_the_note=as_in_the_note,
                 seed=seed,
                 progress=gauge,
+                tell=gauge.tell,
             )
         deliver(voice, outcome, output)
