@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from leadline.errors import InputError
+from leadline.anatomy.tensors import check_dense
+from leadline.errors import InputError, check_function
 from leadline.inputs.batch import Inputs
 from leadline.inputs.model_facts import (
     is_pair,
@@ -61,6 +62,7 @@ def choose_loss(
     tokens, where none is known, the last id of the vocabulary stands for it.
     """
     if callable(loss):
+        check_function(loss, "loss", ("output", "inputs"))
         return Loss("user", "a function was given", _user(loss)), inputs
     known = ("auto", "next-token", "masked", "random")
     if loss not in known:
@@ -179,8 +181,16 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
             f"The model returned logits of shape {list(logits.shape)} for tokens of shape "
             f"{list(targets.shape)}; ask for the random cotangent."
         )
+    highest = int(targets.max())
+    if highest >= logits.shape[-1]:
+        raise InputError(
+            f"The labels hold the id {highest} and the model returned logits for "
+            f"{logits.shape[-1]} ids; give labels of this model's vocabulary."
+        )
     # In float32 also for half-precision models: the sum runs over the whole vocabulary.
-    return cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=_IGNORED)
+    return cross_entropy(
+        logits.flatten(0, 1).float(), targets.flatten().long(), ignore_index=_IGNORED
+    )
 
 
 def _logits(output: Any) -> Tensor:
@@ -301,6 +311,9 @@ def _user(function: Callable[..., Tensor]) -> Callable[[Any, Inputs], Tensor]:
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InputError(f"The loss function returned {shape}; it must return one number.")
+        check_dense(value, "What the loss function returned")
+        if value.is_complex():
+            raise InputError("The loss function returned a complex number; it must return a real.")
         return value.reshape(())
 
     return compute

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from leadline.errors import LoadingError
+from leadline.errors import LoadingError, check_path, check_seed
 from leadline.loading._request import (
     CONVERT,
     PICKLES,
@@ -33,12 +33,12 @@ _SQLITE = b"SQLite format 3\x00"
 
 def load(source: str | Path) -> LoadedModel | Record:
     """Open a record file as a Record; load anything else as a model."""
-    path = Path(source)
+    path = check_path(source, name="The source of the model", error=LoadingError)
     if path.is_file() and first_bytes(path, len(_SQLITE)) == _SQLITE:
         from leadline.record import Record
 
         return Record.open(path)
-    return load_model(source)
+    return load_model(path)
 
 
 def load_model(
@@ -62,6 +62,8 @@ def load_model(
         raise LoadingError(
             f"{source} was asked for as a model type and as a recipe; choose one of the two."
         )
+    check_path(source, name="The source of the model", error=LoadingError)
+    seed = check_seed(seed)
     request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
     with no_trace(seed):
         if recipe:
@@ -70,7 +72,7 @@ def load_model(
             loaded = _from_source(request, random_init=random_init)
         try:
             loaded.model.to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, TypeError) as error:
             raise LoadingError(
                 f"The model cannot be put on the device {device!r}: {first_line(error)}"
             ) from error

@@ -99,7 +99,7 @@ def to_csv(record: Record, path: Path) -> None:
     writer = csv.writer(text)
     writer.writerow(READING_COLUMNS)
     writer.writerows(_cells(reading) for reading in record.select())
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial = path.parent / f".{path.name}.{uuid.uuid4().hex}.partial"
     try:
         partial.write_text(text.getvalue(), encoding="utf-8", newline="")
         os.replace(partial, path)  # noqa: PTH105 (the atomic call, by its own name)
