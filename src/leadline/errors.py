@@ -209,7 +209,7 @@ def check_count(
     """Return a number of things as a plain int, or refuse it."""
     number = as_whole_number(value)
     if number is None or number < least:
-        raise error(f"{name} is {shown(value)}; give a whole number from {least} on.")
+        raise error(f"{name} is {shown(value)}; give a whole number of at least {least}.")
     return number
 
 

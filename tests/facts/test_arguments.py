@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import pickle
 
 import numpy as np
@@ -250,9 +251,9 @@ MODELS = {
     "lazy": (_lazy, "'layers.0.mlp.weight' has no shape yet"),
     "a list of blocks": (lambda: Tower().layers, "ModuleList has no forward"),
     "a class": (lambda: Tower, "The class Tower was given"),
-    "a name": (lambda: "gpt2", "'gpt2' was given; load it first"),
-    "a function": (lambda: Tower().forward, "a method was given"),
-    "nothing": (lambda: None, "None was given"),
+    "a name": (lambda: "gpt2", "A str was given where a torch module is measured; load it first"),
+    "a function": (lambda: Tower().forward, "A method was given"),
+    "nothing": (lambda: None, "A NoneType was given"),
 }
 
 
@@ -458,6 +459,14 @@ def test_a_path_that_no_file_system_takes(entry, case, tmp_path, monkeypatch):
     path, words = PATHS[case]
     refused(words, OPENED[entry], path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for write in (RECORD.to_csv, RECORD.save, lambda path: leadline.report(RECORD, path)):
+        refused("no ordinary file", write, pipe)
+        assert pipe.is_fifo()
 
 
 def test_a_report_below_a_file_is_refused(tmp_path):
