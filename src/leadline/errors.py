@@ -199,7 +199,8 @@ def check_seed(seed: Any, *, error: type[LeadlineError] = InputError) -> int:
     """Return a seed as a plain int, or refuse it."""
     number = as_whole_number(seed)
     if number is None or not 0 <= number < _SEEDS:
-        raise error(f"A seed is a whole number from 0 on, below 2**63, not {shown(seed)}.")
+        limit = "" if number is None or number < 0 else " and below 2**63"
+        raise error(f"A seed is a whole number from 0 on{limit}, not {shown(seed)}.")
     return number
 
 

@@ -130,7 +130,9 @@ _ID_NAMES = {"input_ids", "decoder_input_ids"}
 
 
 def _check_type(ids: Tensor, name: str) -> None:
-    """Refuse ids of a type that no embedding takes."""
+    """Refuse ids of a type that no embedding takes; numbers with a third axis are a stream."""
+    if ids.is_floating_point() and ids.ndim > 2:
+        return
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(
             f"The token ids {name!r} are {str(ids.dtype).removeprefix('torch.')}; ids are whole "

@@ -38,7 +38,7 @@ def load(source: str | Path) -> LoadedModel | Record:
         from leadline.record import Record
 
         return Record.open(path)
-    return load_model(path)
+    return load_model(source)
 
 
 def load_model(
