@@ -52,7 +52,7 @@ class Choice:
     _items: tuple[tuple[str, OptionValue], ...]
 
     def __init__(self, name: str, /, **options: Any) -> None:
-        if not isinstance(name, str) or not _WORD.fullmatch(name):
+        if not isinstance(name, str) or not _WORD.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise CatalogError(
                 f"{shown(name)} cannot be the name of a choice: a name is one word that starts with a "
                 "letter, such as 'hyper' or 'hyper(lanes=4)'."
@@ -86,7 +86,7 @@ class Choice:
             if len(choices) != 1:
                 raise CatalogError(f"One choice was expected, {spelling!r} has {len(choices)}.")
             return choices[0]
-        if not isinstance(spelling, Mapping):
+        if not isinstance(spelling, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise CatalogError(
                 f"A choice is a text such as 'hyper(lanes=4)' or a mapping with a 'name', not "
                 f"{shown(spelling)}."
@@ -99,7 +99,7 @@ class Choice:
                 f'{{"name": "hyper", "lanes": 4}}; found {dict(spelling)!r}.'
             )
         for key in spelling:
-            if not isinstance(key, str):
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise CatalogError(_no_option(spelling["name"], key))
         return cls(spelling["name"], **{k: v for k, v in spelling.items() if k != "name"})
 
@@ -121,7 +121,7 @@ def split_choices(text: str) -> list[Choice]:
     >>> [str(choice) for choice in split_choices("a, b(x=1, y=2), c")]
     ['a', 'b(x=1, y=2)', 'c']
     """
-    if not isinstance(text, str):
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CatalogError(f"Choices are a text such as 'hyper(lanes=4)', not {shown(text)}.")
     return _Parser(text).choices()
 

@@ -231,9 +231,11 @@ def check_path(
     path: Any, *, name: str = "path", error: type[LeadlineError] = RecordError
 ) -> pathlib.Path:
     """Return a path as a Path, or refuse what no file system takes."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise error(f"{name} is {shown(path)}; give a text or a pathlib.Path.")
-    text: str = os.fspath(path)
+    text: Any = path
+    if isinstance(path, os.PathLike):
+        text = os.fspath(path)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not isinstance(text, str):
+        raise error(f"{name} is {shown(text)}; give a text or a pathlib.Path.")  # pyright: ignore[reportUnknownArgumentType]
     if not text:
         raise error(f"{name} is empty; give the name of a file or a folder.")
     if "\0" in text:
@@ -250,7 +252,7 @@ def check_path(
             raise error(f"{name} is {shown(text)}, which cannot be used: {reason.strerror}.") from (
                 reason
             )
-    return pathlib.Path(path)
+    return pathlib.Path(text)
 
 
 def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
@@ -287,15 +289,17 @@ def _silent(what: str, done: int, total: int) -> None:
 
 def is_nested_deeply(value: object) -> bool:
     """Whether more than `MOST_NESTED` lists and mappings stand inside each other, or endlessly."""
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(MOST_NESTED + 1):
         # Each object once per level, so that lists that hold each other do not multiply.
-        holders = {id(held): held for held in level if isinstance(held, abc.Mapping | list | tuple)}
+        holders: dict[int, Any] = {
+            id(held): held
+            for held in level
+            if isinstance(held, abc.Mapping | list | tuple)  # pyright: ignore[reportUnknownArgumentType]
+        }
         if not holders:
             return False
-        level = [
-            item
-            for held in holders.values()
-            for item in (held.values() if isinstance(held, abc.Mapping) else held)
-        ]
+        level = []
+        for held in holders.values():
+            level += held.values() if isinstance(held, abc.Mapping) else held
     return True

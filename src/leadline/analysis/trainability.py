@@ -117,9 +117,9 @@ def trainability(
 ) -> Trainability:
     """Draw up the map of a sweep. `depth` names the axis of its columns."""
     check_record(record)
-    if not isinstance(share, int | float) or not 0 < share <= 1:
+    if not isinstance(share, int | float) or not 0 < share <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RecordError(f"A share of {shown(share)} of the seeds was asked; take one in (0, 1].")
-    if not isinstance(margin, int | float) or not math.isfinite(margin):
+    if not isinstance(margin, int | float) or not math.isfinite(margin):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RecordError(f"A margin of {shown(margin)} nats was asked; take a finite number.")
     facts = read_sweep(record, margin=margin)
     table = gauge_table(record)

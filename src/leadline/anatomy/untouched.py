@@ -73,7 +73,7 @@ def _ordinary(model: nn.Module, stack: ExitStack) -> None:
     """
     copies: dict[int, torch.Tensor] = {}
     for module in model.modules():
-        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, vars(module))
+        tables: list[Any] = [module._parameters, module._buffers, vars(module)]
         for table in tables:
             for name, tensor in table.items():
                 if not isinstance(tensor, torch.Tensor) or not tensor.is_inference():

@@ -95,7 +95,7 @@ class Record:
     def append(self, readings: Iterable[Reading]) -> None:
         """Add readings: all of them, or none if one cannot be kept."""
         known = self.quantities
-        if not isinstance(readings, Iterable):
+        if not isinstance(readings, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RecordError(f"Readings were expected, and {shown(readings)} was given.")
 
         def described() -> Iterator[Reading]:
@@ -261,7 +261,8 @@ class Record:
 
         A role stands in brackets, a stack before a slash: `record["encoder/update.norm[mlp]"]`.
         """
-        asked = parse_address(address) if isinstance(address, str) else None
+        is_text = isinstance(address, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        asked = parse_address(address) if is_text else None
         if asked is None or asked.quantity not in self:
             raise UnknownName("quantity of this record", address, self.quantities)
         return self.by_layer(

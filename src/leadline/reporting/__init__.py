@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadline.errors import check_path
 from leadline.record import Record, check_record
@@ -37,7 +37,7 @@ def report(
     from leadline.reporting.html import write_html
 
     place = check_path(path)
-    several = list(records) if isinstance(records, list | tuple) else [records]
+    several: list[Any] = list(records) if isinstance(records, list | tuple) else [records]
     for record in several:
         check_record(record)
     write_html(several, place, names=names, title=title)
