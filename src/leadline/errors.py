@@ -17,7 +17,7 @@ import operator
 import os
 import pathlib
 from collections import abc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -292,11 +292,10 @@ def is_nested_deeply(value: object) -> bool:
     level: list[Any] = [value]
     for _ in range(MOST_NESTED + 1):
         # Each object once per level, so that lists that hold each other do not multiply.
-        holders: dict[int, Any] = {
-            id(held): held
-            for held in level
-            if isinstance(held, abc.Mapping | list | tuple)  # pyright: ignore[reportUnknownArgumentType]
-        }
+        holders: dict[int, Any] = {}
+        for held in level:
+            if isinstance(held, abc.Mapping | list | tuple):
+                holders[id(cast("object", held))] = held
         if not holders:
             return False
         level = []
