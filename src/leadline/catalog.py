@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from leadline.choice import Choice, OptionValue, split_choices
-from leadline.errors import CatalogError, UnknownName, nearest_names
+from leadline.errors import CatalogError, UnknownName, check_path, nearest_names
 
 __all__ = ["Catalog", "Choice", "OptionValue", "load_plugin", "split_choices"]
 
@@ -90,7 +90,7 @@ class Catalog(Generic[T]):
     def get(self, name: str) -> T:
         """Return the entry called `name`, or raise `UnknownName` with the nearest names."""
         self._load()
-        if name not in self._entries:
+        if name not in self:
             raise UnknownName(self.kind, name, self._entries)
         return self._entries[name]
 
@@ -137,7 +137,7 @@ class Catalog(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self._load()
-        return name in self._entries
+        return isinstance(name, str) and name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -194,7 +194,7 @@ class Catalog(Generic[T]):
 
 def load_plugin(path: str | Path) -> ModuleType:
     """Run a Python file, so that its decorators enter what it defines; once per file."""
-    path = Path(path).resolve()
+    path = check_path(path, name="The plug-in", error=CatalogError).resolve()
     if not path.is_file():
         raise CatalogError(f"The plug-in {path} is not a file; give the path of a Python file.")
     name = f"leadline_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"

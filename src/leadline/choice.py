@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from leadline.errors import CatalogError
+from leadline.errors import MOST_NESTED, CatalogError, is_nested_deeply, shown
 
 __all__ = ["Choice", "OptionValue", "split_choices"]
 
@@ -52,9 +52,9 @@ class Choice:
     _items: tuple[tuple[str, OptionValue], ...]
 
     def __init__(self, name: str, /, **options: Any) -> None:
-        if not _WORD.fullmatch(name):
+        if not isinstance(name, str) or not _WORD.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise CatalogError(
-                f"{name!r} cannot be the name of a choice: a name is one word that starts with a "
+                f"{shown(name)} cannot be the name of a choice: a name is one word that starts with a "
                 "letter, such as 'hyper' or 'hyper(lanes=4)'."
             )
         if "name" in options:
@@ -64,10 +64,9 @@ class Choice:
             )
         for key in options:
             if not _WORD.fullmatch(key):
-                raise CatalogError(
-                    f"{key!r} cannot be an option of {name!r}: an option is one word that starts "
-                    "with a letter."
-                )
+                raise CatalogError(_no_option(name, key))
+        if is_nested_deeply(options):
+            raise CatalogError(_too_deep(name))
         items = tuple((key, _as_value(key, options[key])) for key in sorted(options))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_items", items)
@@ -87,11 +86,21 @@ class Choice:
             if len(choices) != 1:
                 raise CatalogError(f"One choice was expected, {spelling!r} has {len(choices)}.")
             return choices[0]
+        if not isinstance(spelling, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CatalogError(
+                f"A choice is a text such as 'hyper(lanes=4)' or a mapping with a 'name', not "
+                f"{shown(spelling)}."
+            )
+        if is_nested_deeply(spelling):
+            raise CatalogError(_too_deep(shown(spelling.get("name"))))
         if not isinstance(spelling.get("name"), str):
             raise CatalogError(
                 f"A choice in JSON needs a 'name' and may have options, such as "
                 f'{{"name": "hyper", "lanes": 4}}; found {dict(spelling)!r}.'
             )
+        for key in spelling:
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise CatalogError(_no_option(spelling["name"], key))
         return cls(spelling["name"], **{k: v for k, v in spelling.items() if k != "name"})
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +121,23 @@ def split_choices(text: str) -> list[Choice]:
     >>> [str(choice) for choice in split_choices("a, b(x=1, y=2), c")]
     ['a', 'b(x=1, y=2)', 'c']
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CatalogError(f"Choices are a text such as 'hyper(lanes=4)', not {shown(text)}.")
     return _Parser(text).choices()
+
+
+def _no_option(name: str, key: object) -> str:
+    return (
+        f"{shown(key)} cannot be an option of {name!r}: an option is one word that starts with a "
+        "letter."
+    )
+
+
+def _too_deep(name: str) -> str:
+    return (
+        f"The options of the choice {name} hold more than {MOST_NESTED} lists and choices inside "
+        "each other; no entry takes so many."
+    )
 
 
 def _as_value(key: str, value: Any) -> OptionValue:
@@ -184,6 +209,7 @@ class _Parser:
 
     def _split(self) -> list[tuple[str, str, int]]:
         tokens: list[tuple[str, str, int]] = []
+        nested = 0
         position, end = 0, len(self.text.rstrip())
         while position < end:
             match = _TOKEN.match(self.text, position)
@@ -191,6 +217,9 @@ class _Parser:
                 raise self._error(position, "a name, a number or a quoted text")
             kind = cast("str", match.lastgroup)
             tokens.append((kind, match[kind], match.start(kind)))
+            nested += (match[kind] in "([") - (match[kind] in ")]") if kind == "mark" else 0
+            if nested > MOST_NESTED:
+                raise CatalogError(_too_deep(shown(self.text)))
             position = match.end()
         tokens.append(("end", "", len(self.text)))
         return tokens

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from leadline.anatomy import unsharded, untouched
 from leadline.collapsing_facts import Notebook, by_head, stack_facts
 from leadline.collapsing_inputs import check_stream, checked_layers, entered, streams_of
-from leadline.errors import InputError
+from leadline.errors import InputError, check_progress, check_seed
 from leadline.loading import LoadedModel
 from leadline.numerics import split_attention, split_curves, split_norms, split_rules
 from leadline.numerics.split import Rounding, Split, log10_of, split_tokens
@@ -62,6 +62,8 @@ def collapse(
     taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
     that of the error estimate.
     """
+    seed = check_seed(seed)
+    say = check_progress(progress)
     module = unsharded(model.model if isinstance(model, LoadedModel) else model)
     if not isinstance(module, Transformer):
         raise InputError(
@@ -79,7 +81,7 @@ def collapse(
         streams = entered(module, stream)
         found: list[Collapse] = []
         for number, one in enumerate(streams):
-            tell = _counted(progress, number, len(streams), len(module.blocks))
+            tell = _counted(say, number, len(streams), len(module.blocks))
             found.append(_through(module, one, facts=facts, seed=seed, tell=tell))
     return _together(found)
 
@@ -99,6 +101,7 @@ def collapse_weights(
     optionally b_Q, b_K, b_V, b_O; vectors are rows, x W. Logits are scaled by
     1 / sqrt(head width). `stream` is [token, width] or [example, token, width].
     """
+    seed = check_seed(seed)
     streams = streams_of(stream)
     ready = checked_layers(layers, heads, width=streams[0].shape[1])
     with torch.no_grad():
@@ -215,16 +218,12 @@ def _through(
     return replace(found, name=model.label, facts=notebook.facts(found))
 
 
-def _counted(
-    progress: Progress | None, example: int, examples: int, depth: int
-) -> Callable[[], None]:
+def _counted(say: Progress, example: int, examples: int, depth: int) -> Callable[[], None]:
     """Tells of every site that was reached."""
     sites = itertools.count(example * (depth + 1))
 
     def tell() -> None:
-        at = next(sites)
-        if progress is not None:
-            progress("following the tokens", at, examples * (depth + 1))
+        say("following the tokens", next(sites), examples * (depth + 1))
 
     return tell
 

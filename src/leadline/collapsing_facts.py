@@ -49,11 +49,15 @@ class Notebook:
     _handles: list[Any] = field(default_factory=list[Any])
 
     def __enter__(self) -> Notebook:
-        for layer, block in enumerate(self.model.blocks):
-            for part in block.children():
-                write = _Write(layer, part)
-                self._writes.append(write)
-                self._watch(write)
+        try:
+            for layer, block in enumerate(self.model.blocks):
+                for part in block.children():
+                    write = _Write(layer, part)
+                    self._writes.append(write)
+                    self._watch(write)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

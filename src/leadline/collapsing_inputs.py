@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from leadline.anatomy.tensors import check_dense
 from leadline.errors import InputError
 from leadline.inputs import Inputs
 from leadline.parts import Transformer
@@ -21,11 +22,15 @@ _BIASES = ("b_Q", "b_K", "b_V", "b_O")
 
 def _tensor(stream: Any) -> Tensor:
     try:
-        return torch.as_tensor(stream).detach()
+        tensor = torch.as_tensor(stream).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"The stream is a {type(stream).__name__}; give a tensor or an array [token, width]."
         ) from error
+    check_dense(tensor, "The stream")
+    if tensor.dtype == torch.bool:
+        raise InputError("The stream holds bools; give floating-point numbers or token ids.")
+    return tensor
 
 
 def streams_of(stream: Any) -> list[Tensor]:

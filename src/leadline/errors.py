@@ -1,7 +1,10 @@
-"""The exceptions of Leadline, and how an optional library is asked for.
+"""The exceptions of Leadline, how an optional library is asked for, and how arguments are checked.
 
 Every message is one or two sentences that say what was asked, what was found and what to do.
 The command line prints the message alone and ends with exit code 2.
+
+Arguments that many functions share (seeds, counts, paths, callbacks) are checked where they enter,
+by the `check_...` functions at the end: a wrong one would otherwise end deep inside torch or SQLite.
 """
 
 from __future__ import annotations
@@ -9,11 +12,17 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-from typing import TYPE_CHECKING
+import inspect
+import operator
+import os
+import pathlib
+from collections import abc
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
+    from typing import Any
 
 __all__ = [
     "FULL_DISK",
@@ -30,9 +39,18 @@ __all__ = [
     "RecipeError",
     "RecordError",
     "UnknownName",
+    "as_whole_number",
+    "check_count",
+    "check_function",
+    "check_path",
+    "check_progress",
+    "check_seed",
+    "check_text",
     "did_you_mean",
+    "is_nested_deeply",
     "nearest_names",
     "require",
+    "shown",
 ]
 
 
@@ -105,10 +123,12 @@ class UnknownName(LeadlineError, LookupError):
     @property
     def nearest(self) -> list[str]:
         """The known names that look most like the asked one, best first."""
-        return nearest_names(self.name, self.known)
+        return nearest_names(str(self.name), self.known)
 
     def __str__(self) -> str:
-        sentence = f"No {self.kind} is called {self.name!r}.{did_you_mean(self.name, self.known)}"
+        # Whoever asks in Python may ask for a number or a list.
+        near = did_you_mean(str(self.name), self.known)
+        sentence = f"No {self.kind} is called {shown(self.name)}.{near}"
         known = ", ".join(self.known[:MOST_NAMES]) if self.known else "none"
         more = len(self.known) - MOST_NAMES
         return f"{sentence} Known: {known}{f' and {more} more' if more > 0 else ''}."
@@ -151,3 +171,144 @@ def _either(names: Sequence[str]) -> str:
     if len(quoted) == 1:
         return quoted[0]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+MOST_NESTED = 64
+"""So many lists and mappings may stand inside each other; Python's own limit is not far above."""
+_LONGEST = 80
+_SEEDS = 2**63
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: a short literal as it is, anything else by its type."""
+    if isinstance(value, int) and abs(value) >= 10**_LONGEST:
+        return f"a whole number of {value.bit_length()} bits"
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    article = "an" if type(value).__name__[0] in "aeiouAEIOU" else "a"
+    return f"{article} {type(value).__name__}"
+
+
+def as_whole_number(value: Any) -> int | None:
+    """Return a whole number as a plain int, also one of numpy; None for all else, also for bools."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def check_seed(seed: Any, *, error: type[LeadlineError] = InputError) -> int:
+    """Return a seed as a plain int, or refuse it."""
+    number = as_whole_number(seed)
+    if number is None or not 0 <= number < _SEEDS:
+        limit = "" if number is None or number < 0 else " and below 2**63"
+        raise error(f"A seed is a whole number from 0 on{limit}, not {shown(seed)}.")
+    return number
+
+
+def check_count(
+    value: Any, name: str, *, least: int = 1, error: type[LeadlineError] = InputError
+) -> int:
+    """Return a number of things as a plain int, or refuse it."""
+    number = as_whole_number(value)
+    if number is None or number < least:
+        raise error(f"{name} is {shown(value)}; give a whole number of at least {least}.")
+    return number
+
+
+def check_text(text: Any, name: str, *, error: type[LeadlineError] = InputError) -> None:
+    """Refuse what is no text, and a text with half characters, which no file can hold."""
+    if not isinstance(text, str):
+        raise error(f"{name} is {shown(text)}; give a text.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as half:
+        raise error(
+            f"{name} is {shown(text)}, and its character {half.start + 1} is half of a character, "
+            "which UTF-8 cannot hold; take it out."
+        ) from half
+
+
+def check_path(
+    path: Any, *, name: str = "path", error: type[LeadlineError] = RecordError
+) -> pathlib.Path:
+    """Return a path as a Path, or refuse what no file system takes."""
+    text: Any = path
+    if isinstance(path, os.PathLike):
+        text = os.fspath(path)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if not isinstance(text, str):
+        raise error(f"{name} is {shown(text)}; give a text or a pathlib.Path.")  # pyright: ignore[reportUnknownArgumentType]
+    if not text:
+        raise error(f"{name} is empty; give the name of a file or a folder.")
+    if "\0" in text:
+        raise error(f"{name} is {shown(text)}, with a NUL character in it; take it out.")
+    try:
+        os.lstat(text)
+    except UnicodeEncodeError as half:
+        raise error(
+            f"{name} is {shown(text)}, and its character {half.start + 1} is half of a character; "
+            "take it out."
+        ) from half
+    except OSError as reason:
+        if reason.errno not in _ABSENT:
+            raise error(f"{name} is {shown(text)}, which cannot be used: {reason.strerror}.") from (
+                reason
+            )
+    return pathlib.Path(text)
+
+
+def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
+    """Refuse what cannot be called with these positional arguments."""
+    words = f"{', '.join(arguments[:-1])} and {arguments[-1]}"
+    if not callable(function):
+        raise InputError(f"{name} is {shown(function)}; give a function of {words}.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some functions written in C do not tell; the call will
+    try:
+        signature.bind(*arguments)
+    except TypeError as reason:
+        raise InputError(
+            f"{name} is called with {len(arguments)} arguments ({words}), and the function does "
+            f"not take them: {reason}."
+        ) from reason
+
+
+def check_progress(
+    progress: Callable[[str, int, int], None] | None,
+) -> Callable[[str, int, int], None]:
+    """Return what tells of the progress, or nothing that does; refuse what cannot be called so."""
+    if progress is None:
+        return _silent
+    check_function(progress, "progress", ("what is being done", "the steps done", "all steps"))
+    return progress
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """No progress was asked for."""
+
+
+def is_nested_deeply(value: object) -> bool:
+    """Whether more than `MOST_NESTED` lists and mappings stand inside each other, or endlessly."""
+    level: list[Any] = [value]
+    for _ in range(MOST_NESTED + 1):
+        # Each object once per level, so that lists that hold each other do not multiply.
+        holders: dict[int, Any] = {}
+        for held in level:
+            if isinstance(held, abc.Mapping | list | tuple):
+                holders[id(cast("object", held))] = held
+        if not holders:
+            return False
+        level = []
+        for held in holders.values():
+            level += held.values() if isinstance(held, abc.Mapping) else held
+    return True

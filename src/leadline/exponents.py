@@ -17,7 +17,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch import Stretches
-from leadline.errors import InputError, ProbeError
+from leadline.errors import InputError, ProbeError, check_seed
 from leadline.jacobian_inputs import Steps, array_of, opened, whole_number
 from leadline.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
 from leadline.loading import LoadedModel
@@ -48,6 +48,7 @@ def lyapunov(
     the first site to the last, by J v. The other arguments are those of `jacobian`.
     """
     whole_number(k, "directions", 1)
+    seed = check_seed(seed)
     steps = Steps(progress, 3)
 
     def check(one: Stack) -> None:

@@ -13,19 +13,20 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.anatomy.stretch import Stretches
-from leadline.errors import InputError
+from leadline.errors import InputError, check_progress
 from leadline.inputs import Inputs
 from leadline.linear_checks import plainly
 from leadline.loading import LoadedModel
 from leadline.measurement import (
     Progress,
     anatomy_of,
+    known_anatomy,
     model_facts,
     modules_of,
     refuse_broken_inputs,
     tokenizer_for,
 )
-from leadline.pathway_refusals import refuse_broken, refuse_meta
+from leadline.pathway_refusals import refuse_broken
 from leadline.running import batch_for, call, few_threads
 
 __all__ = [
@@ -43,20 +44,18 @@ class Steps:
     """Says what is done, step by step; the number of steps is known from the start."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress = progress
+        self.say = check_progress(progress)
         self.total = total
         self.done = 0
 
     def next(self, what: str) -> None:
         """Begin a step."""
-        if self.progress is not None:
-            self.progress(what, self.done, self.total)
+        self.say(what, self.done, self.total)
         self.done += 1
 
     def end(self) -> None:
         """All steps are done."""
-        if self.progress is not None:
-            self.progress("done", self.total, self.total)
+        self.say("done", self.total, self.total)
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def opened(
     `check` sees the stack before the pass; `math` asks for attention with second derivatives.
     """
     given, module = modules_of(model)
-    refuse_meta(module)
+    known = known_anatomy(module, anatomy)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
     name = model.name if isinstance(model, LoadedModel) else None
@@ -99,10 +98,7 @@ def opened(
         few_threads(module, batch),
     ):
         step("reading the anatomy")
-        proved = anatomy
-        if not isinstance(anatomy, Anatomy) or anatomy.balance is None:
-            proved = anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
-        assert isinstance(proved, Anatomy)
+        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
         one = chosen_stack(proved, stack)
         check(one)
         # Only the stream is a variable: no graph is built for the weights.

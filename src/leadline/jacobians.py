@@ -27,7 +27,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch import Function, Stretches
-from leadline.errors import InputError, ProbeError
+from leadline.errors import InputError, ProbeError, check_seed, shown
 from leadline.jacobian_inputs import Steps, array_of, opened, sites_of, whole_number
 from leadline.linear_checks import (
     ACROSS,
@@ -83,8 +83,11 @@ def jacobian(
     whole_number(k, "singular values", 1)
     whole_number(smallest, "smallest singular values", 0)
     whole_number(probes, "probes", 2)
-    if not 0 < tolerance < 1:
-        raise InputError(f"A tolerance of {tolerance!r} was asked for; give one between 0 and 1.")
+    seed = check_seed(seed)
+    if not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
+        raise InputError(
+            f"A tolerance of {shown(tolerance)} was asked for; give one between 0 and 1."
+        )
     sites = (0, 0)
     steps = Steps(progress, 5 + bool(smallest))
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +24,8 @@ from leadline.anatomy import (
     Anatomy,
     Balance,
     Declaration,
+    check_measurable,
+    check_module,
     configured_model,
     is_compiled,
     refuse_imbalance,
@@ -35,7 +36,16 @@ from leadline.anatomy import (
 from leadline.anatomy.trace import trace_calls
 from leadline.catalog import Choice
 from leadline.coverage import coverage_of, with_linear
-from leadline.errors import AnatomyError, InputError, ProbeError
+from leadline.errors import (
+    AnatomyError,
+    InputError,
+    ProbeError,
+    check_path,
+    check_progress,
+    check_seed,
+    check_text,
+    shown,
+)
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.linearising import Linearising
 from leadline.loading import LoadedModel
@@ -52,6 +62,7 @@ __all__ = [
     "Progress",
     "anatomy_of",
     "broken_tensor",
+    "known_anatomy",
     "measure",
     "model_facts",
     "modules_of",
@@ -94,17 +105,22 @@ def measure(
     there when it is asked for again in the same way. A file that is no record is not written over.
     """
     started = time.perf_counter()
+    seed = check_seed(seed)
     planned = plan(probes)
-    place = None if path is None else Path(path)
+    place = None if path is None else check_path(path)
     if place is not None:
         refuse_foreign(place)
+    say = check_progress(progress)
+    for label, text in (("name", name), ("source", source)):
+        if text is not None:
+            check_text(text, label)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
     given, module = modules_of(model)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
-    known = anatomy if isinstance(anatomy, Anatomy) and anatomy.balance is not None else None
-    asked = _Asked(planned, loss, ablate, seed, progress or _silent)
+    known = known_anatomy(module, anatomy)
+    asked = _Asked(planned, loss, ablate, seed, say)
     with _gradients_on(), untouched(module), nullcontext() if place is None else only_writer(place):
         begin: dict[str, Any] = {}
         before = None
@@ -261,7 +277,9 @@ def anatomy_of(
     seed: int = 0,
 ) -> Anatomy:
     """The anatomy of a model, proved by its balance on the inputs."""
+    seed = check_seed(seed)
     _, module = modules_of(model)
+    known_anatomy(module, anatomy)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     with _gradients_on(), untouched(module):
         return _read(module, batch, anatomy, families, seed)[0]
@@ -277,14 +295,39 @@ def _gradients_on() -> Iterator[None]:
 def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
     """The module as given, and the one inside any wrapper; half precision is made safe for it."""
     given = model.model if isinstance(model, LoadedModel) else model
-    if not isinstance(given, nn.Module):
-        raise InputError(
-            f"A {type(given).__name__} was given where a torch module is measured; load it first "
-            "with leadline.load(...)."
-        )
+    check_module(given)
     module = unsharded(given)
+    check_measurable(module)
     half_route(module)
     return given, module
+
+
+def known_anatomy(module: nn.Module, anatomy: Anatomy | Declaration | None) -> Anatomy | None:
+    """The given anatomy where it is proved already, None where it must be read.
+
+    An anatomy that names modules or parameters of another model is refused.
+    """
+    if anatomy is None or isinstance(anatomy, Declaration):
+        return None
+    if not isinstance(anatomy, Anatomy):
+        raise AnatomyError(
+            f"anatomy is {shown(anatomy)}; give what leadline.declare(...) or "
+            "leadline.anatomy_of(...) returns."
+        )
+    if anatomy.balance is None:
+        return None
+    there = {name for name, _ in module.named_modules(remove_duplicate=False)}
+    there |= {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    for stack in anatomy.stacks:
+        for block in stack.blocks:
+            for s in block.sublayers:
+                for name in (block.module, s.module, *s.parameters):
+                    if name not in there:
+                        raise AnatomyError(
+                            f"The given anatomy is that of another model: "
+                            f"{type(module).__name__} has no '{name}'."
+                        )
+    return anatomy
 
 
 def tokenizer_for(model: nn.Module | LoadedModel, inputs: Any) -> Any:
@@ -332,7 +375,7 @@ def _record(planned: Plan, done: Done) -> Record:
 def refuse_broken_inputs(batch: Inputs) -> None:
     """Refuse inputs that are not finite."""
     for key, tensor in batch.tensors.items():
-        if tensor.is_floating_point() and "mask" not in key and not torch.isfinite(tensor).all():
+        if tensor.is_floating_point() and "mask" not in key and not _finite(tensor).all():
             raise InputError(f"The input '{key}' holds values that are not finite.")
 
 
@@ -343,6 +386,12 @@ def _refuse_broken_weights(module: nn.Module, anatomy: Anatomy, balance: Balance
         raise AnatomyError(
             f"{broken} They reach the stream first at {_place(anatomy, *balance.unjudged[0])}."
         )
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Which values are finite; torch does not say it of sparse tensors and of 8-bit floats."""
+    dense = tensor if tensor.layout == torch.strided else tensor.to_dense()
+    return torch.isfinite(dense.float() if dense.itemsize == 1 else dense)
 
 
 def broken_tensor(module: nn.Module) -> str | None:
@@ -366,7 +415,7 @@ def broken_tensor(module: nn.Module) -> str | None:
             continue
         if kind != "parameter" and not bool(_spoils(tensor).any()):
             continue
-        if count := int((~torch.isfinite(tensor)).sum()):
+        if count := int((~_finite(tensor.detach())).sum()):
             return (
                 f"The {kind} '{name}' holds values that are not finite ({count} of "
                 f"{tensor.numel()}); {_MENDS[kind]}."
@@ -477,10 +526,6 @@ def versions() -> dict[str, str]:
 
 def _only_attention(planned: Plan) -> bool:
     return all(hasattr(probe, "attention") for probe in planned.probes)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """No progress was asked for."""
 
 
 def _own_label(module: nn.Module) -> str | None:

@@ -12,7 +12,7 @@ from leadline.inputs import Inputs
 from leadline.measurement import broken_tensor, refuse_broken_inputs
 from leadline.numerics.carried_pass import check_stack
 
-__all__ = ["one_stack", "refuse_broken", "refuse_meta"]
+__all__ = ["one_stack", "refuse_broken"]
 
 
 def one_stack(anatomy: Anatomy, module: nn.Module) -> Stack:
@@ -36,16 +36,6 @@ def _has_encoder(module: Any) -> bool:
     except Exception:
         return False
     return isinstance(found, nn.Module) and found is not module
-
-
-def refuse_meta(module: nn.Module) -> None:
-    """Refuse weights without values."""
-    for name, parameter in module.named_parameters():
-        if parameter.is_meta:
-            raise InputError(
-                f"The parameter '{name}' is on the meta device and has no values; load or "
-                "initialise the weights first."
-            )
 
 
 def refuse_broken(module: nn.Module, batch: Inputs) -> None:

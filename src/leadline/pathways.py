@@ -26,12 +26,13 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
-from leadline.errors import InputError, ProbeError
+from leadline.errors import InputError, ProbeError, check_progress, check_seed
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
 from leadline.measurement import (
     Progress,
     anatomy_of,
+    known_anatomy,
     model_facts,
     modules_of,
     tokenizer_for,
@@ -50,7 +51,7 @@ from leadline.pathway_outputs import (
     shares_of,
     with_logits,
 )
-from leadline.pathway_refusals import one_stack, refuse_broken, refuse_meta
+from leadline.pathway_refusals import one_stack, refuse_broken
 from leadline.record.path_lengths import Paths, SampledPaths, Shares
 from leadline.running import batch_for, call, few_threads, head_of
 
@@ -96,19 +97,14 @@ def paths(
     given, module = modules_of(model)
     if type(samples) is not int or samples < 0:
         raise InputError(f"{samples!r} samples were asked for; give a whole number, 0 or more.")
-    refuse_meta(module)
+    seed = check_seed(seed)
+    say = check_progress(progress)
+    known = known_anatomy(module, anatomy)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken(module, batch)
-    say = progress or _silent
     with torch.inference_mode(False), untouched(module), few_threads(module, batch):
         say("reading the anatomy", 0, 1)
-        known = isinstance(anatomy, Anatomy) and anatomy.balance is not None
-        proved = (
-            anatomy
-            if known
-            else anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
-        )
-        assert isinstance(proved, Anatomy)
+        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
         head, _ = head_of(module, batch, proved, loss, seed)
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _Run(module, one_stack(proved, module), batch, chosen, say)
@@ -350,7 +346,3 @@ class _Run:
             f"{allowed:.3g}: {cause}, or its components cancel far beyond its precision; try it "
             "in float64."
         )
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """No progress was asked for."""

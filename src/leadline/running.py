@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -55,11 +56,41 @@ class Done:
 
 def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
     """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
-    if inputs is not None:
+    # Whatever mode the caller is in: autograd cannot keep what inference mode made.
+    with torch.inference_mode(False):
+        if inputs is None:
+            length = min(128, context_limit(module) or 128)
+            return random_inputs(module, length=length, seed=seed)
         batch = as_inputs(inputs, module, tokenizer=tokenizer)
+        _check_names(module, batch)
         # The caller's own tensors must not collect gradients.
-        return replace(batch, tensors={n: t.detach() for n, t in batch.tensors.items()})
-    return random_inputs(module, length=min(128, context_limit(module) or 128), seed=seed)
+        return replace(
+            batch,
+            tensors={name: _apart(tensor) for name, tensor in batch.tensors.items()},
+            mask=None if batch.mask is None else _apart(batch.mask),
+            labels=None if batch.labels is None else _apart(batch.labels),
+            decoder_mask=None if batch.decoder_mask is None else _apart(batch.decoder_mask),
+        )
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def _check_names(module: nn.Module, batch: Inputs) -> None:
+    """Refuse tensors that `forward` does not take, and too few of them.
+
+    Decorators may take more than what they decorate says, and hooks may add to what is given.
+    """
+    if module._forward_pre_hooks:
+        return
+    try:
+        inspect.signature(module.forward, follow_wrapped=False).bind(**batch.tensors)
+    except TypeError as error:
+        raise InputError(
+            f"{type(module).__name__}.forward cannot be called with {', '.join(batch.tensors)}: "
+            f"{error}."
+        ) from error
 
 
 def call(module: nn.Module, batch: Inputs) -> Any:

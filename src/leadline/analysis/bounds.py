@@ -36,7 +36,7 @@ from leadline.analysis.collapse_facts import collapse_stacks, has_collapse
 from leadline.analysis.depth_bounds import fitting_laws, law_results
 from leadline.analysis.depth_facts import depth_stacks, has_depth
 from leadline.catalog import Choice
-from leadline.errors import InputError, RecordError, UnknownName
+from leadline.errors import InputError, RecordError, UnknownName, shown
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import text_at
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
@@ -86,6 +86,8 @@ def bounds(
     that are right far below rounding.
     """
     check_given(record)
+    if isinstance(names, str) or not isinstance(names, list | tuple | None):
+        raise InputError(f"names is {shown(names)}; give a list of names of bounds.")
     names = names or None
     chosen = _chosen(names)
     if isinstance(record, StackFacts):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.analysis.training_curves import compare_curves, run_endings
-from leadline.errors import RecordError
-from leadline.record import Record
+from leadline.errors import RecordError, shown
+from leadline.record import Record, check_record
 from leadline.record.address import address_of
 from leadline.record.ingredients import INGREDIENTS
 from leadline.record.provenance import strict_number, text_at
@@ -125,19 +125,17 @@ class Comparison:
 
 def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     """Set two or more records side by side."""
+    for record in records:
+        check_record(record)
     if len(records) < 2:
         raise RecordError(f"A comparison needs at least two records; {len(records)} given.")
+    if names is not None and not isinstance(names, list | tuple):
+        raise RecordError(f"names is {shown(names)}; give a list with one name for each record.")
     if names is not None and len(names) != len(records):
         raise RecordError(
             f"{len(names)} names were given for {len(records)} records: give one for each."
         )
     called = tuple(names) if names is not None else _names(records)
-    for record in records:
-        if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise RecordError(
-                f"A {type(record).__name__} was given where records are compared; open a file "
-                "with leadline.Record.open(path)."
-            )
     # Two one-stack models are compared whatever their stacks are called; otherwise a decoder
     # stands beside a decoder.
     by_stack = any(len(record.stacks) > 1 for record in records)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from leadline.analysis.gauge_prediction import best_prediction, gauge_table, predict
 from leadline.analysis.sweep_cells import read_sweep
 from leadline.analysis.trainability_places import MapRow, Place, usable_depth
-from leadline.errors import RecordError
+from leadline.errors import RecordError, shown
+from leadline.record import check_record
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
@@ -115,10 +116,11 @@ def trainability(
     record: Record, *, margin: float = MARGIN, share: float = SHARE, depth: str = "depth"
 ) -> Trainability:
     """Draw up the map of a sweep. `depth` names the axis of its columns."""
-    if not 0 < share <= 1:
-        raise RecordError(f"A share of {share:g} of the seeds was asked; take one in (0, 1].")
-    if not math.isfinite(margin):
-        raise RecordError(f"A margin of {margin:g} nats was asked; take a finite number.")
+    check_record(record)
+    if not isinstance(share, int | float) or not 0 < share <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RecordError(f"A share of {shown(share)} of the seeds was asked; take one in (0, 1].")
+    if not isinstance(margin, int | float) or not math.isfinite(margin):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RecordError(f"A margin of {shown(margin)} nats was asked; take a finite number.")
     facts = read_sweep(record, margin=margin)
     table = gauge_table(record)
     predictions = predict(table, facts.cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from leadline.anatomy._structure import Anatomy, Balance, Block, Law, Port, Stack, Sublayer
 from leadline.anatomy.attention import AttentionSpy, SeenAttention
 from leadline.anatomy.declaration import Declaration, declare
+from leadline.anatomy.measurable import check_measurable, check_module
 from leadline.anatomy.reading import TOLERANCE, judge, read_anatomy, refuse_imbalance
 from leadline.anatomy.tap import MIXING, Listener, Tap
 from leadline.anatomy.untouched import untouched
@@ -31,6 +32,8 @@ __all__ = [
     "Stack",
     "Sublayer",
     "Tap",
+    "check_measurable",
+    "check_module",
     "configured_model",
     "declare",
     "is_compiled",

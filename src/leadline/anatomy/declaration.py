@@ -21,7 +21,7 @@ from leadline.anatomy.fit import Write
 from leadline.anatomy.replay import capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mixing, role_of
 from leadline.anatomy.trace import Call, trace_calls
-from leadline.errors import AnatomyError, nearest_names
+from leadline.errors import AnatomyError, check_text, nearest_names, shown
 
 __all__ = ["Declaration", "declare"]
 
@@ -169,6 +169,21 @@ def declare(
     norm after each addition (post-norm), `gains` and `keeps` the factors of
     keep * stream + gain * update, `parallel` that all branches read what enters the block.
     """
+    if isinstance(writes, str):
+        writes = [writes]
+    for label, given, of_text in (
+        ("blocks", [blocks] if isinstance(blocks, str) else blocks, True),
+        ("writes", writes, True),
+        ("settle", settle, False),
+        ("gains", gains, False),
+        ("keeps", keeps, False),
+    ):
+        if given is None and not of_text:
+            continue
+        if not isinstance(given, list | tuple) or (of_text and not given):
+            raise AnatomyError(f"{label} is {shown(given)}; give a list with at least one entry.")
+        for entry in given if of_text else ():
+            check_text(entry, f"An entry of {label}", error=AnatomyError)
     count = len(writes)
     for label, given in (("settle", settle), ("gains", gains), ("keeps", keeps)):
         if given is not None and len(given) != count:

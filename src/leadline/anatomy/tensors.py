@@ -11,9 +11,26 @@ from typing import Any
 
 import torch
 
-__all__ = ["all_tensors", "first_tensor", "mapped", "stream_input"]
+from leadline.errors import InputError
+
+__all__ = ["all_tensors", "check_dense", "first_tensor", "mapped", "stream_input"]
 
 Tensor = torch.Tensor
+
+
+def check_dense(tensor: Tensor, name: str) -> None:
+    """Refuse a tensor without values, or one whose values do not lie side by side."""
+    if tensor.is_nested:
+        raise InputError(
+            f"{name} is a nested tensor; give a padded one, such as tensor.to_padded_tensor(0)."
+        )
+    if tensor.layout != torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise InputError(f"{name} is a sparse tensor ({kind}); give tensor.to_dense().")
+    if tensor.is_meta:
+        raise InputError(f"{name} is on the meta device and has no values; give one that has.")
+    if tensor.is_quantized:
+        raise InputError(f"{name} is quantised; give tensor.dequantize().")
 
 
 def all_tensors(value: object) -> Iterator[Tensor]:

@@ -4,6 +4,9 @@ Inside `with untouched(model):` the model is in eval mode with its parameters' g
 aside. Afterwards, also after an exception, the training flags, `requires_grad`, gradients,
 buffers and random state are the very ones of before. Hooks are removed by those who set them.
 
+Weights and buffers that inference mode made cannot take part in autograd; ordinary copies stand in
+for them meanwhile.
+
 So are the plain attributes of modules that are tensors, numbers or None: recurrent models keep their
 state in them, some with the graph of the last pass behind it, and positions that grow with the text
 keep how far they have come. A tensor or a number under a new name is taken away again. Lists,
@@ -13,7 +16,7 @@ dictionaries and objects are left as they are, and so is what is kept outside of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -31,40 +34,78 @@ def untouched(model: nn.Module, *, evaluate: bool = True) -> Iterator[None]:
 
     Compiled regions run eagerly meanwhile: hooks do not fire inside a compiled graph.
     """
-    training = [(module, module.training) for module in model.modules()]
-    parameters = [(p, p.requires_grad, p.grad) for p in model.parameters()]
-    buffers = [
-        (module, name, buffer, buffer.detach().clone(), buffer._version)
-        for module in model.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-    ]
-    plain = [_Plain(module) for module in model.modules()]
-    cpu_state = torch.random.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    try:
+    with ExitStack() as stack:
+        _ordinary(model, stack)
+        _keep_randomness(stack)
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+            stack.callback(_Plain(module).put_back)
+        for parameter in model.parameters():
+            _keep_parameter(parameter, stack)
+        for module in model.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                stack.callback(
+                    _put_back, module, name, buffer, buffer.detach().clone(), buffer._version
+                )
         if evaluate:
             model.eval()
-        for parameter, _, _ in parameters:
-            parameter.grad = None
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        for module, flag in training:
-            module.training = flag
-        for parameter, requires_grad, grad in parameters:
-            parameter.requires_grad_(requires_grad)
-            parameter.grad = grad
-        with torch.no_grad():
-            for module, name, buffer, saved, version in buffers:
-                if buffer._version != version:
-                    buffer.copy_(saved)
-                if module._buffers.get(name) is not buffer:
-                    module._buffers[name] = buffer
-        for attributes in plain:
-            attributes.put_back()
-        torch.random.set_rng_state(cpu_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
+
+
+def _ordinary(model: nn.Module, stack: ExitStack) -> None:
+    """Let ordinary copies stand in for tensors that inference mode made.
+
+    Autograd keeps no such tensor, and none can be told to require a gradient.
+    """
+    copies: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        tables: list[Any] = [module._parameters, module._buffers, vars(module)]
+        for table in tables:
+            for name, tensor in table.items():
+                if not isinstance(tensor, torch.Tensor) or not tensor.is_inference():
+                    continue
+                if id(tensor) not in copies:
+                    with torch.inference_mode(False):
+                        copy = tensor.detach().clone()
+                        if isinstance(tensor, nn.Parameter):
+                            copy = nn.Parameter(copy, requires_grad=tensor.requires_grad)
+                    copies[id(tensor)] = copy
+                stack.callback(_exchange, table, name, copies[id(tensor)], tensor)
+                table[name] = copies[id(tensor)]
+
+
+def _exchange(table: dict[str, Any], name: str, copy: torch.Tensor, tensor: torch.Tensor) -> None:
+    if table.get(name) is copy:
+        table[name] = tensor
+
+
+def _keep_randomness(stack: ExitStack) -> None:
+    stack.callback(torch.random.set_rng_state, torch.random.get_rng_state())
+    if torch.cuda.is_initialized():
+        stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+
+
+def _keep_parameter(parameter: nn.Parameter, stack: ExitStack) -> None:
+    """Set its gradient aside, and the hooks that wait for one: an optimizer may step in them."""
+    stack.callback(setattr, parameter, "grad", parameter.grad)
+    stack.callback(parameter.requires_grad_, parameter.requires_grad)
+    parameter.grad = None
+    hooks: dict[int, Any] | None = parameter._post_accumulate_grad_hooks
+    if hooks:
+        stack.callback(hooks.update, dict(hooks))
+        stack.callback(hooks.clear)
+        hooks.clear()
+
+
+def _put_back(
+    module: nn.Module, name: str, buffer: torch.Tensor, saved: torch.Tensor, version: int
+) -> None:
+    with torch.no_grad():
+        if buffer._version != version:
+            buffer.copy_(saved)
+    if module._buffers.get(name) is not buffer:
+        module._buffers[name] = buffer
 
 
 class _Plain:

@@ -128,7 +128,7 @@ def read_declaration(text: str | None) -> Declaration | None:
             raise AnatomyError(f"The declaration {place} cannot be read: {error}.") from error
     try:
         given = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise AnatomyError(f"The declaration in {place} is not JSON: {error}.") from error
     from leadline.anatomy import declare
 
@@ -187,5 +187,5 @@ def _read_value(text: str) -> Any:
         return named[text]
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return text

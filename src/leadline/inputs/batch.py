@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leadline.errors import InputError
+from leadline.errors import InputError, as_whole_number, shown
 
 __all__ = ["Inputs", "check_ids", "check_length", "pad_rows", "preview_of_ids", "shorten"]
 
@@ -58,13 +58,19 @@ class Inputs:
         def moved(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor.to(device)
 
-        return replace(
-            self,
-            tensors={name: tensor.to(device) for name, tensor in self.tensors.items()},
-            mask=moved(self.mask),
-            labels=moved(self.labels),
-            decoder_mask=moved(self.decoder_mask),
-        )
+        try:
+            return replace(
+                self,
+                tensors={name: tensor.to(device) for name, tensor in self.tensors.items()},
+                mask=moved(self.mask),
+                labels=moved(self.labels),
+                decoder_mask=moved(self.decoder_mask),
+            )
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(
+                f"The inputs cannot be put on the device {shown(device)}: {reason}"
+            ) from error
 
     def summary(self) -> dict[str, Any]:
         """What a record's provenance says of the input; tokens are counted where there are ids."""
@@ -92,6 +98,11 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int | None) -> None:
     """Refuse an id that the vocabulary does not have, and say where it stands."""
     for example, row in enumerate(rows, start=1):
         for position, token in enumerate(row, start=1):
+            if as_whole_number(token) is None:
+                raise InputError(
+                    f"{shown(token)} (example {example}, token {position}) is not a token id; ids "
+                    "are whole numbers."
+                )
             if token < 0 or (vocabulary is not None and token >= vocabulary):
                 size = f" of {vocabulary} tokens (0 to {vocabulary - 1})" if vocabulary else ""
                 raise InputError(

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.errors import InputError
+from leadline.anatomy import check_module, configured_model
+from leadline.anatomy.tensors import check_dense
+from leadline.errors import InputError, shown
 from leadline.inputs.batch import Inputs, check_ids, check_length, preview_of_ids
 from leadline.inputs.model_facts import (
     context_limit,
@@ -30,9 +32,9 @@ def as_inputs(
     A tuple is read as the positional arguments of `forward`. In a dictionary `attention_mask`
     tells the real tokens, and `labels` are kept for the loss and not handed to the model.
     """
+    check_module(model)
     if isinstance(value, Inputs):
-        _check_tokens(value.main, model)
-        return value.to(device_of(model))
+        return _checked(value, model).to(device_of(model))
     if isinstance(value, str):
         return text_inputs(value, tokenizer, model, truncate=truncate)
     if isinstance(value, Tensor):
@@ -69,6 +71,10 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
     if not tensors:
         raise InputError("There is no tensor to feed to the model.")
     ids = tensors.get("input_ids", tensors.get(main_name(model)))
+    for name in _ID_NAMES & set(tensors):
+        _check_type(tensors[name], name)
+    if ids is not None and _looks_like_ids(ids, model):
+        _check_type(ids, main_name(model))
     if ids is not None and not ids.is_floating_point() and ids.ndim < 2:
         raise InputError(
             f"Token ids of shape {list(ids.shape)} were given; the model takes [example, token]: "
@@ -109,12 +115,54 @@ def _check_tokens(ids: Tensor, model: nn.Module) -> None:
 
 def _tensor(name: str, value: Any) -> Tensor:
     try:
-        return torch.as_tensor(value)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{name!r} is a {type(value).__name__} that cannot become a tensor; "
             "ask the tokenizer for return_tensors='pt' and padding=True."
         ) from error
+    check_dense(tensor, f"The input {name!r}")
+    return tensor
+
+
+def _checked(inputs: Inputs, model: nn.Module) -> Inputs:
+    """Inputs that somebody else may have put together, or a sentence."""
+    tensors: Any = inputs.tensors
+    if not isinstance(tensors, Mapping) or not tensors:
+        raise InputError("These Inputs hold no tensors; give at least one.")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"The input {name!r} is {shown(tensor)}; Inputs hold tensors.")
+        check_dense(tensor, f"The input {name!r}")
+    for name in _ID_NAMES & set(tensors):
+        _check_type(tensors[name], name)
+    _check_tokens(inputs.main, model)
+    return inputs
+
+
+_ID_NAMES = {"input_ids", "decoder_input_ids"}
+
+
+def _check_type(ids: Tensor, name: str) -> None:
+    """Refuse ids of a type that no embedding takes; numbers with a third axis are a stream."""
+    if ids.is_floating_point() and ids.ndim > 2:
+        return
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(
+            f"The token ids {name!r} are {str(ids.dtype).removeprefix('torch.')}; ids are whole "
+            "numbers, such as those of ids.long()."
+        )
+
+
+def _looks_like_ids(tensor: Tensor, model: nn.Module) -> bool:
+    """Whether a tensor of another type stands where a model that is no transformers model takes ids.
+
+    A model with an embedding may also take the stream itself, or a waveform: those hold fractions.
+    """
+    inner = configured_model(model)
+    if tensor.ndim != 2 or vocabulary_size(model) is None or hasattr(inner, "main_input_name"):
+        return False
+    return not tensor.is_floating_point() or bool((tensor == tensor.round()).all())
 
 
 def _mask(tensors: Mapping[str, Tensor], name: str, ids: Tensor | None) -> Tensor | None:

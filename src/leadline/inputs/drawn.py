@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import configured_model
-from leadline.errors import InputError
+from leadline.anatomy import check_module, configured_model
+from leadline.errors import InputError, check_count, check_seed
 from leadline.inputs.batch import Inputs, preview_of_ids
 from leadline.inputs.model_facts import (
     context_limit,
@@ -28,12 +28,16 @@ from leadline.inputs.model_facts import (
 
 __all__ = ["random_inputs", "random_tokens"]
 
+_MOST_TOKENS = 2**36
+
 
 def random_tokens(
     model: nn.Module, *, examples: int = 4, length: int = 128, seed: int = 0
 ) -> Inputs:
     """Random token ids; the decoder of an encoder-decoder gets as many of its own."""
+    check_module(model)
     _check_sizes(examples, length)
+    seed = check_seed(seed)
     vocabulary = vocabulary_size(model)
     if vocabulary is None:
         raise InputError(
@@ -64,7 +68,9 @@ def random_inputs(
     `length` counts tokens; where the configuration fixes the size of an image or a spectrogram
     it has no effect.
     """
+    check_module(model)
     _check_sizes(examples, length)
+    seed = check_seed(seed)
     inner, name = configured_model(model), main_name(model)
     has_ids = name in ("input_ids", "decoder_input_ids") or not hasattr(inner, "main_input_name")
     if has_ids and vocabulary_size(model) is not None:
@@ -93,10 +99,12 @@ def random_inputs(
 
 
 def _check_sizes(examples: int, length: int) -> None:
-    if examples < 1 or length < 1:
+    check_count(examples, "examples")
+    check_count(length, "length")
+    if examples * length > _MOST_TOKENS:
         raise InputError(
-            f"{examples} examples of {length} tokens were asked for; both must be at least 1, such as "
-            "examples=4, length=128 (--random 4x128)."
+            f"{examples} examples of {length} tokens were asked for; no memory holds so many. Ask "
+            "for fewer, such as examples=4, length=128 (--random 4x128)."
         )
 
 

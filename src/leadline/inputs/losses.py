@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leadline.anatomy import configured_model
-from leadline.errors import InputError
+from leadline.anatomy.tensors import check_dense
+from leadline.errors import InputError, check_function
 from leadline.inputs.batch import Inputs
 from leadline.inputs.logits import Head, find_logits, real_tensors, rolled
 from leadline.inputs.model_facts import (
@@ -65,6 +66,7 @@ def choose_loss(
     tokens, where none is known, the last id of the vocabulary stands for it.
     """
     if callable(loss):
+        check_function(loss, "loss", ("output", "inputs"))
         return Loss("user", "a function was given", _user(loss)), inputs
     known = ("auto", "next-token", "masked", "random")
     if loss not in known:
@@ -245,7 +247,9 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
             f"{_ASK_FOR_RANDOM}."
         )
     # In float32 also for half-precision models: the sum runs over the whole vocabulary.
-    return cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=_IGNORED)
+    return cross_entropy(
+        logits.flatten(0, 1).float(), targets.flatten().long(), ignore_index=_IGNORED
+    )
 
 
 def _logits(output: Any, model: nn.Module, targets: Tensor) -> Tensor:
@@ -361,6 +365,9 @@ def _user(function: Callable[..., Tensor]) -> Callable[[Any, Inputs], Tensor]:
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InputError(f"The loss function returned {shape}; it must return one number.")
+        check_dense(value, "What the loss function returned")
+        if value.is_complex():
+            raise InputError("The loss function returned a complex number; it must return a real.")
         return value.reshape(())
 
     return compute

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.errors import InputError
+from leadline.errors import InputError, check_count, check_path
 from leadline.inputs.batch import Inputs, check_ids, check_length, pad_rows, shorten
 from leadline.inputs.model_facts import (
     context_limit,
@@ -62,12 +62,8 @@ def text_file(
     `examples` of them.
     """
     _check_tokenizer(tokenizer)
-    if examples < 1 or length < 1:
-        raise InputError(
-            f"{examples} examples of {length} tokens were asked for; both must be at least 1, such as "
-            "examples=4, length=128 (--windows 4x128)."
-        )
-    text = read_text(Path(path))
+    examples, length = check_count(examples, "examples"), check_count(length, "length")
+    text = read_text(check_path(path, error=InputError))
     if by_line:
         lines = [line for line in text.splitlines() if line.strip()][:examples]
         rows = [_encode(tokenizer, line) for line in lines]

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from leadline.errors import InputError, require
+from leadline.errors import InputError, check_path, require
 from leadline.inputs.batch import Inputs
 from leadline.inputs.text import inputs_from_rows, read_text
 
@@ -23,7 +23,7 @@ __all__ = ["token_file"]
 
 def token_file(path: str | Path, model: nn.Module, *, truncate: bool = False) -> Inputs:
     """Read token ids in the format that the file's ending names."""
-    path = Path(path)
+    path = check_path(path, error=InputError)
     readers = {".txt": _text, ".json": _json, ".npy": _array, ".safetensors": _safetensors}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -66,8 +66,8 @@ def _text(path: Path) -> Any:
 def _json(path: Path) -> Any:
     try:
         value = json.loads(read_text(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON that can be read: {error}.") from error
     return value.get("input_ids") if isinstance(value, dict) else value
 
 

@@ -17,12 +17,20 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leadline.catalog import Choice
-from leadline.errors import CatalogError, LabError, did_you_mean
+from leadline.errors import (
+    CatalogError,
+    LabError,
+    as_whole_number,
+    check_count,
+    check_seed,
+    did_you_mean,
+    shown,
+)
 from leadline.lab.cell import FIELDS, OF_THE_TASK, Cell, Label
 from leadline.parts.recipe import PARTS
 
@@ -119,7 +127,12 @@ class Sweep:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "grids", tuple(self.grids))
-        object.__setattr__(self, "seeds", tuple(self.seeds))
+        if isinstance(self.seeds, str) or not isinstance(self.seeds, Iterable):
+            raise LabError(f"seeds is {shown(self.seeds)}; give them as a list, such as (0, 1, 2).")
+        seeds = tuple(
+            as_whole_number(s) if as_whole_number(s) is not None else s for s in self.seeds
+        )
+        object.__setattr__(self, "seeds", seeds)
         object.__setattr__(self, "fixed", _plain_fields(self.fixed))
         if not self.grids:
             raise LabError(f"The sweep {self.name!r} has no grid; give it at least one axis.")
@@ -145,8 +158,19 @@ class Sweep:
         name: str = "sweep",
     ) -> Sweep:
         """The product of some fields: `Sweep.over({"depth": [6, 12]}, fixed={"width": 64})`."""
+        if not isinstance(axes, Mapping):
+            raise LabError(
+                f"The axes of a sweep are fields with their values, such as {{'depth': [6, 12]}}, "
+                f"not {shown(axes)}."
+            )
+        for field_name, values in axes.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise LabError(
+                    f"The axis {shown(field_name)} is {shown(values)}; give a list of values."
+                )
         grid = Grid(tuple(Axis.of(field, *values) for field, values in axes.items()))
-        return cls(name=name, grids=(grid,), seeds=tuple(range(seeds)), fixed=fixed or {})
+        count = check_count(seeds, "seeds", error=LabError)
+        return cls(name=name, grids=(grid,), seeds=tuple(range(count)), fixed=fixed or {})
 
     @property
     def axes(self) -> dict[str, list[Label]]:
@@ -239,6 +263,11 @@ class Sweep:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Sweep:
         """Read what `to_json` wrote."""
+        if not isinstance(found, Mapping) or {"name", "grids", "seeds", "fixed"} - set(found):
+            raise LabError(
+                f"A sweep in JSON has a name, grids, seeds and what is fixed; found {shown(found)} "
+                "without them."
+            )
         grids = tuple(
             Grid(
                 tuple(
@@ -358,8 +387,7 @@ def _check_seeds(seeds: Sequence[Any]) -> None:
     if not seeds:
         raise LabError("A sweep needs at least one seed; give --seeds 3, or seeds=(0, 1, 2).")
     for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise LabError(f"A seed is a whole number from 0 on, not {seed!r}.")
+        check_seed(seed, error=LabError)
     if twice := _first_twice(seeds):
         raise LabError(f"The seed {twice[0]} is given twice; give it once.")
 

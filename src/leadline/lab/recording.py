@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline.errors import LabError
+from leadline.errors import LabError, RecipeError, check_path, check_seed
 from leadline.lab.tasks import Task, build_task
 from leadline.lab.tasks._bytes import ByteTask
 from leadline.lab.trainer import Beat, Ending, Trainer, model_for, refuse_misfit
@@ -60,13 +60,16 @@ def train(
     after how many seconds a checkpoint is written, `beat` is called about four times a second
     and pauses the run by raising.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise LabError(f"A seed is a whole number from 0 on, not {seed!r}.")
+    seed = check_seed(seed, error=LabError)
+    if path is not None:
+        path = check_path(path)
+    if save is not None:
+        save = check_path(save, name="save", error=RecipeError)
     training = training if isinstance(training, Training) else Training.from_json(training or {})
     task = build_task(training.task_choice)
     model = _model(recipe, task, seed)
     if save is not None:
-        check_free(Path(save), model.recipe)
+        check_free(save, model.recipe)
     about = {
         "recipe": model.recipe.to_json(),
         "training": training.to_json(),
@@ -76,7 +79,7 @@ def train(
     if path is None:
         trainer = Trainer(model, task, training, seed=seed)
         return _run(trainer, _begun(trainer, about), save=save, beat=beat)
-    place = Path(path)
+    place = path
     _refuse_other(place, about)
     with working_folder(place, what="run") as folder:
         own = folder / "run"

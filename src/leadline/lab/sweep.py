@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from leadline.catalog import Choice, load_plugin
-from leadline.errors import CatalogError, LabError, LeadlineError, UnknownName
+from leadline.errors import (
+    CatalogError,
+    LabError,
+    LeadlineError,
+    UnknownName,
+    check_path,
+    shown,
+)
 from leadline.lab.cell import Cell, CellResult, facts_without_run, prepare
 from leadline.lab.engines import ENGINES, Engine, Job, News, Orders
 from leadline.lab.grid import Sweep
@@ -73,10 +80,15 @@ def sweep(
     between two checkpoints of a cell. `retry` tries cells that failed once more. `plugins` are
     files that the workers run first.
     """
+    if not isinstance(what, Sweep):
+        raise LabError(
+            f"A sweep is described by a leadline.Sweep, not by {shown(what)}; "
+            "leadline.Sweep.over({'depth': [6, 12]}) makes one."
+        )
     for file in plugins:
         load_plugin(file)
     check_numbers(workers=workers, threads=threads, budget=budget, every=every)
-    place = Path(path)
+    place = check_path(path)
     runner: Engine = ENGINES.build(engine)
     started = time.monotonic()
     impossible, tasks = check_cells(what)

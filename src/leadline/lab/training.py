@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.catalog import Choice
-from leadline.errors import LabError, nearest_names
+from leadline.errors import LabError, nearest_names, shown
 from leadline.lab.tasks import TASKS
 
 __all__ = ["FLOOR", "PRECISIONS", "SCHEDULES", "Training", "learning_rate"]
@@ -126,6 +126,8 @@ def learning_rate(training: Training, update: int, *, steps: int | None = None) 
 
 
 def _refuse_unknown(found: Mapping[str, Any]) -> None:
+    if not isinstance(found, Mapping):
+        raise LabError(f"A training is a leadline.Training or its fields, not {shown(found)}.")
     known = Training.fields()
     for name in found:
         if name not in known:

@@ -110,7 +110,7 @@ def folder_name(folder: Path) -> str:
 def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LoadingError(f"{path} is not readable as JSON: {first_line(error)}") from error
 
 

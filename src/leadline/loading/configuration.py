@@ -122,7 +122,7 @@ def _override(content: dict[str, Any], config_class: Any, name: str, value: Any)
 def _value(value: Any) -> Any:
     """Read `48`, `true`, `[1, 2]` from the command line as what they are; other text stays text."""
     if isinstance(value, str):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)
     return value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from leadline.errors import LoadingError
+from leadline.errors import LoadingError, check_path, check_seed
 from leadline.loading._request import (
     CONVERT,
     PICKLES,
@@ -34,7 +34,7 @@ _SQLITE = b"SQLite format 3\x00"
 
 def load(source: str | Path) -> LoadedModel | Record:
     """Open a record file as a Record; load anything else as a model."""
-    path = Path(source)
+    path = check_path(source, name="The source of the model", error=LoadingError)
     if path.is_file() and first_bytes(path, len(_SQLITE)) == _SQLITE:
         from leadline.record import Record
 
@@ -64,6 +64,8 @@ def load_model(
             f"{source} was asked for as a model type (random_init, --random-init) and as a "
             "recipe (recipe, --recipe); choose one of the two."
         )
+    check_path(source, name="The source of the model", error=LoadingError)
+    seed = check_seed(seed)
     request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
     with no_trace(seed):
         if recipe:
@@ -72,7 +74,7 @@ def load_model(
             loaded = _from_source(request, random_init=random_init)
         try:
             loaded.model.to(torch.device(device))
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, TypeError) as error:
             raise LoadingError(
                 f"The model cannot be put on the device {device!r}: {first_line(error)}"
             ) from error

@@ -235,7 +235,8 @@ def _hooks(walk: _Walk) -> Iterator[None]:
             module = walk.model.get_submodule(path)
             handles.append(module.register_forward_pre_hook(walk.entering, with_kwargs=True))
             handles.append(module.register_forward_hook(walk.leaving))
-        handles += [m.register_forward_hook(pop) for m in walk.model.modules()]
+        for module in walk.model.modules():
+            handles.append(module.register_forward_hook(pop))
         yield
     finally:
         for handle in handles:

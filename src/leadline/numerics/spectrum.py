@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 
 from leadline.anatomy.exactness import exactly
-from leadline.errors import InputError
+from leadline.anatomy.tensors import check_dense
+from leadline.errors import InputError, as_whole_number, shown
 from leadline.numerics.attention_rows import AttentionRows
 from leadline.numerics.eigenvalues import by_svd
 from leadline.numerics.leading import Solved, is_large, solve, solve_blocks, solve_rows
@@ -116,9 +117,9 @@ def singular_values(matrices: Tensor, *, count: int | None = None) -> Tensor:
     values = by_svd(torch.where(finite[:, None, None], flat, 0))
     values = torch.where(finite[:, None], values, torch.nan)
     if count is not None:
-        if not 1 <= count <= values.shape[1]:
+        if as_whole_number(count) is None or not 1 <= count <= values.shape[1]:
             raise InputError(
-                f"{count} singular values were asked for; a matrix of shape "
+                f"{shown(count)} singular values were asked for; a matrix of shape "
                 f"{tuple(matrices.shape[-2:])} has {values.shape[1]}."
             )
         values = values[:, :count]
@@ -184,21 +185,23 @@ def _shaped(solved: Solved, like: Tensor) -> list[SpectralNorm]:
     ]
 
 
+def _check_tensor(value: object, name: str) -> None:
+    if not isinstance(value, Tensor):
+        raise InputError(
+            f"{name} is {shown(value)}; singular values need a torch tensor, such as "
+            "torch.as_tensor makes."
+        )
+    check_dense(value, name)
+
+
 def _flat(matrices: Tensor) -> Tensor:
     """[matrix, m, n] of a floating point tensor; or a sentence."""
-    if not isinstance(matrices, Tensor) or matrices.layout != torch.strided:
-        found = type(matrices).__name__
-        if isinstance(matrices, Tensor):
-            found = f"sparse tensor ({matrices.layout})"
-        raise InputError(
-            f"Singular values need a dense torch tensor [..., m, n], not a {found}; convert it "
-            "with torch.as_tensor or .to_dense()."
-        )
+    _check_tensor(matrices, "The matrix")
     if matrices.ndim < 2:
         raise InputError(
             f"Singular values need matrices [..., m, n]; got the shape {tuple(matrices.shape)}."
         )
-    if not matrices.is_floating_point():
+    if not matrices.is_floating_point() or matrices.itemsize == 1:
         raise InputError(
             f"Singular values need floating point matrices, not {matrices.dtype}; "
             f"convert them with .float()."
@@ -225,6 +228,10 @@ def _attention(
     scaling: float | None,
     mask: Tensor | None,
 ) -> list[SpectralNorm]:
+    _check_tensor(query, "The query")
+    _check_tensor(key, "The key")
+    if mask is not None:
+        _check_tensor(mask, "The mask")
     if query.ndim < 2 or key.ndim < 2 or query.shape[-1] != key.shape[-1]:
         raise InputError(
             f"Attention needs query [..., m, d] and key [..., n, d]; "

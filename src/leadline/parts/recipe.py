@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.catalog import Catalog, Choice
-from leadline.errors import RecipeError, nearest_names
+from leadline.errors import RecipeError, nearest_names, shown
 from leadline.parts.branches import ATTENTIONS, MLPS
 from leadline.parts.connections import CONNECTIONS
 from leadline.parts.embedding import EMBEDDINGS
@@ -120,6 +120,8 @@ class Recipe:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recipe:
         """Read a recipe that `to_json` wrote."""
+        if not isinstance(found, Mapping):
+            raise RecipeError(f"A recipe in JSON is a mapping of its fields, not {shown(found)}.")
         known = [field.name for field in dataclasses.fields(cls)]
         for name in found:
             if name not in known:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy
-from leadline.errors import InputError, RecipeError
+from leadline.errors import InputError, RecipeError, check_seed
 from leadline.parts.branches import ATTENTIONS, MLPS, Branch, Run
 from leadline.parts.branches.joined import Joined
 from leadline.parts.connections import CONNECTIONS, Connection, State
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
         super().__init__()
         recipe = _recipe(recipe, fields)
         self.recipe = recipe
-        self.seed = seed
+        self.seed = seed = check_seed(seed, error=RecipeError)
         self.placement: Placement = PLACEMENTS.build(recipe.choice("placement"))
         with torch.random.fork_rng(devices=[]):
             # The processor's generator alone: torch.manual_seed would seed other devices too.

@@ -5,7 +5,7 @@ from leadline.record.growth import Growth, Jump, fit_growth
 from leadline.record.profile import Profile
 from leadline.record.quantity import Quantity
 from leadline.record.reading import Reading
-from leadline.record.record import Record
+from leadline.record.record import Record, check_record
 from leadline.record.site import Site
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "Reading",
     "Record",
     "Site",
+    "check_record",
     "fit_growth",
 ]

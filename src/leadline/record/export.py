@@ -9,15 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import uuid
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.errors import RecordError, require
+from leadline.errors import require
 from leadline.record.schema import READING_COLUMNS
+from leadline.record.text_files import write_text_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,18 +97,7 @@ def to_csv(record: Record, path: Path) -> None:
     writer = csv.writer(text)
     writer.writerow(READING_COLUMNS)
     writer.writerows(_cells(reading) for reading in record.select())
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        partial.write_text(text.getvalue(), encoding="utf-8", newline="")
-        os.replace(partial, path)  # noqa: PTH105 (the atomic call, by its own name)
-    except OSError as error:
-        raise RecordError(
-            f"Cannot write the table {path}: {error.strerror}. "
-            "Choose a file in a folder that can be written."
-        ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    write_text_file(path, text.getvalue(), problem=f"Cannot write the table {path}")
 
 
 def _pandas_type(column: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from leadline.record.curve import curve_rows
 from leadline.record.numbers import format_number, heights
-from leadline.record.summary import heading, remarks, summarize
+from leadline.record.summary import cotangent_text, heading, remarks, summarize
 from leadline.record.text import MOST_RUNS, finding_text, runs_left_out
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def record_html(record: Record) -> str:
     return "".join(
         [
             "<div>",
+            f"<div>{escape(cotangent_text(record))}</div>" if cotangent_text(record) else "",
             f"<strong>{escape(title)}</strong>",
             *(f"<div>{escape(finding_text(finding))}</div>" for finding in record.findings),
             *(f"<div>{escape(line)}</div>" for line in rest),

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from leadline.errors import RecordError
+from leadline.errors import MOST_NESTED, RecordError, check_text, is_nested_deeply
 
 __all__ = [
     "decode",
@@ -29,13 +29,21 @@ __all__ = [
 
 def encode(key: str, value: object) -> str:
     """Turn one provenance entry into JSON text."""
+    check_text(key, "The name of a provenance entry", error=RecordError)
+    if is_nested_deeply(value):
+        raise RecordError(
+            f"The provenance entry {key!r} holds more than {MOST_NESTED} lists and mappings inside "
+            "each other; keep something flatter."
+        )
     try:
-        return json.dumps(_plain(value), ensure_ascii=False)
+        text = json.dumps(_plain(value), ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise RecordError(
             f"The provenance entry {key!r} cannot be kept as JSON: {error}. "
             "Use numbers, strings, lists and mappings."
         ) from error
+    check_text(text, f"The provenance entry {key!r}", error=RecordError)
+    return text
 
 
 def decode(text: str) -> Any:

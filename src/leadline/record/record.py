@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
+from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from leadline.errors import RecordError, UnknownName
+from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
 from leadline.record import store, tables
 from leadline.record.address import parse_address
 from leadline.record.faults import cannot_write
+from leadline.record.finding import Finding
 from leadline.record.provenance import number_at
+from leadline.record.quantity import Quantity
+from leadline.record.reading import Reading
 from leadline.record.selection import choose_line, group_into_lines
 from leadline.record.site import RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterator
     from os import PathLike
     from types import EllipsisType, TracebackType
 
     from leadline.record.checksum import Integrity
-    from leadline.record.finding import Finding
     from leadline.record.profile import Profile
-    from leadline.record.quantity import Quantity
-    from leadline.record.reading import Reading
 
-__all__ = ["Record"]
+__all__ = ["Record", "check_record"]
 
 
 class Record:
@@ -49,7 +50,7 @@ class Record:
     @classmethod
     def create(cls, path: str | PathLike[str]) -> Self:
         """Start a record in a new file. Others can open it while it grows."""
-        place = Path(path)
+        place = check_path(path)
         record = cls.__new__(cls)
         record._attach(store.create_file(place), path=place, writable=True)
         return record
@@ -57,7 +58,7 @@ class Record:
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Self:
         """Open a record file for reading. It shows rows that a writer still adds."""
-        place = Path(path)
+        place = check_path(path)
         record = cls.__new__(cls)
         connection, integrity = store.open_file(place)
         record._attach(connection, path=place, writable=False, integrity=integrity)
@@ -68,7 +69,7 @@ class Record:
     @classmethod
     def reopen(cls, path: str | PathLike[str]) -> Self:
         """Open a record file to add to it. One writer at a time; all else that stands there stays."""
-        place = Path(path)
+        place = check_path(path)
         record = cls.__new__(cls)
         record._attach(store.reopen_file(place), path=place, writable=True)
         return record
@@ -102,6 +103,7 @@ class Record:
 
     def describe(self, quantity: Quantity) -> None:
         """Store the definition of a quantity. Readings need it; a second, other one is refused."""
+        _check_kind(quantity, Quantity)
         known = self.quantities.get(quantity.name)
         if known == quantity:
             return
@@ -116,9 +118,12 @@ class Record:
     def append(self, readings: Iterable[Reading]) -> None:
         """Add readings: all of them, or none if one cannot be kept."""
         known = self.quantities
+        if not isinstance(readings, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RecordError(f"Readings were expected, and {shown(readings)} was given.")
 
         def described() -> Iterator[Reading]:
             for reading in readings:
+                _check_kind(reading, Reading)
                 if reading.quantity not in known:
                     raise UnknownName("described quantity", reading.quantity, known)
                 yield reading
@@ -138,6 +143,7 @@ class Record:
 
     def add_finding(self, finding: Finding) -> None:
         """Store a verdict with the record."""
+        _check_kind(finding, Finding)
         with self._writing() as connection:
             tables.add_finding(connection, finding)
 
@@ -194,7 +200,7 @@ class Record:
         return True
 
     def __contains__(self, quantity: object) -> bool:
-        return quantity in self.quantities
+        return isinstance(quantity, str) and quantity in self.quantities
 
     def select(
         self,
@@ -228,6 +234,7 @@ class Record:
         conditions = {column: value for column, value in asked.items() if value is not None}
         if sublayer is not ...:
             conditions["sublayer"] = sublayer
+        conditions = {column: _condition(column, value) for column, value in conditions.items()}
         return tables.read_readings(self._connection, conditions)
 
     def profiles(
@@ -276,7 +283,8 @@ class Record:
 
         A role stands in brackets, a stack before a slash: `record["encoder/update.norm[mlp]"]`.
         """
-        asked = parse_address(address)
+        is_text = isinstance(address, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        asked = parse_address(address) if is_text else None
         if asked is None or asked.quantity not in self:
             raise UnknownName("quantity of this record", address, self.quantities)
         return self.by_layer(
@@ -305,11 +313,11 @@ class Record:
         """Write all rows to a CSV file, one column per field."""
         from leadline.record import export
 
-        export.to_csv(self, Path(path))
+        export.to_csv(self, check_path(path))
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the record to one file, in one step; a file that stands there is replaced."""
-        place = Path(path)
+        place = check_path(path)
         if self.path is not None and place.resolve() == self.path.resolve():
             if self._writable:
                 with self._writing() as connection:
@@ -332,6 +340,12 @@ class Record:
         """Close the record; a file that grew becomes one plain file."""
         self._open_connection = None
         self._finish()
+
+    def __reduce__(self) -> Any:
+        raise RecordError(
+            "A record is a file that is open, so it cannot be pickled or copied; use "
+            "record.save(path) and leadline.Record.open(path)."
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -375,7 +389,7 @@ class Record:
 
     def _definition(self, quantity: str) -> Quantity:
         known = self.quantities
-        if quantity not in known:
+        if quantity not in self:
             raise UnknownName("quantity of this record", quantity, known)
         return known[quantity]
 
@@ -402,3 +416,34 @@ class Record:
             last = max(found.step for found in readings)
             readings = [found for found in readings if found.step == last]
         return group_into_lines(readings)
+
+
+def check_record(value: object) -> None:
+    """Refuse what is no record."""
+    if not isinstance(value, Record):
+        raise RecordError(
+            f"A record belongs here, and {shown(value)} was given; open a file with "
+            "leadline.Record.open(path)."
+        )
+
+
+def _check_kind(value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise RecordError(f"A {kind.__name__} was expected, and {shown(value)} was given.")
+
+
+_WHOLE = ("layer", "sublayer", "step", "seed")
+
+
+def _condition(column: str, value: object) -> object:
+    """What SQLite compares a column with: a text, or a whole number of at most 64 bits."""
+    if column not in _WHOLE:
+        if not isinstance(value, str):
+            raise RecordError(f"{column} is {shown(value)}; give a text.")
+        return value
+    if value is None:
+        return None
+    number = as_whole_number(value)
+    if number is None or abs(number) >= 2**63:
+        raise RecordError(f"{column} is {shown(value)}; give a whole number.")
+    return number

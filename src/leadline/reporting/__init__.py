@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leadline.record import Record
+from leadline.errors import check_path
+from leadline.record import Record, check_record
 from leadline.reporting.bounds_terminal import show_bounds
 from leadline.reporting.schema import as_json
 from leadline.reporting.terminal import show_comparison, show_record
@@ -14,6 +14,7 @@ from leadline.reporting.trainability_terminal import show_trainability
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
+    from pathlib import Path
 
 __all__ = [
     "as_json",
@@ -35,7 +36,9 @@ def report(
     """Write one self-contained HTML page about a record, or several laid over each other."""
     from leadline.reporting.html import write_html
 
-    place = Path(path)
-    several = [records] if isinstance(records, Record) else list(records)
+    place = check_path(path)
+    several: list[Any] = list(records) if isinstance(records, list | tuple) else [records]
+    for record in several:
+        check_record(record)
     write_html(several, place, names=names, title=title)
     return place

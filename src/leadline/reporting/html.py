@@ -10,15 +10,14 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
-import uuid
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadline.errors import RecordError, require
+from leadline.errors import RecordError, check_path, require
+from leadline.record.text_files import write_text_file
 from leadline.reporting import sections
 from leadline.reporting.bounds_section import AttentionPart, attention_parts, attention_section
 from leadline.reporting.cards import chart_card, controls
@@ -82,18 +81,9 @@ def write_html(
     found: Trainability | None = None,
 ) -> Path:
     """Write the report of one record, or the comparison of several, in one step."""
-    place = Path(path)
+    place = check_path(path)
     text = render_html(records, names=names, title=title, file=place.stem, found=found)
-    aside = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, place)  # noqa: PTH105
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise RecordError(
-            f"The report cannot be written to {place}: {error.strerror or error}. "
-            "Choose a folder that exists and can be written."
-        ) from error
+    write_text_file(place, text, problem=f"The report cannot be written to {place}")
     return place
 
 

@@ -84,7 +84,7 @@ def test_a_part_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.leadline"
     growing = _begin(path)
     _add(growing, 1)
-    with pytest.raises(AttributeError):
+    with pytest.raises(RecordError, match="A Reading was expected"):
         growing.add("block 2", [NORM], [_row(2), None], refused=[], carried={})  # pyright: ignore
     assert growing.finished == {"block 1"} and len(growing.record) == 1
     growing.close()

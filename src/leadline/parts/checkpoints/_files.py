@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from leadline.errors import LoadingError, require
+from leadline.errors import LoadingError, RecipeError, require
 
 __all__ = ["WEIGHTS", "read_json", "read_tensors", "write_model"]
 
@@ -23,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must hold a mapping."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LoadingError(f"{path} is not readable as JSON: {error}") from error
     if not isinstance(content, dict):
         raise LoadingError(f"{path} holds no mapping; fetch it again.")
@@ -76,7 +76,12 @@ def write_model(
 ) -> None:
     """Write the describing JSON file and the weights, each beside its place, then in its place."""
     torch_files = require("safetensors.torch", extra="hf")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(
+            f"The folder {folder} cannot be made: {error.strerror}; give another one to save into."
+        ) from error
     name, content = description
     places = {
         folder / name: folder / f".{name}.part",

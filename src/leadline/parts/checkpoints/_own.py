@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LoadingError, RecipeError
+from leadline.errors import LoadingError, RecipeError, check_path
 from leadline.parts.checkpoints._files import WEIGHTS, read_json, read_tensors, write_model
 from leadline.parts.recipe import Recipe
 from leadline.parts.transformer import Transformer
@@ -44,7 +44,7 @@ def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None
     """
     if tokenizer not in (None, BYTES):
         raise RecipeError(f"No tokenizer is called {tokenizer!r} here. Known: {BYTES}.")
-    folder = Path(folder)
+    folder = check_path(folder, name="The folder", error=RecipeError)
     content: dict[str, Any] = {
         "format": "leadline",
         "version": VERSION,
@@ -59,7 +59,7 @@ def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None
 
 def load(folder: str | Path) -> Transformer:
     """The model that `save` wrote, in evaluation mode."""
-    folder = Path(folder)
+    folder = check_path(folder, name="The folder", error=LoadingError)
     recipe, seed = _described(folder)
     model = Transformer(recipe, seed=seed, draw=False)
     found = read_tensors(folder)
