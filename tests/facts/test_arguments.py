@@ -377,7 +377,11 @@ def test_a_loss_is_one_number_of_output_and_inputs(case):
     refused(words, leadline.measure, Tower(), X, loss=loss)
 
 
-@pytest.mark.parametrize("progress", [5, "a", lambda: None, lambda *, what: None], ids=repr)
+@pytest.mark.parametrize(
+    "progress",
+    [5, "a", lambda: None, lambda *, what: None],
+    ids=["a number", "a text", "of nothing", "of a keyword"],
+)
 def test_progress_is_told_three_things(progress):
     model = leadline.Transformer(**TINY)
     for entry in ("measure", "jacobian", "lyapunov", "paths", "collapse"):
