@@ -25,6 +25,7 @@ from leadline.anatomy import (
 from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.inputs.forward_errors import forward_refusal
 from leadline.inputs.model_facts import is_pair
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
@@ -61,12 +62,21 @@ def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = Non
 
 
 def call(module: nn.Module, batch: Inputs) -> Any:
-    """One forward pass, without a key-value cache: it is of no use here and costs memory."""
+    """One forward pass, without a key-value cache: it is of no use here and costs memory.
+
+    Where the model refuses inputs that were drawn for it, its exception becomes an InputError.
+    """
     extra: dict[str, Any] = {}
     names = inspect.signature(module.forward).parameters
     if "use_cache" in names and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
-    return module(**batch.tensors, **extra)
+    try:
+        return module(**batch.tensors, **extra)
+    except Exception as error:
+        refusal = forward_refusal(module, batch, error)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def random_tokens(
     if is_pair(model):
         tensors["decoder_input_ids"] = _ids(model, vocabulary, (examples, length), generator)
     preview = preview_of_ids(next(iter(tensors.values())))
-    inputs = Inputs(tensors, kind="random tokens", seed=seed, preview=preview)
+    inputs = Inputs(tensors, kind="random tokens", seed=seed, preview=preview, made=True)
     return inputs.to(device_of(model))
 
 
@@ -73,7 +73,9 @@ def random_inputs(
         # Two towers, text and image: both are needed for the forward pass.
         pixels = _noise(model, _pixel_shape(inner), examples, seed)
         both = {**inputs.tensors, "pixel_values": pixels}
-        return Inputs(both, kind="random tokens and pixels", seed=seed, preview=inputs.preview)
+        return Inputs(
+            both, kind="random tokens and pixels", seed=seed, preview=inputs.preview, made=True
+        )
     shape = _shape(inner, name, length)
     tensors = {name: _noise(model, shape, examples, seed)}
     if _is_time_first(inner):
@@ -88,7 +90,7 @@ def random_inputs(
         )
         tensors["decoder_input_ids"] = ids.to(device_of(model))
     kinds = {"pixel_values": "random pixels", "input_values": "random samples"}
-    return Inputs(tensors, kind=kinds.get(name, "random features"), seed=seed)
+    return Inputs(tensors, kind=kinds.get(name, "random features"), seed=seed, made=True)
 
 
 def _check_sizes(examples: int, length: int) -> None:
