@@ -135,14 +135,23 @@ def _fit_batch(
 
 
 def _narrowed(batch: Inputs) -> Inputs:
-    """The first half of the examples, at least one, where the first axis counts examples."""
+    """The first half of the examples, at least one, where the first axis counts examples.
+
+    Beside a grid of patches per example, it may count the patches of all examples.
+    """
     examples = batch.main.shape[0] if batch.main.ndim else 1
     if examples < 2:
         return batch
     half = examples // 2
+    grid = next((t for name, t in batch.tensors.items() if name.endswith("grid_thw")), None)
+    patches = None if grid is None or grid.shape[0] != examples else grid.prod(dim=1)
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor[:half] if tensor.ndim and tensor.shape[0] == examples else tensor
+        if tensor.ndim and tensor.shape[0] == examples:
+            return tensor[:half]
+        if patches is not None and tensor.ndim and tensor.shape[0] == int(patches.sum()):
+            return tensor[: int(patches[:half].sum())]
+        return tensor
 
     return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
 

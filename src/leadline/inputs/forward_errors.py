@@ -27,10 +27,10 @@ _PACKAGE = Path(__file__).parents[1]
 _MODELS = (_PACKAGE / "parts", _PACKAGE / "testing")
 # Arguments that carry something seen, heard or drawn, whatever model takes them.
 _SENSES = re.compile(
-    r"^input_ids$|pixel|image(?!_embeds)|video|audio|speech|input_(features|values)|bbox|boxes|visual|grid|"
+    r"^input_ids$|pixel|image|video|audio|speech|input_(features|values)|bbox|boxes|visual|grid|"
     r"waveform|spectrogram|past_values|decoder_input_"
 )
-_EXTRAS = re.compile(r"mask|attention|labels|token_type|(^|_)embeds?$|embeds_")
+_EXTRAS = re.compile(r"attention_mask|labels|token_type|position_ids|embeds$")
 
 
 def forward_refusal(model: nn.Module, batch: Inputs, error: Exception) -> InputError | None:

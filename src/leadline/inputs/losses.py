@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 from leadline.errors import InputError
 from leadline.inputs.batch import Inputs
 from leadline.inputs.model_facts import (
+    ids_name,
     is_pair,
-    main_name,
     special_ids,
     text_configuration,
     unwrapped,
@@ -70,7 +70,7 @@ def choose_loss(
     else:
         reason = "it was asked for"
     if loss == "next-token":
-        _targets(inputs, pair=is_pair(model), name=main_name(model))
+        _targets(inputs, pair=is_pair(model), name=ids_name(model))
         return Loss("next-token", reason, _next_token(model)), inputs
     if loss == "masked":
         return Loss("masked", reason, _masked, seed), _with_masks(
@@ -94,6 +94,8 @@ def _by_head(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> tup
     heads = _heads(type(inner).__name__)
     if ids is None or not heads:
         return "random", "the model has no language head"
+    if ids.ndim != 2:
+        return "random", "the model predicts several ids at every place"
     if is_pair(model) or heads == {"causal"}:
         if getattr(inner.config, "attn_type", None) == "bi":
             return "random", "the model sees the tokens that it would have to predict"
@@ -141,7 +143,7 @@ def _heads(class_name: str) -> set[str]:
 
 
 def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
-    pair, name = is_pair(model), main_name(model)
+    pair, name = is_pair(model), ids_name(model)
 
     def compute(output: Any, inputs: Inputs) -> Tensor:
         targets = _targets(inputs, pair=pair, name=name)
@@ -216,7 +218,7 @@ def _with_masks(
     """Replace 15 % of each example's tokens, at least one; labels are the ids that stood there."""
     if inputs.labels is not None:
         return inputs
-    name = main_name(model)
+    name = ids_name(model)
     ids = inputs.tensors.get(name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         raise InputError("The masked loss needs token ids; ask for the random cotangent.")

@@ -59,7 +59,7 @@ def test_what_forward_cannot_do_without_is_said_to_be_needed() -> None:
         def forward(self, input_ids: torch.Tensor, bbox: torch.Tensor) -> torch.Tensor:  # pyright: ignore
             return self.embedding(input_ids)
 
-    with pytest.raises(leadline.InputError, match="TypeError: .*Its forward needs bbox"):
+    with pytest.raises(leadline.InputError, match=r"TypeError: .*Its forward needs bbox"):
         leadline.measure(Boxed(WORDS))
 
 
