@@ -25,7 +25,7 @@ import torch
 
 from leadline.anatomy.replay import Replay, Seen
 
-__all__ = ["FIT_TOLERANCE", "Fit", "Write", "fit_block", "misses"]
+__all__ = ["FIT_TOLERANCE", "MOST_UPDATES", "Fit", "Write", "fit_block", "misses"]
 
 Tensor = torch.Tensor
 
@@ -34,7 +34,7 @@ FIT_TOLERANCE = 8.0
 
 _SMALLEST_KEEP = 0.05
 _SMALLEST_GAIN = 1e-6
-_MOST_UPDATES = 4
+MOST_UPDATES = 4
 _MOST_TOKENS = 256
 _SNAP = 1e-5
 
@@ -188,7 +188,7 @@ class _Search:
         usable = [c for c in self.candidates if c.seen.order < limit]
         scaled = [c for c in self.scaled() if c.seen.order < limit]
         for pool in (usable, sorted([*usable, *scaled], key=lambda c: c.seen.order)):
-            direct = self.solve(flat, None, self.before, pool, most=_MOST_UPDATES)
+            direct = self.solve(flat, None, self.before, pool, most=MOST_UPDATES)
             if direct is not None:
                 return [direct]
         for settler in reversed(self.settlers):
