@@ -299,7 +299,7 @@ def _survey_counts() -> str:
 
 def _short(reason: str) -> str:
     """The sentence that says why, without what to do and without numbers that rounding changes."""
-    own = re.search(r"\) with (.*?) Give what it needs", reason)
+    own = re.search(r"\) with (.*?)(?: If its configuration was changed.*)? Give what", reason)
     if own is not None:
         return own[1]
     reason = re.sub(r"^No anatomy of \w+ balances\. ", "", reason)

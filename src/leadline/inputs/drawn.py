@@ -77,11 +77,11 @@ def random_inputs(
         return _stream(model, senses)
     tensors: dict[str, Tensor] = {}
     kinds: list[str] = []
-    preview = ""
+    preview, labels = "", None
     if _takes_ids(model):
-        inputs = _text(model, senses)
-        tensors |= inputs.tensors
-        kinds, preview = [inputs.kind.removeprefix("random ")], inputs.preview
+        text = _text(model, senses)
+        tensors |= text.tensors
+        kinds, preview, labels = [text.kind.removeprefix("random ")], text.preview, text.labels
     for argument in names if hasattr(inner, "config") else ():
         if argument not in tensors and _is_drawn(senses, argument, beside_text=bool(tensors)):
             tensors |= _argument(senses, argument, tensors)
@@ -91,7 +91,7 @@ def random_inputs(
     if is_pair(model) and "decoder_input_ids" not in tensors:
         tensors["decoder_input_ids"] = _decoder_ids(model, examples, length, seed)
     kind = f"random {' and '.join(dict.fromkeys(kinds or ['features']))}"
-    return Inputs(tensors, kind=kind, seed=seed, preview=preview, made=True)
+    return Inputs(tensors, kind=kind, seed=seed, preview=preview, labels=labels, made=True)
 
 
 _KINDS = {
@@ -141,7 +141,11 @@ def _text(model: nn.Module, senses: Senses) -> Inputs:
         tensors["mm_token_type_ids"] = kinds
     seen = ["pixels" if "pixel_values" in sight.tensors else "sound" for sight in sights]
     kind = f"random tokens and {' and '.join(seen)}"
-    return replace(inputs, tensors=tensors, kind=kind, preview=preview_of_ids(ids))
+    # Nobody predicts the tokens that stand for an image; a masked loss chooses its own targets.
+    predicts_all = is_pair(model) or "MaskedLM" in type(unwrapped(model)).__name__
+    labels = None if predicts_all else ids.masked_fill(kinds > 0, -100)
+    preview = preview_of_ids(ids)
+    return replace(inputs, tensors=tensors, kind=kind, preview=preview, labels=labels)
 
 
 def _is_drawn(senses: Senses, argument: str, *, beside_text: bool) -> bool:
@@ -156,9 +160,13 @@ def _is_drawn(senses: Senses, argument: str, *, beside_text: bool) -> bool:
     if not beside_text or argument not in ("bbox", "pixel_values"):
         return False
     among_tokens = any(hasattr(senses.config, f"image_token_{end}") for end in ("id", "index"))
-    # An image that is cut into tiles comes with arguments that say how.
+    # An image that is cut into tiles comes with arguments that say how. A causal language model
+    # that sets its image before the text (GIT) returns logits for both, and the loss is the text's.
     tiles = "aspect_ratio_ids" in names
-    return argument == "bbox" or (senses.has_image_size and not among_tokens and not tiles)
+    before = type(senses.model).__name__.endswith("ForCausalLM")
+    if argument == "bbox":
+        return True
+    return senses.has_image_size and not (among_tokens or tiles or before)
 
 
 def _argument(senses: Senses, argument: str, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -49,8 +49,9 @@ def forward_refusal(model: nn.Module, batch: Inputs, error: Exception) -> InputE
     )
     return InputError(
         f"{type(inner).__name__} refused the inputs that were made for it ({batch.kind}: {shapes}) "
-        f"with {type(error).__name__}: {words_of(error)} {_wants(inner, batch)}Give what it needs "
-        "in Python, leadline.measure(model, {'name': tensor, ...}); the command line gives tokens "
+        f"with {type(error).__name__}: {words_of(error)} {_wants(inner, batch)}"
+        f"{_misfit(error)}Give what it needs in Python, leadline.measure(model, "
+        "{'name': tensor, ...}); the command line gives tokens "
         "(--text, --tokens-file) or random inputs (--random 4x128)."
     )
 
@@ -79,6 +80,12 @@ def is_models_own(error: BaseException) -> bool:
         file.is_relative_to(_PACKAGE) and not any(map(file.is_relative_to, _MODELS))
         for file in files
     )
+
+
+def _misfit(error: Exception) -> str:
+    """torch says by a RuntimeError that shapes do not fit; --set can make a model of such sizes."""
+    changed = "If its configuration was changed, the sizes in it may not fit together. "
+    return changed if isinstance(error, RuntimeError) else ""
 
 
 def _wants(model: nn.Module, batch: Inputs) -> str:

@@ -232,12 +232,12 @@ class Senses:
         name = next((n for n in ("input_features", "input_values") if n in names), None)
         if name is None:
             return
-        features = self.spectrogram(name) if name == "input_features" else self.waveform()
+        by_frames = name == "input_features"
+        features = self.spectrogram(name) if by_frames else self.waveform()
+        masks = [mask for mask in _FRAME_MASKS if by_frames and mask in names]
         for frames in (features, features.transpose(1, 2)) if features.ndim == 3 else (features,):
-            ones = self.mask_of_frames(frames) if name == "input_features" else None
-            for mask in _FRAME_MASKS if ones is not None else ():
-                if mask in names:
-                    yield {name: frames, mask: ones}
+            for mask in masks:
+                yield {name: frames, mask: self.mask_of_frames(frames)}
             yield {name: frames}
 
     def _counted(
@@ -253,8 +253,8 @@ class Senses:
                 count = self._rows_of(ask, tensors)
                 if count is not None and count % self.examples == 0:
                     return Sight(tensors, token, count // self.examples)
-        except InputError:
-            pass
+        except InputError:  # the configuration does not say how large it is
+            return None
         return None
 
     def _rows_of(self, ask: Callable[..., object], tensors: Mapping[str, Tensor]) -> int | None:

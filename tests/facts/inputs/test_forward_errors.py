@@ -63,6 +63,14 @@ def test_what_forward_cannot_do_without_is_said_to_be_needed() -> None:
         leadline.measure(Boxed(WORDS))
 
 
+def test_shapes_that_do_not_fit_may_come_from_a_changed_configuration() -> None:
+    with pytest.raises(leadline.InputError, match="configuration was changed, the sizes in it may"):
+        leadline.measure(Sighted(RuntimeError("shapes cannot be multiplied")))
+    with pytest.raises(leadline.InputError) as caught:
+        leadline.measure(Sighted(WORDS))
+    assert "configuration" not in str(caught.value)
+
+
 def test_with_the_users_own_tensors_the_models_exception_passes_unchanged() -> None:
     for given in (torch.ones(2, 4, dtype=torch.long), {"input_ids": torch.ones(2, 4).long()}):
         with pytest.raises(ValueError) as caught:

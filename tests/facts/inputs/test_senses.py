@@ -40,6 +40,18 @@ def test_an_image_becomes_as_many_tokens_as_the_model_makes_features_of_it() -> 
         assert model(**inputs.tensors).logits.shape == (2, 24, 99)
 
 
+def test_the_tokens_that_stand_for_an_image_are_not_predicted() -> None:
+    model, inputs = _drawn("qwen2_vl")
+    record = leadline.measure(model, inputs, probes="stream")
+    image = inputs.tensors["input_ids"] == model.config.image_token_id
+    labels = inputs.tensors["input_ids"].masked_fill(image, -100)
+    with torch.no_grad():
+        # transformers' own mean over the text tokens that follow another token.
+        expected = model(**inputs.tensors, labels=labels).loss
+    assert record.provenance["loss"]["kind"] == "next-token"
+    assert record.provenance["loss"]["value"] == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_a_text_without_room_for_an_image_goes_without_it() -> None:
     model = build("llava", text_config={"max_position_embeddings": 20})
     inputs = random_inputs(model, examples=2, length=12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -410,8 +411,10 @@ def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypa
             raise ImportError("\nGPT2 needs the library hearing.\n")
 
     config = transformers.CONFIG_MAPPING["gpt2"]()
-    for name in ("MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_MASKED_LM_MAPPING"):
-        monkeypatch.setattr(transformers, name, Broken({type(config): None}))
-    assert _refusal("gpt2", random_init=True) == (
+    library = SimpleNamespace(MODEL_FOR_MASKED_LM_MAPPING=Broken({type(config): None}))
+    monkeypatch.setattr("leadline.loading.configuration.require", lambda *_, **__: library)
+    with pytest.raises(LoadingError) as caught:
+        class_of(config)
+    assert str(caught.value) == (
         "The model class for GPT2Config cannot be imported: GPT2 needs the library hearing."
     )
