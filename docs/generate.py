@@ -10,11 +10,13 @@ import argparse
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from leadline.anatomy import Anatomy
     from leadline.cli._shelves import Page
 
 HERE = Path(__file__).parent
@@ -184,12 +186,6 @@ def models_page() -> str:
             refused.append(f"| `{name}` | {specimen.kind} | {_cell(reason)} |")
             continue
         balanced.add(model.config.model_type)
-        assert anatomy.balance is not None
-        limit = next(n for n in (1, 2, 4) if anatomy.balance.eps <= n)
-        writes = " / ".join(
-            f"{', '.join(s.role for s in stack.blocks[0].sublayers)}" for stack in anatomy.stacks
-        )
-        norms = " / ".join(stack.blocks[0].placement for stack in anatomy.stacks)
         parallel = any(b.parallel for stack in anatomy.stacks for b in stack.blocks)
         more = [
             *(["parallel"] if parallel else []),
@@ -197,8 +193,8 @@ def models_page() -> str:
             *(["shared layers"] if any(s.shared for s in anatomy.stacks) else []),
         ]
         rows.append(
-            f"| `{name}` | {specimen.kind} | {writes} | {norms} | {', '.join(more)} | "
-            f"{anatomy.source} | ≤ {limit} eps |"
+            f"| `{name}` | {specimen.kind} | {_writes(anatomy)} | {_norms(anatomy)} | "
+            f"{', '.join(more)} | {anatomy.source} | {_balance(anatomy)} |"
         )
     return "\n".join(
         [
@@ -209,6 +205,8 @@ def models_page() -> str:
             f"{len(rows)} tiny models with random weights, {len(balanced)} Hugging Face model "
             f"types among them, were found and proved on a fresh batch; {len(refused)} were "
             "refused. Writes and norms are those of the first block; `/` parts the stacks.",
+            "",
+            f"Beyond these, {_survey_counts()}: [further model types](survey.md).",
             "",
             "| model type | kind | writes | norms | also | found by | balance |",
             "|---|---|---|---|---|---|---|",
@@ -222,6 +220,91 @@ def models_page() -> str:
             "",
         ]
     )
+
+
+def _writes(anatomy: Anatomy) -> str:
+    return " / ".join(
+        f"{', '.join(s.role for s in stack.blocks[0].sublayers)}" for stack in anatomy.stacks
+    )
+
+
+def _norms(anatomy: Anatomy) -> str:
+    return " / ".join(stack.blocks[0].placement for stack in anatomy.stacks)
+
+
+def _balance(anatomy: Anatomy) -> str:
+    assert anatomy.balance is not None
+    balance = anatomy.balance
+    return f"≤ {next(n for n in (1, 2, 4) if balance.eps <= n)} eps"
+
+
+def survey_page() -> str:
+    """What is said of further model types, each built small by rules and fed with drawn inputs."""
+    from leadline.testing.zoo import KINDS
+    from leadline.testing.zoo.survey import OUTCOMES, TYPES, survey
+
+    answers = [survey(model_type) for model_type in TYPES]
+    by_kind = {
+        kind: Counter(answer.outcome for answer in answers if answer.kind == kind) for kind in KINDS
+    }
+    total = Counter(answer.outcome for answer in answers)
+    lines = [
+        "# Further model types",
+        "",
+        GENERATED.format(source="src/leadline/testing/zoo/types.py"),
+        "",
+        f"{len(answers)} Hugging Face model types beyond those of [models that balance](models.md) "
+        f"were asked once: {total['balanced']} balance, {total['refused']} are refused with a "
+        f"reason, {total['own error']} refuse the inputs that were drawn for them, which is told in "
+        "a sentence.",
+        "",
+        "Every type is built as `leadline measure --random-init TYPE` builds it, with a "
+        "configuration made small by rules, and fed with what Leadline draws from the signature of "
+        "its forward and its configuration: tokens, pixels, samples, boxes, and the tokens that "
+        "stand for an image or a sound. Judged on a second batch, with the same tolerance.",
+        "",
+        f"| kind | {' | '.join(OUTCOMES)} |",
+        f"|---|{'---|' * len(OUTCOMES)}",
+    ]
+    for kind, counts in by_kind.items():
+        lines.append(f"| {kind} | {' | '.join(str(counts[o]) for o in OUTCOMES)} |")
+    lines += ["", "## Balanced", "", "| model type | kind | inputs | writes | norms | balance |"]
+    lines.append("|---|---|---|---|---|---|")
+    for answer in answers:
+        if answer.anatomy is not None:
+            anatomy = answer.anatomy
+            lines.append(
+                f"| `{answer.model_type}` | {answer.kind} | {answer.inputs} | {_writes(anatomy)} | "
+                f"{_norms(anatomy)} | {_balance(anatomy)} |"
+            )
+    for outcome, title in (("refused", "Refused"), ("own error", "Own error of the model")):
+        lines += ["", f"## {title}", "", "| model type | kind | reason |", "|---|---|---|"]
+        for answer in answers:
+            if answer.outcome == outcome:
+                reason = _cell(_short(answer.reason))
+                lines.append(f"| `{answer.model_type}` | {answer.kind} | {reason} |")
+    return "\n".join(lines) + "\n"
+
+
+def _survey_counts() -> str:
+    """The numbers of the survey's page, which is written before this one."""
+    text = (HERE / "survey.md").read_text(encoding="utf-8")
+    found = re.search(r"(\d+) Hugging Face .*?: (\d+) balance, (\d+) are refused .*?, (\d+)", text)
+    assert found is not None
+    return (
+        f"{found[1]} further types were asked once: {found[2]} balance, {found[3]} are refused with "
+        f"a reason, {found[4]} refuse drawn inputs with an error of their own"
+    )
+
+
+def _short(reason: str) -> str:
+    """The sentence that says why, without what to do and without numbers that rounding changes."""
+    own = re.search(r"\) with (.*?)(?: If its configuration was changed.*)? Give what", reason)
+    if own is not None:
+        return own[1]
+    reason = re.sub(r"^No anatomy of \w+ balances\. ", "", reason)
+    reason = re.sub(r" by [-+.e\d]+ of the stream.*", ".", reason)
+    return reason.partition(". ")[0].rstrip(".")
 
 
 def parts_page() -> str:
@@ -330,6 +413,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "bounds.md": bounds_page,
     "claims.md": claims_page,
     "cli.md": cli_page,
+    # Before the page of the zoo, which repeats its counts.
+    "survey.md": survey_page,
     "models.md": models_page,
     "parts.md": parts_page,
     "python.md": python_page,

@@ -25,6 +25,7 @@ from leadline.anatomy import (
 from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.inputs.forward_errors import forward_refusal
 from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
@@ -94,14 +95,17 @@ def _check_names(module: nn.Module, batch: Inputs) -> None:
 
 
 def call(module: nn.Module, batch: Inputs) -> Any:
-    """One forward pass, without a key-value cache: it is of no use here and costs memory."""
+    """One forward pass, without a key-value cache: it is of no use here and costs memory.
+
+    Where the model refuses inputs that were drawn for it, its exception becomes an InputError.
+    """
     extra: dict[str, Any] = {}
     if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
     try:
         return module(**batch.tensors, **extra)
-    except (IndexError, RuntimeError) as error:
-        refusal = lookup_refusal(error, module, batch)
+    except Exception as error:
+        refusal = lookup_refusal(error, module, batch) or forward_refusal(module, batch, error)
         if refusal is None:
             raise
         raise refusal from error
@@ -240,14 +244,23 @@ def _fit_batch(
 
 
 def _narrowed(batch: Inputs) -> Inputs:
-    """The first half of the examples, at least one, where the first axis counts examples."""
+    """The first half of the examples, at least one, where the first axis counts examples.
+
+    Beside a grid of patches per example, it may count the patches of all examples.
+    """
     examples = batch.main.shape[0] if batch.main.ndim else 1
     if examples < 2:
         return batch
     half = examples // 2
+    grid = next((t for name, t in batch.tensors.items() if name.endswith("grid_thw")), None)
+    patches = None if grid is None or grid.shape[0] != examples else grid.prod(dim=1)
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor[:half] if tensor.ndim and tensor.shape[0] == examples else tensor
+        if tensor.ndim and tensor.shape[0] == examples:
+            return tensor[:half]
+        if patches is not None and tensor.ndim and tensor.shape[0] == int(patches.sum()):
+            return tensor[: int(patches[:half].sum())]
+        return tensor
 
     return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
 

@@ -16,7 +16,7 @@ from leadline.testing.zoo import ZOO, specimens
 
 REFUSED = {
     "gemma3n_text": "is not its input plus outputs of its modules",
-    "squeezebert": "is not its input plus outputs of its modules",
+    "squeezebert": "the features stand before the places",
     "timesformer": "is not its input plus outputs of its modules",
 }
 """AltUp predicts and corrects four lanes; features before tokens; tokens regrouped in the block."""

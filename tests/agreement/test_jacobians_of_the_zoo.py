@@ -35,7 +35,7 @@ STEPS = (1e-3, 1e-4, 1e-5)
 REFUSED = {
     "flaubert": "is no module of its own",
     "gemma3n_text": "is not its input plus outputs of its modules",
-    "squeezebert": "is not its input plus outputs of its modules",
+    "squeezebert": "the features stand before the places",
     "timesformer": "is not its input plus outputs of its modules",
     "xlm": "is no module of its own",
 }

@@ -110,6 +110,21 @@ def test_half_of_the_examples_is_half_of_every_tensor_that_counts_examples() -> 
     assert _narrowed(one) is one
 
 
+def test_half_of_the_examples_takes_its_own_patches_along() -> None:
+    # Images of 1 x 2 x 1, 1 x 1 x 1 and 1 x 2 x 2 patches.
+    grid = torch.tensor([[1, 2, 1], [1, 1, 1], [1, 2, 2]])
+    three = Inputs(
+        {
+            "input_ids": torch.arange(6).view(3, 2),
+            "pixel_values": torch.arange(7.0).view(7, 1),
+            "image_grid_thw": grid,
+        }
+    )
+    half = _narrowed(three).tensors
+    assert half["image_grid_thw"].tolist() == [[1, 2, 1]]
+    assert half["pixel_values"].flatten().tolist() == [0, 1]
+
+
 def test_the_cache_is_switched_off() -> None:
     model = ZOO["gpt2"].build(0).eval()
     output = call(model, batch_for(model, None, 0))

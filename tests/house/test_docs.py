@@ -34,7 +34,14 @@ def load_generator():
 GENERATOR = load_generator()
 
 
-@pytest.mark.parametrize("page", sorted(GENERATOR.PAGES))
+@pytest.mark.parametrize(
+    "page",
+    [
+        # The survey builds some three hundred models.
+        pytest.param(page, marks=[pytest.mark.slow] if page == "survey.md" else [])
+        for page in sorted(GENERATOR.PAGES)
+    ],
+)
 def test_a_generated_page_is_fresh(page):
     written = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert written == GENERATOR.PAGES[page](), f"docs/{page} is stale: run make docs"

@@ -18,7 +18,7 @@ from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.diagnosis import DECLARE, UNRUNNABLE, Place, diagnose, told
-from leadline.anatomy.fit import Write, fit_block
+from leadline.anatomy.fit import MOST_UPDATES, Write, fit_block
 from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
@@ -70,6 +70,7 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
             )
         taken |= {id(call) for call in row.calls}
     if not stacks:
+        failures.sort(key=lambda problem: isinstance(problem, _Convolutional))
         raise AnatomyError(
             f"No anatomy of {type(model).__name__} balances. "
             + " ".join(str(failure) for failure in failures[:3])
@@ -122,6 +123,10 @@ class _Diagnosed(_Unread):
     """A row of which it is known what is wrong; the message says what to do, too."""
 
 
+class _Convolutional(_Unread):
+    """A row of convolutions, such as many a Transformer has before or behind its blocks."""
+
+
 def _what_next(failures: list[_Unread]) -> str:
     if failures and all(isinstance(failure, _Diagnosed) for failure in failures):
         return ""
@@ -145,8 +150,8 @@ def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
     mixes = [m for reading in readings.values() for m in reading.mixing]
     if not any(m.mixes or m.cross for m in mixes):
         raise _Unread(
-            f"The row '{row.where}' adds updates to a stream, but none of them moves other "
-            "tokens, so it is no Transformer."
+            f"The row '{row.where}' adds updates to a stream, but none of them moves other tokens "
+            "of that stream, so no attention was found in it."
         )
     blocks = tuple(
         Block(
@@ -236,12 +241,19 @@ def _read_replay(
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
     if not torch.isfinite(replay.after).all():
         raise _Unread(f"'{path}' returns values that are not finite.")
+    reader = _reader_of_channels(replay)
+    if reader is not None:
+        raise _Convolutional(
+            f"In '{path}' the features stand before the places, as in a convolutional network: "
+            f"'{reader.path}' reads {list(replay.stream.shape)} as [example, channel, place], and "
+            "only a stream whose last axis is the features can be measured."
+        )
     fit = fit_block(replay)
     if fit is None:
         found = [s.path for s in replay.seen if s.returned is not None]
         raise _Unfitted(
-            f"The output of '{path}' is not its input plus outputs of its modules "
-            f"({len(found)} tried)."
+            f"The output of '{path}' is not its input plus outputs of its modules, up to "
+            f"{MOST_UPDATES} of them ({len(found)} tried)."
         )
     try:
         return _sublayers(replay, list(fit.writes), fit.opening)
@@ -303,6 +315,26 @@ def _named_gain(replay: Replay, gain: float | str) -> float | str:
         if isinstance(gain, float) and abs(gain - value) <= 1e-5 * abs(value):
             return name
     return gain
+
+
+def _reader_of_channels(replay: Replay) -> Seen | None:
+    """The convolution or norm that takes the stream's second axis for its features."""
+    shape = replay.stream.shape
+    if len(shape) < 3 or shape[1] == shape[-1]:
+        return None
+    for seen in replay.seen:
+        module = seen.module
+        if isinstance(module, nn.modules.conv._ConvNd):
+            channels = module.in_channels
+        elif isinstance(module, nn.modules.batchnorm._NormBase):
+            channels = module.num_features
+        elif isinstance(module, nn.GroupNorm):
+            channels = module.num_channels
+        else:
+            continue
+        if seen.entered is not None and seen.entered.shape == shape and channels == shape[1]:
+            return seen
+    return None
 
 
 def _placed(sublayers: tuple[Sublayer, ...], path: str) -> tuple[Sublayer, ...]:

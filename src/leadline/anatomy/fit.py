@@ -27,6 +27,7 @@ from leadline.anatomy.replay import Replay, Seen
 
 __all__ = [
     "FIT_TOLERANCE",
+    "MOST_UPDATES",
     "Fit",
     "Replacement",
     "Write",
@@ -43,7 +44,7 @@ FIT_TOLERANCE = 8.0
 
 _SMALLEST_KEEP = 0.05
 _SMALLEST_GAIN = 1e-6
-_MOST_UPDATES = 4
+MOST_UPDATES = 4
 _MOST_TOKENS = 256
 _SNAP = 1e-5
 
@@ -204,7 +205,7 @@ class _Search:
         columns = torch.stack([*(c.value for c in pool), target]).flatten(1)
         scales = torch.linalg.vector_norm(columns, dim=1).clamp_min(1e-300)
         unit = columns / scales[:, None]
-        for size in range(1, min(_MOST_UPDATES, len(pool)) + 1):
+        for size in range(1, min(MOST_UPDATES, len(pool)) + 1):
             for members, coefficients in _screen(unit @ unit.T, size, state=False):
                 gains = [
                     _snapped(float(c * scales[-1] / scales[m]), 7)
@@ -280,7 +281,7 @@ class _Search:
         usable = [c for c in self.candidates if c.seen.order < limit]
         scaled = [c for c in self.scaled() if c.seen.order < limit]
         for pool in (usable, sorted([*usable, *scaled], key=lambda c: c.seen.order)):
-            direct = self.solve(flat, None, self.before, pool, most=_MOST_UPDATES)
+            direct = self.solve(flat, None, self.before, pool, most=MOST_UPDATES)
             if direct is not None:
                 return [direct]
         for settler in reversed(self.settlers):

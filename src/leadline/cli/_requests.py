@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,10 @@ class InputRequest:
                 read_size(size, option)
 
     def make(self, loaded: LoadedModel) -> Inputs:
-        """Make the inputs for a loaded model."""
+        """Make the inputs for a loaded model; where it refuses them, that is an input error."""
+        return replace(self._read(loaded), made=True)
+
+    def _read(self, loaded: LoadedModel) -> Inputs:
         from leadline import inputs
 
         if self.texts:

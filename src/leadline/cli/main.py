@@ -110,6 +110,16 @@ def _answer(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno in FULL_DISK:  # writing names no file
         return f"The disk is full ({error.strerror}): free some space and try again.", 2
     place = traceback.extract_tb(error.__traceback__)[-1]
+    if "leadline.running" in sys.modules:  # else no model has run, and torch need not be imported
+        from leadline.inputs.forward_errors import is_models_own, words_of
+
+        if is_models_own(error):
+            return (
+                f"The model's own code raised {type(error).__name__} in its forward pass "
+                f"({place.filename}, line {place.lineno}): {words_of(error)} Give inputs that it "
+                "takes; --debug shows the traceback.",
+                2,
+            )
     return (
         f"Unexpected {type(error).__name__}: {error} ({place.filename}, line {place.lineno}). "
         "This is a fault of Leadline or of the model's own code; "

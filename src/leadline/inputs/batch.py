@@ -24,6 +24,8 @@ class Inputs:
 
     `mask` and `decoder_mask` are [example, token], True where a token is real; None means that
     all are. `labels` are target ids in the sense of transformers, -100 where nothing is asked.
+    `made` says that the tensors are Leadline's own work, drawn from a seed or made for the command
+    line: then a model that refuses them is an input error, not an exception of the user's own.
     """
 
     tensors: Mapping[str, Tensor]
@@ -34,6 +36,7 @@ class Inputs:
     labels: Tensor | None = None
     decoder_mask: Tensor | None = None
     mask_token_id: int | None = None
+    made: bool = False
 
     @cached_property
     def digest(self) -> str:

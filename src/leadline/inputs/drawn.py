@@ -6,8 +6,9 @@ else is standard normal, in the sizes of the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +19,20 @@ from leadline.inputs.batch import Inputs, preview_of_ids
 from leadline.inputs.model_facts import (
     context_limit,
     device_of,
-    float_type,
     forward_names,
+    ids_name,
     is_pair,
     main_name,
     special_ids,
     vocabulary_size,
 )
+from leadline.inputs.senses import Senses
 
 __all__ = ["random_inputs", "random_tokens"]
 
 _MOST_TOKENS = 2**36
+_ROOM = 8
+"""So many tokens of text at least stand beside those that stand for an image or a sound."""
 
 
 def random_tokens(
@@ -51,12 +55,13 @@ def random_tokens(
             f"{length} tokens were asked for and the model takes at most {limit}; "
             f"ask for {limit} or fewer (length={limit}, --random {examples}x{limit})."
         )
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {main_name(model): _ids(model, vocabulary, (examples, length), generator)}
-    if is_pair(model):
-        tensors["decoder_input_ids"] = _ids(model, vocabulary, (examples, length), generator)
+    generator = _generator(seed)
+    tensors = {ids_name(model): _ids(model, vocabulary, (examples, length), generator)}
+    if is_pair(model) and "decoder_input_ids" not in tensors:
+        shape = (examples, length, *_codebooks(model))
+        tensors["decoder_input_ids"] = _ids(model, vocabulary, shape, generator)
     preview = preview_of_ids(next(iter(tensors.values())))
-    inputs = Inputs(tensors, kind="random tokens", seed=seed, preview=preview)
+    inputs = Inputs(tensors, kind="random tokens", seed=seed, preview=preview, made=True)
     return inputs.to(device_of(model))
 
 
@@ -66,36 +71,165 @@ def random_inputs(
     """Random inputs of the kind that the model takes.
 
     `length` counts tokens; where the configuration fixes the size of an image or a spectrogram
-    it has no effect.
+    it has no effect. A model that reads images or sound among its tokens gets one per example,
+    and a longer text where the tokens that stand for it would not leave room for others.
     """
     check_module(model)
     _check_sizes(examples, length)
     seed = check_seed(seed)
+    inner, name, names = configured_model(model), main_name(model), forward_names(model)
+    senses = Senses(inner, examples, length, seed)
+    if not hasattr(inner, "config") and vocabulary_size(model) is None:
+        return _stream(model, senses)
+    tensors: dict[str, Tensor] = {}
+    kinds: list[str] = []
+    preview, labels = "", None
+    if _takes_ids(model):
+        text = _text(model, senses)
+        tensors |= text.tensors
+        kinds, preview, labels = [text.kind.removeprefix("random ")], text.preview, text.labels
+    for argument in names if hasattr(inner, "config") else ():
+        if argument not in tensors and _is_drawn(senses, argument, beside_text=bool(tensors)):
+            tensors |= _argument(senses, argument, tensors)
+            kinds += [_KINDS[argument]] if argument in _KINDS else []
+    if not tensors:
+        raise senses.unknown(name)
+    if is_pair(model) and "decoder_input_ids" not in tensors:
+        tensors["decoder_input_ids"] = _decoder_ids(model, examples, length, seed)
+    kind = f"random {' and '.join(dict.fromkeys(kinds or ['features']))}"
+    return Inputs(tensors, kind=kind, seed=seed, preview=preview, labels=labels, made=True)
+
+
+_KINDS = {
+    "pixel_values": "pixels",
+    "pixel_values_videos": "pixels",
+    "input_values": "samples",
+    "input_features": "features",
+    "bbox": "boxes",
+}
+
+
+def _takes_ids(model: nn.Module) -> bool:
+    """Whether token ids are among the inputs: the main one, or one beside it."""
+    if vocabulary_size(model) is None:
+        return False
+    main = main_name(model)
+    ids = ("input_ids", "decoder_input_ids")
+    return main in ids or "input_ids" in forward_names(model) or not _declares_main(model)
+
+
+def _declares_main(model: nn.Module) -> bool:
+    return hasattr(configured_model(model), "main_input_name")
+
+
+def _text(model: nn.Module, senses: Senses) -> Inputs:
+    """Random tokens, with the tokens that stand for an image or a sound, and these themselves."""
+    sights = [sight for sight in (senses.image(), senses.sound()) if sight is not None]
+    places = sum(sight.count for sight in sights)
+    length = max(senses.length, places + _ROOM) if places else senses.length
+    limit = context_limit(model)
+    if limit is not None and length > max(limit, senses.length):
+        sights, length = [], senses.length
+    inputs = random_tokens(model, examples=senses.examples, length=length, seed=senses.seed)
+    if not sights:
+        return inputs
+    tensors = dict(inputs.tensors)
+    ids = tensors[ids_name(model)]
+    kinds = torch.zeros_like(ids)
+    start = 1
+    for sight in sights:
+        assert sight.token is not None
+        ids[:, start : start + sight.count] = sight.token
+        kinds[:, start : start + sight.count] = 1 if "pixel_values" in sight.tensors else 3
+        start += sight.count
+        tensors |= sight.tensors
+    if "mm_token_type_ids" in forward_names(model):
+        tensors["mm_token_type_ids"] = kinds
+    seen = ["pixels" if "pixel_values" in sight.tensors else "sound" for sight in sights]
+    kind = f"random tokens and {' and '.join(seen)}"
+    # Nobody predicts the tokens that stand for an image; a masked loss chooses its own targets.
+    predicts_all = is_pair(model) or "MaskedLM" in type(configured_model(model)).__name__
+    labels = None if predicts_all else ids.masked_fill(kinds > 0, -100)
+    preview = preview_of_ids(ids)
+    return replace(inputs, tensors=tensors, kind=kind, preview=preview, labels=labels)
+
+
+def _is_drawn(senses: Senses, argument: str, *, beside_text: bool) -> bool:
+    """Whether an argument of `forward` gets something.
+
+    The main one does, and any without which the call fails; beside a text also boxes, and images
+    whose places are not among the tokens.
+    """
+    names = inspect.signature(senses.model.forward).parameters
+    if argument == main_name(senses.model) or names[argument].default is inspect.Parameter.empty:
+        return True
+    if not beside_text or argument not in ("bbox", "pixel_values"):
+        return False
+    among_tokens = any(hasattr(senses.config, f"image_token_{end}") for end in ("id", "index"))
+    # An image that is cut into tiles comes with arguments that say how. A causal language model
+    # that sets its image before the text (GIT) returns logits for both, and the loss is the text's.
+    tiles = "aspect_ratio_ids" in names
+    before = type(senses.model).__name__.endswith("ForCausalLM")
+    if argument == "bbox":
+        return True
+    return senses.has_image_size and not (among_tokens or tiles or before)
+
+
+def _argument(senses: Senses, argument: str, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Random values for one argument of `forward`, with another one where they come in pairs."""
+    names = inspect.signature(senses.model.forward).parameters
+    if argument == "bbox":
+        return {argument: senses.boxes(next(iter(drawn.values())).shape[1])}
+    if argument in ("pixel_values", "hidden_states") and "grid_thw" in names:
+        rows, grid = senses.patches()
+        return {argument: rows, "grid_thw": grid}
+    if argument == "pixel_values" and "spatial_shapes" in names:
+        return senses.naflex()
+    if argument in ("pixel_values", "pixel_values_videos"):
+        return {argument: senses.pixels()}
+    if argument == "input_values" and not senses.takes_spectrogram:
+        return {argument: senses.waveform()}
+    if argument in ("input_features", "input_values"):
+        frames = senses.spectrogram(argument)
+        masks = {"input_features_mask": senses.mask_of_frames(frames)}
+        return {argument: frames, **{name: mask for name, mask in masks.items() if name in names}}
+    if argument.endswith("_input_ids"):
+        # A second text, for a part of the model that has a vocabulary of its own.
+        part = getattr(senses.config, f"{argument.removesuffix('_input_ids')}_config", None)
+        if isinstance(size := getattr(part, "vocab_size", None), int):
+            shape, generator = (senses.examples, senses.length), _generator(senses.seed)
+            ids = torch.randint(size, shape, generator=generator)
+            return {argument: ids.to(device_of(senses.model))}
+    raise senses.unknown(argument)
+
+
+def _decoder_ids(model: nn.Module, examples: int, length: int, seed: int) -> Tensor:
+    limit = context_limit(model)
+    shape = (examples, length if limit is None else min(length, limit))
+    return _ids(model, vocabulary_size(model) or 1, shape, _generator(seed)).to(device_of(model))
+
+
+def _codebooks(model: nn.Module) -> tuple[int, ...]:
+    """How many ids every place of a decoder of sound takes, where there are several."""
+    decoder = getattr(getattr(configured_model(model), "config", None), "decoder_config", None)
+    channels = getattr(decoder, "num_channels", None)
+    return (channels,) if isinstance(channels, int) else ()
+
+
+def _stream(model: nn.Module, senses: Senses) -> Inputs:
+    """The stream itself, for a module that has neither a configuration nor a vocabulary."""
     inner, name = configured_model(model), main_name(model)
-    has_ids = name in ("input_ids", "decoder_input_ids") or not hasattr(inner, "main_input_name")
-    if has_ids and vocabulary_size(model) is not None:
-        inputs = random_tokens(model, examples=examples, length=length, seed=seed)
-        if not hasattr(inner, "get_text_features") or "pixel_values" not in forward_names(model):
-            return inputs
-        # Two towers, text and image: both are needed for the forward pass.
-        pixels = _noise(model, _pixel_shape(inner), examples, seed)
-        both = {**inputs.tensors, "pixel_values": pixels}
-        return Inputs(both, kind="random tokens and pixels", seed=seed, preview=inputs.preview)
-    shape = _shape(inner, name, length)
-    tensors = {name: _noise(model, shape, examples, seed)}
+    width = _plain_width(inner)
+    if width is None:
+        raise senses.unknown(name)
+    stream = senses.noise((senses.length, width))
     if _is_time_first(inner):
-        tensors = {name: tensors[name].transpose(0, 1)}
-    if is_pair(model):
-        limit = context_limit(model)
-        ids = _ids(
-            model,
-            vocabulary_size(model) or 1,
-            (examples, length if limit is None else min(length, limit)),
-            torch.Generator().manual_seed(seed),
-        )
-        tensors["decoder_input_ids"] = ids.to(device_of(model))
-    kinds = {"pixel_values": "random pixels", "input_values": "random samples"}
-    return Inputs(tensors, kind=kinds.get(name, "random features"), seed=seed)
+        stream = stream.transpose(0, 1)
+    return Inputs({name: stream}, kind="random features", seed=senses.seed, made=True)
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def _check_sizes(examples: int, length: int) -> None:
@@ -109,69 +243,11 @@ def _check_sizes(examples: int, length: int) -> None:
 
 
 def _ids(
-    model: nn.Module, vocabulary: int, shape: tuple[int, int], generator: torch.Generator
+    model: nn.Module, vocabulary: int, shape: tuple[int, ...], generator: torch.Generator
 ) -> Tensor:
     allowed = sorted(set(range(vocabulary)) - special_ids(model)) or list(range(vocabulary))
     picks = torch.randint(len(allowed), shape, generator=generator)
     return torch.tensor(allowed)[picks]
-
-
-def _noise(model: nn.Module, shape: Sequence[int], examples: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(examples, *shape, generator=generator)
-    return noise.to(device=device_of(model), dtype=float_type(model))
-
-
-def _shape(model: nn.Module, name: str, length: int) -> Sequence[int]:
-    """The shape of one example of a main input that is not token ids."""
-    config: Any = getattr(model, "config", None)
-    shape: Sequence[int] | None = None
-    if config is None:
-        width = _plain_width(model)
-        shape = (length, width) if width else None
-    elif name == "pixel_values":
-        shape = _pixel_shape(model)
-    elif name == "input_values" and hasattr(config, "conv_stride"):
-        shape = (_samples(config, length),)
-    elif name == "input_values" and hasattr(config, "num_mel_bins"):
-        shape = (config.max_length, config.num_mel_bins)
-    elif name == "input_features" and hasattr(config, "input_feat_per_channel"):
-        shape = (length * 2**config.num_conv_layers, config.input_feat_per_channel)
-    elif name == "input_features" and hasattr(config, "feature_projection_input_dim"):
-        shape = (length, config.feature_projection_input_dim)
-    elif name == "input_features" and hasattr(config, "num_mel_bins"):
-        # Whisper's encoder halves the frames and accepts exactly this many.
-        shape = (config.num_mel_bins, 2 * config.max_source_positions)
-    if shape is None:
-        raise InputError(
-            f"{type(model).__name__} takes {name!r}, for which no random values can be drawn; "
-            "give tensors."
-        )
-    return shape
-
-
-def _pixel_shape(model: nn.Module) -> Sequence[int]:
-    config: Any = getattr(model, "config", None)
-    config = getattr(config, "vision_config", None) or config
-    size = getattr(config, "image_size", None)
-    if isinstance(size, int):
-        size = (size, size)
-    if not isinstance(size, list | tuple) or len(size) != 2:
-        raise InputError(
-            f"The configuration of {type(model).__name__} names no image size, so no pixels can "
-            "be drawn; give pixel_values."
-        )
-    image = (getattr(config, "num_channels", 3), *size)
-    frames = getattr(config, "num_frames", None)
-    return (frames, *image) if isinstance(frames, int) else image
-
-
-def _samples(config: Any, length: int) -> int:
-    """The number of samples that a stack of convolutions turns into `length` tokens."""
-    layers = list(zip(config.conv_kernel, config.conv_stride, strict=True))
-    for kernel, stride in reversed(layers):
-        length = (length - 1) * stride + kernel
-    return length
 
 
 def _plain_width(model: nn.Module) -> int | None:

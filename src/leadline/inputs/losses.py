@@ -27,8 +27,8 @@ from leadline.errors import InputError, check_function
 from leadline.inputs.batch import Inputs
 from leadline.inputs.logits import Head, find_logits, real_tensors, rolled
 from leadline.inputs.model_facts import (
+    ids_name,
     is_pair,
-    main_name,
     special_ids,
     text_configuration,
     vocabulary_size,
@@ -79,7 +79,7 @@ def choose_loss(
     else:
         reason = "it was asked for"
     if loss == "next-token":
-        _targets(inputs, pair=is_pair(model), name=main_name(model))
+        _targets(inputs, pair=is_pair(model), name=ids_name(model))
         return Loss("next-token", reason, _next_token(model)), _with_targets(model, inputs, head)
     if loss == "masked":
         return Loss("masked", reason, _masked(model), seed), _with_masks(
@@ -118,6 +118,8 @@ def _by_head(
     ids = inputs.tensors.get("decoder_input_ids" if is_pair(model) else "input_ids")
     if ids is None:
         return "random", "the model is not fed with token ids"
+    if ids.ndim != 2:
+        return "random", "the model predicts several ids at every place"
     if is_pair(model) or heads == {"causal"}:
         looks_ahead = head is not None and head.causal is False
         if looks_ahead or getattr(text_configuration(model), "attn_type", None) == "bi":
@@ -134,7 +136,7 @@ def _by_head(
 
 def _by_output(model: nn.Module, inputs: Inputs, head: Head | None) -> tuple[str, str]:
     """The choice for a class of which nothing is known, by what a pass of it returned."""
-    ids = inputs.tensors.get(main_name(model))
+    ids = inputs.tensors.get(ids_name(model))
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         return "random", "the model is not fed with token ids"
     if head is None or head.shape is None:
@@ -193,7 +195,7 @@ def _heads(model: nn.Module) -> set[str]:
 
 
 def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
-    pair, name = is_pair(model), main_name(model)
+    pair, name = is_pair(model), ids_name(model)
 
     def compute(output: Any, inputs: Inputs) -> Tensor:
         targets = _targets(inputs, pair=pair, name=name)
@@ -206,7 +208,7 @@ def _with_targets(model: nn.Module, inputs: Inputs, head: Head | None) -> Inputs
     """With targets for a model that returns all logits only then; its own loss is not used."""
     if head is None or head.targets is None or head.targets in inputs.tensors:
         return inputs
-    following = rolled(inputs.tensors[main_name(model)])
+    following = rolled(inputs.tensors[ids_name(model)])
     return replace(inputs, tensors={**inputs.tensors, head.targets: following})
 
 
@@ -291,7 +293,7 @@ def _with_masks(
     """Replace 15 % of each example's tokens, at least one; labels are the ids that stood there."""
     if inputs.labels is not None:
         return inputs
-    name = main_name(model)
+    name = ids_name(model)
     ids = inputs.tensors.get(name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         raise InputError(f"The masked loss needs token ids; {_ASK_FOR_RANDOM}.")

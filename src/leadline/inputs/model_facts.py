@@ -17,6 +17,7 @@ from leadline.anatomy import configured_model, unwrapped
 __all__ = [
     "context_limit",
     "forward_names",
+    "ids_name",
     "is_pair",
     "main_name",
     "padding_id",
@@ -185,6 +186,13 @@ def main_name(model: nn.Module) -> str:
         return declared
     names = forward_names(model)
     return names[0] if names else "input"
+
+
+def ids_name(model: nn.Module) -> str:
+    """The name under which the model takes token ids; its main input may be an image."""
+    main = main_name(model)
+    is_ids = main in ("input_ids", "decoder_input_ids")
+    return "input_ids" if not is_ids and "input_ids" in forward_names(model) else main
 
 
 def float_type(model: nn.Module) -> torch.dtype:

@@ -11,6 +11,7 @@ from typing import Any
 from leadline.errors import LoadingError, nearest_names, require
 from leadline.loading._request import (
     Request,
+    first_line,
     last_line,
     not_found,
     place_of,
@@ -141,15 +142,37 @@ def class_of(config: Any) -> Any:
         mappings = (*_MAPPINGS_OF_PAIRS, *_MAPPINGS)
     elif not getattr(config, "is_decoder", False):
         mappings = ("MODEL_FOR_MASKED_LM_MAPPING", *_MAPPINGS)
+    first = None
     for name in mappings:
         mapping = getattr(transformers, name)
         if type(config) in mapping:
-            found = mapping[type(config)]
-            return found[0] if isinstance(found, (list, tuple)) else found
+            model_class, fits = _mapped_class(mapping, config)
+            if fits:
+                return model_class
+            first = first or model_class
+    if first is not None:
+        return first
     raise LoadingError(
         f"transformers {transformers.__version__} has no model for {type(config).__name__}; "
         "give a function that builds it, as package.module:function."
     )
+
+
+def _mapped_class(mapping: Any, config: Any) -> tuple[Any, bool]:
+    """The class that a mapping of transformers holds, and whether it was made for the configuration.
+
+    Some mappings name the decoder of a larger model, which takes the decoder's configuration and
+    not this one (Emu3). The class is imported only now, and a library may be missing.
+    """
+    try:
+        found = mapping[type(config)]
+        model_class = found[0] if isinstance(found, (list, tuple)) else found
+        fits = isinstance(config, getattr(model_class, "config_class", None) or object)
+    except Exception as error:
+        raise LoadingError(
+            f"The model class for {type(config).__name__} cannot be imported: {first_line(error)}"
+        ) from error
+    return model_class, fits
 
 
 def remote_class_of(config: Any, request: Request) -> Any:

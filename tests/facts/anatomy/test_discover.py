@@ -156,6 +156,47 @@ def test_a_residual_tower_that_never_mixes_tokens_is_no_transformer() -> None:
         _read(_Stack(Tower(), Tower()))
 
 
+class _Convolution(nn.Module):
+    """A residual block of a convolutional network: [example, channel, height, width]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(4)
+        self.mix = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.mix(self.norm(x))
+
+
+def test_a_convolutional_network_is_refused_because_features_stand_before_places() -> None:
+    # It balances, but its channels would be taken for tokens.
+    model = nn.Sequential(_Convolution(), _Convolution()).eval()
+    x = torch.randn(2, 4, 5, 6, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(AnatomyError, match="In '0' the features stand before the places"):
+        read_anatomy(model, lambda: model(x), lambda: model(x))
+
+
+def test_the_convolutions_beside_a_transformer_do_not_hide_why_it_was_refused() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.picture = nn.ModuleList(_Convolution() for _ in range(2))
+            self.blocks = _blocks("no residual")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            picture = torch.ones(2, 4, 5, 6)
+            for block in self.picture:
+                picture = block(picture)
+            return self.blocks(x) + picture.mean()
+
+    model = Both().eval()
+    with pytest.raises(AnatomyError) as caught:
+        _read(model)
+    first = str(caught.value).partition("balances. ")[2]
+    assert first.startswith("The output of 'blocks.")
+    assert "the features stand before the places" in first
+
+
 def test_a_model_without_repeated_blocks_is_refused() -> None:
     with pytest.raises(AnatomyError, match="no row of repeated blocks"):
         _read(nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, 2)))

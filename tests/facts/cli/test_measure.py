@@ -323,3 +323,52 @@ def test_a_model_that_is_not_named_is_asked_for(refused):
 
 def test_an_unknown_model_type_is_answered_with_the_nearest(refused):
     assert "Did you mean 'gpt2'" in refused("measure", "--random-init", "gpt22")
+
+
+REFUSING = """
+import torch
+
+class Own(Exception):
+    pass
+
+class Sighted(torch.nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+        self.embedding = torch.nn.Embedding(11, 8)
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, input_ids, pixel_values=None):
+        raise self.error
+
+def sighted():
+    return Sighted(ValueError("You have to specify pixels"))
+
+def odd():
+    return Sighted(Own("Something of my own"))
+"""
+
+
+def test_a_model_that_refuses_its_inputs_is_one_sentence(leadline, tmp_path, monkeypatch):
+    (tmp_path / "refusing_models.py").write_text(REFUSING)
+    monkeypatch.syspath_prepend(tmp_path)
+    tokens = tmp_path / "tokens.txt"
+    tokens.write_text("1 2 3\n4 5 6\n")
+    for more in ((), ("--tokens-file", tokens), ("--random", "2x5")):
+        said = leadline("measure", "refusing_models:sighted", *more)
+        assert said.code == 2 and said.out == ""
+        assert said.err.startswith("leadline: Sighted refused the inputs that were made for it")
+        assert "ValueError: You have to specify pixels. Its forward also takes pixel_values." in (
+            said.err
+        )
+        assert "Traceback" not in said.err and "Unexpected" not in said.err
+
+
+def test_an_exception_class_of_the_users_own_is_told_as_the_models(leadline, tmp_path, monkeypatch):
+    (tmp_path / "odd_models.py").write_text(REFUSING)
+    monkeypatch.syspath_prepend(tmp_path)
+    said = leadline("measure", "odd_models:odd")
+    assert said.code == 2
+    assert said.err.startswith("leadline: The model's own code raised Own in its forward pass")
+    assert "Something of my own." in said.err
+    assert "Traceback" in leadline("measure", "odd_models:odd", "--debug").err

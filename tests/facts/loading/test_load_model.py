@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from leadline.errors import LoadingError, MissingExtra
 from leadline.loading import LoadedModel, load, load_model
+from leadline.loading.configuration import class_of
 from leadline.testing.zoo import ZOO
 
 transformers = pytest.importorskip("transformers")
@@ -390,3 +392,29 @@ def test_gguf_without_its_libraries_names_the_extra(tmp_path, monkeypatch):
     file.write_bytes(b"GGUF\x03\x00\x00\x00")
     with pytest.raises(MissingExtra, match=r"leadline\[gguf\]"):
         load_model(file)
+
+
+# Which class ------------------------------------------------------------------------------------
+
+
+def test_class_that_takes_another_configuration_gives_way_to_one_that_takes_this():
+    # The mapping of causal models names Emu3's decoder, whose configuration is nested in this one.
+    config = transformers.CONFIG_MAPPING["emu3"]()
+    assert class_of(config).__name__ == "Emu3Model"
+    # A type that borrows another's class has no other.
+    assert class_of(transformers.CONFIG_MAPPING["glmga"]()).__name__.startswith("Glm46V")
+
+
+def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypatch):
+    class Broken(dict):
+        def __getitem__(self, key):
+            raise ImportError("\nGPT2 needs the library hearing.\n")
+
+    config = transformers.CONFIG_MAPPING["gpt2"]()
+    library = SimpleNamespace(MODEL_FOR_MASKED_LM_MAPPING=Broken({type(config): None}))
+    monkeypatch.setattr("leadline.loading.configuration.require", lambda *_, **__: library)
+    with pytest.raises(LoadingError) as caught:
+        class_of(config)
+    assert str(caught.value) == (
+        "The model class for GPT2Config cannot be imported: GPT2 needs the library hearing."
+    )

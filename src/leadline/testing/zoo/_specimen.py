@@ -28,6 +28,7 @@ __all__ = [
     "INDEXER",
     "KINDS",
     "LATENT",
+    "SIZES",
     "TRAITS",
     "Specimen",
     "decoder",
@@ -63,7 +64,7 @@ TRAITS = {
 
 # Sizes that most configurations know under one of these names. A configuration takes those that it
 # has; what is special about a model type stands beside its name.
-_SIZES: Mapping[str, Any] = {
+SIZES: Mapping[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "emb_dim", "dim", "embedding_size"), 64),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 3),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_decoder_layers"), 2),
@@ -171,8 +172,8 @@ def _tiny(config_class: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = settings.keys() - names - aliases.keys()
     if unknown:
         raise ValueError(f"{config_class.__name__} has no field {sorted(unknown)}.")
-    by_alias = {aliases[key]: value for key, value in _SIZES.items() if key in aliases}
-    by_name = {key: value for key, value in _SIZES.items() if key in names}
+    by_alias = {aliases[key]: value for key, value in SIZES.items() if key in aliases}
+    by_name = {key: value for key, value in SIZES.items() if key in names}
     chosen = {aliases.get(key, key): value for key, value in settings.items()}
     return {**by_alias, **by_name, **chosen}
 
