@@ -215,12 +215,18 @@ def check_seed(seed: Any, *, error: type[LeadlineError] = InputError) -> int:
 
 
 def check_count(
-    value: Any, name: str, *, least: int = 1, error: type[LeadlineError] = InputError
+    value: Any,
+    name: str,
+    *,
+    least: int = 1,
+    example: str = "",
+    error: type[LeadlineError] = InputError,
 ) -> int:
-    """Return a number of things as a plain int, or refuse it."""
+    """Return a number of things as a plain int, or refuse it; `example` shows how to give it."""
     number = as_whole_number(value)
     if number is None or number < least:
-        raise error(f"{name} is {shown(value)}; give a whole number of at least {least}.")
+        such = f", such as {example}" if example else ""
+        raise error(f"{name} is {shown(value)}; give a whole number of at least {least}{such}.")
     return number
 
 

@@ -233,8 +233,8 @@ def _generator(seed: int) -> torch.Generator:
 
 
 def _check_sizes(examples: int, length: int) -> None:
-    check_count(examples, "examples")
-    check_count(length, "length")
+    check_count(examples, "examples", example="examples=4 (--random 4x128)")
+    check_count(length, "length", example="length=128 (--random 4x128)")
     if examples * length > _MOST_TOKENS:
         raise InputError(
             f"{examples} examples of {length} tokens were asked for; no memory holds so many. Ask "

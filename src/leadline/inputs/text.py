@@ -62,7 +62,8 @@ def text_file(
     `examples` of them.
     """
     _check_tokenizer(tokenizer)
-    examples, length = check_count(examples, "examples"), check_count(length, "length")
+    examples = check_count(examples, "examples", example="examples=4 (--windows 4x128)")
+    length = check_count(length, "length", example="length=128 (--windows 4x128)")
     text = read_text(check_path(path, error=InputError))
     if by_line:
         lines = [line for line in text.splitlines() if line.strip()][:examples]
