@@ -25,7 +25,7 @@ from leadline.anatomy import (
 from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
-from leadline.inputs.forward_errors import forward_refusal
+from leadline.inputs.forward_errors import forward_refusal, words_of
 from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
@@ -221,8 +221,10 @@ def _asked_for_all(
     try:
         output = run_once(replace(small, tensors={**small.tensors, names[0]: rolled(ids)}))
     except Exception as error:
-        # Any error of the model's own: it may want targets of another form.
-        why = f"and with {names[0]} it raises {type(error).__name__}: {str(error).splitlines()[0]}"
+        # Any error of the model's own, which `call` may have told: it may want other targets.
+        cause = error.__cause__ if isinstance(error, InputError) and error.__cause__ else error
+        why = f"and with {names[0]} it raises {type(cause).__name__}: {words_of(cause)}"
+        why = why.removesuffix(".")
         return replace(head, refusal=why)
     logits = find_logits(output, module, (ids.shape[0], ids.shape[1]))
     if logits is None or logits.shape[1] != ids.shape[1]:

@@ -191,7 +191,10 @@ def test_a_model_with_an_embedding_may_take_the_stream_itself():
 def test_labels_outside_the_logits_are_refused():
     model = leadline.Transformer(**TINY)
     refused(
-        "labels hold the id 1009", leadline.measure, model, {"input_ids": IDS, "labels": IDS + 1000}
+        "ids to predict go up to 1009",
+        leadline.measure,
+        model,
+        {"input_ids": IDS, "labels": IDS + 1000},
     )
 
 

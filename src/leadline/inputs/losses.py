@@ -244,9 +244,9 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
         )
     if int(targets.max()) >= logits.shape[2]:
         raise InputError(
-            f"The model returned {logits.shape[2]} numbers for each token, and the token ids go up "
-            f"to {int(targets.max())}, so they are no logits over the vocabulary; "
-            f"{_ASK_FOR_RANDOM}."
+            f"The model returned {logits.shape[2]} numbers for each token, and the ids to predict "
+            f"go up to {int(targets.max())}, so they are no logits over these ids; give labels of "
+            f"the model's own vocabulary, or {_ASK_FOR_RANDOM}."
         )
     # In float32 also for half-precision models: the sum runs over the whole vocabulary.
     return cross_entropy(

@@ -193,7 +193,7 @@ def test_the_convolutions_beside_a_transformer_do_not_hide_why_it_was_refused() 
     with pytest.raises(AnatomyError) as caught:
         _read(model)
     first = str(caught.value).partition("balances. ")[2]
-    assert first.startswith("The output of 'blocks.")
+    assert first.startswith("In layer 1 ('blocks.layers.0') the output is what")
     assert "the features stand before the places" in first
 
 
