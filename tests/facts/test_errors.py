@@ -9,9 +9,8 @@ from leadline.errors import LeadlineError, MissingExtra, UnknownName, nearest_na
 
 def test_every_error_is_a_leadline_error():
     kinds = [value for value in vars(errors).values() if isinstance(value, type)]
-    assert {kind.__name__ for kind in kinds} == {
-        name for name in errors.__all__ if name[0].isupper()
-    }
+    classes = {name for name in errors.__all__ if not name.isupper() and not name.islower()}
+    assert {kind.__name__ for kind in kinds} == classes
     assert all(issubclass(kind, LeadlineError) for kind in kinds)
 
 

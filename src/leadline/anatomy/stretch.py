@@ -15,7 +15,8 @@ added) is part of f; what was made before site i is fixed. Layers that are no mo
 
 Every f is compared with the real pass when it is first called with the real stream: token by token,
 |f(x) - after| is at most `TOLERANCE` eps of the larger of |x| and |after| (`AGREEMENT` eps for
-several blocks, which pass on and amplify what rounding did), and never more than `MOST`. Otherwise
+several blocks, which pass on and amplify what rounding did, and under another attention kernel than
+that of the real pass, which rounds otherwise), and never more than `MOST`. Otherwise
 ProbeError. eps is that of the coarsest number type of the blocks; weights in half precision are
 exchanged for float32 copies while f runs.
 
@@ -53,7 +54,7 @@ Tensor = torch.Tensor
 Function = Callable[[Tensor], Tensor]
 
 TOLERANCE = 16.0
-"""Largest miss of any token by one block that is run again, in eps."""
+"""Largest miss of any token by one block that is run again with the same kernels, in eps."""
 AGREEMENT = 256.0
 """Largest difference of the output under another attention kernel, in eps of a token's size."""
 MOST = 1 / 16
@@ -450,7 +451,8 @@ class Stretches:
             return
         miss = self._miss(after, real, before)
         unit = torch.finfo(self._coarsest).eps
-        allowed = min(TOLERANCE if end == start + 1 else AGREEMENT, MOST / unit)
+        same_sums = end == start + 1 and not self._math
+        allowed = min(TOLERANCE if same_sums else AGREEMENT, MOST / unit)
         if miss != miss:
             raise ProbeError(
                 f"{self._where(start, end)} makes a stream that is not finite, so it has no "

@@ -322,8 +322,8 @@ def test_automatic_half_precision_does_not_reach_the_value() -> None:
 
 
 def test_what_is_no_dense_tensor_gets_a_sentence() -> None:
-    for wrong in ([[1.0]], torch.eye(3).to_sparse()):
-        with pytest.raises(InputError, match="dense torch tensor"):
+    for wrong, words in (([[1.0]], "need a torch tensor"), (torch.eye(3).to_sparse(), "to_dense")):
+        with pytest.raises(InputError, match=words):
             spectral_norm(wrong)  # type: ignore[arg-type]
 
 

@@ -221,7 +221,13 @@ def test_findings_stand_below_the_name_the_worst_first(form) -> None:
     record = gpt2_record()  # has a note
     record.add_finding(Finding("The house burns.", severity="serious"))
     text = form(record)
-    marks = ["gpt2: GPT2LMHeadModel", "serious: The house burns.", "note: ", "12 layers, 24", "1.0"]
+    marks = [
+        "gpt2: GPT2LMHeadModel",
+        "serious: The house burns.",
+        "note: ",
+        "12 layers, 24",
+        "stream.norm",
+    ]
     assert [text.count(mark) for mark in marks[:4]] == [1, 1, 1, 1]
     assert sorted(marks, key=text.index) == marks
 

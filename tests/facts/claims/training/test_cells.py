@@ -80,7 +80,9 @@ def test_trains_is_the_margin_of_the_map_and_stuck_is_well_below_it():
 
 
 def test_a_run_that_overflows_has_no_gain_and_does_not_train():
-    found = cell("no norm", 24, steps=5).run(0)
+    # The mean square grows 2.5-fold per layer: 96 layers leave float32 before any update, while at
+    # 24 rounding decides, which differs from processor to processor.
+    found = cell("no norm", 96, steps=5).run(0)
     assert found["status"] == "diverged"
     assert gain(found) == -math.inf
 

@@ -68,7 +68,10 @@ def test_the_number_type_is_kept(dtype, tmp_path):
     save(model, tmp_path)
     other = load(tmp_path)
     assert {tensor.dtype for tensor in other.parameters()} == {dtype}
-    assert torch.equal(other(IDS), model(IDS))
+    kept = other.state_dict()
+    assert all(torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
+    # Not to the bit: a product may take another route where a file was read to another address.
+    torch.testing.assert_close(other(IDS), model(IDS))
 
 
 def test_several_number_types_are_kept_too(tmp_path):
