@@ -302,7 +302,7 @@ def _short(reason: str) -> str:
     own = re.search(r"\) with (.*?)(?: If its configuration was changed.*)? Give what", reason)
     if own is not None:
         return own[1]
-    reason = re.sub(r"^No anatomy of \w+ balances\. ", "", reason)
+    reason = re.sub(r"^(No anatomy of \w+ balances|The books do not balance)\. ", "", reason)
     reason = re.sub(r" by [-+.e\d]+ of the stream.*", ".", reason)
     return reason.partition(". ")[0].rstrip(".")
 

@@ -141,7 +141,7 @@ def fit_without_stream(replay: Replay) -> Replacement | None:
     if settle is not None and not settle.norm:
         target, settle = replay.after, None
     parts = search.replaced(search.flat(target))
-    if parts is None:
+    if parts is None or any(seen.norm and not search.norms_a_branch(seen) for _, seen in parts):
         return None
     certain = all(search.from_linear_map(seen) for _, seen in parts)
     return Replacement(parts, settle, certain)
@@ -219,6 +219,15 @@ class _Search:
                 if self.miss(predicted, target) <= FIT_TOLERANCE:
                     return tuple((g, c.seen) for g, c in zip(gains, parts, strict=True))
         return None
+
+    def norms_a_branch(self, norm: Seen) -> bool:
+        """Whether a norm took in what another module returned; a sum may hold the stream."""
+        entered = norm.entered
+        return entered is not None and any(
+            not s.norm and self._fits(s.returned) and self._equals(s, self.flat(entered))
+            for s in self.replay.seen
+            if s.order < norm.order
+        )
 
     def from_linear_map(self, seen: Seen) -> bool:
         """Whether what a module returned is what a linear map inside it, or it itself, returned."""

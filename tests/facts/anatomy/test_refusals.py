@@ -204,6 +204,25 @@ def test_a_module_that_may_add_the_stream_inside_is_not_accused() -> None:
     assert "unless '0.0.inner' adds the stream inside" in str(caught.value)
 
 
+class _NormedTwice(nn.Module):
+    """Post-norm with another norm behind it, as in FastSpeech 2's conformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.first, self.second = _Inner(), nn.LayerNorm(8), nn.RMSNorm(8)
+        self.first.weight.data.uniform_(0.5, 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x + self.mix(x)))
+
+
+def test_a_norm_of_a_sum_that_holds_the_stream_is_not_accused() -> None:
+    model = nn.Sequential(nn.Sequential(*(_NormedTwice() for _ in range(3))))
+    with pytest.raises(AnatomyError) as caught:
+        leadline.anatomy_of(model, torch.randn(2, 6, 8))
+    assert "skip connection is missing" not in str(caught.value)
+
+
 # --- the stream alone, and chance ------------------------------------------------------------
 
 
