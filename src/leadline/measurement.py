@@ -25,7 +25,6 @@ from leadline.anatomy import (
     Balance,
     Declaration,
     check_measurable,
-    check_module,
     configured_model,
     is_compiled,
     refuse_imbalance,
@@ -295,7 +294,6 @@ def _gradients_on() -> Iterator[None]:
 def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
     """The module as given, and the one inside any wrapper; half precision is made safe for it."""
     given = model.model if isinstance(model, LoadedModel) else model
-    check_module(given)
     module = unsharded(given)
     check_measurable(module)
     half_route(module)

@@ -29,7 +29,7 @@ from leadline.inputs.forward_errors import forward_refusal, words_of
 from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
-from leadline.inputs.model_facts import forward_names, is_pair, main_name, vocabulary_size
+from leadline.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
 from leadline.probes._collect import Collector
 from leadline.probes._plan import Plan
 
@@ -97,7 +97,8 @@ def _check_names(module: nn.Module, batch: Inputs) -> None:
 def call(module: nn.Module, batch: Inputs) -> Any:
     """One forward pass, without a key-value cache: it is of no use here and costs memory.
 
-    Where the model refuses inputs that were drawn for it, its exception becomes an InputError.
+    A table of the model that is too short for the inputs becomes an InputError; so does any
+    refusal of inputs that were made here. Other exceptions of the model pass through unchanged.
     """
     extra: dict[str, Any] = {}
     if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
@@ -182,7 +183,7 @@ def head_of(
     small = _fit_batch(module, batch, seed, counted)
     if not _has_ids(module, small):
         return Head(), len(outputs)
-    ids = small.tensors[main_name(module)]
+    ids = small.tensors[ids_name(module)]
     shape = (ids.shape[0], ids.shape[1])
     logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
     if logits is None:
@@ -199,14 +200,14 @@ def head_of(
     if not flags or not all(flags):
         exchanged = ids.clone()
         exchanged[:, -1] = (ids[:, -1] + 1) % (vocabulary_size(module) or int(ids.max()) + 1)
-        other = replace(small, tensors={**small.tensors, main_name(module): exchanged})
+        other = replace(small, tensors={**small.tensors, ids_name(module): exchanged})
         after = find_logits(counted(other), module, shape)
         causal = after is not None and not moves_earlier(logits, after)
     return replace(head, causal=causal), len(outputs)
 
 
 def _has_ids(module: nn.Module, batch: Inputs) -> bool:
-    ids = batch.tensors.get(main_name(module))
+    ids = batch.tensors.get(ids_name(module))
     return ids is not None and not ids.is_floating_point() and ids.ndim == 2
 
 
@@ -214,7 +215,7 @@ def _asked_for_all(
     module: nn.Module, small: Inputs, head: Head, run_once: Callable[[Inputs], Any]
 ) -> Head:
     """The head with the argument under which the model returns all logits, or why there is none."""
-    ids = small.tensors[main_name(module)]
+    ids = small.tensors[ids_name(module)]
     names = [name for name in ("targets", "labels", "target") if name in forward_names(module)]
     if not names:
         return replace(head, refusal="and its forward takes no targets")

@@ -316,6 +316,10 @@ def test_the_anatomy_of_another_model(entry):
         ({"writes": [None]}, "An entry of writes is None"),
         ({"settle": 5}, "settle is 5"),
         ({"gains": "a"}, "gains is 'a'"),
+        ({"gains": ["x"]}, "An entry of gains is 'x'"),
+        ({"keeps": [None]}, "An entry of keeps is None"),
+        ({"gains": [math.nan]}, "An entry of gains is nan"),
+        ({"settle": [3]}, "An entry of settle is 3"),
     ],
     ids=str,
 )
@@ -324,6 +328,16 @@ def test_what_is_no_declaration(options, words):
 
 
 # --- probes, choices, losses, callbacks ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("probe", ["jacobian", "lyapunov"])
+def test_the_seed_of_a_probe_is_checked_like_any_other(probe):
+    refused("below 2**63", leadline.measure, Tower(), X, probes=[f"{probe}(seed={2**70})"])
+
+
+@pytest.mark.parametrize("model", ["gpt2", None, leadline.Transformer], ids=str)
+def test_collapse_wants_a_model_too(model):
+    refused("was given", leadline.collapse, model, torch.randn(3, 4))
 
 
 @pytest.mark.parametrize(

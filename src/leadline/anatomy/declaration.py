@@ -9,6 +9,7 @@ A declaration is judged by the balance like any other anatomy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -182,8 +183,13 @@ def declare(
             continue
         if not isinstance(given, list | tuple) or (of_text and not given):
             raise AnatomyError(f"{label} is {shown(given)}; give a list with at least one entry.")
-        for entry in given if of_text else ():
-            check_text(entry, f"An entry of {label}", error=AnatomyError)
+        for entry in given:
+            if label in ("gains", "keeps"):
+                number = isinstance(entry, int | float) and not isinstance(entry, bool)
+                if not number or not math.isfinite(entry):
+                    raise AnatomyError(f"An entry of {label} is {shown(entry)}; give a number.")
+            elif of_text or entry is not None:
+                check_text(entry, f"An entry of {label}", error=AnatomyError)
     count = len(writes)
     for label, given in (("settle", settle), ("gains", gains), ("keeps", keeps)):
         if given is not None and len(given) != count:

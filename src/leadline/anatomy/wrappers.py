@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from leadline.anatomy.measurable import check_module
 from leadline.errors import InputError
 
 __all__ = ["configured_model", "is_compiled", "unsharded", "unwrapped", "wrapper_names"]
@@ -47,10 +48,11 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 def unsharded(model: nn.Module) -> nn.Module:
-    """The module inside its wrappers; a model that is spread over processes is refused.
+    """The module inside its wrappers; what is no module, or spread over processes, is refused.
 
     Nothing is touched before the refusal: a shard of a parameter is not the parameter.
     """
+    check_module(model)
     refusal = _sharding(model)
     if refusal is not None:
         raise InputError(refusal)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from leadline.record import Record
 
 
+_WHY = {
+    "unclosed": "is still being written, or its writer was cut off: it has no checksums yet",
+    "without checksums": "was written before records had checksums",
+}
+
+
 @contextmanager
 def open_records(voice: Voice, files: Sequence[Path]) -> Iterator[list[Record]]:
     """The records in these files, open for reading."""
@@ -22,10 +28,9 @@ def open_records(voice: Voice, files: Sequence[Path]) -> Iterator[list[Record]]:
     with ExitStack() as stack:
         records = [stack.enter_context(Record.open(file)) for file in files]
         for record in records:
-            if record.integrity == "unclosed":
+            if record.integrity != "checked":
                 voice.note(
-                    f"{record.path} is still being written, or its writer was cut off: it has no "
-                    "checksums yet, so damage would not be noticed."
+                    f"{record.path} {_WHY[record.integrity]}, so damage would not be noticed."
                 )
         try:
             yield records

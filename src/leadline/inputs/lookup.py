@@ -37,12 +37,46 @@ def lookup_refusal(error: Exception, model: nn.Module, batch: Inputs) -> InputEr
                 batch, table, rows, indices
             )
         match = _OUT_OF_BOUNDS.search(str(error))
-        return _positions(model, batch, "", int(match[1])) if match else None
+        return _guessed(model, batch, int(match[1])) if match else None
     match = _MISMATCH.search(str(error)) if isinstance(error, RuntimeError) else None
     if match is None:
         return None
     rows, asked_for = sorted(int(size) for size in match.groups())
-    return _positions(model, batch, "", rows, asked_for - 1)
+    return _guessed(model, batch, rows, asked_for - 1)
+
+
+def _guessed(
+    model: nn.Module, batch: Inputs, rows: int, furthest: int | None = None
+) -> InputError | None:
+    """The refusal where only sizes tell of a table: proved by running the model on fewer tokens.
+
+    Sizes agree by accident: a width may be that of a table. A model that is short of positions runs
+    on as many tokens as it has positions, and on one fewer.
+    """
+    for table in _tables_of(model, rows):
+        refusal = _positions(model, batch, table, rows, furthest)
+        if refusal is None:
+            return None
+        limit = refusal.limit
+        return refusal if all(_runs(model, batch, size) for size in {limit, limit - 1}) else None
+    return None
+
+
+def _runs(model: nn.Module, batch: Inputs, size: int) -> bool:
+    """Whether the model takes the first so many tokens of the inputs."""
+    lengths = _lengths(batch)
+    cut = {
+        name: tensor[:, :size] if tensor.ndim >= 2 and tensor.shape[1] in lengths else tensor
+        for name, tensor in batch.tensors.items()
+    }
+    if size < 1:
+        return True
+    try:
+        with torch.no_grad():
+            model(**cut)
+    except Exception:  # whatever the model raises: it does not run
+        return False
+    return True
 
 
 def _embedding_lookup(error: BaseException) -> tuple[Tensor, Tensor] | None:
@@ -58,20 +92,27 @@ def _embedding_lookup(error: BaseException) -> tuple[Tensor, Tensor] | None:
 
 def _positions(
     model: nn.Module, batch: Inputs, table: str, rows: int, furthest: int | None = None
-) -> InputError | None:
+) -> _TooLong | None:
     """The refusal of more tokens than positions, if `furthest` can be the last token's position."""
-    name = table or next(_tables_of(model, rows), "")
     for length in _lengths(batch):
         offset = 0 if furthest is None else furthest + 1 - length
         limit = rows - offset
-        if name and 0 <= offset <= _FURTHEST_OFFSET and 0 < limit < length:
-            return InputError(
-                f"{length} tokens were given and the model takes at most {limit}: its table "
-                f"'{name}' has {rows} positions. Give {limit} tokens or fewer "
-                f"(--random 4x{limit}, --windows 4x{limit} or a shorter text; "
-                f"in Python ids[:, :{limit}])."
-            )
+        if 0 <= offset <= _FURTHEST_OFFSET and 0 < limit < length:
+            return _TooLong(length, limit, table, rows)
     return None
+
+
+class _TooLong(InputError):
+    """More tokens than positions."""
+
+    def __init__(self, length: int, limit: int, table: str, rows: int) -> None:
+        super().__init__(
+            f"{length} tokens were given and the model takes at most {limit}: its table "
+            f"'{table}' has {rows} positions. Give {limit} tokens or fewer "
+            f"(--random 4x{limit}, --windows 4x{limit} or a shorter text; "
+            f"in Python ids[:, :{limit}])."
+        )
+        self.limit = limit
 
 
 def _ids(batch: Inputs, table: str, rows: int, indices: Tensor) -> InputError | None:

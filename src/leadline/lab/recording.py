@@ -24,7 +24,6 @@ from leadline.lab.trainer import Beat, Ending, Trainer, model_for, refuse_misfit
 from leadline.lab.training import Training
 from leadline.lab.work_folder import working_folder
 from leadline.measurement import model_facts, versions
-from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import BYTES, check_free
 from leadline.record import Record
@@ -135,12 +134,13 @@ def _begun(trainer: Trainer, about: Mapping[str, Any]) -> Record:
     record = Record()
     for quantity in trainer.quantities:
         record.describe(quantity)
-    record.note("model", model_facts(trainer.model, None, "trained here"))
+    facts = model_facts(trainer.model, None, "trained here")
+    if trainer.half_route is not None:
+        facts["half_precision"] = trainer.half_route
+    record.note("model", facts)
     for key, value in about.items():
         record.note(key, value)
     record.note("precision", trainer.precision)
-    if trainer.precision == "bfloat16" and trainer.device.type == "cpu":
-        record.note("half_precision", prepare_half_products())
     record.note("versions", versions())
     record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     return record

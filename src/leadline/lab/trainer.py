@@ -150,8 +150,9 @@ class Trainer:
         self.precision = chosen_precision(
             training.precision, width=_width(model), device=self.device
         )
-        if self.precision == "bfloat16" and self.device.type == "cpu":
-            prepare_half_products()
+        in_half = self.precision == "bfloat16" and self.device.type == "cpu"
+        self.half_route = prepare_half_products() if in_half else None
+        """How half precision is multiplied on the CPU; None where it is not."""
         self._validation = _on(self.device, task.validation(training.examples))
         self._gauges = Gauges(model, self._validation, layers=training.layers, seed=seed)
         self._optimizer = FlatAdamW(model, decay=training.decay)

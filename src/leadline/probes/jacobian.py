@@ -36,7 +36,7 @@ from typing import Any
 import torch
 
 from leadline.anatomy import Stack
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, check_seed
 from leadline.numerics.bidiagonal import Singular, largest, smallest
 from leadline.numerics.frames import Frame
 from leadline.numerics.frobenius import both_norms
@@ -175,7 +175,7 @@ class JacobianProbe:
         self.k = whole_number("jacobian", "k", k, 1)
         self.probes = whole_number("jacobian", "probes", probes, 2)
         self.smallest = whole_number("jacobian", "smallest", smallest, 0)
-        self.seed = whole_number("jacobian", "seed", seed, 0)
+        self.seed = check_seed(seed, error=ProbeError)
         for name, value in (("sublayers", sublayers), ("through", through), ("branch", branch)):
             if not isinstance(value, bool):
                 raise ProbeError(

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from leadline.anatomy import Stack
+from leadline.errors import ProbeError, check_seed
 from leadline.numerics.frames import Frame
 from leadline.numerics.linear_maps import LinearMap
 from leadline.probes._linear import Kind, Tell, ranked, too_many, whole_number
@@ -63,7 +64,7 @@ class LyapunovProbe:
 
     def __init__(self, k: int = 8, seed: int = 0) -> None:
         self.k = whole_number("lyapunov", "k", k, 1)
-        self.seed = whole_number("lyapunov", "seed", seed, 0)
+        self.seed = check_seed(seed, error=ProbeError)
 
     def steps(self, kind: Kind, stack: Stack) -> tuple[str, ...]:
         if kind != "chain":

@@ -182,10 +182,15 @@ def _model(provenance: Mapping[str, Any]) -> str:
     return f"{name}: {described}" if name and described else name or described
 
 
+_HALF = ("bfloat16", "float16")
+
+
 def _precision(provenance: Mapping[str, Any]) -> str:
     """The number type of the weights, and how half precision was multiplied on the CPU."""
     dtype, route = (text_at(provenance, "model", key) for key in ("dtype", "half_precision"))
-    return f"{dtype} by {route}" if route else dtype
+    if not route:
+        return dtype
+    return f"{dtype} ({route})" if dtype in _HALF else f"{dtype}, products in bfloat16 ({route})"
 
 
 def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:
@@ -253,12 +258,12 @@ def passes_text(provenance: Mapping[str, Any]) -> str:
     measuring = [f"{of(kind)} {kind}" for kind in ("forward", "backward") if of(kind)]
     if not measuring:
         return ""
-    many = len(measuring) == 1 and of("forward") > 1
-    told = f"{' and '.join(measuring)} {'passes' if many else 'pass'}"
+    told = f"{' and '.join(measuring)} pass"
     others = [
         f"{of(kind)} forward {'pass' if of(kind) == 1 else 'passes'} {purpose}"
         for kind, purpose in (
             ("anatomy_forward", "to read the anatomy"),
+            ("head_forward", "to see what the model returns"),
             ("ablation_forward", "with a part left out"),
         )
         if of(kind)

@@ -50,6 +50,16 @@ def test_damaged_files_end_every_command_with_a_sentence_or_change_nothing(
     assert refused > len(DAMAGES) / 2
 
 
+def test_a_file_from_before_checksums_is_shown_with_a_remark(leadline, tmp_path):
+    path = tmp_path / "old.leadline"
+    gpt2_record().save(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE checksum")
+    said = leadline("report", path)
+    assert said.code == 0
+    assert "was written before records had checksums, so damage would not be noticed" in said.err
+
+
 @pytest.mark.parametrize("command", ["report", "compare", "bounds", "map"])
 def test_a_file_that_was_edited_is_refused_by_name(leadline, tmp_path, command):
     path = tmp_path / "a.leadline"
@@ -93,7 +103,7 @@ def test_a_file_without_checksums_whose_content_makes_no_sense_is_told_in_a_sent
         )
     said = leadline("map", path)
     assert said.code == 2
-    assert said.err.startswith(f"leadline: {path} cannot be shown (ValueError: ")
+    assert f"leadline: {path} cannot be shown (ValueError: " in said.err
     assert said.err.endswith(
         "It has no checksums that would tell whether it is damaged; copy it again or measure "
         "again.\n"

@@ -238,3 +238,17 @@ def test_facts_of_a_plain_model_come_from_its_tables() -> None:
     assert main_name(model) == "idx"
     model.config = SimpleNamespace(block_size=12, vocab_size=VOCABULARY)  # pyright: ignore
     assert context_limit(model) == 12
+
+
+class _WithPicture(_Model):
+    """A language model whose main input is called an image, as that of many a multimodal one is."""
+
+    main_input_name = "pixel_values"
+
+    def forward(self, input_ids: torch.Tensor, pixel_values: torch.Tensor | None = None) -> Any:
+        return super().forward(input_ids)
+
+
+def test_the_ids_are_found_beside_a_main_input_that_is_an_image() -> None:
+    record = leadline.measure(_WithPicture(), {"input_ids": IDS})
+    assert record.provenance["loss"]["kind"] == "next-token"

@@ -100,6 +100,20 @@ def test_an_id_beyond_any_other_table_is_named_with_its_input():
     assert "'words' of 20 entries" in sentence
 
 
+class Accident(Plain):
+    """A mistake in the forward whose sizes look like those of a table."""
+
+    def forward(self, tokens):
+        x = super().forward(tokens)
+        return x + tokens.float().sum(0)[: x.shape[1]]  # [token] onto [example, token, width]
+
+
+def test_sizes_that_agree_by_accident_are_no_table():
+    model = Accident("embedding")  # a width of 8, the size of several of its weights
+    with pytest.raises(RuntimeError, match=r"size of tensor a \(8\)"):
+        ll.measure(model, _ids(10))
+
+
 class Faulty(Plain):
     """Fails for a reason of its own."""
 

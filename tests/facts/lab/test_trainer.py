@@ -15,6 +15,7 @@ from leadline.lab.tasks import Batch, Task, build_task
 from leadline.lab.trainer import WINDOW, Trainer, model_for
 from leadline.lab.training import Training
 from leadline.numerics.denormals import is_flushing
+from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe
 from leadline.record.site import RUN
 
@@ -180,6 +181,7 @@ def test_a_clipped_gradient_moves_the_weights_as_one_of_that_norm(monkeypatch):
 def test_half_precision_is_near_full_precision():
     full, half = trainer(), trainer(FAST.but(precision="bfloat16"))
     assert half.precision == "bfloat16"
+    assert (full.half_route, half.half_route) == (None, prepare_half_products())
     full.run()
     half.run()
     assert half.validate() == pytest.approx(full.validate(), abs=0.05)

@@ -307,6 +307,11 @@ def test_drawn_line_breaks_where_values_are_not_finite() -> None:
             "1 forward and 1 backward pass, and 4 forward passes to read the anatomy",
         ),
         (
+            {"forward": 1, "backward": 1, "anatomy_forward": 4, "head_forward": 2},
+            "1 forward and 1 backward pass, and 4 forward passes to read the anatomy, and "
+            "2 forward passes to see what the model returns",
+        ),
+        (
             {"forward": 1, "backward": 0, "anatomy_forward": 1},
             "1 forward pass, and 1 forward pass to read the anatomy",
         ),
