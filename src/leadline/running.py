@@ -70,6 +70,7 @@ def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = Non
             tensors={name: _apart(tensor) for name, tensor in batch.tensors.items()},
             mask=None if batch.mask is None else _apart(batch.mask),
             labels=None if batch.labels is None else _apart(batch.labels),
+            targets=None if batch.targets is None else _apart(batch.targets),
             decoder_mask=None if batch.decoder_mask is None else _apart(batch.decoder_mask),
         )
 

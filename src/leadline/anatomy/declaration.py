@@ -185,8 +185,11 @@ def declare(
             raise AnatomyError(f"{label} is {shown(given)}; give a list with at least one entry.")
         for entry in given:
             if label in ("gains", "keeps"):
-                number = isinstance(entry, int | float) and not isinstance(entry, bool)
-                if not number or not math.isfinite(entry):
+                if (
+                    isinstance(entry, bool)
+                    or not isinstance(entry, int | float)
+                    or not math.isfinite(entry)
+                ):
                     raise AnatomyError(f"An entry of {label} is {shown(entry)}; give a number.")
             elif of_text or entry is not None:
                 check_text(entry, f"An entry of {label}", error=AnatomyError)

@@ -101,11 +101,18 @@ def _keep_parameter(parameter: nn.Parameter, stack: ExitStack) -> None:
 def _put_back(
     module: nn.Module, name: str, buffer: torch.Tensor, saved: torch.Tensor, version: int
 ) -> None:
-    with torch.no_grad():
-        if buffer._version != version:
-            buffer.copy_(saved)
+    _restore(buffer, saved, version)
     if module._buffers.get(name) is not buffer:
         module._buffers[name] = buffer
+
+
+def _restore(tensor: torch.Tensor, saved: torch.Tensor, version: int) -> None:
+    """Give a tensor its content back. What is changed through `.data` counts no version."""
+    with torch.no_grad():
+        if tensor.shape != saved.shape or tensor.dtype != saved.dtype:
+            tensor.data = saved
+        elif tensor._version != version or not torch.equal(tensor, saved):
+            tensor.copy_(saved)
 
 
 class _Plain:
@@ -131,10 +138,8 @@ class _Plain:
             # What has become a parameter, a buffer or a child is in another table, and stays there.
             if name in table or not hasattr(self.module, name):
                 table[name] = value
-        with torch.no_grad():
-            for tensor, saved, version in self.contents:
-                if tensor._version != version:
-                    tensor.copy_(saved)
+        for tensor, saved, version in self.contents:
+            _restore(tensor, saved, version)
 
     def _found(self) -> dict[str, Any]:
         return {

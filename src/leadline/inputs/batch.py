@@ -23,7 +23,8 @@ class Inputs:
     """Arguments of `model.forward` by name, with what a record tells about them.
 
     `mask` and `decoder_mask` are [example, token], True where a token is real; None means that
-    all are. `labels` are target ids in the sense of transformers, -100 where nothing is asked.
+    all are. `labels` are target ids in the sense of transformers: those of the tokens themselves,
+    below 0 where nothing is asked. `targets` are those of the tokens that follow.
     `made` says that the tensors are Leadline's own work, drawn from a seed or made for the command
     line: then a model that refuses them is an input error, not an exception of the user's own.
     """
@@ -34,6 +35,7 @@ class Inputs:
     seed: int | None = None
     preview: str = ""
     labels: Tensor | None = None
+    targets: Tensor | None = None
     decoder_mask: Tensor | None = None
     mask_token_id: int | None = None
     made: bool = False
@@ -67,6 +69,7 @@ class Inputs:
                 tensors={name: tensor.to(device) for name, tensor in self.tensors.items()},
                 mask=moved(self.mask),
                 labels=moved(self.labels),
+                targets=moved(self.targets),
                 decoder_mask=moved(self.decoder_mask),
             )
         except (RuntimeError, AssertionError, TypeError) as error:

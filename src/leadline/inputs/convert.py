@@ -16,7 +16,9 @@ from leadline.inputs.model_facts import (
     context_limit,
     device_of,
     forward_names,
+    is_pair,
     main_name,
+    text_configuration,
     vocabulary_size,
 )
 from leadline.inputs.text import inputs_from_rows, text_inputs
@@ -70,6 +72,7 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
     labels = tensors.pop("labels", None)
     if not tensors:
         raise InputError("There is no tensor to feed to the model.")
+    tensors = _with_decoder_ids(tensors, labels, model)
     ids = tensors.get("input_ids", tensors.get(main_name(model)))
     for name in _ID_NAMES & set(tensors):
         _check_type(tensors[name], name)
@@ -79,6 +82,11 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
         raise InputError(
             f"Token ids of shape {list(ids.shape)} were given; the model takes [example, token]: "
             "add an axis with ids.unsqueeze(0)."
+        )
+    if ids is not None and _is_stacked(ids, model):
+        raise InputError(
+            f"Token ids of shape {list(ids.shape)} were given; the model takes [example, token]: "
+            "take an axis out with ids.flatten(0, 1)."
         )
     mask = _mask(tensors, "attention_mask", ids)
     decoder_mask = _mask(tensors, "decoder_attention_mask", tensors.get("decoder_input_ids"))
@@ -92,9 +100,35 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
         kind="tensor",
         preview=preview,
         labels=labels,
+        targets=_targets_of(tensors, ids),
         decoder_mask=decoder_mask,
     )
     return inputs.to(device_of(model))
+
+
+def _is_stacked(ids: Tensor, model: nn.Module) -> bool:
+    """Whether ids have an axis too many; models of sound take several ids at every place."""
+    config = text_configuration(model)
+    several = any("codebook" in name or name == "num_channels" for name in vars(config or object))
+    return ids.ndim > 2 and not ids.is_floating_point() and config is not None and not several
+
+
+def _targets_of(tensors: Mapping[str, Tensor], ids: Tensor | None) -> Tensor | None:
+    """The ids that follow, where they are given as nanoGPT takes them: shifted already."""
+    targets = tensors.get("targets", tensors.get("target"))
+    if targets is None or ids is None or targets.shape != ids.shape or targets.is_floating_point():
+        return None
+    return targets
+
+
+def _with_decoder_ids(
+    tensors: dict[str, Tensor], labels: Tensor | None, model: nn.Module
+) -> dict[str, Tensor]:
+    """What the decoder reads, which transformers makes of the labels where it is not given."""
+    shift = getattr(configured_model(model), "prepare_decoder_input_ids_from_labels", None)
+    if labels is None or not is_pair(model) or "decoder_input_ids" in tensors or shift is None:
+        return tensors
+    return {**tensors, "decoder_input_ids": shift(labels=labels)}
 
 
 def _check_tokens(ids: Tensor, model: nn.Module) -> None:

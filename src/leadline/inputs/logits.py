@@ -57,22 +57,33 @@ def find_logits(output: Any, model: nn.Module, shape: tuple[int, ...]) -> Tensor
     examples, tokens = shape
     table = token_embedding(model)
     widths = _vocabulary_widths(model)
-    possible: list[tuple[bool, Tensor]] = []
+    possible: list[tuple[int, Tensor]] = []
     for name, tensor in real_tensors(output):
         flat = tensor.ndim == 2 and tokens > 1 and tensor.shape[0] == examples * tokens
         rows = tensor.unflatten(0, (examples, tokens)) if flat else tensor
         if rows.ndim != 3 or rows.shape[0] != examples or rows.shape[2] not in widths:
             continue
-        named = "logits" in name
-        if not named and table is not None and rows.shape[2] == table.embedding_dim:
+        rank = _rank(name)
+        if rank == _NAMELESS and table is not None and rows.shape[2] == table.embedding_dim:
             continue
         if rows.shape[1] == tokens + virtual_tokens(model):
-            possible.append((named, rows[:, -tokens:]))
+            possible.append((rank, rows[:, -tokens:]))
         elif rows.shape[1] in (tokens, 1):
-            possible.append((named, rows))
+            possible.append((rank, rows))
     # Those for all tokens before those for the last one, and those with the name before others.
-    possible.sort(key=lambda one: (one[1].shape[1] != tokens, not one[0]))
+    possible.sort(key=lambda one: (one[1].shape[1] != tokens, one[0]))
     return possible[0][1] if possible else None
+
+
+_NAMELESS = 3
+
+
+def _rank(name: str) -> int:
+    """How surely a name says that a tensor holds the logits: other heads are called so, too."""
+    for rank, known in enumerate(("logits", "lm_logits")):
+        if name == known:
+            return rank
+    return _NAMELESS - 1 if "logits" in name else _NAMELESS
 
 
 def real_tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:

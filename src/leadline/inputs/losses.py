@@ -215,11 +215,18 @@ def _with_targets(model: nn.Module, inputs: Inputs, head: Head | None) -> Inputs
 def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
     """For each real position the real id that follows it, -100 elsewhere."""
     if inputs.labels is not None and pair:
-        return inputs.labels
+        return _asked(inputs.labels)
+    if inputs.targets is not None:
+        return _asked(inputs.targets)
     ids = inputs.tensors.get("decoder_input_ids" if pair else name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         raise InputError(f"The next-token loss needs token ids; {_ASK_FOR_RANDOM}.")
     given = ids if inputs.labels is None else inputs.labels
+    if given.shape != ids.shape:
+        raise InputError(
+            f"The labels have the shape {list(given.shape)} and the token ids {list(ids.shape)}; "
+            "both must be [example, token]."
+        )
     mask = inputs.decoder_mask if pair else inputs.mask
     if mask is not None:
         given = given.masked_fill(~mask, _IGNORED)
@@ -228,12 +235,22 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
     if mask is not None:
         # With padding on the left the first real token would be predicted from a padded one.
         targets = targets.masked_fill(~mask, _IGNORED)
-    if not bool((targets != _IGNORED).any()):
+    if ids.shape[1] < 2 or (inputs.labels is None and not bool((targets != _IGNORED).any())):
         raise InputError(
             "The next-token loss needs an example of at least two tokens; give a longer text "
             f"(--text, --text-file, --tokens-file), or {_ASK_FOR_RANDOM}."
         )
-    return targets
+    return _asked(targets)
+
+
+def _asked(targets: Tensor) -> Tensor:
+    """The targets with -100 wherever nothing is asked: codes differ, ids are never below zero."""
+    if not bool((targets >= 0).any()):
+        raise InputError(
+            "No label is an id, so there is nothing to predict; give labels of at least one token, "
+            f"or {_ASK_FOR_RANDOM}."
+        )
+    return targets.masked_fill(targets < 0, _IGNORED)
 
 
 def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -273,7 +290,8 @@ def _masked(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
     def compute(output: Any, inputs: Inputs) -> Tensor:
         if inputs.labels is None:
             raise InputError("The masked loss needs the inputs that choose_loss returned with it.")
-        return _mean_cross_entropy(_logits(output, model, inputs.labels), inputs.labels)
+        targets = _asked(inputs.labels)
+        return _mean_cross_entropy(_logits(output, model, targets), targets)
 
     return compute
 

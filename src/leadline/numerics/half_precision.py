@@ -50,7 +50,14 @@ def half_route(module: nn.Module) -> str | None:
 
     Raises MachineError where they would end the process.
     """
-    return prepare_half_products() if multiplies_in_half(module) else None
+    if not multiplies_in_half(module):
+        return None
+    route = prepare_half_products()
+    tensors = [*module.parameters(), *module.buffers()]
+    own = [dtype for dtype in HALF if not _goes_through_onednn(dtype)]
+    if any(tensor.dtype in own for tensor in tensors):
+        return "torch's own kernels, without oneDNN"
+    return route
 
 
 def multiplies_in_half(module: nn.Module) -> bool:
@@ -82,7 +89,7 @@ def _find_route() -> str:
     if not _advertises_amx() or _product_survives():
         amx = "with AMX" if _advertises_amx() else "without AMX"
         return f"oneDNN with {VARIABLE}={limit}" if limit else f"oneDNN {amx}"
-    if limit is None:
+    if not limit:
         os.environ[VARIABLE] = BELOW_AMX
         if _product_survives():
             return f"oneDNN with {VARIABLE}={BELOW_AMX}, because AMX is advertised but fails"
@@ -92,6 +99,14 @@ def _find_route() -> str:
         "processor advertises AMX, and the system does not allow it. Start again with "
         f"{VARIABLE}={BELOW_AMX} in the environment, or use float32 (--dtype float32)."
     )
+
+
+def _goes_through_onednn(dtype: torch.dtype) -> bool:
+    """Whether torch hands products of this type to oneDNN on this processor."""
+    name = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
+    # A private operator of torch; a version that lacks it is taken to use oneDNN.
+    ask = getattr(torch.ops.mkldnn, f"_is_mkldnn_{name}_supported", None)
+    return ask is None or bool(ask())
 
 
 def _any_half(tensors: Iterable[torch.Tensor]) -> bool:
@@ -116,22 +131,37 @@ def _product_survives() -> bool:
     with warnings.catch_warnings():
         # Python 3.12 warns of a fork beside threads. The copy touches one product and leaves.
         warnings.simplefilter("ignore", DeprecationWarning)
+        question, answer = os.pipe()
         try:
             child = os.fork()
         except OSError as error:
+            os.close(question)
+            os.close(answer)
             raise MachineError(
                 "Half precision was asked for on a processor whose AMX may not be usable, and it "
                 f"could not be tried safely ({error.strerror}). Start again with "
                 f"{VARIABLE}={BELOW_AMX} in the environment."
             ) from error
     if child == 0:
-        _multiply_and_leave()
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) == 0
+        _multiply_and_leave(answer)
+    os.close(answer)
+    try:
+        # Not the exit code: a program that ignores SIGCHLD is never told it.
+        return os.read(question, len(_ALIVE)) == _ALIVE
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.close(question)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
 
 
-def _multiply_and_leave() -> None:
-    """In the copy: multiply, and leave without the clean-up that belongs to the parent."""
+_ALIVE = b"alive"
+
+
+def _multiply_and_leave(answer: int) -> None:
+    """In the copy: multiply, say so, and leave without the clean-up that belongs to the parent."""
     try:
         import resource  # not on Windows, which never comes here
 
@@ -149,6 +179,6 @@ def _multiply_and_leave() -> None:
                 torch.bmm(rows[None], rows[None])
                 heads = rows.reshape(1, 2, 32, 64)
                 torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
-        os._exit(0)
+        os.write(answer, _ALIVE)
     finally:
-        os._exit(1)
+        os._exit(0)

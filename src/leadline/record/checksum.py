@@ -20,6 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from leadline.errors import RecordError
 from leadline.record.faults import READING_ERRORS, cannot_read, changed, damaged, one_line
 from leadline.record.schema import CHECKSUM_TABLE, write_schema
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Integrity",
     "check_file",
+    "keep_unclosed",
     "mark_unclosed",
     "seal_file",
     "seal_tables",
@@ -64,6 +66,12 @@ def mark_unclosed(connection: sqlite3.Connection) -> None:
         connection.executescript(f"BEGIN; {CHECKSUM_TABLE} COMMIT;")
         return
     _write(connection, _UNCLOSED)
+
+
+def keep_unclosed(connection: sqlite3.Connection) -> None:
+    """Say again that the file is being written, where another process has closed it meanwhile."""
+    if _stored(connection) != _UNCLOSED:
+        mark_unclosed(connection)
 
 
 def seal_tables(connection: sqlite3.Connection) -> None:
@@ -105,7 +113,12 @@ def check_file(connection: sqlite3.Connection, path: Path) -> Integrity:
             raise cannot_read(path, error) from error
         if same:
             return "checked"
-    _refuse_changed(connection, path, stored)
+    try:
+        _refuse_changed(connection, path, stored)
+    except RecordError:
+        if _stored(connection) == stored:
+            raise
+        return check_file(connection, path)  # a writer has begun to add to it meanwhile
     return "checked"
 
 

@@ -6,6 +6,7 @@ a file from the start, which other processes may read while it grows.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
 from leadline.record import store, tables
 from leadline.record.address import parse_address
+from leadline.record.checksum import keep_unclosed
 from leadline.record.faults import cannot_write
 from leadline.record.finding import Finding
 from leadline.record.provenance import number_at
@@ -88,7 +90,11 @@ class Record:
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection
         self._finish = weakref.finalize(
-            self, store.finish, connection, written=path.resolve() if path and writable else None
+            self,
+            store.finish,
+            connection,
+            written=path.resolve() if path and writable else None,
+            process=os.getpid(),
         )
 
     @property
@@ -374,6 +380,8 @@ class Record:
             yield self._connection
             return
         try:
+            if self.path is not None:
+                keep_unclosed(self._connection)
             with self._connection as connection:
                 yield connection
         except sqlite3.Error as error:

@@ -156,12 +156,15 @@ def fold_log(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
 
 
-def finish(connection: sqlite3.Connection, *, written: Path | None) -> None:
+def finish(connection: sqlite3.Connection, *, written: Path | None, process: int) -> None:
     """Close the connection. The file that it wrote, if any, becomes a plain one with checksums.
 
-    Where that fails, because a reader still looks on or the disk is full, all rows are in the
+    A forked copy of the process that opened it leaves all as it is: SQLite allows it nothing else,
+    and the file would count as closed while its writer goes on. Where closing fails, because a reader still looks on or the disk is full, all rows are in the
     file or its log all the same.
     """
+    if os.getpid() != process:
+        return
     if written is not None:
         with suppress(sqlite3.Error):
             connection.rollback()

@@ -209,3 +209,33 @@ def test_positions_that_grow_with_the_text_are_the_same_after_a_long_one() -> No
         model(ids)
     with torch.no_grad():
         assert torch.equal(model(ids).logits, real)
+
+
+class _PastTheCounter(nn.Module):
+    """Changes a buffer and an attribute in ways that count no version."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+        self.register_buffer("table", torch.zeros(2))
+        self.kept = torch.zeros(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.data += 1
+        self.count.numpy()[0] += 1
+        self.table.data = torch.ones(4)
+        self.kept.data.add_(1)
+        return x
+
+
+def test_what_is_changed_past_the_version_counter_is_put_back() -> None:
+    model = _PastTheCounter()
+    table = model.table
+    with untouched(model):
+        model(torch.zeros(1))
+    assert [t.tolist() for t in (model.count, model.table, model.kept)] == [
+        [0] * 3,
+        [0] * 2,
+        [0] * 3,
+    ]
+    assert model.table is table

@@ -18,6 +18,7 @@ from leadline.errors import InputError
 from leadline.inputs import context_limit, vocabulary_size
 from leadline.inputs.logits import find_logits
 from leadline.inputs.model_facts import main_name
+from leadline.testing.zoo import ZOO
 
 VOCABULARY, WIDTH, POSITIONS = 101, 16, 24
 IDS = torch.randint(0, VOCABULARY, (3, 10), generator=torch.Generator().manual_seed(0))
@@ -252,3 +253,75 @@ class _WithPicture(_Model):
 def test_the_ids_are_found_beside_a_main_input_that_is_an_image() -> None:
     record = leadline.measure(_WithPicture(), {"input_ids": IDS})
     assert record.provenance["loss"]["kind"] == "next-token"
+
+
+def test_the_logits_come_before_those_of_other_heads() -> None:
+    def form(stream: torch.Tensor, logits: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"aux_logits": logits.flip(-1), "mtp_logits": -logits, "logits": logits}
+
+    plain, several = _Model(lambda stream, logits: logits), _Model(form)
+    expected = leadline.measure(plain, IDS).provenance["loss"]["value"]
+    assert leadline.measure(several, IDS).provenance["loss"]["value"] == expected
+
+
+class _OwnLoss(_Model):
+    """nanoGPT's way: targets are shifted already, and -1 asks for nothing."""
+
+    def forward(self, idx: torch.Tensor, targets: torch.Tensor | None = None) -> Any:
+        logits = self.head(self.stream(idx))
+        if targets is None:
+            return logits[:, -1:], None
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+        return logits, loss
+
+
+def test_given_targets_are_the_targets() -> None:
+    model = _OwnLoss()
+    targets = torch.roll(IDS, 3, dims=1)
+    targets[:, ::2] = -1
+    record = leadline.measure(model, {"idx": IDS, "targets": targets})
+    with torch.no_grad():
+        expected = float(model(IDS, targets)[1])
+    assert record.provenance["loss"]["value"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart"])
+def test_labels_of_a_pair_make_what_its_decoder_reads(name: str) -> None:
+    model = ZOO[name].build(0).eval()
+    model.config.decoder_start_token_id = 0
+    ids = torch.randint(5, 90, (2, 7), generator=torch.Generator().manual_seed(0))
+    labels = torch.randint(5, 90, (2, 6), generator=torch.Generator().manual_seed(1))
+    labels[0, -2:] = -100
+    record = leadline.measure(model, {"input_ids": ids, "labels": labels})
+    with torch.no_grad():
+        expected = float(model(input_ids=ids, labels=labels).loss)
+    assert record.provenance["loss"]["value"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_any_negative_label_asks_for_nothing() -> None:
+    model = ZOO["gpt2"].build(0).eval()
+    ids = torch.randint(5, 90, (2, 7), generator=torch.Generator().manual_seed(0))
+    values = []
+    for code in (-100, -1):
+        labels = ids.masked_fill(ids % 2 == 0, code)
+        values.append(leadline.measure(model, {"input_ids": ids, "labels": labels}))
+    assert values[0].provenance["loss"] == values[1].provenance["loss"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (torch.full((2, 7), -100), "nothing to predict"),
+        (torch.tensor([3, 4]), r"labels have the shape \[2\]"),
+    ],
+)
+def test_labels_that_cannot_be_predicted_are_refused(labels: torch.Tensor, words: str) -> None:
+    model = ZOO["gpt2"].build(0).eval()
+    with pytest.raises(InputError, match=words):
+        leadline.measure(model, {"input_ids": torch.full((2, 7), 5), "labels": labels})
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 7), (2, 1, 7)])
+def test_ids_with_an_axis_too_many_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"takes \[example, token\]"):
+        leadline.measure(ZOO["gpt2"].build(0), torch.full(shape, 5))

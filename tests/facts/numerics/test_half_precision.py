@@ -157,6 +157,32 @@ def test_a_copy_that_is_killed_does_not_survive(monkeypatch: pytest.MonkeyPatch)
     assert not half_precision._product_survives()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the defect is known on Linux alone")
+def test_a_program_that_ignores_its_children_is_told_all_the_same() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert half_precision._product_survives()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_an_empty_limit_is_none(processor: Processor) -> None:
+    os.environ[VARIABLE] = ""
+    processor(amx=True, survives=lambda limit: limit == "AVX512_CORE_FP16")
+    assert "AMX is advertised but fails" in prepare_half_products()
+
+
+def test_what_torch_multiplies_itself_is_not_said_to_go_through_onednn(
+    processor: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor(amx=False, survives=lambda _: True)
+    monkeypatch.setattr(
+        half_precision, "_goes_through_onednn", lambda dtype: dtype == torch.bfloat16
+    )
+    assert half_route(nn.Linear(2, 2, dtype=torch.bfloat16)) == "oneDNN without AMX"
+    assert half_route(nn.Linear(2, 2, dtype=torch.float16)) == "torch's own kernels, without oneDNN"
+
+
 _LIMITED_TOO_LATE = """
 import os, torch
 from leadline.numerics import half_precision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -346,3 +348,53 @@ def test_a_full_disk_on_saving_says_so_and_leaves_nothing_behind(tmp_path: Path)
     ):
         gpt2_record().save(path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only a fork shares what is open")
+def test_a_forked_copy_does_not_close_the_record_of_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "a.leadline"
+    record = Record.create(path)
+    record.describe(NORM)
+    child = os.fork()
+    if child == 0:
+        record.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    record.append([_row(layer) for layer in range(5)])
+    with Record.open(path) as reader:
+        assert (reader.integrity, len(reader)) == ("unclosed", 5)
+    record.close()
+    with Record.open(path) as reader:
+        assert (reader.integrity, len(reader)) == ("checked", 5)
+
+
+def test_a_writer_that_goes_on_after_another_has_closed_the_file_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.leadline"
+    first = Record.create(path)
+    first.describe(NORM)
+    second = Record.reopen(path)
+    first.close()
+    second.append([_row(layer) for layer in range(3)])
+    with Record.open(path) as reader:
+        assert (reader.integrity, len(reader)) == ("unclosed", 3)
+    second.close()
+    with Record.open(path) as reader:
+        assert (reader.integrity, len(reader)) == ("checked", 3)
+
+
+def test_a_writer_that_begins_while_a_file_is_checked_is_no_damage(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = checksum._digest_of_file
+    writers: list[Record] = []
+
+    def slow(*arguments: Any) -> bytes | None:
+        monkeypatch.setattr(checksum, "_digest_of_file", digest)  # the writer checks it, too
+        writers.append(Record.reopen(saved))
+        writers[0].note("more", 1)
+        return digest(*arguments)
+
+    monkeypatch.setattr(checksum, "_digest_of_file", slow)
+    with Record.open(saved) as reader:
+        assert reader.integrity == "unclosed"
+    writers[0].close()
