@@ -115,6 +115,27 @@ def _first(drawn: tuple[np.ndarray, Drawn]) -> tuple[np.ndarray, np.ndarray]:
     return drawn[0], drawn[1][0]
 
 
+@pytest.mark.parametrize(("lead", "rest"), [(7.3, "flat (±"), (8.7, "+0.1 per layer")])
+def test_trend_beside_a_jump_has_to_win_by_six_and_the_two_of_a_tie(lead: float, rest: str) -> None:
+    """Three values of -1, then four on a line plus a zigzag that is orthogonal to every line.
+
+    Two levels and the jump are 3 constants; a level, a line and the jump are 4. Two levels leave
+    what the line rises by and the zigzag, the line leaves the zigzag. The zigzag is as large as it
+    has to be for the line to be ahead by `lead`, by the criterion of McQuarrie.
+    """
+    count = 7
+    line = 0.1 * np.array([-1.5, -0.5, 0.5, 1.5])
+    zigzag = np.array([-1.0, 3.0, -3.0, 1.0])
+    assert float(zigzag.sum()) == 0.0
+    assert float(zigzag @ line) == pytest.approx(0.0, abs=1e-15)
+    penalty = {k: k * count * math.log(count) / (count - k - 2) for k in (3, 4)}
+    left = float(line @ line) / math.expm1((lead + penalty[4] - penalty[3]) / count)
+    zigzag *= math.sqrt(left / float(zigzag @ zigzag))
+    growth = fit_growth(range(count), [-1.0, -1.0, -1.0, *(1.0 + line + zigzag)])
+    assert growth.jump is not None and growth.jump.layer == 3
+    assert growth.text.split(", then ")[-1].startswith(rest)
+
+
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("sign", ["positive", "both"])
 def test_white_noise_has_no_law(depth: int, sign: str) -> None:
