@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.record import Growth, fit_growth
+from leadline.record.growth import candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +114,26 @@ def test_six_layers_tell_a_law_of_two_constants_through_noise_of_one_percent(law
 
 def _first(drawn: tuple[np.ndarray, Drawn]) -> tuple[np.ndarray, np.ndarray]:
     return drawn[0], drawn[1][0]
+
+
+def test_without_correction_and_lead_six_noisy_layers_are_bent_or_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The criterion of Schwarz, n ln(RSS / n) + k ln n, says more of some roots than is there."""
+
+    def bent_or_broken() -> int:
+        growths = [fit_growth(*_first(series("root", 6, 5, seed))) for seed in range(100)]
+        return sum(growth.law == "saturating" or growth.jump is not None for growth in growths)
+
+    def schwarz(rss: float, count: int, parameters: int) -> float:
+        if count - parameters < 2:
+            return math.inf
+        return count * math.log(rss / count) + parameters * math.log(count)
+
+    assert bent_or_broken() <= 4
+    monkeypatch.setattr(candidates, "CLEAR", 0.0)
+    monkeypatch.setattr(candidates, "_criterion", schwarz)
+    assert bent_or_broken() >= 12
 
 
 @pytest.mark.parametrize(("lead", "rest"), [(7.3, "flat (±"), (8.7, "+0.1 per layer")])
