@@ -57,8 +57,8 @@ The error of the Ritz value is of the order of the square."""
 BEYOND = 4
 """Residuals by which a Ritz value may be below its eigenvalue. Some eigenvalue is within one, but
 where many lie close together it need not be the one that is meant: of singular values that fill an
-interval (a permutation with some noise) the largest was found up to 1.2 residuals away, and one
-just above the others can be missed by 2.2."""
+interval (a permutation with some noise) the second was found more than one residual away, and one
+just above the others can be missed by more than two."""
 
 FREEZE = 8
 """In units of the rounding error: a new direction below this share of the product is noise."""

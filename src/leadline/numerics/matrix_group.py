@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 HIDDEN = 1000.0
 """A mask that lowers a logit by so much hides its key: its weight is zero in any precision.
 
-The least that models hide with is 1,250: minus 10,000, divided by the square root of 64 features.
+Minus 10,000 before the division by the square root of 64 features is 1,250, and it still hides.
 """
 EMPTY = -9999.0
 """A row whose largest logit is at or below this sees nothing: GPT-1 hides by -10,000."""

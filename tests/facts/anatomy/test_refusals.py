@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -413,3 +414,26 @@ def test_writes_that_do_not_happen_are_not_counted(formula: Formula) -> None:
     expected = 1 if "mlp" in {r.site.point for r in record.select("update.norm", layer=2)} else 0
     assert writes == [2, expected, 2, 2]
     assert {r.site.point for r in record.select("update.norm", layer=1)} == {"attention", "mlp"}
+
+
+# --- a miss that may be rounding -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("units", "advice"), [(80, "model.double()"), (125, "leadline.declare(")])
+def test_float64_is_advised_where_the_miss_is_at_most_a_hundred_units_of_rounding(
+    units: int, advice: str
+) -> None:
+    """Layer 3 adds a vector that no module returns, of so many eps of every token's length."""
+
+    def formula(p: _Parts, x: Tensor) -> Tensor:
+        x = x + p.attention(x)
+        y = x + p.mlp(x)
+        length = units * torch.finfo(torch.float32).eps * y.norm(dim=-1, keepdim=True)
+        return y + length * nn.functional.normalize(torch.sin(1e4 * y), dim=-1)
+
+    message = _refusal(_broken(formula, 3))
+    # Rounding of the sums themselves adds about one.
+    miss = re.search(r"([\d.]+) eps; at most 4 are rounding", message)
+    assert miss is not None and float(miss[1]) == pytest.approx(units, abs=3)
+    others = {"model.double()", "leadline.declare("} - {advice}
+    assert advice in message and not any(other in message for other in others)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 import leadline
 from leadline.errors import InputError
 from leadline.inputs import context_limit, vocabulary_size
-from leadline.inputs.logits import find_logits
+from leadline.inputs.logits import find_logits, moves_earlier
 from leadline.inputs.model_facts import main_name
 from leadline.testing.zoo import ZOO
 
@@ -143,6 +143,29 @@ def test_logits_are_found_in_whatever_a_model_returns(form: str, padding: int) -
         found = find_logits(model(IDS), model, (3, 10))
         assert found is not None
         torch.testing.assert_close(found, model.head(model.stream(IDS)))
+
+
+@pytest.mark.parametrize(("vocabulary", "taken"), [(101, True), (97, False)])
+def test_a_head_of_at_most_13_tenths_of_the_vocabulary_may_be_padded(
+    vocabulary: int, taken: bool
+) -> None:
+    """128 is the next multiple of 128 to both vocabularies, and 1.27 or 1.32 times as large."""
+    assert (128 / vocabulary <= 1.3) == taken
+    model = nn.Sequential(nn.Embedding(vocabulary, WIDTH), nn.Linear(WIDTH, 128))
+    logits = model(torch.zeros(2, 5, dtype=torch.long))
+    assert (find_logits(logits, model, (2, 5)) is not None) == taken
+
+
+@pytest.mark.parametrize(("move", "earlier"), [(2.5e-6, False), (3.5e-6, True)])
+def test_logits_that_move_by_three_millionths_of_the_largest_move(
+    move: float, earlier: bool
+) -> None:
+    before = torch.tensor([1.0, -4.0, 2.0, 9.0]).reshape(1, 4, 1)
+    after = before.clone()
+    after[0, 0, 0] += 4.0 * move
+    # What the last token moves by never counts, nor does its size.
+    after[0, 3, 0] += 1.0
+    assert moves_earlier(before, after) == earlier
 
 
 def test_the_next_token_loss_is_given_to_a_causal_model_with_logits() -> None:

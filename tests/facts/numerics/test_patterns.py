@@ -381,9 +381,9 @@ def test_automatic_half_precision_does_not_reach_the_numbers() -> None:
     assert torch.equal(plain.entropy, inside.entropy)
 
 
-@pytest.mark.parametrize("hiding", [-1e4, -1250.0, -1e9, -65504.0])
+@pytest.mark.parametrize("hiding", [-1e4, -1e4 / math.sqrt(64), -1e9, -65504.0])
 def test_a_mask_that_is_added_to_the_scores_hides(hiding: float) -> None:
-    """Scores of hidden keys are not all equal then: score minus 10,000."""
+    """Scores of hidden keys are not all equal then: score minus 10,000, or an eighth of that."""
     logits = drawn(1, 2, 9, 9) * 3
     seen = eager(logits + hiding * triangle(9))
     measured = Patterns(seen).measured
@@ -728,3 +728,21 @@ def test_a_row_of_very_small_logits_still_sees_its_keys() -> None:
         assert measured.missing == 0
         assert measured.shapes[0].allowed == (3, 3, 3)
         assert float(measured.entropy) == pytest.approx(math.log(3), rel=1e-6)
+
+
+@pytest.mark.parametrize(("units", "visible"), [(3, True), (5, False)])
+def test_products_of_queries_and_keys_are_right_to_four_units_of_rounding(
+    units: int, visible: bool
+) -> None:
+    """The second of two equal products is lowered by a thousand and some units of rounding.
+
+    Products of 2**27 have a rounding of 16 in float32, so all numbers here are exact.
+    """
+    query, key = torch.full((1, 1, 2, 1), 2.0**27), torch.ones(1, 1, 2, 1)
+    unit = 2.0**27 * torch.finfo(torch.float32).eps
+    assert unit == 16
+    logits = query @ key.mT
+    logits[..., 1] -= 1000 + units * unit
+    assert float(logits[0, 0, 0, 0] - logits[0, 0, 0, 1]) == 1000 + units * unit
+    measured = Patterns(eager(logits, query=query, key=key, scaling=1.0)).measured
+    assert measured.shapes[0].allowed == ((2, 2) if visible else (1, 1))

@@ -325,6 +325,18 @@ def test_the_interval_of_the_second_value_is_narrow_and_contains_it(
         assert float(second.width) <= 7e-3, name
 
 
+def test_a_value_just_above_others_may_be_missed_by_more_than_two_residuals() -> None:
+    """Of 1000 eigenvalues 999 fill an interval: after three steps the one above them is not seen."""
+    exact = torch.linspace(0.5, 1.0, 1000, dtype=EXACT)
+    exact[-1] = 1.2
+    matrix = exact.sqrt().diag()
+    space = _space(matrix, 3)
+    missed, residual = 1.2 - float(space.values[0, -1]), float(space.residuals(1))
+    assert missed > 2 * residual
+    start = start_block(1000, 1, dtype=EXACT, device=CPU)[None]
+    assert missed <= float(leading_vectors(stored.Stacked(matrix[None]), start, most=3).error)
+
+
 def test_an_interval_beyond_the_proof_is_cut_to_it() -> None:
     # All but nothing is left for the second value: what is proved is closer than any residual.
     matrix = torch.full((100, 100), 0.01)

@@ -385,18 +385,89 @@ def test_trend_within_five_percent_of_the_mean_is_flat(percent: float, law: str)
     assert fit_growth(LAYERS, values).law == law
 
 
-@pytest.mark.parametrize(("r2", "named"), [(0.89, False), (0.93, True)])
-def test_law_is_named_from_ninety_percent_of_the_variance_on(r2: float, named: bool) -> None:
-    """The series is an exponential plus a zigzag that no law follows, mixed to the wanted R²."""
+def exponential_and_zigzag(r2: float) -> np.ndarray:
+    """An exponential plus a zigzag that no law follows, mixed to the wanted R² of all values."""
     trend = LAYERS - LAYERS.mean()
     zigzag = np.where(LAYERS % 2 == 0, 1.0, -1.0)
     zigzag -= trend * (trend @ zigzag) / (trend @ trend)
     trend, zigzag = trend / np.linalg.norm(trend), zigzag / np.linalg.norm(zigzag)
-    values = np.exp(3.0 * (math.sqrt(r2) * trend + math.sqrt(1 - r2) * zigzag))
-    growth = fit_growth(LAYERS, values)
+    return np.exp(3.0 * (math.sqrt(r2) * trend + math.sqrt(1 - r2) * zigzag))
+
+
+@pytest.mark.parametrize(("r2", "named"), [(0.89, False), (0.93, True)])
+def test_law_is_named_from_ninety_percent_of_the_variance_on(r2: float, named: bool) -> None:
+    growth = fit_growth(LAYERS, exponential_and_zigzag(r2))
     assert (growth.law != "none") == named
     # Without the value at one end less of the variance is explained, and that counts.
     assert growth.r2 == pytest.approx(r2, abs=0.01 if named else 0.03)
+
+
+@pytest.mark.parametrize(("r2", "text"), [(0.36, ""), (0.40, " (best R² 0.33)")])
+def test_three_tenths_of_the_variance_are_the_least_hint_at_a_law(r2: float, text: str) -> None:
+    values = exponential_and_zigzag(r2)
+    growth = fit_growth(LAYERS, values)
+    # What a straight line through all logarithms explains of those without the first one.
+    logs = np.log(values)
+    line = np.polyval(np.polyfit(LAYERS, logs, 1), LAYERS)
+    rest = slice(1, None)
+    expected = 1 - np.sum((logs - line)[rest] ** 2) / np.sum((logs[rest] - logs[rest].mean()) ** 2)
+    assert growth.r2 == pytest.approx(expected, abs=0.01)
+    assert (growth.law, growth.text) == ("none", f"no simple law{text}")
+
+
+@pytest.mark.parametrize(("at_zero", "jumps"), [(0.04, False), (0.065, True)])
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_law_goes_through_zero_if_it_has_a_twentieth_of_layer_1_there(
+    at_zero: float, jumps: bool, power: float
+) -> None:
+    """y^(1/p) = a + l, but 0 at the embedding: the law has a / (a + 1) of its layer 1 there."""
+    assert (at_zero / (at_zero + 1) > 0.05) == jumps
+    values = [0.0, *((at_zero + np.arange(1, 13)) ** power)]
+    growth = fit_growth(range(13), values)
+    assert growth.law == ROOTS[power]
+    assert growth.rate == pytest.approx(1.0)
+    assert (growth.jump is not None) == jumps
+
+
+@pytest.mark.parametrize(("half_life", "law"), [(7.5, "saturating"), (8.5, "exponential")])
+def test_three_half_lives_have_to_lie_in_the_layers_for_a_limit(half_life: float, law: str) -> None:
+    assert (24 / half_life > 3) == (law == "saturating")
+    values = 1.0 + 9.0 * 2.0 ** (-layers_to(24) / half_life)
+    assert fit_growth(layers_to(24), values).law == law
+
+
+@pytest.mark.parametrize(("ratio", "law"), [(4.5, "none"), (5.5, "jump")])
+def test_jump_is_at_least_five_times_the_median_step(ratio: float, law: str) -> None:
+    step = 0.1
+    zigzag = step * np.where(LAYERS % 2 == 0, 0.5, -0.5)
+    logs = zigzag + np.where(LAYERS > 12, (ratio + 1) * step, 0.0)
+    steps = np.abs(np.diff(logs))
+    assert steps.max() == pytest.approx(ratio * np.median(steps))
+    assert fit_growth(LAYERS, np.exp(logs)).law == law
+
+
+@pytest.mark.parametrize(("ratio", "law"), [(4.5, "none"), (5.5, "jump")])
+def test_jump_is_at_least_five_times_what_the_two_levels_leave(ratio: float, law: str) -> None:
+    """A slow wave around two levels: its steps are small, its distance from them is not."""
+    layers = np.arange(48)
+    wave = 0.15 * np.sin(2 * math.pi * (layers + 0.5) / 24)
+    jump = ratio * math.sqrt(float(np.mean(wave**2)))
+    logs = wave + np.where(layers >= 24, jump - (wave[24] - wave[23]), 0.0)
+    steps = np.abs(np.diff(logs))
+    assert steps.max() == pytest.approx(jump)
+    assert jump > 10 * np.median(steps)
+    assert fit_growth(layers, np.exp(logs)).law == law
+
+
+@pytest.mark.parametrize(("size", "rank"), [(0.45, 3), (0.33, 4)])
+def test_jump_is_one_of_the_three_largest_steps(size: float, rank: int) -> None:
+    """A line that begins near zero has large steps in its logarithm, then it drops to a level."""
+    layers = np.arange(40)
+    values = np.where(layers <= 16, 0.1 + layers, 16.1 * math.exp(-size))
+    steps = np.abs(np.diff(np.log(values)))
+    assert int(np.count_nonzero(steps >= steps[16])) == rank
+    growth = fit_growth(layers, values)
+    assert (growth.jump and growth.jump.layer) == (17 if rank == 3 else None)
 
 
 def test_a_value_that_leaps_over_three_hundred_orders_of_magnitude_is_no_line() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.record import Growth, fit_growth
+from leadline.record.growth import candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +114,47 @@ def test_six_layers_tell_a_law_of_two_constants_through_noise_of_one_percent(law
 
 def _first(drawn: tuple[np.ndarray, Drawn]) -> tuple[np.ndarray, np.ndarray]:
     return drawn[0], drawn[1][0]
+
+
+def test_without_correction_and_lead_six_noisy_layers_are_bent_or_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The criterion of Schwarz, n ln(RSS / n) + k ln n, says more of some roots than is there."""
+
+    def bent_or_broken() -> int:
+        growths = [fit_growth(*_first(series("root", 6, 5, seed))) for seed in range(100)]
+        return sum(growth.law == "saturating" or growth.jump is not None for growth in growths)
+
+    def schwarz(rss: float, count: int, parameters: int) -> float:
+        if count - parameters < 2:
+            return math.inf
+        return count * math.log(rss / count) + parameters * math.log(count)
+
+    assert bent_or_broken() <= 4
+    monkeypatch.setattr(candidates, "CLEAR", 0.0)
+    monkeypatch.setattr(candidates, "_criterion", schwarz)
+    assert bent_or_broken() >= 12
+
+
+@pytest.mark.parametrize(("lead", "rest"), [(7.3, "flat (±"), (8.7, "+0.1 per layer")])
+def test_trend_beside_a_jump_has_to_win_by_six_and_the_two_of_a_tie(lead: float, rest: str) -> None:
+    """Three values of -1, then four on a line plus a zigzag that is orthogonal to every line.
+
+    Two levels and the jump are 3 constants; a level, a line and the jump are 4. Two levels leave
+    what the line rises by and the zigzag, the line leaves the zigzag. The zigzag is as large as it
+    has to be for the line to be ahead by `lead`, by the criterion of McQuarrie.
+    """
+    count = 7
+    line = 0.1 * np.array([-1.5, -0.5, 0.5, 1.5])
+    zigzag = np.array([-1.0, 3.0, -3.0, 1.0])
+    assert float(zigzag.sum()) == 0.0
+    assert float(zigzag @ line) == pytest.approx(0.0, abs=1e-15)
+    penalty = {k: k * count * math.log(count) / (count - k - 2) for k in (3, 4)}
+    left = float(line @ line) / math.expm1((lead + penalty[4] - penalty[3]) / count)
+    zigzag *= math.sqrt(left / float(zigzag @ zigzag))
+    growth = fit_growth(range(count), [-1.0, -1.0, -1.0, *(1.0 + line + zigzag)])
+    assert growth.jump is not None and growth.jump.layer == 3
+    assert growth.text.split(", then ")[-1].startswith(rest)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
