@@ -26,7 +26,8 @@ from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.inputs.forward_errors import forward_refusal, words_of
-from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
+from leadline.inputs.logits import HeadFacts as Head
+from leadline.inputs.logits import find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
 from leadline.inputs.model_facts import forward_names, is_pair, main_name, vocabulary_size
