@@ -23,9 +23,9 @@ from leadline.anatomy import (
     read_anatomy,
 )
 from leadline.anatomy.output_projection import BranchProducts
-from leadline.errors import InputError
+from leadline.errors import InputError, words_of
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
-from leadline.inputs.forward_errors import forward_refusal, words_of
+from leadline.inputs.forward_errors import forward_refusal
 from leadline.inputs.logits import HeadFacts as Head
 from leadline.inputs.logits import find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal

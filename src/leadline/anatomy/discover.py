@@ -29,7 +29,7 @@ from leadline.anatomy.replay import (
 )
 from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
-from leadline.errors import AnatomyError
+from leadline.errors import AnatomyError, words_of
 
 __all__ = ["block_calls", "discover", "parameters_of", "refit"]
 
@@ -265,7 +265,9 @@ def _read_replay(
     try:
         return _sublayers(replay, list(fit.writes), fit.opening)
     except RuntimeError as error:
-        raise _Unread(f"Gradients inside '{path}' fail: {str(error).split(';')[0]}.") from error
+        raise _Unread(
+            f"Gradients inside '{path}' fail: {words_of(error, first_line=True)}"
+        ) from error
 
 
 def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:

@@ -15,7 +15,8 @@ from torch import nn
 
 from leadline.anatomy.fit import Replacement, fit_block, fit_stream_alone, fit_without_stream
 from leadline.anatomy.replay import UNRUNNABLE, Arguments, capture_arguments, replay_block
-from leadline.anatomy.unusual import joined, layers_in_words
+from leadline.anatomy.unusual import layers_in_words
+from leadline.errors import join_words
 
 __all__ = ["DECLARE", "BlockCall", "Cause", "causes_in_words", "explain_blocks"]
 
@@ -130,9 +131,9 @@ def _replaced(replacement: Replacement, certain: bool) -> str:
     names = [f"'{seen.path}'" for _, seen in replacement.parts]
     factors = [f"{gain:.6g} x " if gain != 1.0 else "" for gain, _ in replacement.parts]
     if any(factors):
-        what = joined([f"{f}what {n} returned" for f, n in zip(factors, names, strict=True)])
+        what = join_words([f"{f}what {n} returned" for f, n in zip(factors, names, strict=True)])
     else:
-        what = f"what {joined(names)} returned"
+        what = f"what {join_words(names)} returned"
     added = ", added up" if len(names) > 1 else ""
     settle = replacement.settle
     subject = "the output is" if settle is None else f"'{settle.path}' takes in"
