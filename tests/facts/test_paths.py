@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -287,8 +288,8 @@ def test_without_a_loss_there_are_shares_only():
 
 def test_sampled_paths_are_exact_where_there_is_one():
     model = transformer(depth=3, heads=1, width=8, mlp="none")
-    found = leadline.paths(model, IDS, samples=2, logits=False).sampled
-    assert found.samples == 2 and found.seed == 0
+    found = leadline.paths(model, IDS, samples=np.int64(2), logits=False).sampled
+    assert type(found.samples) is int and found.samples == 2 and found.seed == 0
     assert found.error[0] == pytest.approx(0, abs=1e-12)
     assert found.error[3] == pytest.approx(0, abs=1e-12)
     assert found.error[1] > 0.1
