@@ -423,11 +423,11 @@ def test_inputs_that_are_not_finite_are_named():
 
 
 def test_samples_below_zero_are_refused():
-    assert "-1 samples" in refused(transformer(), samples=-1)
+    assert "samples is -1; give a whole number of at least 0" in refused(transformer(), samples=-1)
 
 
 def test_what_is_no_model_is_refused():
-    assert "str" in refused("gpt2")
+    assert "The model is 'gpt2', not a torch module" in refused("gpt2")
 
 
 def test_a_component_that_was_lost_is_an_error(monkeypatch):
