@@ -17,7 +17,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Block, Stack
 from leadline.anatomy.tensors import first_tensor, stream_input
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, shown
 from leadline.record import Quantity, Reading, Site
 
 __all__ = ["Ablation", "ablate"]
@@ -64,7 +64,7 @@ def ablate(
 ) -> Ablation:
     """The loss increase for every block, or for every sublayer. `loss` runs the model once."""
     if unit not in ("block", "sublayer"):
-        raise ProbeError(f"Ablation leaves out a 'block' or a 'sublayer', not a {unit!r}.")
+        raise ProbeError(f"ablate is {shown(unit)}; give 'block' or 'sublayer'.")
     with torch.no_grad():
         whole = float(loss())
         cuts = _cuts(model, anatomy, unit)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from leadline.anatomy.tensors import check_dense
-from leadline.errors import InputError
+from leadline.errors import InputError, check_count
 from leadline.inputs import Inputs
 from leadline.parts import Transformer
 from leadline.parts.model_inputs import check_inputs
@@ -100,8 +100,7 @@ def checked_layers(
     layers: Sequence[Mapping[str, Any]], heads: int, *, width: int
 ) -> list[dict[str, Tensor]]:
     """Bare matrices in float64, refused where they do not fit each other or the stream."""
-    if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1:
-        raise InputError(f"heads is {heads!r}; give a whole number from 1 on.")
+    heads = check_count(heads, "heads")
     if isinstance(layers, Mapping) or not all(isinstance(one, Mapping) for one in layers):
         raise InputError(
             f"layers is a list of mappings, one per layer, with {', '.join(_WEIGHTS)} in each."

@@ -48,9 +48,11 @@ __all__ = [
     "check_text",
     "did_you_mean",
     "is_nested_deeply",
+    "join_words",
     "nearest_names",
     "require",
     "shown",
+    "words_of",
 ]
 
 
@@ -146,7 +148,7 @@ def nearest_names(name: str, known: Iterable[str], *, at_most: int = 3) -> list[
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the question whether a near name was meant, after a space; empty where none is near."""
     near = nearest_names(name, known)
-    return f" Did you mean {_either(near)}?" if near else ""
+    return f" Did you mean {join_words(map(repr, near), last='or')}?" if near else ""
 
 
 def require(module_name: str, *, extra: str) -> ModuleType:
@@ -166,11 +168,31 @@ def require(module_name: str, *, extra: str) -> ModuleType:
         ) from error
 
 
-def _either(names: Sequence[str]) -> str:
-    quoted = [repr(name) for name in names]
-    if len(quoted) == 1:
-        return quoted[0]
-    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+# --- words ---------------------------------------------------------------------------------------
+
+_MOST_WORDS = 300
+
+
+def join_words(words: Iterable[str], *, last: str = "and") -> str:
+    """Return `a`, `a and b` or `a, b and c`; `last` is the word before the last one."""
+    parts = list(words)
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def words_of(error: BaseException, *, first_line: bool = False) -> str:
+    """Return what somebody else's exception says, as a sentence on one line, shortened if long.
+
+    `first_line` leaves out what follows: torch and transformers add stacks and advice there.
+    """
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = " ".join(" ".join(lines[:1] if first_line else lines).split())
+    if not text:
+        return f"{type(error).__name__} without a message."
+    if len(text) > _MOST_WORDS:
+        text = f"{text[:_MOST_WORDS].rstrip()} ..."
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -231,16 +253,17 @@ def check_count(
 
 
 def check_text(text: Any, name: str, *, error: type[LeadlineError] = InputError) -> None:
-    """Refuse what is no text, and a text with half characters, which no file can hold."""
+    """Refuse what is no text, and a text with lone surrogates, which no file can hold."""
     if not isinstance(text, str):
         raise error(f"{name} is {shown(text)}; give a text.")
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError as half:
-        raise error(
-            f"{name} is {shown(text)}, and its character {half.start + 1} is half of a character, "
-            "which UTF-8 cannot hold; take it out."
-        ) from half
+    except UnicodeEncodeError as reason:
+        raise error(f"{name} is {shown(text)}, and {_surrogate(reason)}") from reason
+
+
+def _surrogate(error: UnicodeEncodeError) -> str:
+    return f"character {error.start + 1} is a lone surrogate, which UTF-8 cannot store; remove it."
 
 
 def check_path(
@@ -255,14 +278,11 @@ def check_path(
     if not text:
         raise error(f"{name} is empty; give the name of a file or a folder.")
     if "\0" in text:
-        raise error(f"{name} is {shown(text)}, with a NUL character in it; take it out.")
+        raise error(f"{name} is {shown(text)}, with a NUL character in it; remove it.")
     try:
         os.lstat(text)
-    except UnicodeEncodeError as half:
-        raise error(
-            f"{name} is {shown(text)}, and its character {half.start + 1} is half of a character; "
-            "take it out."
-        ) from half
+    except UnicodeEncodeError as reason:
+        raise error(f"{name} is {shown(text)}, and {_surrogate(reason)}") from reason
     except OSError as reason:
         if reason.errno not in _ABSENT:
             raise error(f"{name} is {shown(text)}, which cannot be used: {reason.strerror}.") from (
@@ -273,7 +293,7 @@ def check_path(
 
 def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
     """Refuse what cannot be called with these positional arguments."""
-    words = f"{', '.join(arguments[:-1])} and {arguments[-1]}"
+    words = join_words(arguments)
     if not callable(function):
         raise InputError(f"{name} is {shown(function)}; give a function of {words}.")
     try:
@@ -283,9 +303,10 @@ def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
     try:
         signature.bind(*arguments)
     except TypeError as reason:
+        count = "1 argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
         raise InputError(
-            f"{name} is called with {len(arguments)} arguments ({words}), and the function does "
-            f"not take them: {reason}."
+            f"{name} is called with {count} ({words}), and the function does not take "
+            f"{'it' if len(arguments) == 1 else 'them'}: {reason}."
         ) from reason
 
 

@@ -17,8 +17,8 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch import Stretches
-from leadline.errors import InputError, ProbeError, check_seed
-from leadline.jacobian_inputs import Steps, array_of, opened, whole_number
+from leadline.errors import InputError, ProbeError, check_count, check_seed
+from leadline.jacobian_inputs import Steps, array_of, opened
 from leadline.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
 from leadline.loading import LoadedModel
 from leadline.measurement import Progress
@@ -47,7 +47,7 @@ def lyapunov(
     works under every attention kernel and keeps the graph of one block at a time. Otherwise from
     the first site to the last, by J v. The other arguments are those of `jacobian`.
     """
-    whole_number(k, "directions", 1)
+    k = check_count(k, "k")
     seed = check_seed(seed)
     steps = Steps(progress, 3)
 

@@ -36,7 +36,6 @@ __all__ = [
     "chosen_stack",
     "opened",
     "sites_of",
-    "whole_number",
 ]
 
 
@@ -163,12 +162,6 @@ def sites_of(
             f"0 (what enters layer 1) to {depth}, and a stretch goes forward."
         )
     return start, end
-
-
-def whole_number(value: Any, what: str, least: int) -> None:
-    """Refuse what is no whole number from `least` on."""
-    if type(value) is not int or value < least:
-        raise InputError(f"{value!r} {what} were asked for; give a whole number from {least} on.")
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:

@@ -27,8 +27,8 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch import Function, Stretches
-from leadline.errors import InputError, ProbeError, check_seed, shown
-from leadline.jacobian_inputs import Steps, array_of, opened, sites_of, whole_number
+from leadline.errors import InputError, ProbeError, check_count, check_seed, shown
+from leadline.jacobian_inputs import Steps, array_of, opened, sites_of
 from leadline.linear_checks import (
     ACROSS,
     JOINED,
@@ -80,9 +80,9 @@ def jacobian(
     copies. Attention is switched to a kernel with second derivatives only if the output of the
     model stays the same; otherwise the singular values are left out, and the remarks say why.
     """
-    whole_number(k, "singular values", 1)
-    whole_number(smallest, "smallest singular values", 0)
-    whole_number(probes, "probes", 2)
+    k = check_count(k, "k")
+    smallest = check_count(smallest, "smallest", least=0)
+    probes = check_count(probes, "probes", least=2)
     seed = check_seed(seed)
     if not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
         raise InputError(

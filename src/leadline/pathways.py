@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
-from leadline.errors import InputError, ProbeError, check_progress, check_seed
+from leadline.errors import ProbeError, check_count, check_progress, check_seed
 from leadline.inputs import Inputs, Loss, choose_loss
 from leadline.loading import LoadedModel
 from leadline.measurement import (
@@ -95,8 +95,7 @@ def paths(
     if isinstance(model, LoadedModel):
         name = name or model.name
     given, module = modules_of(model)
-    if type(samples) is not int or samples < 0:
-        raise InputError(f"{samples!r} samples were asked for; give a whole number, 0 or more.")
+    samples = check_count(samples, "samples", least=0)
     seed = check_seed(seed)
     say = check_progress(progress)
     known = known_anatomy(module, anatomy)

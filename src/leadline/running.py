@@ -23,10 +23,11 @@ from leadline.anatomy import (
     read_anatomy,
 )
 from leadline.anatomy.output_projection import BranchProducts
-from leadline.errors import InputError
+from leadline.errors import InputError, words_of
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
-from leadline.inputs.forward_errors import forward_refusal, words_of
-from leadline.inputs.logits import Head, find_logits, moves_earlier, rolled
+from leadline.inputs.forward_errors import forward_refusal
+from leadline.inputs.logits import HeadFacts as HeadFacts
+from leadline.inputs.logits import find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
 from leadline.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
@@ -161,7 +162,7 @@ def head_of(
     anatomy: Anatomy,
     loss: str | Callable[..., torch.Tensor],
     seed: int,
-) -> tuple[Head | None, int]:
+) -> tuple[HeadFacts | None, int]:
     """What small passes show of a head that nothing else tells of, and their number.
 
     None where no loss needs it. A model that returns the logits of the last token alone is asked
@@ -173,7 +174,7 @@ def head_of(
     if loss not in ("auto", "next-token") or not head_is_unknown(module, ahead):
         return None, 0
     if not _has_ids(module, batch):
-        return Head(), 0
+        return HeadFacts(), 0
     outputs: list[Any] = []
 
     def counted(which: Inputs) -> Any:
@@ -183,13 +184,13 @@ def head_of(
 
     small = _fit_batch(module, batch, seed, counted)
     if not _has_ids(module, small):
-        return Head(), len(outputs)
+        return HeadFacts(), len(outputs)
     ids = small.tensors[ids_name(module)]
     shape = (ids.shape[0], ids.shape[1])
     logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
     if logits is None:
-        return Head(tokens=shape[1]), len(outputs)
-    head = Head(tuple(logits.shape), shape[1])
+        return HeadFacts(tokens=shape[1]), len(outputs)
+    head = HeadFacts(tuple(logits.shape), shape[1])
     if head.last_only:
         head = _asked_for_all(module, small, head, counted)
         if head.targets is None:
@@ -213,8 +214,8 @@ def _has_ids(module: nn.Module, batch: Inputs) -> bool:
 
 
 def _asked_for_all(
-    module: nn.Module, small: Inputs, head: Head, run_once: Callable[[Inputs], Any]
-) -> Head:
+    module: nn.Module, small: Inputs, head: HeadFacts, run_once: Callable[[Inputs], Any]
+) -> HeadFacts:
     """The head with the argument under which the model returns all logits, or why there is none."""
     ids = small.tensors[ids_name(module)]
     names = [name for name in ("targets", "labels", "target") if name in forward_names(module)]

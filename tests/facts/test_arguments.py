@@ -153,7 +153,7 @@ INPUTS = {
     "a name that is a number": (Speaker, {1: IDS}, "cannot be called with 1"),
     "no tensors": (Speaker, Inputs({}), "no tensors"),
     "Inputs of a text": (Speaker, Inputs({"input_ids": "a"}), "'input_ids' is 'a'"),
-    "a number": (Speaker, 5, "int"),
+    "a number": (Speaker, 5, "The inputs are 5, which cannot be fed"),
     "a stream on meta": (Tower, X.to("meta"), "The input 'x' is on the meta device"),
     "a sparse stream": (Tower, X.to_sparse(), "The input 'x' is a sparse tensor (sparse_coo)"),
     "a nested stream": (
@@ -207,7 +207,8 @@ def test_counts_are_whole_numbers(name, number):
 
 @pytest.mark.parametrize("device", ["zzz", "", ["cpu"]], ids=repr)
 def test_a_device_that_is_not_there(device):
-    refused("cannot be put on the device", Inputs({"x": X}).to, device)
+    said = refused("cannot be put on the device", Inputs({"x": X}).to, device)
+    assert said.endswith("which torch does not know; give one such as 'cpu', 'cuda:0' or 'mps'.")
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -254,9 +255,9 @@ MODELS = {
     "lazy": (_lazy, "'layers.0.mlp.weight' has no shape yet"),
     "a list of blocks": (lambda: Tower().layers, "ModuleList has no forward"),
     "a class": (lambda: Tower, "The class Tower was given"),
-    "a name": (lambda: "gpt2", "A str was given where a torch module is measured; load it first"),
-    "a function": (lambda: Tower().forward, "A method was given"),
-    "nothing": (lambda: None, "A NoneType was given"),
+    "a name": (lambda: "gpt2", "The model is 'gpt2', not a torch module; load it first"),
+    "a function": (lambda: Tower().forward, "The model is a method, not a torch module"),
+    "nothing": (lambda: None, "The model is None, not a torch module"),
 }
 
 
@@ -377,9 +378,15 @@ LOSSES = {
     "one argument": (lambda output: output.sum(), "loss is called with 2 arguments"),
     "three arguments": (lambda output, inputs, x: output.sum(), "loss is called with 2 arguments"),
     "by name only": (lambda *, output, inputs: output.sum(), "loss is called with 2 arguments"),
-    "nothing": (lambda output, inputs: None, "returned NoneType"),
-    "a vector": (lambda output, inputs: output[0, 0], f"returned [{WIDTH}]"),
-    "a float": (lambda output, inputs: 3.0, "returned float"),
+    "nothing": (
+        lambda output, inputs: None,
+        "returned None; it must return a tensor with one number.",
+    ),
+    "a vector": (lambda output, inputs: output[0, 0], f"returned a tensor of shape [{WIDTH}]"),
+    "a float": (
+        lambda output, inputs: 3.0,
+        "returned 3.0; it must return a tensor with one number.",
+    ),
     "a complex number": (lambda output, inputs: output.sum() * 1j, "a complex number"),
     "on meta": (lambda output, inputs: torch.zeros((), device="meta"), "meta device"),
     "sparse": (lambda output, inputs: output.sum().reshape(1).to_sparse(), "sparse"),
@@ -448,7 +455,7 @@ PATHS = {
     "too long": ("x" * 5000, "cannot be used: File name too long"),
     "too many folders": ("a/" * 3000, "cannot be used: File name too long"),
     "empty": ("", " is empty"),
-    "half a character": ("a\ud800", "half of a character"),
+    "half a character": ("a\ud800", "a lone surrogate"),
     "bytes": (b"a", "is b'a'; give a text or a pathlib.Path"),
     "a number": (5, "is 5; give a text or a pathlib.Path"),
     "a list": (["a"], "is a list; give a text or a pathlib.Path"),
@@ -535,7 +542,7 @@ def _endless():
     [
         (nested(100_000), "more than 64 lists and mappings"),
         (_endless(), "more than 64 lists and mappings"),
-        ("\ud800", "half of a character"),
+        ("\ud800", "a lone surrogate"),
         ({1, 2}, "cannot be kept as JSON"),
         (torch.ones(1), "cannot be kept as JSON"),
         (10**5000, "cannot be kept as JSON"),

@@ -256,7 +256,7 @@ def test_heads_that_do_not_divide_the_columns_are_refused():
 
 @pytest.mark.parametrize("heads", [2.0, True, "2"])
 def test_heads_that_are_no_whole_number_are_refused(heads):
-    with pytest.raises(ll.InputError, match="give a whole number from 1 on"):
+    with pytest.raises(ll.InputError, match="give a whole number of at least 1"):
         ll.collapse_weights(stream(width=4), [_layer(4, 0)], heads=heads)
 
 

@@ -4,7 +4,17 @@ import sys
 import pytest
 
 from leadline import errors
-from leadline.errors import LeadlineError, MissingExtra, UnknownName, nearest_names, require
+from leadline.errors import (
+    InputError,
+    LeadlineError,
+    MissingExtra,
+    UnknownName,
+    check_function,
+    join_words,
+    nearest_names,
+    require,
+    words_of,
+)
 
 
 def test_every_error_is_a_leadline_error():
@@ -67,3 +77,26 @@ def test_of_many_known_names_a_message_lists_forty():
     told = str(UnknownName("claim", "zzz", [f"name-{n:03}" for n in range(204)]))
     assert told.endswith("name-038, name-039 and 164 more.")
     assert "and" not in str(UnknownName("claim", "zzz", [f"x{n:02}" for n in range(40)]))
+
+
+def test_words_are_joined_as_in_a_sentence():
+    assert [join_words("abc"[:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert join_words(["x", "y"], last="or") == "x or y"
+
+
+def test_the_words_of_an_exception_are_one_sentence_on_one_line():
+    assert words_of(ValueError("a  b\nc!")) == "a b c!"
+    assert words_of(ValueError("\n a  b \nstack of C++")) == "a b stack of C++."
+    assert words_of(ValueError("\n a  b \nstack of C++"), first_line=True) == "a b."
+    assert words_of(ValueError()) == "ValueError without a message."
+    long = words_of(ValueError("word " * 500))
+    assert len(long) < 320 and long.endswith("...")
+
+
+def test_a_function_of_one_argument_is_asked_for_in_the_singular():
+    with pytest.raises(InputError, match=r"^tell is 3; give a function of the value\.$"):
+        check_function(3, "tell", ("the value",))
+    with pytest.raises(
+        InputError, match=r"1 argument \(the value\), and the function does not take it:"
+    ):
+        check_function(lambda: None, "tell", ("the value",))

@@ -180,10 +180,11 @@ def test_examples_that_see_each_other_are_refused():
         ({"layer": (1, 2, 3)}, "give a number, or two sites"),
         ({"layer": 1, "sublayer": 3}, "layer 1 has sublayers 1 to 2"),
         ({"sublayer": 1}, "without its layer"),
-        ({"k": 0}, "whole number from 1 on"),
+        ({"k": 0}, "whole number of at least 1"),
         ({"k": 25, "layer": 1}, "this Jacobian has 24"),
-        ({"smallest": -1}, "whole number from 0 on"),
-        ({"probes": 1}, "whole number from 2 on"),
+        ({"k": True}, "k is True; give a whole number of at least 1"),
+        ({"smallest": -1}, "whole number of at least 0"),
+        ({"probes": 1}, "whole number of at least 2"),
         ({"tolerance": 0.0}, "between 0 and 1"),
         ({"stack": "decoder"}, "No stack is called 'decoder'; this model has: encoder"),
     ],
@@ -363,7 +364,7 @@ def test_a_product_beyond_the_number_type_is_not_compared_and_that_is_said(monke
 def test_more_directions_than_the_stream_has_are_refused():
     with pytest.raises(InputError, match="the stream has 24"):
         leadline.lyapunov(linear(), stream(), k=25)
-    with pytest.raises(InputError, match="whole number from 1 on"):
+    with pytest.raises(InputError, match="whole number of at least 1"):
         leadline.lyapunov(linear(), stream(), k=0)
 
 

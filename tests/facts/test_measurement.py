@@ -538,7 +538,7 @@ def test_leaving_out_any_one_of_equal_layers_is_the_same() -> None:
 
 
 def test_ablation_asks_for_a_block_or_a_sublayer() -> None:
-    with pytest.raises(ProbeError, match="'block' or a 'sublayer'"):
+    with pytest.raises(ProbeError, match="ablate is 'head'; give 'block' or 'sublayer'"):
         leadline.measure(_gpt2(), ablate="head")
 
 
@@ -758,7 +758,7 @@ def test_a_probe_asked_for_twice_is_refused() -> None:
 
 
 def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(InputError, match="str"):
+    with pytest.raises(InputError, match="The model is 'gpt2', not a torch module"):
         leadline.measure("gpt2")  # pyright: ignore
 
 

@@ -412,7 +412,7 @@ def test_a_loss_that_is_not_finite_is_mentioned():
 
 @pytest.mark.parametrize("samples", [1.5, "3", True, -1])
 def test_samples_are_whole_numbers(samples):
-    assert f"{samples!r} samples were asked for" in refused(net(depth=1), samples=samples)
+    assert f"samples is {samples!r}; give a whole number" in refused(net(depth=1), samples=samples)
 
 
 def test_a_model_without_values_is_refused():

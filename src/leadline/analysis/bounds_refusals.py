@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from leadline.errors import InputError
+from leadline.errors import InputError, shown
 from leadline.record import Record
 from leadline.theory import StackFacts
 
@@ -29,7 +29,7 @@ def check_given(given: object) -> None:
     if isinstance(given, (str, Path)):
         raise InputError(f"{takes} the path {str(given)!r}: open it with `leadline.Record.open`.")
     raise InputError(
-        f"{takes} a {type(given).__name__}: "
+        f"{takes} {shown(given)}: "
         "give what `leadline.measure` returns, or `found.facts` of "
         "`leadline.collapse(..., facts=True)`."
     )

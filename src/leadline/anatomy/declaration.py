@@ -19,7 +19,7 @@ from torch import nn
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.discover import parameters_of
 from leadline.anatomy.fit import Write
-from leadline.anatomy.replay import capture_arguments, replay_block, sleeps
+from leadline.anatomy.replay import UNRUNNABLE, capture_arguments, replay_block, sleeps
 from leadline.anatomy.roles import Mixing, mixing, role_of
 from leadline.anatomy.trace import Call, trace_calls
 from leadline.errors import AnatomyError, check_text, nearest_names, shown
@@ -125,7 +125,7 @@ class Declaration:
             key = (call.path, call.number)
             arguments = capture_arguments(model, forward, {key})[key]
             replay = replay_block(call.path, call.module, arguments, shape, awake=awake)
-        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
+        except UNRUNNABLE:
             return unknown, [], []
         seen = {s.path: s for s in replay.seen}
         roles: list[str] = []

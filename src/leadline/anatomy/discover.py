@@ -17,14 +17,21 @@ import torch
 from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
-from leadline.anatomy.diagnosis import DECLARE, UNRUNNABLE, Place, diagnose, told
 from leadline.anatomy.fit import MOST_UPDATES, Write, fit_block
-from leadline.anatomy.replay import Replay, Seen, capture_arguments, replay_block, sleeps
+from leadline.anatomy.imbalance import DECLARE, BlockCall, causes_in_words, explain_blocks
+from leadline.anatomy.replay import (
+    UNRUNNABLE,
+    Replay,
+    Seen,
+    capture_arguments,
+    replay_block,
+    sleeps,
+)
 from leadline.anatomy.roles import Mixing, mark_parallel, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, Row, find_rows, trace_calls
-from leadline.errors import AnatomyError
+from leadline.errors import AnatomyError, words_of
 
-__all__ = ["discover", "parameters_of", "places_of", "refit"]
+__all__ = ["block_calls", "discover", "parameters_of", "refit"]
 
 Forward = Callable[[], object]
 
@@ -85,8 +92,8 @@ def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) ->
         return stack
     calls = {(call.path, call.number): call for call in trace_calls(model, forward)}
     blocks = list(stack.blocks)
-    for index, (block, place) in enumerate(zip(blocks, places_of(stack), strict=True)):
-        call = calls.get((place.path, place.number))
+    for index, (block, asked) in enumerate(zip(blocks, block_calls(stack), strict=True)):
+        call = calls.get((asked.path, asked.number))
         if block.layer not in layers or call is None:
             continue
         try:
@@ -101,14 +108,14 @@ def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) ->
     return replace(stack, blocks=tuple(blocks))
 
 
-def places_of(stack: Stack) -> list[Place]:
+def block_calls(stack: Stack) -> list[BlockCall]:
     """The calls of the blocks of a stack: a module that serves several layers is called again."""
     counts: Counter[str] = Counter()
-    places: list[Place] = []
+    calls: list[BlockCall] = []
     for block in stack.blocks:
-        places.append(Place(block.layer, block.module, counts[block.module]))
+        calls.append(BlockCall(block.layer, block.module, counts[block.module]))
         counts[block.module] += 1
-    return places
+    return calls
 
 
 class _Unread(Exception):
@@ -119,7 +126,7 @@ class _Unfitted(_Unread):
     """A block whose output is not its input plus outputs of its modules."""
 
 
-class _Diagnosed(_Unread):
+class _Explained(_Unread):
     """A row of which it is known what is wrong; the message says what to do, too."""
 
 
@@ -128,7 +135,7 @@ class _Convolutional(_Unread):
 
 
 def _what_next(failures: list[_Unread]) -> str:
-    if failures and all(isinstance(failure, _Diagnosed) for failure in failures):
+    if failures and all(isinstance(failure, _Explained) for failure in failures):
         return ""
     return f" If you know which modules write to the stream, declare them: {DECLARE}."
 
@@ -193,12 +200,12 @@ def _read_kind(model: nn.Module, forward: Forward, calls: list[Call], row: Row) 
         except _Unread as problem:
             failures.append(problem)
     if row.unbroken and isinstance(failures[0], _Unfitted):
-        places = [Place(i + 1, call.path, call.number) for i, call in enumerate(row.calls)]
-        diagnoses = diagnose(model, forward, places, row.shape)
-        if diagnoses and diagnoses[0].place.path == calls[0].path:
-            place, depth = diagnoses[0].place, len(row.calls)
-            where = f"In layer {place.layer} ('{place.path}')"
-            raise _Diagnosed(told(diagnoses, where=where, missed=depth, depth=depth))
+        blocks = [BlockCall(i + 1, call.path, call.number) for i, call in enumerate(row.calls)]
+        causes = explain_blocks(model, forward, blocks, row.shape)
+        if causes and causes[0].call.path == calls[0].path:
+            first, depth = causes[0].call, len(row.calls)
+            where = f"In layer {first.layer} ('{first.path}')"
+            raise _Explained(causes_in_words(causes, where=where, missed=depth, depth=depth))
     raise failures[0]
 
 
@@ -258,7 +265,9 @@ def _read_replay(
     try:
         return _sublayers(replay, list(fit.writes), fit.opening)
     except RuntimeError as error:
-        raise _Unread(f"Gradients inside '{path}' fail: {str(error).split(';')[0]}.") from error
+        raise _Unread(
+            f"Gradients inside '{path}' fail: {words_of(error, first_line=True)}"
+        ) from error
 
 
 def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:

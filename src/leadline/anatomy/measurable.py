@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from leadline.errors import InputError
+from leadline.errors import InputError, shown
 
 __all__ = ["check_measurable", "check_module"]
 
@@ -30,9 +30,7 @@ def check_module(model: Any) -> None:
         hint = "load it first with leadline.load(...)"
         if isinstance(getattr(model, "model", None), nn.Module):
             hint = "give its .model"
-        raise InputError(
-            f"A {type(model).__name__} was given where a torch module is measured; {hint}."
-        )
+        raise InputError(f"The model is {shown(model)}, not a torch module; {hint}.")
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             where = f"The module '{name}'" if name else "The model"

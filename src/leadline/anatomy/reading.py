@@ -2,7 +2,7 @@
 
 Sources in order: the user's declaration when one is given, the model's own `anatomy()`, a family
 file, discovery. Whatever the source, the anatomy is judged on every block of fresh inputs; one
-that does not balance is refused with the worst layer, what its output is instead (`diagnosis`),
+that does not balance is refused with the worst layer, what its output is instead (`imbalance`),
 and the equation that would balance where there is one. Writes whose module never ran are left
 out: they would balance whatever they are.
 """
@@ -17,9 +17,9 @@ from torch import nn
 
 from leadline.anatomy._structure import Anatomy, Balance, Block, Stack, equation, relative
 from leadline.anatomy.declaration import Declaration
-from leadline.anatomy.diagnosis import DECLARE, diagnose, told
-from leadline.anatomy.discover import discover, places_of, refit
+from leadline.anatomy.discover import block_calls, discover, refit
 from leadline.anatomy.families._family import FAMILIES, model_type
+from leadline.anatomy.imbalance import DECLARE, causes_in_words, explain_blocks
 from leadline.anatomy.tap import Tap
 from leadline.anatomy.trace import trace_calls
 from leadline.anatomy.unusual import layers_in_words
@@ -93,11 +93,11 @@ def refuse_imbalance(
     if forward is None:
         raise BalanceError(f"{books} {miss}")
     if anatomy.source == "discovery":
-        why = _diagnosis(model, forward, stack, balance) or f"{miss} {_unexplained(balance)}"
+        why = _causes(model, forward, stack, balance) or f"{miss} {_unexplained(balance)}"
         raise BalanceError(f"{books} {why}")
     why = (
         _what_would(model, forward, anatomy, balance)
-        or _diagnosis(model, forward, stack, balance, where=f"In layer {balance.layer}")
+        or _causes(model, forward, stack, balance, where=f"In layer {balance.layer}")
         or "Discovery finds nothing that balances there either."
     )
     raise BalanceError(f"{books} {miss} {why}")
@@ -144,7 +144,7 @@ def _missed(balance: Balance, stack: Stack) -> set[int]:
     }
 
 
-def _diagnosis(
+def _causes(
     model: nn.Module,
     forward: Forward,
     stack: Stack,
@@ -154,10 +154,10 @@ def _diagnosis(
 ) -> str | None:
     """What is wrong with the worst layer and with those that miss as well; None if unknown."""
     missed = _missed(balance, stack) or {balance.layer}
-    places = [place for place in places_of(stack) if place.layer in missed]
-    places.sort(key=lambda place: place.layer != balance.layer)
-    call = next((c for c in trace_calls(model, forward) if c.path == places[0].path), None)
-    if call is None or call.left is None:
+    calls = [call for call in block_calls(stack) if call.layer in missed]
+    calls.sort(key=lambda call: call.layer != balance.layer)
+    traced = next((c for c in trace_calls(model, forward) if c.path == calls[0].path), None)
+    if traced is None or traced.left is None:
         return None
     updates = {
         relative(s.module, block.module)
@@ -165,11 +165,11 @@ def _diagnosis(
         if block.layer not in missed
         for s in block.sublayers
     }
-    found = diagnose(model, forward, places, call.left.shape, updates=updates)
-    if not found or found[0].place != places[0]:
+    causes = explain_blocks(model, forward, calls, traced.left.shape, updates=updates)
+    if not causes or causes[0].call != calls[0]:
         return None
-    where = where or f"In {stack.name} layer {balance.layer} ('{places[0].path}')"
-    return told(found, where=where, missed=len(missed), depth=stack.depth)
+    where = where or f"In {stack.name} layer {balance.layer} ('{calls[0].path}')"
+    return causes_in_words(causes, where=where, missed=len(missed), depth=stack.depth)
 
 
 def _what_would(

@@ -2,9 +2,10 @@
 
 The arguments are those of a real forward pass (a block called alone without its mask can lose
 causality), as they stood when it entered the block: a key-value cache that the pass has filled
-since would show the block its own keys a second time, and without gradients. The stream is made a leaf of the graph, so that gradients inside the block tell which
-branch mixes tokens. A block in half precision is replayed on a float32 copy: in bfloat16 an
-update smaller than 1/256 of the stream would be invisible to any fit.
+since would show the block its own keys a second time, and without gradients. The stream is made a
+leaf of the graph, so that gradients inside the block tell which branch mixes tokens. A block in
+half precision is replayed on a float32 copy: in bfloat16 an update smaller than 1/256 of the stream
+would be invisible to any fit.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import nn
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 
 __all__ = [
+    "UNRUNNABLE",
     "Arguments",
     "Replay",
     "Seen",
@@ -32,6 +34,9 @@ __all__ = [
 
 Tensor = torch.Tensor
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+UNRUNNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
+"""What a block may raise when it is called on its own."""
 
 
 @dataclass(eq=False)

@@ -46,7 +46,7 @@ from leadline.anatomy.stretch_kernel import Attention, attention_watched
 from leadline.anatomy.stretch_past import Leaves, graphs_only
 from leadline.anatomy.tap import stream_among
 from leadline.anatomy.tensors import first_tensor
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, words_of
 
 __all__ = ["AGREEMENT", "MOST", "TOLERANCE", "Call", "Function", "Stretches"]
 
@@ -294,7 +294,8 @@ class Stretches:
             try:
                 calls, other = self._captured(self._forward)
             except RuntimeError as error:
-                self.refusal = f"the model does not run under plain attention: {_first(error)}"
+                said = words_of(error, first_line=True).rstrip(".")
+                self.refusal = f"the model does not run under plain attention: {said}"
                 return
         pairs = [(calls[-1].after, own, "stream after the last layer"), (other, output, "output")]
         worst = 0.0
@@ -371,7 +372,7 @@ class Stretches:
         except Exception as error:
             raise ProbeError(
                 f"Layer {block.layer} ('{block.module}') could not be run again on its own: "
-                f"{_first(error)}"
+                f"{words_of(error, first_line=True)}"
             ) from error
         assert found is not None
         return found
@@ -416,7 +417,7 @@ class Stretches:
         except Exception as error:
             raise ProbeError(
                 f"The model could not be run again with its stream at site {start} exchanged: "
-                f"{_first(error)}"
+                f"{words_of(error, first_line=True)}"
             ) from error
         assert found
         return found[0]
@@ -557,8 +558,3 @@ def _turn(stack: Stack, index: int, where: Callable[[Block], str]) -> int:
     """How often the module of a block was called before for other layers (ALBERT)."""
     path = where(stack.blocks[index])
     return sum(where(block) == path for block in stack.blocks[:index])
-
-
-def _first(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -4,13 +4,14 @@ Inside `with untouched(model):` the model is in eval mode with its parameters' g
 aside. Afterwards, also after an exception, the training flags, `requires_grad`, gradients,
 buffers and random state are the very ones of before. Hooks are removed by those who set them.
 
+The plain attributes of modules that are tensors, numbers or None are put back as well: recurrent
+models keep their state in them, some with the graph of the last pass behind it, and positions that
+grow with the text keep how far they have come. A tensor or a number under a new name is taken away
+again. Lists, dictionaries and objects are left as they are, and so is what is kept outside of the
+modules.
+
 Weights and buffers that inference mode made cannot take part in autograd; ordinary copies stand in
 for them meanwhile.
-
-So are the plain attributes of modules that are tensors, numbers or None: recurrent models keep their
-state in them, some with the graph of the last pass behind it, and positions that grow with the text
-keep how far they have come. A tensor or a number under a new name is taken away again. Lists,
-dictionaries and objects are left as they are, and so is what is kept outside of the modules.
 """
 
 from __future__ import annotations

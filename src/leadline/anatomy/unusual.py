@@ -17,10 +17,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from leadline.errors import join_words
+
 if TYPE_CHECKING:
     from leadline.anatomy._structure import Anatomy, Block, Stack, Sublayer
 
-__all__ = ["joined", "layers_in_words", "unusual_sentences"]
+__all__ = ["layers_in_words", "unusual_sentences"]
 
 _MOST_VALUES = 3
 """More values of one coefficient than these are given by their range."""
@@ -53,12 +55,7 @@ def layers_in_words(layers: Iterable[int], depth: int) -> str:
     parts: list[str] = []
     for run in runs:
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"layer{'s' if len(numbers) > 1 else ''} {joined(parts)}"
-
-
-def joined(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+    return f"layer{'s' if len(numbers) > 1 else ''} {join_words(parts)}"
 
 
 # --- writes that are not there -------------------------------------------------------------------
@@ -346,4 +343,4 @@ def _inside(path: str, block: Block) -> str:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    return joined([f"'{name}'" for name in names])
+    return join_words([f"'{name}'" for name in names])

@@ -108,6 +108,12 @@ def _described(wrapper: nn.Module) -> str:
 
 # --- sharded models ------------------------------------------------------------------------------
 
+_GATHER = (
+    "gather its weights with torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
+    "options=StateDictOptions(full_state_dict=True)), load them into an unsharded copy and measure "
+    "that."
+)
+
 
 def _sharding(model: nn.Module) -> str | None:
     """What to say of a model whose parameters are spread over processes; None for all others."""
@@ -118,19 +124,13 @@ def _sharding(model: nn.Module) -> str | None:
             return (
                 "The model is sharded by FSDP2 (torch.distributed.fsdp.fully_shard), so each "
                 "process holds a part of its parameters only, and a sharded model cannot be "
-                "measured. Measure it before fully_shard, or gather its weights with "
-                "torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
-                "options=StateDictOptions(full_state_dict=True)), load them into an unsharded "
-                "copy and measure that."
+                f"measured. Measure it before fully_shard, or {_GATHER}"
             )
         if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
             return (
                 "The model is sharded by FSDP (FullyShardedDataParallel), so each process holds a "
                 "part of its parameters only, and a sharded model cannot be measured. Measure it "
-                "before it is wrapped, or gather its weights with "
-                "torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
-                "options=StateDictOptions(full_state_dict=True)), load them into an unsharded "
-                "copy and measure that."
+                f"before it is wrapped, or {_GATHER}"
             )
     for name, parameter in model.named_parameters():
         if tensors is not None and isinstance(parameter, tensors.DTensor):

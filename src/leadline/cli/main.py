@@ -32,7 +32,7 @@ from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
 from leadline.cli.sweep import sweep
 from leadline.cli.train import train
-from leadline.errors import FULL_DISK, LeadlineError
+from leadline.errors import FULL_DISK, LeadlineError, words_of
 
 __all__ = ["app", "run"]
 
@@ -111,13 +111,13 @@ def _answer(error: Exception) -> tuple[str, int]:
         return f"The disk is full ({error.strerror}): free some space and try again.", 2
     place = traceback.extract_tb(error.__traceback__)[-1]
     if "leadline.running" in sys.modules:  # else no model has run, and torch need not be imported
-        from leadline.inputs.forward_errors import is_models_own, words_of
+        from leadline.inputs.forward_errors import is_models_own
 
         if is_models_own(error):
             return (
                 f"The model's own code raised {type(error).__name__} in its forward pass "
-                f"({place.filename}, line {place.lineno}): {words_of(error)} Give inputs that it "
-                "takes; --debug shows the traceback.",
+                f"({place.filename}, line {place.lineno}): {words_of(error)} Check the model's "
+                "forward or its inputs; --debug shows the traceback.",
                 2,
             )
     return (

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from leadline.errors import InputError, as_whole_number, shown
+from leadline.errors import InputError, as_whole_number, shown, words_of
 
 __all__ = ["Inputs", "check_ids", "check_length", "pad_rows", "preview_of_ids", "shorten"]
 
@@ -61,21 +61,29 @@ class Inputs:
         """The same inputs on another device."""
 
         def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device)
+            return None if tensor is None else tensor.to(target)
 
+        try:
+            target = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            # torch's own words list every kind of device that it could be built for.
+            raise InputError(
+                f"The inputs cannot be put on the device {shown(device)}, which torch does not "
+                "know; give one such as 'cpu', 'cuda:0' or 'mps'."
+            ) from error
         try:
             return replace(
                 self,
-                tensors={name: tensor.to(device) for name, tensor in self.tensors.items()},
+                tensors={name: tensor.to(target) for name, tensor in self.tensors.items()},
                 mask=moved(self.mask),
                 labels=moved(self.labels),
                 targets=moved(self.targets),
                 decoder_mask=moved(self.decoder_mask),
             )
-        except (RuntimeError, AssertionError, TypeError) as error:
-            reason = str(error).partition("\n")[0]
+        except (RuntimeError, AssertionError) as error:
             raise InputError(
-                f"The inputs cannot be put on the device {shown(device)}: {reason}"
+                f"The inputs cannot be put on the device '{target}': "
+                f"{words_of(error, first_line=True)}"
             ) from error
 
     def summary(self) -> dict[str, Any]:

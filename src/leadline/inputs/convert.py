@@ -61,8 +61,8 @@ def as_inputs(
             "(--tokens-file).",
         )
     raise InputError(
-        f"A {type(value).__name__} cannot be fed to the model; give a tensor, a dictionary of "
-        "tensors, texts, or what leadline.random_tokens returns (--text, --tokens-file and "
+        f"The inputs are {shown(value)}, which cannot be fed to the model; give a tensor, a "
+        "dictionary of tensors, texts, or what leadline.random_tokens returns (--text, --tokens-file and "
         "--random 4x128 on the command line)."
     )
 
@@ -152,7 +152,7 @@ def _tensor(name: str, value: Any) -> Tensor:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{name!r} is a {type(value).__name__} that cannot become a tensor; "
+            f"{name!r} is {shown(value)}, which cannot become a tensor; "
             "ask the tokenizer for return_tensors='pt' and padding=True."
         ) from error
     check_dense(tensor, f"The input {name!r}")

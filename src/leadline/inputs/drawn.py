@@ -124,28 +124,27 @@ def _declares_main(model: nn.Module) -> bool:
 
 def _text(model: nn.Module, senses: Senses) -> Inputs:
     """Random tokens, with the tokens that stand for an image or a sound, and these themselves."""
-    sights = [sight for sight in (senses.image(), senses.sound()) if sight is not None]
-    places = sum(sight.count for sight in sights)
+    stimuli = [stimulus for stimulus in (senses.image(), senses.sound()) if stimulus is not None]
+    places = sum(stimulus.count for stimulus in stimuli)
     length = max(senses.length, places + _ROOM) if places else senses.length
     limit = context_limit(model)
     if limit is not None and length > max(limit, senses.length):
-        sights, length = [], senses.length
+        stimuli, length = [], senses.length
     inputs = random_tokens(model, examples=senses.examples, length=length, seed=senses.seed)
-    if not sights:
+    if not stimuli:
         return inputs
     tensors = dict(inputs.tensors)
     ids = tensors[ids_name(model)]
     kinds = torch.zeros_like(ids)
     start = 1
-    for sight in sights:
-        assert sight.token is not None
-        ids[:, start : start + sight.count] = sight.token
-        kinds[:, start : start + sight.count] = 1 if "pixel_values" in sight.tensors else 3
-        start += sight.count
-        tensors |= sight.tensors
+    for stimulus in stimuli:
+        ids[:, start : start + stimulus.count] = stimulus.token
+        kinds[:, start : start + stimulus.count] = 1 if "pixel_values" in stimulus.tensors else 3
+        start += stimulus.count
+        tensors |= stimulus.tensors
     if "mm_token_type_ids" in forward_names(model):
         tensors["mm_token_type_ids"] = kinds
-    seen = ["pixels" if "pixel_values" in sight.tensors else "sound" for sight in sights]
+    seen = ["pixels" if "pixel_values" in stimulus.tensors else "sound" for stimulus in stimuli]
     kind = f"random tokens and {' and '.join(seen)}"
     # Nobody predicts the tokens that stand for an image; a masked loss chooses its own targets.
     predicts_all = is_pair(model) or "MaskedLM" in type(configured_model(model)).__name__

@@ -16,12 +16,11 @@ from pathlib import Path
 from torch import nn
 
 from leadline.anatomy import configured_model
-from leadline.errors import InputError
+from leadline.errors import InputError, words_of
 from leadline.inputs.batch import Inputs
 
-__all__ = ["forward_refusal", "is_models_own", "words_of"]
+__all__ = ["forward_refusal", "is_models_own"]
 
-_MOST_WORDS = 300
 _LIBRARIES = frozenset({"builtins", "torch", "transformers"})
 _PACKAGE = Path(__file__).parents[1]
 _MODELS = (_PACKAGE / "parts", _PACKAGE / "testing")
@@ -54,14 +53,6 @@ def forward_refusal(model: nn.Module, batch: Inputs, error: Exception) -> InputE
         "{'name': tensor, ...}); the command line gives tokens "
         "(--text, --tokens-file) or random inputs (--random 4x128)."
     )
-
-
-def words_of(error: BaseException) -> str:
-    """The message of an exception on one line, as a sentence, shortened where it is long."""
-    text = " ".join(str(error).split()) or "it gave no reason"
-    if len(text) > _MOST_WORDS:
-        text = f"{text[:_MOST_WORDS].rstrip()} ..."
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def is_models_own(error: BaseException) -> bool:

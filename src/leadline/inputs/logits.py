@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from leadline.anatomy import configured_model
 from leadline.inputs.model_facts import token_embedding, virtual_tokens, vocabulary_size
 
-__all__ = ["Head", "find_logits", "moves_earlier", "real_tensors", "rolled"]
+__all__ = ["HeadFacts", "find_logits", "moves_earlier", "real_tensors", "rolled"]
 
 _MULTIPLES = tuple(2**power for power in range(3, 11))
 _MOST_PADDING = 1.3
@@ -27,7 +27,7 @@ _DEEPEST = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Head:
+class HeadFacts:
     """What a forward pass showed of a model's output, where its class says nothing of its head.
 
     `shape` is that of the logits over the vocabulary, None without any; `tokens` says how many

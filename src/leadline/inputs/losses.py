@@ -7,7 +7,7 @@
     user               what a function of the user returns
 
 Padding is left out of all but the last. The choice under "auto" follows the head of the model: what
-transformers says of its class; for other models, what a forward pass showed (`Head`).
+transformers says of its class; for other models, what a forward pass showed (`HeadFacts`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from torch.nn.functional import cross_entropy
 
 from leadline.anatomy import configured_model
 from leadline.anatomy.tensors import check_dense
-from leadline.errors import InputError, check_function
+from leadline.errors import InputError, check_function, shown
 from leadline.inputs.batch import Inputs
-from leadline.inputs.logits import Head, find_logits, real_tensors, rolled
+from leadline.inputs.logits import HeadFacts, find_logits, real_tensors, rolled
 from leadline.inputs.model_facts import (
     ids_name,
     is_pair,
@@ -58,12 +58,13 @@ def choose_loss(
     *,
     seed: int = 0,
     mask_token_id: int | None = None,
-    head: Head | None = None,
+    head: HeadFacts | None = None,
 ) -> tuple[Loss, Inputs]:
     """The loss, and the inputs it goes with: the masked loss replaces some tokens.
 
-    `head` is what a pass showed of a model for which `head_is_unknown`. The mask token is `mask_token_id`, else the tokenizer's or the configuration's. For random
-    tokens, where none is known, the last id of the vocabulary stands for it.
+    `head` is what a pass showed of a model for which `head_is_unknown`. The mask token is
+    `mask_token_id`, else the tokenizer's or the configuration's. For random tokens, where none is
+    known, the last id of the vocabulary stands for it.
     """
     if callable(loss):
         check_function(loss, "loss", ("output", "inputs"))
@@ -102,7 +103,7 @@ def head_is_unknown(model: nn.Module, causal: bool | None = None) -> bool:
 
 
 def _by_head(
-    model: nn.Module, inputs: Inputs, mask_token_id: int | None, head: Head | None
+    model: nn.Module, inputs: Inputs, mask_token_id: int | None, head: HeadFacts | None
 ) -> tuple[str, str]:
     inner = configured_model(model)
     own = getattr(inner, "objective", None)
@@ -134,7 +135,7 @@ def _by_head(
     return "random", "the model has a masked language head, but no mask token is known"
 
 
-def _by_output(model: nn.Module, inputs: Inputs, head: Head | None) -> tuple[str, str]:
+def _by_output(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> tuple[str, str]:
     """The choice for a class of which nothing is known, by what a pass of it returned."""
     ids = inputs.tensors.get(ids_name(model))
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
@@ -204,7 +205,7 @@ def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
     return compute
 
 
-def _with_targets(model: nn.Module, inputs: Inputs, head: Head | None) -> Inputs:
+def _with_targets(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> Inputs:
     """With targets for a model that returns all logits only then; its own loss is not used."""
     if head is None or head.targets is None or head.targets in inputs.tensors:
         return inputs
@@ -383,8 +384,14 @@ def _user(function: Callable[..., Tensor]) -> Callable[[Any, Inputs], Tensor]:
     def compute(output: Any, inputs: Inputs) -> Tensor:
         value = function(output, inputs)
         if not isinstance(value, Tensor) or value.numel() != 1:
-            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise InputError(f"The loss function returned {shape}; it must return one number.")
+            what = (
+                f"a tensor of shape {list(value.shape)}"
+                if isinstance(value, Tensor)
+                else shown(value)
+            )
+            raise InputError(
+                f"The loss function returned {what}; it must return a tensor with one number."
+            )
         check_dense(value, "What the loss function returned")
         if value.is_complex():
             raise InputError("The loss function returned a complex number; it must return a real.")

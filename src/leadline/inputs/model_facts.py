@@ -36,7 +36,7 @@ _POSITIONS = (
     "max_target_positions",
     "block_size",  # nanoGPT's; BigBird's is another thing, but it names its positions above
 )
-_PLAIN_POSITIONS = (*_POSITIONS, "block_size", "context_length", "max_seq_length", "sequence_len")
+_PLAIN_POSITIONS = (*_POSITIONS, "context_length", "max_seq_length", "sequence_len")
 _VOCABULARIES = ("vocab_size", "src_vocab_size", "tgt_vocab_size", "decoder_vocab_size")
 # Model types that name a number of positions but do not stop there.
 _UNLIMITED = frozenset({"t5", "mt5", "umt5", "longt5", "switch_transformers", "xlnet", "mamba"})

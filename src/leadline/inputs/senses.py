@@ -28,7 +28,7 @@ from leadline.anatomy import untouched
 from leadline.errors import InputError
 from leadline.inputs.model_facts import device_of, float_type
 
-__all__ = ["Senses", "Sight"]
+__all__ = ["Senses", "Stimulus"]
 
 _MELS = ("num_mel_bins", "n_mels", "input_feat_per_channel", "feature_size", "input_dim")
 _IMAGE_SIZES = ("image_size", "img_size", "input_size")
@@ -40,12 +40,12 @@ _SIDE_PATCHES = 8
 
 
 @dataclass(frozen=True)
-class Sight:
+class Stimulus:
     """What is seen or heard beside the text: tensors by argument, and the tokens that stand for it."""
 
     tensors: Mapping[str, Tensor]
-    token: int | None = None
-    count: int = 0
+    token: int
+    count: int
     """How many places of every example's text get the token."""
 
 
@@ -205,11 +205,11 @@ class Senses:
 
     # --- what stands for an image or a sound in the text -----------------------------------------
 
-    def image(self) -> Sight | None:
+    def image(self) -> Stimulus | None:
         """An image per example and the tokens that stand for it; None where the model takes none."""
         return self._counted("image", "get_image_features", self._image_layouts())
 
-    def sound(self) -> Sight | None:
+    def sound(self) -> Stimulus | None:
         """A sound per example and the tokens that stand for it; None where the model takes none."""
         return self._counted("audio", "get_audio_features", self._sound_layouts())
 
@@ -242,7 +242,7 @@ class Senses:
 
     def _counted(
         self, sense: str, asking: str, layouts: Iterator[dict[str, Tensor]]
-    ) -> Sight | None:
+    ) -> Stimulus | None:
         """The first layout that the model turns into features, with as many tokens as features."""
         ask: Any = getattr(self.model, asking, None)
         token = _number(self.config, f"{sense}_token_id", f"{sense}_token_index")
@@ -252,7 +252,7 @@ class Senses:
             for tensors in layouts:
                 count = self._rows_of(ask, tensors)
                 if count is not None and count % self.examples == 0:
-                    return Sight(tensors, token, count // self.examples)
+                    return Stimulus(tensors, token, count // self.examples)
         except InputError:  # the configuration does not say how large it is
             return None
         return None
@@ -263,6 +263,8 @@ class Senses:
         try:
             with untouched(self.model), torch.no_grad():
                 features = ask(**{name: t for name, t in tensors.items() if name in names})
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
         except Exception:
             # The model is asked which layout it takes; the way it says no is an exception.
             return None

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from leadline.errors import LabError, require
+from leadline.errors import LabError, check_count, require
 from leadline.parts import Transformer
 from leadline.parts.branches._branch import linear
 
@@ -61,7 +61,7 @@ class Bottleneck(nn.Module):
 
 def add_bottlenecks(model: Transformer, size: int, *, seed: int = 0) -> Transformer:
     """Put an adapter of so many features after every branch; train these alone."""
-    _check("size", size)
+    size = check_count(size, "The size of an adapter", error=LabError)
     _refuse_adapted(model)
     model.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
@@ -78,7 +78,7 @@ def add_lora(
     model: Transformer, rank: int, *, scale: float | None = None, seed: int = 0
 ) -> Transformer:
     """Put a LoRA of a rank beside every linear map of the branches; train these alone."""
-    _check("rank", rank)
+    rank = check_count(rank, "The rank of an adapter", error=LabError)
     _refuse_adapted(model)
     peft = require("peft", extra="tune")
     inside = {part for sublayer in model.sublayers() for part in sublayer.branch.modules()}
@@ -132,8 +132,3 @@ def _refuse_adapted(model: nn.Module) -> None:
         raise LabError(
             "The model has adapters already; add them to a fresh copy of the trained model."
         )
-
-
-def _check(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise LabError(f"The {name} of an adapter is {value!r}; give a whole number from 1 on.")

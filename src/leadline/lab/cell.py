@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LabError, LeadlineError
+from leadline.errors import LabError, LeadlineError, words_of
 from leadline.lab.checkpoint import FILE
 from leadline.lab.cost import flops_of
 from leadline.lab.fields import known_fields, split_fields
@@ -241,14 +241,13 @@ def _places(cell: Cell) -> dict[str, Any]:
 
 
 def _reason(error: Exception, step: int) -> str:
-    said = str(error).strip().splitlines()
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if memory or (isinstance(error, RuntimeError) and "memory" in str(error).lower()):
         return (
             f"the memory did not suffice at step {step}; choose a smaller width, depth or batch, "
             "or fewer workers"
         )
-    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    return f"{type(error).__name__}: {words_of(error, first_line=True).rstrip('.')}"
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from leadline.errors import (
     check_count,
     check_seed,
     did_you_mean,
+    join_words,
     shown,
 )
 from leadline.lab.cell import FIELDS, OF_THE_TASK, Cell, Label
@@ -129,9 +130,8 @@ class Sweep:
         object.__setattr__(self, "grids", tuple(self.grids))
         if isinstance(self.seeds, str) or not isinstance(self.seeds, Iterable):
             raise LabError(f"seeds is {shown(self.seeds)}; give them as a list, such as (0, 1, 2).")
-        seeds = tuple(
-            as_whole_number(s) if as_whole_number(s) is not None else s for s in self.seeds
-        )
+        whole = ((seed, as_whole_number(seed)) for seed in self.seeds)
+        seeds = tuple(seed if number is None else number for seed, number in whole)
         object.__setattr__(self, "seeds", seeds)
         object.__setattr__(self, "fixed", _plain_fields(self.fixed))
         if not self.grids:
@@ -263,10 +263,14 @@ class Sweep:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Sweep:
         """Read what `to_json` wrote."""
-        if not isinstance(found, Mapping) or {"name", "grids", "seeds", "fixed"} - set(found):
+        keys = ("name", "grids", "seeds", "fixed")
+        if not isinstance(found, Mapping):
             raise LabError(
-                f"A sweep in JSON has a name, grids, seeds and what is fixed; found {shown(found)} "
-                "without them."
+                f"A sweep in JSON is a mapping with {join_words(keys)}, not {shown(found)}."
+            )
+        if missing := [repr(key) for key in keys if key not in found]:
+            raise LabError(
+                f"A sweep in JSON has {join_words(keys)}; this one lacks {join_words(missing)}."
             )
         grids = tuple(
             Grid(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.catalog import Choice
-from leadline.errors import LabError, nearest_names, shown
+from leadline.errors import LabError, check_count, nearest_names, shown
 from leadline.lab.tasks import TASKS
 
 __all__ = ["FLOOR", "PRECISIONS", "SCHEDULES", "Training", "learning_rate"]
@@ -67,9 +67,9 @@ class Training:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate", "examples"):
-            _whole(name, getattr(self, name), least=1)
+            self._check_count(name, least=1)
         for name in ("warmup", "log", "validate", "gauges", "plateau"):
-            _whole(name, getattr(self, name), least=0)
+            self._check_count(name, least=0)
         _number("rate", self.rate, above=0.0)
         _number("decay", self.decay)
         _number("least", self.least)
@@ -86,6 +86,11 @@ class Training:
                 "pieces; choose a batch that can."
             )
         object.__setattr__(self, "task", TASKS.check(self.task))
+
+    def _check_count(self, name: str, *, least: int) -> None:
+        """Keep a plain int, also of a numpy integer: a training is written as JSON."""
+        number = check_count(getattr(self, name), name, least=least, error=LabError)
+        object.__setattr__(self, name, number)
 
     @property
     def task_choice(self) -> Choice:
@@ -136,11 +141,6 @@ def _refuse_unknown(found: Mapping[str, Any]) -> None:
             raise LabError(
                 f"A training has no field {name!r}.{hint} Its fields: {', '.join(known)}."
             )
-
-
-def _whole(name: str, value: object, *, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise LabError(f"{name} is a whole number from {least} on in a training, not {value!r}.")
 
 
 def _number(name: str, value: object, *, above: float | None = None) -> None:

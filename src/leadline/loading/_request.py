@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.errors import LoadingError, nearest_names, require
+from leadline.errors import LoadingError, did_you_mean, require, words_of
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 CONVERT = (
@@ -60,10 +60,8 @@ def unknown_type(kind: object) -> str:
     if not isinstance(kind, str):
         return "it names no model_type, so the architecture is not known."
     known = list(transformers.CONFIG_MAPPING.keys())
-    near = nearest_names(kind, known)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return (
-        f"No model type is called {kind!r}.{hint} "
+        f"No model type is called {kind!r}.{did_you_mean(kind, known)} "
         f"transformers {transformers.__version__} knows {len(known)} types."
     )
 
@@ -80,7 +78,7 @@ def not_found(request: Request, error: Exception) -> LoadingError:
     hint = " ".join(hints) or "Check the name, or fetch the model first and give its folder."
     return LoadingError(
         f"{request.source!r} is neither a folder nor a file here, and the hub did not give it "
-        f"({first_line(error).rstrip('.')}). {hint}"
+        f"({words_of(error, first_line=True).rstrip('.')}). {hint}"
     )
 
 
@@ -111,7 +109,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise LoadingError(f"{path} is not readable as JSON: {first_line(error)}") from error
+        raise LoadingError(
+            f"{path} is not readable as JSON: {words_of(error, first_line=True)}"
+        ) from error
 
 
 def first_bytes(path: Path, count: int) -> bytes:
@@ -119,17 +119,10 @@ def first_bytes(path: Path, count: int) -> bytes:
         return file.read(count)
 
 
-def _lines(error: BaseException) -> list[str]:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines or [type(error).__name__]
-
-
-def first_line(error: BaseException) -> str:
-    return _lines(error)[0]
-
-
 def last_line(error: BaseException) -> str:
-    return _lines(error)[-1]
+    """What an error of the configuration comes to; the lines before it say which class and field."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 @contextlib.contextmanager

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from leadline.errors import LoadingError, nearest_names, require
+from leadline.errors import LoadingError, did_you_mean, require, words_of
 from leadline.loading._request import (
     Request,
-    first_line,
     last_line,
     not_found,
     place_of,
@@ -98,8 +97,7 @@ def _override(content: dict[str, Any], config_class: Any, name: str, value: Any)
     aliases: Mapping[str, str] = getattr(config_class, "attribute_map", {})
     known = {field.name for field in fields(config_class)} | set(aliases)
     if head not in known:
-        near = nearest_names(head, known)
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        hint = did_you_mean(head, known)
         own = sorted(set(config_class.__annotations__) & known)
         raise LoadingError(
             f"{config_class.__name__} has no field {head!r}.{hint} It has: {', '.join(own)}."
@@ -168,9 +166,9 @@ def _mapped_class(mapping: Any, config: Any) -> tuple[Any, bool]:
         found = mapping[type(config)]
         model_class = found[0] if isinstance(found, (list, tuple)) else found
         fits = isinstance(config, getattr(model_class, "config_class", None) or object)
-    except Exception as error:
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         raise LoadingError(
-            f"The model class for {type(config).__name__} cannot be imported: {first_line(error)}"
+            f"The model class for {type(config).__name__} cannot be imported: {words_of(error, first_line=True)}"
         ) from error
     return model_class, fits
 

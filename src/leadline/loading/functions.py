@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import nn
 
-from leadline.errors import CatalogError, LoadingError
-from leadline.loading._request import LoadedModel, Request, first_line
+from leadline.errors import CatalogError, LoadingError, words_of
+from leadline.loading._request import LoadedModel, Request
 
 __all__ = ["from_function"]
 
@@ -37,7 +37,7 @@ def from_function(request: Request) -> LoadedModel:
         except Exception as error:
             raise LoadingError(
                 f"{request.source} was called without arguments and raised "
-                f"{type(error).__name__}: {first_line(error)}"
+                f"{type(error).__name__}: {words_of(error, first_line=True)}"
             ) from error
     model, tokenizer = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(model, nn.Module):
@@ -67,7 +67,7 @@ def _user_module(place: str, source: str) -> Any:
     except Exception as error:
         raise LoadingError(
             f"The module {place!r} cannot be imported ({type(error).__name__}: "
-            f"{first_line(error)}); write package.module:function or file.py:function."
+            f"{words_of(error, first_line=True).rstrip('.')}); write package.module:function or file.py:function."
         ) from error
 
 

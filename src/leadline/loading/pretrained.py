@@ -11,14 +11,13 @@ from typing import Any
 
 from torch import nn
 
-from leadline.errors import LoadingError, require
+from leadline.errors import LoadingError, require, words_of
 from leadline.loading._request import (
     CONVERT,
     PICKLES,
     LoadedModel,
     Request,
     first_bytes,
-    first_line,
     folder_name,
     no_trace,
     not_found,
@@ -100,7 +99,7 @@ def from_gguf(request: Request) -> LoadedModel:
         raise
     except Exception as error:
         raise LoadingError(
-            f"The GGUF file {path} cannot be read: {first_line(error)} "
+            f"The GGUF file {path} cannot be read: {words_of(error, first_line=True)} "
             "It may be cut short, or of a family that transformers does not convert."
         ) from error
 
@@ -140,7 +139,7 @@ def _pretrained(config: Any, request: Request) -> tuple[nn.Module, tuple[str, ..
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise LoadingError(
             f"The weights of {request.source} do not fit its configuration "
-            f"({model_class.__name__}): {first_line(error)}"
+            f"({model_class.__name__}): {words_of(error, first_line=True)}"
         ) from error
 
 
@@ -204,7 +203,7 @@ def _check_weights(folder: Path) -> None:
         except Exception as error:
             raise LoadingError(
                 f"{part} is cut short or damaged ({part.stat().st_size} bytes: "
-                f"{first_line(error)}); fetch it again."
+                f"{words_of(error, first_line=True).rstrip('.')}); fetch it again."
             ) from error
 
 
@@ -230,7 +229,7 @@ def tokenizer_reader(request: Request) -> Callable[[], Any]:
             return None
         except Exception as error:
             raise LoadingError(
-                f"The tokenizer of {request.source} cannot be read: {first_line(error)}"
+                f"The tokenizer of {request.source} cannot be read: {words_of(error, first_line=True)}"
             ) from error
         # Where the files are missing, transformers may make a tokenizer that knows no token.
         return tokenizer if getattr(tokenizer, "vocab_size", 1) else None

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LoadingError, require
+from leadline.errors import LoadingError, require, words_of
 from leadline.loading._request import (
     LoadedModel,
     Request,
-    first_line,
     folder_name,
     refuse_giant,
     unknown_type,
@@ -45,7 +44,7 @@ def from_random(request: Request) -> LoadedModel:
             model = model_class(config)
     except Exception as error:
         raise LoadingError(
-            f"{model_class.__name__} cannot be built with this configuration: {first_line(error)}"
+            f"{model_class.__name__} cannot be built with this configuration: {words_of(error, first_line=True)}"
         ) from error
     name = folder_name(request.path) if folder else request.source
     reader = tokenizer_reader(request) if folder or "/" in request.source else None

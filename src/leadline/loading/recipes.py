@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import torch
 
-from leadline.errors import LeadlineError, LoadingError
-from leadline.loading._request import LoadedModel, Request, first_line, read_json, refuse_giant
+from leadline.errors import LeadlineError, LoadingError, words_of
+from leadline.loading._request import LoadedModel, Request, read_json, refuse_giant
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE
 
@@ -32,7 +32,7 @@ def from_recipe(request: Request, *, seed: int) -> LoadedModel:
         if "memory" not in str(error):
             raise
         raise LoadingError(
-            f"The recipe {name} with these sizes does not fit into memory ({first_line(error)}); "
+            f"The recipe {name} with these sizes does not fit into memory ({words_of(error, first_line=True).rstrip('.')}); "
             "set a smaller depth, width or vocabulary (overrides={'depth': ...}, --set depth=...)."
         ) from error
     if request.dtype is not None:

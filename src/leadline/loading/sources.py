@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from leadline.errors import LoadingError, check_path, check_seed
+from leadline.errors import LoadingError, check_path, check_seed, words_of
 from leadline.loading._request import (
     CONVERT,
     PICKLES,
     LoadedModel,
     Request,
     first_bytes,
-    first_line,
     no_trace,
 )
 from leadline.loading.functions import from_function
@@ -76,7 +75,7 @@ def load_model(
             loaded.model.to(torch.device(device))
         except (RuntimeError, AssertionError, TypeError) as error:
             raise LoadingError(
-                f"The model cannot be put on the device {device!r}: {first_line(error)}"
+                f"The model cannot be put on the device {device!r}: {words_of(error, first_line=True)}"
             ) from error
     half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
     loaded.model.eval()

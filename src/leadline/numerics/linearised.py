@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import torch
 
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, words_of
 
 __all__ = ["Linearised"]
 
@@ -126,7 +126,6 @@ def _has_no_second(error: RuntimeError) -> bool:
 
 
 def _refusal(error: RuntimeError) -> str:
-    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "use_reentrant=True" in str(error):
         return (
             "The block runs under reentrant checkpointing (torch.utils.checkpoint with "
@@ -140,4 +139,5 @@ def _refusal(error: RuntimeError) -> str:
                 "run the model with attention that has one (math kernel or eager), or ask only for "
                 "what J' u gives."
             )
+    said = words_of(error, first_line=True)
     return f"The block cannot be differentiated with respect to the stream: {said}"

@@ -15,7 +15,7 @@ import torch
 from leadline.anatomy import SeenAttention
 from leadline.numerics.attention_rows import AttentionRows, Softmax
 
-__all__ = ["AT_ONCE", "Given", "MatrixGroup", "Rows", "Sight"]
+__all__ = ["AT_ONCE", "HIDDEN", "Given", "MatrixGroup", "Rows", "Sight"]
 
 Tensor = torch.Tensor
 HIDDEN = 1000.0

@@ -6,7 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 
-from leadline.errors import RecipeError
+from leadline.errors import RecipeError, join_words
 
 __all__ = ["flag", "number", "one_of", "whole"]
 
@@ -40,7 +40,7 @@ def one_of(part: str, option: str, value: object, choices: Sequence[str]) -> str
     """The value, which is one of some words."""
     if isinstance(value, str) and value in choices:
         return value
-    words = f"{', '.join(choices[:-1])} or {choices[-1]}"
+    words = join_words(choices, last="or")
     raise RecipeError(f"The option {option} of {part} is {value!r}; choose {words}.")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from leadline.numerics.matrix_group import HIDDEN
 from leadline.numerics.patterns import Patterns, Shape
 from leadline.record import Finding, Site
 from leadline.record.finding import Severity
@@ -66,7 +67,7 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
     def say(verdict: str, severity: Severity = "serious") -> None:
         found.append(
             Finding(
-                verdict=f"{verdict} at {site}.",
+                verdict=verdict,
                 quantity="attention.spectral_norm",
                 site=site,
                 severity=severity,
@@ -74,19 +75,25 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
         )
 
     if measured.broken:
-        say("Attention logits are not finite")
+        say(f"Attention logits are not finite at {site}.")
     if measured.altered:
-        say("Attention weights are changed between softmax and values, so logits tell nothing")
+        say(
+            f"Attention weights are changed between softmax and values at {site}, so the logits tell "
+            "nothing."
+        )
     if measured.missing:
-        say(f"{measured.missing} rows of the attention matrices may see no key at all")
+        say(f"{measured.missing} rows of the attention matrices may see no key at all at {site}.")
     if measured.lowest < 0:
-        say(f"Attention weights are negative (down to {measured.lowest:.3g})")
+        say(f"Attention weights are negative (down to {measured.lowest:.3g}) at {site}.")
     if not patterns.seen.sink and not measured.broken and not _even(patterns):
-        say(f"Rows of the attention weights do not sum to one (off by up to {measured.uneven:.3g})")
+        say(
+            "Rows of the attention weights do not sum to one (off by up to "
+            f"{measured.uneven:.3g}) at {site}."
+        )
     if measured.doubtful:
         say(
-            "The mask was not seen, so keys whose logits are more than 1,000 below the largest of "
-            "their row are taken for hidden, and the span of the logits for at most that,",
+            f"The mask at {site} was not seen: keys more than {HIDDEN:,.0f} below the largest logit "
+            "of their row count as hidden, so the logit span is at most that.",
             "note",
         )
     return found

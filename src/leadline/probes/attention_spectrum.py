@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, check_count
 from leadline.numerics.patterns import LONG, Patterns
 from leadline.numerics.spectrum import singular_values
 from leadline.probes._probe import PROBES, At, Result, Single
@@ -36,12 +36,8 @@ class AttentionSpectrumProbe:
     quantities = (SPECTRUM,)
 
     def __init__(self, ranks: int = 16) -> None:
-        if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
-            raise ProbeError(
-                f"The ranks of the probe 'attention_spectrum' are {ranks!r}; give a whole number "
-                "from 1 on."
-            )
-        self.ranks = ranks
+        name = "The option ranks of the probe attention_spectrum"
+        self.ranks = check_count(ranks, name, error=ProbeError)
 
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
         if max(patterns.size(example)[1] for example in range(patterns.examples)) >= LONG:

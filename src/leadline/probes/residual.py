@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import torch
 
-from leadline.errors import ProbeError
+from leadline.errors import ProbeError, check_count
 from leadline.numerics.composite import (
     ROUNDING,
     STEPS,
@@ -98,11 +98,8 @@ class ResidualProbe:
     quantities = (COMPOSITE, RELATIVE, SMALLEST, RELATIVE_SMALLEST, SINGULAR)
 
     def __init__(self, steps: int = STEPS) -> None:
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ProbeError(
-                f"The steps of the probe 'residual' are {steps!r}; give a whole number from 1 on."
-            )
-        self.steps = steps
+        name = "The option steps of the probe residual"
+        self.steps = check_count(steps, name, error=ProbeError)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is not None or x.length < 2:

@@ -20,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from leadline.errors import RecordError
+from leadline.errors import RecordError, join_words
 from leadline.record.faults import READING_ERRORS, cannot_read, changed, damaged, one_line
 from leadline.record.schema import CHECKSUM_TABLE, write_schema
 
@@ -303,8 +303,7 @@ def _feed(digest: hashlib.blake2b, file: IO[bytes], count: int | None) -> None:
 
 
 def _listed(parts: Iterable[str]) -> str:
-    *most, last = (_WORDS[part] for part in parts)
-    return f"{', '.join(most)} and {last}" if most else last
+    return join_words(_WORDS[part] for part in parts)
 
 
 def _is_one(parts: Collection[str]) -> bool:

@@ -1,8 +1,9 @@
 """The record file: one SQLite database with a few tables.
 
 Files are written with a write-ahead log, so that a second process reads while the first still
-writes; closing folds the log into the one file and writes its checksums. Readings can be added but neither changed nor
-deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is kept as NULL.
+writes; closing folds the log into the one file and writes its checksums. Readings can be added but
+neither changed nor deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is
+kept as NULL.
 
 A schema number stands in `PRAGMA user_version`. A file of another schema is refused: there are no
 migrations.

@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadline.errors import RecordError, check_path, require
+from leadline.errors import RecordError, check_path, join_words, require
 from leadline.record.text_files import write_text_file
 from leadline.reporting import sections
 from leadline.reporting.bounds_section import AttentionPart, attention_parts, attention_section
@@ -102,7 +102,7 @@ def render_html(
     if not records:
         raise RecordError("A report needs at least one record, and none was given.")
     shown = record_names(records, names)
-    heading = title or " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+    heading = title or join_words(shown)
     content = _Content(
         maps=map_parts(records, found),
         curves=draw_training_charts(records, shown),

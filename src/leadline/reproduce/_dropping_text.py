@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from leadline.analysis.outcome import Line, Table
+from leadline.errors import join_words
 
 __all__ = ["EVENLY", "FREE", "RANDOM", "Dropped", "Model", "lines", "remarks", "tables"]
 
@@ -143,11 +144,11 @@ def _compared(model: Model, plain: Model) -> str:
     lower = [str(k) for k in range(depth) if better[k]]
     higher = [str(k) for k in range(depth) if worse[k]]
     told = (
-        f"below the plain model's in every seed with {_listed(lower)} layers dropped evenly"
+        f"below the plain model's in every seed with {join_words(lower)} layers dropped evenly"
         if lower
         else "below the plain model's in every seed at no number of layers dropped evenly"
     )
-    end = f", above it in every seed with {_listed(higher)}" if higher else ""
+    end = f", above it in every seed with {join_words(higher)}" if higher else ""
     return f"{model.name}: its loss is {told}{end}."
 
 
@@ -167,7 +168,3 @@ def _over_seeds(values: Sequence[float]) -> str:
 
 def _seeds(count: int) -> str:
     return "seed" if count == 1 else "seeds"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

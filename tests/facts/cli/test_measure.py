@@ -370,5 +370,7 @@ def test_an_exception_class_of_the_users_own_is_told_as_the_models(leadline, tmp
     said = leadline("measure", "odd_models:odd")
     assert said.code == 2
     assert said.err.startswith("leadline: The model's own code raised Own in its forward pass")
-    assert "Something of my own." in said.err
+    assert (
+        "Something of my own. Check the model's forward or its inputs; --debug shows the traceback."
+    ) in said.err
     assert "Traceback" in leadline("measure", "odd_models:odd", "--debug").err

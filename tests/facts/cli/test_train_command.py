@@ -50,7 +50,7 @@ def test_a_recipe_is_named_or_read_from_a_file(leadline, tmp_path):
         (["--set", "dept=3"], "Did you mean 'depth'"),
         (["--set", "steps"], "is not KEY=VALUE"),
         (["--task", "cpoy"], "Did you mean 'copy'"),
-        (["--steps", "0"], "steps is a whole number from 1 on"),
+        (["--steps", "0"], "steps is 0; give a whole number of at least 1"),
         (["--steps", "3", "--set", "steps=4"], "steps is given twice"),
         (["--set", "connection=deepnrm"], "Did you mean 'deepnorm'"),
         (["-o", "/nowhere/at/all.leadline"], "does not exist"),

@@ -8,7 +8,6 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import Tap
-from leadline.inputs.forward_errors import words_of
 from leadline.testing.zoo import ZOO
 
 
@@ -95,10 +94,3 @@ def test_a_failing_hook_of_leadline_is_not_laid_at_the_models_door(monkeypatch) 
     monkeypatch.setattr(Tap, "locate", fail)
     with pytest.raises(RuntimeError, match="a fault of ours"):
         leadline.measure(model, anatomy=anatomy, probes="attention")
-
-
-def test_long_words_are_shortened_and_empty_ones_replaced() -> None:
-    assert words_of(ValueError()) == "it gave no reason."
-    assert words_of(ValueError("a  b\nc!")) == "a b c!"
-    long = words_of(ValueError("word " * 500))
-    assert len(long) < 320 and long.endswith("...")

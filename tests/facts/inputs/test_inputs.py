@@ -393,7 +393,7 @@ def test_dictionary_gives_mask_and_labels(gpt2):
         (torch.zeros(1, 65, dtype=torch.long), "at most 64"),
         (torch.zeros(1, 0, dtype=torch.long), "no tokens"),
         ({}, "no tensor"),
-        (17, "A int cannot be fed"),
+        (17, "The inputs are 17, which cannot be fed"),
         ([], "The input is empty"),
         ({"input_ids": [[1, 2], [3]]}, "padding=True"),
         ({"input_ids": [[1], [2]], "attention_mask": [[1], [0]]}, "no real token"),

@@ -193,7 +193,7 @@ def test_function_of_the_user_gets_output_and_inputs():
     assert loss.kind == "user"
     assert loss.compute(torch.ones(3), inputs).item() == 6
     loss, _ = choose_loss(nn.Identity(), inputs, lambda output, _: output)
-    with pytest.raises(InputError, match="must return one number"):
+    with pytest.raises(InputError, match="must return a tensor with one number"):
         loss.compute(torch.ones(3), inputs)
 
 

@@ -52,6 +52,18 @@ def test_the_tokens_that_stand_for_an_image_are_not_predicted() -> None:
     assert record.provenance["loss"]["value"] == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
+def test_a_lack_of_memory_is_not_taken_for_a_layout_that_does_not_fit(error, monkeypatch) -> None:
+    model = build("llava")
+
+    def fail(*_, **__):
+        raise error("no memory left")
+
+    monkeypatch.setattr(model, "get_image_features", fail)
+    with pytest.raises(error, match="no memory left"):
+        random_inputs(model, examples=2, length=12)
+
+
 def test_a_text_without_room_for_an_image_goes_without_it() -> None:
     model = build("llava", text_config={"max_position_embeddings": 20})
     inputs = random_inputs(model, examples=2, length=12)

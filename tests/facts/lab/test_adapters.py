@@ -173,5 +173,5 @@ def test_a_size_is_a_whole_number(way: str, word: str, value: object) -> None:
     with pytest.raises(LabError) as caught:
         WAYS[way](trained(), value)
     assert str(caught.value) == (
-        f"The {word} of an adapter is {value!r}; give a whole number from 1 on."
+        f"The {word} of an adapter is {value!r}; give a whole number of at least 1."
     )

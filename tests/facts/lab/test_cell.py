@@ -62,7 +62,7 @@ def test_the_facts_of_a_cell_that_finished(tiny):
     ("changes", "said"),
     [
         ({"width": 10, "heads": 4}, "The width 10 cannot be divided among 4 heads"),
-        ({"steps": 0}, "steps is a whole number from 1 on"),
+        ({"steps": 0}, "steps is 0; give a whole number of at least 1"),
         ({"task": "copy(items=0)"}, "items"),
         ({"attention": "multihead(causal=false)"}, "asks for the next token"),
     ],

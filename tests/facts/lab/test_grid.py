@@ -139,6 +139,11 @@ def test_three_seeds_are_the_default():
         (lambda: sweep("depth=6", fixed={"rate": float("nan")}), "cannot be nan"),
         (lambda: Sweep(name="s", grids=()), "has no grid"),
         (lambda: Grid(()), "A grid needs an axis"),
+        (lambda: Sweep.from_json([]), "name, grids, seeds and fixed, not a list."),
+        (
+            lambda: Sweep.from_json({"name": "s", "grids": [], "fixed": {}}),
+            "A sweep in JSON has name, grids, seeds and fixed; this one lacks 'seeds'.",
+        ),
         (
             lambda: Grid((Axis("a", (Setting("x", {"steps": 1}),)), Axis.of("steps", 2))),
             "The axes 'a' and 'steps' both set steps",

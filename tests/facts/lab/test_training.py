@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from leadline.errors import LabError, UnknownName
@@ -43,6 +44,11 @@ def test_a_training_comes_back_from_json():
     assert Training.from_json(training.to_json()) == training
 
 
+def test_a_numpy_integer_becomes_a_plain_one():
+    training = Training(steps=np.int64(7), warmup=np.int32(0))
+    assert type(training.steps) is int and training == Training(steps=7, warmup=0)
+
+
 def test_a_change_is_checked():
     with pytest.raises(LabError, match=r"no field 'warmpu'\. Did you mean 'warmup'"):
         Training().but(warmpu=3)
@@ -51,10 +57,10 @@ def test_a_change_is_checked():
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("steps", 0, "steps is a whole number from 1 on"),
-        ("steps", True, "steps is a whole number from 1 on"),
-        ("batch", 1.5, "batch is a whole number from 1 on"),
-        ("warmup", -1, "warmup is a whole number from 0 on"),
+        ("steps", 0, "steps is 0; give a whole number of at least 1"),
+        ("steps", True, "steps is True; give a whole number of at least 1"),
+        ("batch", 1.5, "batch is 1.5; give a whole number of at least 1"),
+        ("warmup", -1, "warmup is -1; give a whole number of at least 0"),
         ("rate", 0.0, "rate is a number above 0"),
         ("rate", math.nan, "rate is a number above 0"),
         ("rate", math.inf, "rate is a number above 0"),

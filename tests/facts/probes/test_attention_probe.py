@@ -201,7 +201,7 @@ def test_the_whole_spectrum_is_kept_by_rank() -> None:
 
 @pytest.mark.parametrize("ranks", [0, -1, 2.5, True])
 def test_ranks_are_counted_from_one(ranks: object) -> None:
-    with pytest.raises(ll.ProbeError, match="whole number from 1 on"):
+    with pytest.raises(ll.ProbeError, match="whole number of at least 1"):
         ll.measure(gpt2(), ids(4), probes=[{"name": "attention_spectrum", "ranks": ranks}])
 
 
@@ -248,6 +248,19 @@ def test_a_plain_torch_model_is_measured_like_any_other() -> None:
     assert told[0]["module"] == "0.attention" and told[0]["norm"] == "0.norm"
     assert told[0]["positions"] == "none"
     assert not ll.bounds(record).violated
+
+
+def test_a_mask_that_nobody_saw_is_told_of_with_the_limit() -> None:
+    def hiding(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        # No product of matrices, so what is added to the logits cannot be told from them.
+        logits = (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1)
+        return (logits - 3e3 * (torch.arange(6) == 2)).softmax(-1) @ v
+
+    record = ll.measure(stack(hiding), stream()[:1], probes="attention")
+    assert record.findings[0].verdict == (
+        f"The mask at {record.findings[0].site} was not seen: keys more than 1,000 below the "
+        "largest logit of their row count as hidden, so the logit span is at most that."
+    )
 
 
 def test_a_kernel_that_torch_does_not_know_is_refused_by_name() -> None:

@@ -235,7 +235,7 @@ def test_it_is_not_in_the_default_set() -> None:
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, "many"])
 def test_steps_that_are_none_are_refused(steps: Any) -> None:
-    with pytest.raises(ll.ProbeError, match="whole number from 1 on"):
+    with pytest.raises(ll.ProbeError, match="whole number of at least 1"):
         ResidualProbe(steps=steps)
 
 

@@ -69,7 +69,8 @@ class Growth:
 
     `r2` is 0 for flat: a constant explains no variance, so the text gives the spread instead.
     `brief` is the law in about a dozen letters, without its goodness: `×1.08/layer`. `jump` is set
-    where the series jumps, and then the law is that of the longer side.
+    where the series jumps, and then the law is that of the side with a trend, else that of the
+    longer one.
     """
 
     law: LawName

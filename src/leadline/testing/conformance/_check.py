@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, words_of
 
 __all__ = [
     "Check",
@@ -83,13 +83,9 @@ def _ask(name: str, ask: Callable[[], str], entry: object) -> Check:
         except (Failed, LeadlineError) as error:
             detail = str(error)
         except Exception as error:  # anything may go wrong in a part
-            detail = f"{type(error).__name__}: {_sentence(error)}{_where(error, entry)}"
+            said = words_of(error, first_line=True).rstrip(".")
+            detail = f"{type(error).__name__}: {said}{_where(error, entry)}"
     return Check(name, passed, detail, time.perf_counter() - started)
-
-
-def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else "no message"
 
 
 def _where(error: Exception, entry: object) -> str:

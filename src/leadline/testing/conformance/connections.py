@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.errors import join_words
 from leadline.numerics.half_precision import prepare_half_products
 from leadline.testing.conformance import connection_facts
 from leadline.testing.conformance._case import STIR, Case
@@ -44,12 +45,9 @@ def _declarations(facts: Facts) -> str:
         ("mixes", ("doubly stochastic", None)),
     ):
         value = getattr(declared, name)
-        require(value in known, f"{name} is {value!r}; choose {_either(known)}")
+        choices = join_words(map(repr, known), last="or")
+        require(value in known, f"{name} is {value!r}; choose {choices}")
     return declared.formula
-
-
-def _either(known: tuple[str | None, ...]) -> str:
-    return " or ".join(repr(value) for value in known)
 
 
 def _states(facts: Facts) -> str:

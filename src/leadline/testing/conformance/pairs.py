@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.errors import RecipeError
+from leadline.errors import RecipeError, words_of
 from leadline.measurement import anatomy_of
 from leadline.parts import Transformer
 from leadline.testing.conformance._case import Case, companions, gradients, stir
@@ -29,7 +29,7 @@ def _pairs(case: Case) -> str:
         try:
             _balances(case, Transformer(recipe).eval())
         except Exception as error:
-            text = str(error).partition("\n")[0]
+            text = words_of(error, first_line=True)
             raise Failed(f"with the {kind} {name}: {type(error).__name__}: {text}") from error
         accepted += 1
     return f"{accepted} balance, {refused} refused"

@@ -14,21 +14,20 @@ import torch
 from torch import nn
 
 from leadline.anatomy.fit import Replacement, fit_block, fit_stream_alone, fit_without_stream
-from leadline.anatomy.replay import Arguments, capture_arguments, replay_block
-from leadline.anatomy.unusual import joined, layers_in_words
+from leadline.anatomy.replay import UNRUNNABLE, Arguments, capture_arguments, replay_block
+from leadline.anatomy.unusual import layers_in_words
+from leadline.errors import join_words
 
-__all__ = ["DECLARE", "UNRUNNABLE", "Diagnosis", "Place", "diagnose", "told"]
+__all__ = ["DECLARE", "BlockCall", "Cause", "causes_in_words", "explain_blocks"]
 
 DECLARE = "leadline.declare(blocks='...', writes=['...']), or --declare on the command line"
-UNRUNNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
-"""What a block may raise when it is called on its own."""
 
 _MOST_BLOCKS = 32
 """So many blocks are run again; their arguments are in memory at once."""
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockCall:
     """A block by its layer and its call: the path of its module, and the number of the call."""
 
     layer: int
@@ -37,56 +36,56 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Cause:
     """What the output of one block is (`words`), and what to do about it (`advice`)."""
 
-    place: Place
+    call: BlockCall
     words: str
     advice: str
 
     @property
     def anonymous(self) -> tuple[str, str]:
         """The same for every layer in which the same is wrong."""
-        return self.words.replace(f"'{self.place.path}.", "'"), self.advice
+        return self.words.replace(f"'{self.call.path}.", "'"), self.advice
 
 
-def diagnose(
+def explain_blocks(
     model: nn.Module,
     forward: Callable[[], object],
-    places: Sequence[Place],
+    calls: Sequence[BlockCall],
     shape: torch.Size,
     *,
     updates: Collection[str] = (),
-) -> list[Diagnosis]:
+) -> list[Cause]:
     """What is wrong with each of the blocks, as far as it can be told.
 
     `updates` are modules, as seen from a block, that other layers are known to add to the stream.
     """
-    places = places[:_MOST_BLOCKS]
-    captured = capture_arguments(model, forward, {(p.path, p.number) for p in places})
+    calls = calls[:_MOST_BLOCKS]
+    captured = capture_arguments(model, forward, {(call.path, call.number) for call in calls})
     modules = dict(model.named_modules())
-    found = [
-        _of_block(place, modules[place.path], captured[place.path, place.number], shape, updates)
-        for place in places
-        if (place.path, place.number) in captured
+    causes = [
+        _of_block(call, modules[call.path], captured[call.path, call.number], shape, updates)
+        for call in calls
+        if (call.path, call.number) in captured
     ]
-    return [diagnosis for diagnosis in found if diagnosis is not None]
+    return [cause for cause in causes if cause is not None]
 
 
-def told(found: Sequence[Diagnosis], *, where: str, missed: int, depth: int) -> str:
-    """The first diagnosis, the layers that share it, and the others; what to do at the end.
+def causes_in_words(causes: Sequence[Cause], *, where: str, missed: int, depth: int) -> str:
+    """The first cause, the layers that share it, and the others; what to do at the end.
 
     `where` begins the first sentence. `missed` counts the layers, of `depth`, that do not balance.
     """
-    first, *rest = found
+    first, *rest = causes
     text = f"{where} {first.words}."
-    same = [d.place.layer for d in rest if d.anonymous == first.anonymous]
+    same = [cause.call.layer for cause in rest if cause.anonymous == first.anonymous]
     if len(same) == depth - 1 > 0:
         text += " The same is true of all other layers."
     elif same:
         text += f" The same is true of {layers_in_words(same, depth)}."
-    for other in [d for d in rest if d.anonymous != first.anonymous][:2]:
-        text += f" In layer {other.place.layer} {other.words}."
+    for other in [cause for cause in rest if cause.anonymous != first.anonymous][:2]:
+        text += f" In layer {other.call.layer} {other.words}."
     others = depth - missed
     if others > 0:
         text += (
@@ -96,45 +95,45 @@ def told(found: Sequence[Diagnosis], *, where: str, missed: int, depth: int) -> 
 
 
 def _of_block(
-    place: Place,
+    call: BlockCall,
     block: nn.Module,
     arguments: Arguments,
     shape: torch.Size,
     updates: Collection[str],
-) -> Diagnosis | None:
+) -> Cause | None:
     try:
-        replay, again = (replay_block(place.path, block, arguments, shape) for _ in range(2))
+        replay, again = (replay_block(call.path, block, arguments, shape) for _ in range(2))
     except UNRUNNABLE:
         return None
     look = f"Look at the forward of {type(block).__name__}."
     if not torch.equal(replay.after, again.after):
-        return Diagnosis(place, "two runs on the same input give different outputs", _chance(block))
+        return Cause(call, "two runs on the same input give different outputs", _chance(block))
     if fit_block(replay) is not None:  # nothing is wrong with it
         return None
     factor = fit_stream_alone(replay)
     if factor == 1.0:
         words = "the output is the stream that entered: nothing is written"
-        return Diagnosis(place, words, look)
+        return Cause(call, words, look)
     if factor is not None:
         words = f"the output is {factor:.6g} x the stream that entered, and nothing else"
-        return Diagnosis(place, words, look)
+        return Cause(call, words, look)
     replacement = fit_without_stream(replay)
     if replacement is None:
         return None
-    inside = {seen.path.removeprefix(f"{place.path}.") for _, seen in replacement.parts}
+    inside = {seen.path.removeprefix(f"{call.path}.") for _, seen in replacement.parts}
     certain = replacement.certain or inside <= set(updates)
     if not certain:
         look += f" If that is so, declare what writes to the stream: {DECLARE}."
-    return Diagnosis(place, _replaced(replacement, certain), look)
+    return Cause(call, _replaced(replacement, certain), look)
 
 
 def _replaced(replacement: Replacement, certain: bool) -> str:
     names = [f"'{seen.path}'" for _, seen in replacement.parts]
     factors = [f"{gain:.6g} x " if gain != 1.0 else "" for gain, _ in replacement.parts]
     if any(factors):
-        what = joined([f"{f}what {n} returned" for f, n in zip(factors, names, strict=True)])
+        what = join_words([f"{f}what {n} returned" for f, n in zip(factors, names, strict=True)])
     else:
-        what = f"what {joined(names)} returned"
+        what = f"what {join_words(names)} returned"
     added = ", added up" if len(names) > 1 else ""
     settle = replacement.settle
     subject = "the output is" if settle is None else f"'{settle.path}' takes in"
