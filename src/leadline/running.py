@@ -26,8 +26,7 @@ from leadline.anatomy.output_projection import BranchProducts
 from leadline.errors import InputError, words_of
 from leadline.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.inputs.forward_errors import forward_refusal
-from leadline.inputs.logits import HeadFacts as HeadFacts
-from leadline.inputs.logits import find_logits, moves_earlier, rolled
+from leadline.inputs.logits import HeadFacts, find_logits, moves_earlier, rolled
 from leadline.inputs.lookup import lookup_refusal
 from leadline.inputs.losses import head_is_unknown
 from leadline.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
