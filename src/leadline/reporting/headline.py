@@ -116,7 +116,9 @@ def growth_in_words(profile: Profile) -> str:
         span += ", the last finite one"
     words = growth.text.partition(";")[0]
     if growth.law == "none":
-        return f"goes {span}" + (f" by {words}" if words.startswith("no simple law") else "")
+        return f"goes {span}" + (
+            f" and follows {words}" if words.startswith("no simple law") else ""
+        )
     if growth.jump is not None:
         clauses = ", then ".join(map(_with_verb, words.split(", then ")))
         return f"{clauses}, which takes it {span}"  # the span is that of all clauses together

@@ -147,6 +147,10 @@ def test_lanes_and_parallel_branches_are_mentioned() -> None:
             [1.0, 1.03, 1.05, 1.10, 1.12, 1.17, 1.19],
             "grows ×1.19, from 1.00 at layer 0 to 1.19 at layer 6",
         ),
+        (
+            [1.0, 9.0, 1.0, 9.0, 2.0, 1.0, 9.0],
+            "goes from 1.00 at layer 0 to 9.00 at layer 6 and follows no simple law",
+        ),
         ([1.0, 2.0], "goes from 1.00 at layer 0 to 2.00 at layer 1"),
         ([2.0**l for l in range(8)] + [math.nan], "to 128 at layer 7, the last finite one"),
         ([math.nan] * 4, "is nowhere finite"),
