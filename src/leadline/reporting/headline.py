@@ -116,14 +116,15 @@ def growth_in_words(profile: Profile) -> str:
         span += ", the last finite one"
     words = growth.text.partition(";")[0]
     if growth.law == "none":
-        return f"goes {span}" + (f" by {words}" if words.startswith("no simple law") else "")
-    if growth.law == "undecided" and growth.jump is None:
+        return f"goes {span}" + (
+            f" and follows {words}" if words.startswith("no simple law") else ""
+        )
+    if growth.jump is not None:
+        clauses = ", then ".join(map(_with_verb, words.split(", then ")))
+        return f"{clauses}, which takes it {span}"  # the span is that of all clauses together
+    if growth.law == "undecided":
         words = words.partition(" from layer ")[0]  # the span says the layers
-    if words.startswith("flat"):
-        return f"stays {words}, {span}"
-    if words.startswith(("+", "-", "×")):
-        return f"changes by {words}, {span}"
-    return f"{words}, {span}"
+    return f"{_with_verb(words)}, {span}"
 
 
 def facts(record: Record) -> list[Fact]:
@@ -233,6 +234,13 @@ def _growth(record: Record, quantity: str) -> str:
         return f"{opening} {growth_in_words(lines[0])}."
     parts = [f"in the {line.stack} it {growth_in_words(line)}" for line in lines]
     return f"{opening}: {'; '.join(parts)}."
+
+
+def _with_verb(law: str) -> str:
+    """Make a law the end of a sentence whose subject is the line."""
+    if law.startswith("flat"):
+        return f"stays {law}"
+    return f"changes by {law}" if law.startswith(("+", "-", "×")) else law
 
 
 def _heavy_layers(record: Record) -> list[int]:

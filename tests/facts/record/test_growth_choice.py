@@ -235,8 +235,22 @@ def _check_law(growth: Growth, values: np.ndarray) -> None:
             assert abs(change - math.log(last / first)) <= 2 * scatter + 1e-9
         case "saturating":
             assert ("grows" in growth.text) == (grew if first * last > 0 else last > first)
+            _check_limit(growth, values)
         case _:
             assert growth.law in ("none", "undecided")
+
+
+def _check_limit(growth: Growth, values: np.ndarray) -> None:
+    """The last value is beyond the limit by no more than what all layers together miss."""
+    said = re.search(r"towards (\S+),", growth.text)
+    assert said is not None
+    limit, one_sign = float(said[1]), bool(np.all(values * values[0] > 0))
+    scale = np.log(np.abs(values)) if one_sign else values
+    onward = float(np.sign(scale[-1] - scale[0]))
+    beyond = onward * float(scale[-1] - (math.log(abs(limit)) if one_sign else limit))
+    left = (1 - growth.r2) * float(np.sum((scale - scale.mean()) ** 2))
+    rounding = 0.006 * (1.0 if one_sign else abs(limit))
+    assert beyond <= math.sqrt(left / (len(values) - 4)) + rounding
 
 
 def _check_jump(growth: Growth, values: np.ndarray) -> None:

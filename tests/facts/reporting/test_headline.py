@@ -125,15 +125,31 @@ def test_lanes_and_parallel_branches_are_mentioned() -> None:
         ([2.0**l for l in range(9)], "changes by ×2.00 per layer (R² 1.000), from 1.00"),
         (
             [0.319, *[11.3] * 8],
-            "jumps ×35.4 at layer 1, then flat (±< 0.1 %), from 0.319 at layer 0 to 11.3 at layer 8",
+            "jumps ×35.4 at layer 1, then stays flat (±< 0.1 %), "
+            "which takes it from 0.319 at layer 0 to 11.3 at layer 8",
         ),
         (
             [*[11.3] * 8, 0.319],
-            "stays flat (±< 0.1 %), then drops ×0.0282 at layer 8, from 11.3 at layer 0 to 0.319",
+            "stays flat (±< 0.1 %), then drops ×0.0282 at layer 8, "
+            "which takes it from 11.3 at layer 0 to 0.319 at layer 8",
+        ),
+        (
+            [*[2.0] * 5, *[1.0] * 4],
+            "stays flat (±< 0.1 %), then drops ×0.50 at layer 5, then stays flat (±< 0.1 %), "
+            "which takes it from 2.00 at layer 0 to 1.00 at layer 8",
+        ),
+        (
+            [0.0, *[1.2**l for l in range(8)]],
+            "jumps from 0 at layer 1, then changes by ×1.20 per layer (R² 1.000), "
+            "which takes it from 0 at layer 0 to 3.58 at layer 8",
         ),
         (
             [1.0, 1.03, 1.05, 1.10, 1.12, 1.17, 1.19],
             "grows ×1.19, from 1.00 at layer 0 to 1.19 at layer 6",
+        ),
+        (
+            [1.0, 9.0, 1.0, 9.0, 2.0, 1.0, 9.0],
+            "goes from 1.00 at layer 0 to 9.00 at layer 6 and follows no simple law",
         ),
         ([1.0, 2.0], "goes from 1.00 at layer 0 to 2.00 at layer 1"),
         ([2.0**l for l in range(8)] + [math.nan], "to 128 at layer 7, the last finite one"),

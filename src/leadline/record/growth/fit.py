@@ -27,6 +27,7 @@ from leadline.record.growth.words import (
     flat_text,
     jump_text,
     law_text,
+    spread_text,
     trend_text,
 )
 
@@ -72,7 +73,7 @@ def _fit(series: DepthSeries) -> Growth:
     choice = _choose(candidates(series))
     if not choice:
         return _nothing(series)
-    if len(choice) > 1:
+    if len(choice) > 1 or choice[0].main.law == "undecided":
         return _undecided(series, choice)
     return _growth(series, choice[0])
 
@@ -143,9 +144,9 @@ def _growth(series: DepthSeries, candidate: Candidate) -> Growth:
 
 
 def _undecided(series: DepthSeries, rivals: Sequence[Candidate]) -> Growth:
-    """Say how far the series goes where several laws fit equally well, and its jump if all have it.
+    """Say how far the series goes where several laws fit equally well, or none but it drifts.
 
-    Around zero there is no factor to say.
+    A jump is said if all have it. Around zero there is no factor to say.
     """
     if not series.logs:
         return _none(max(_whole_r2(series, rival) for rival in rivals))
@@ -173,7 +174,7 @@ def _undecided(series: DepthSeries, rivals: Sequence[Candidate]) -> Growth:
 
 
 def _flat(series: DepthSeries) -> Growth:
-    return Growth("flat", 0.0, 0.0, flat_text(series.level), "flat")
+    return Growth("flat", 0.0, 0.0, flat_text(series.level), f"flat {spread_text(series.level)}")
 
 
 def _nothing(series: DepthSeries) -> Growth:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LawName",
     "Stretch",
+    "drift_stretch",
+    "fit_line",
     "flat_stretch",
     "lone_stretch",
     "power_stretch",
@@ -96,10 +98,17 @@ def flat_stretch(observed: Vector, start: int, stop: int) -> Stretch:
     return Stretch("flat", start, stop, fitted, _rss(part, fitted), 1)
 
 
+def drift_stretch(depth: Vector, observed: Vector, start: int, stop: int) -> Stretch:
+    """Fit a straight line to the logarithm that stands for a change of no known law."""
+    part = observed[start:stop]
+    slope, fitted = fit_line(depth[start:stop], part)
+    return Stretch("undecided", start, stop, fitted, _rss(part, fitted), 2, slope)
+
+
 def trends(depth: Vector, observed: Vector, start: int, stop: int, *, logs: bool) -> list[Stretch]:
     """Fit the laws of two parameters that need no layer to be left out."""
     x, part = depth[start:stop], observed[start:stop]
-    slope, fitted = _line(x, part)
+    slope, fitted = fit_line(x, part)
     if not logs:
         offset = float(fitted[0]) / slope - x[0] if slope else math.nan
         return [Stretch("linear", start, stop, fitted, _rss(part, fitted), 2, slope, offset)]
@@ -123,7 +132,7 @@ def trends(depth: Vector, observed: Vector, start: int, stop: int, *, logs: bool
 def power_stretch(depth: Vector, observed: Vector, start: int, stop: int) -> Stretch:
     """Fit a power of the layer, which must be at least 1."""
     part = observed[start:stop]
-    exponent, fitted = _line(np.log(depth[start:stop]), part)
+    exponent, fitted = fit_line(np.log(depth[start:stop]), part)
     return Stretch("power", start, stop, fitted, _rss(part, fitted), 2, exponent)
 
 
@@ -159,7 +168,7 @@ def saturating_stretch(
             return None
         limit, _, fitted = straight
     else:
-        slope, fitted = _line(decay, part)
+        slope, fitted = fit_line(decay, part)
         limit = float(fitted[0] - slope)
     return Stretch("saturating", start, stop, fitted, _rss(part, fitted), 3, half_life, limit)
 
@@ -218,7 +227,7 @@ def _straight_in_logarithm(x: Vector, logarithm: Vector) -> tuple[float, float, 
     return a * unit, slope * unit, np.log(line) + top
 
 
-def _line(x: Vector, y: Vector) -> tuple[float, Vector]:
+def fit_line(x: Vector, y: Vector) -> tuple[float, Vector]:
     """Least squares of y = a + b x: b, and a + b x."""
     centred = x - x.mean()
     slope = float(centred @ y / (centred @ centred))

@@ -28,6 +28,7 @@ __all__ = [
     "half_range",
     "jump_text",
     "law_text",
+    "spread_text",
     "trend_text",
 ]
 
@@ -112,9 +113,14 @@ def flat_text(level: Vector, *, unit: float | None = None) -> str:
     """Say that values are flat and how far they spread: relative, or in a unit around zero."""
     if unit is not None:
         return f"flat (±{format_number(unit * float(np.ptp(level)) / 2, digits=2)})"
+    return f"flat ({spread_text(level)})"
+
+
+def spread_text(level: Vector) -> str:
+    """Say half the range of values as a part of their mean."""
     percent = 100 * half_range(level)
     words = "< 0.1" if percent < 0.1 else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
-    return f"flat (±{words} %)"
+    return f"±{words} %"
 
 
 def law_text(stretch: Stretch, rate: float, *, r2: float, grows: bool, limit: float) -> str:
