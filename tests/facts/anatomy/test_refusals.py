@@ -388,6 +388,17 @@ def test_other_factors_are_said_as_they_are_declared() -> None:
     assert _unusual(_broken(_halved, 1, 2, 3, 4), anatomy=right) == ()
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_norms_of_a_declared_anatomy_are_read_like_those_of_any_other(kind: str) -> None:
+    path, attention = ("transformer.h", "attn") if kind == "gpt2" else ("model.layers", "self_attn")
+    model = _model(kind)
+    inputs = leadline.random_tokens(model, examples=2, length=12, seed=3)
+    declared = leadline.declare(blocks=path, writes=[attention, "mlp"])
+    assert {
+        b.placement for b in leadline.anatomy_of(model, inputs, anatomy=declared).stacks[0].blocks
+    } == {"pre"}
+
+
 def _gated_by_its_mean(p: _Parts, x: Tensor) -> Tensor:
     x = x + p.attention(x)
     return x * torch.sigmoid(10 * x.mean()) + p.mlp(x)
