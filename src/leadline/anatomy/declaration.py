@@ -136,7 +136,7 @@ class Declaration:
         state, entered, earlier = replay.stream, replay.before, -1
         for i, (name, settle) in enumerate(zip(self.writes, self.settle, strict=True)):
             update = seen.get(f"{call.path}.{name}")
-            if update is None or update.live is None:
+            if update is None or update.live is None or update.live.numel() != entered.numel():
                 return unknown, [], [], []
             settled = seen.get(f"{call.path}.{settle}") if settle else None
             write = Write(
