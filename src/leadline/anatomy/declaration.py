@@ -20,14 +20,14 @@ from leadline.anatomy._structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.anatomy.discover import parameters_of
 from leadline.anatomy.fit import Write
 from leadline.anatomy.replay import UNRUNNABLE, capture_arguments, replay_block, sleeps
-from leadline.anatomy.roles import Mixing, mixing, role_of
+from leadline.anatomy.roles import Mixing, mixing, placement_of, role_of
 from leadline.anatomy.trace import Call, trace_calls
 from leadline.errors import AnatomyError, check_text, nearest_names, shown
 
 __all__ = ["Declaration", "declare"]
 
-_Roles = tuple[tuple[str, ...], list[Mixing], list[tuple[str, ...]]]
-"""By sublayer: its role, the mixing of tokens, its parameters."""
+_Roles = tuple[tuple[str, ...], list[Mixing], list[tuple[str, ...]], list[str]]
+"""By sublayer: its role, the mixing of tokens, its parameters, where its norms stand."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Declaration:
         if not calls or calls[0].left is None:
             raise AnatomyError(f"None of the declared blocks {paths} ran in the forward pass.")
         shape = calls[0].left.shape
-        roles, mixes, owned = self._roles(model, forward, calls[0], shape)
+        roles, mixes, owned, norms = self._roles(model, forward, calls[0], shape)
         causal = next((m.causal for m in mixes if m.causal is not None), None)
         swapped = any(m.first_axis and not m.second_axis for m in mixes)
         blocks = tuple(
-            self._block(model, call, i + 1, roles, owned) for i, call in enumerate(calls)
+            self._block(model, call, i + 1, roles, owned, norms) for i, call in enumerate(calls)
         )
         stack = Stack(
             name=self.name or ("decoder" if causal else "encoder"),
@@ -80,6 +80,7 @@ class Declaration:
         layer: int,
         roles: tuple[str, ...],
         owned: list[tuple[str, ...]],
+        norms: list[str],
     ) -> Block:
         path = call.path
         sublayers = tuple(
@@ -91,7 +92,7 @@ class Declaration:
                 keep=self.keeps[i],
                 settle=None if s is None else _known(model, f"{path}.{s}"),
                 parallel=self.parallel and i > 0,
-                placement="post" if s is not None else "declared",
+                placement=norms[i] if norms else "post" if s is not None else "declared",
                 parameters=tuple(f"{path}.{n}" for n in owned[i]) if owned else (),
             )
             for i, (name, s) in enumerate(zip(self.writes, self.settle, strict=True))
@@ -126,32 +127,48 @@ class Declaration:
             arguments = capture_arguments(model, forward, {key})[key]
             replay = replay_block(call.path, call.module, arguments, shape, awake=awake)
         except UNRUNNABLE:
-            return unknown, [], []
+            return unknown, [], [], []
         seen = {s.path: s for s in replay.seen}
         roles: list[str] = []
         mixes: list[Mixing] = []
         writes: list[Write] = []
-        state, earlier = replay.stream, -1
-        for name, settle in zip(self.writes, self.settle, strict=True):
+        placements: list[str] = []
+        state, entered, earlier = replay.stream, replay.before, -1
+        for i, (name, settle) in enumerate(zip(self.writes, self.settle, strict=True)):
             update = seen.get(f"{call.path}.{name}")
-            if update is None or update.live is None:
-                return unknown, [], []
+            if update is None or update.live is None or update.live.numel() != entered.numel():
+                return unknown, [], [], []
             settled = seen.get(f"{call.path}.{settle}") if settle else None
-            write = Write(update, 1.0, 1.0, settled, state=state, sources=((1.0, state),))
+            write = Write(
+                update,
+                1.0,
+                1.0,
+                settled,
+                state=state,
+                sources=((1.0, state),),
+                entered=entered,
+                parallel=self.parallel and i > 0,
+            )
             writes.append(write)
             try:
                 mix = mixing(replay, write)
             except RuntimeError:  # the block works in place and autograd refuses it
-                return unknown, [], []
+                return unknown, [], [], []
             mixes.append(mix)
             roles.append(role_of(mix, replay, write, earlier))
+            placements.append(placement_of(replay, write, earlier))
+            if settled is not None and settled.returned is not None:
+                entered = settled.returned
+            elif not self.parallel and update.returned is not None:
+                returned = update.returned.reshape(entered.shape)
+                entered = self.keeps[i] * entered + self.gains[i] * returned
             after = settled if settle else update
             if not self.parallel and after is not None and after.live is not None:
                 state = after.live
             earlier = update.order
         start = len(call.path) + 1
         owned = [tuple(n[start:] for n in names) for names in parameters_of(replay, writes)]
-        return tuple(roles), mixes, owned
+        return tuple(roles), mixes, owned, placements
 
 
 def declare(

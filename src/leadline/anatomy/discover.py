@@ -78,10 +78,9 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
         taken |= {id(call) for call in row.calls}
     if not stacks:
         failures.sort(key=lambda problem: isinstance(problem, _Convolutional))
+        first = failures[0]
         raise AnatomyError(
-            f"No anatomy of {type(model).__name__} balances. "
-            + " ".join(str(failure) for failure in failures[:3])
-            + _what_next(failures)
+            f"No anatomy of {type(model).__name__} balances. {first}{_what_next(first)}"
         )
     return Anatomy(tuple(_named(stacks)), "discovery", remarks=tuple(remarks))
 
@@ -134,8 +133,8 @@ class _Convolutional(_Unread):
     """A row of convolutions, such as many a Transformer has before or behind its blocks."""
 
 
-def _what_next(failures: list[_Unread]) -> str:
-    if failures and all(isinstance(failure, _Explained) for failure in failures):
+def _what_next(failure: _Unread) -> str:
+    if isinstance(failure, _Explained):
         return ""
     return f" If you know which modules write to the stream, declare them: {DECLARE}."
 

@@ -352,6 +352,8 @@ class _Search:
             predicted = keep * state
             for gain, update in zip(gains, updates, strict=True):
                 predicted = predicted + gain * update.value
+            if self._rounds_away(gains, updates, target):
+                continue
             # The values are float64 copies; the unit of rounding is that of the replayed block.
             eps = torch.finfo(self.replay.after.dtype).eps / torch.finfo(torch.float64).eps
             miss = float(misses(predicted, target, state).max()) / eps
@@ -360,6 +362,16 @@ class _Search:
             if best is not None and best.eps <= 1.0:
                 break
         return best
+
+    def _rounds_away(
+        self, gains: Sequence[float], updates: Sequence[_Candidate], target: Tensor
+    ) -> bool:
+        """Whether an update is smaller than the rounding of the sum: any gain would fit as well."""
+        least = torch.finfo(self.replay.after.dtype).eps * float(torch.linalg.vector_norm(target))
+        return any(
+            abs(gain) * float(torch.linalg.vector_norm(update.value)) < least
+            for gain, update in zip(gains, updates, strict=True)
+        )
 
     def split(self, solution: _Solution, closing: Seen | None) -> list[Write]:
         """One keep and one gain per write, read off the streams found between the writes."""

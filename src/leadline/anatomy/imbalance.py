@@ -14,7 +14,15 @@ import torch
 from torch import nn
 
 from leadline.anatomy.fit import Replacement, fit_block, fit_stream_alone, fit_without_stream
-from leadline.anatomy.replay import UNRUNNABLE, Arguments, capture_arguments, replay_block
+from leadline.anatomy.replay import (
+    UNRUNNABLE,
+    Arguments,
+    Replay,
+    branch_shares,
+    capture_arguments,
+    replay_block,
+    zero_gates,
+)
 from leadline.anatomy.unusual import layers_in_words
 from leadline.errors import join_words
 
@@ -37,11 +45,15 @@ class BlockCall:
 
 @dataclass(frozen=True)
 class Cause:
-    """What the output of one block is (`words`), and what to do about it (`advice`)."""
+    """What the output of one block is (`words`), and what to do about it (`advice`).
+
+    `number` is said of this block alone: another with the same words has a number of its own.
+    """
 
     call: BlockCall
     words: str
     advice: str
+    number: str = ""
 
     @property
     def anonymous(self) -> tuple[str, str]:
@@ -78,14 +90,14 @@ def causes_in_words(causes: Sequence[Cause], *, where: str, missed: int, depth: 
     `where` begins the first sentence. `missed` counts the layers, of `depth`, that do not balance.
     """
     first, *rest = causes
-    text = f"{where} {first.words}."
+    text = f"{where} {first.words}{first.number}."
     same = [cause.call.layer for cause in rest if cause.anonymous == first.anonymous]
     if len(same) == depth - 1 > 0:
         text += " The same is true of all other layers."
     elif same:
         text += f" The same is true of {layers_in_words(same, depth)}."
     for other in [cause for cause in rest if cause.anonymous != first.anonymous][:2]:
-        text += f" In layer {other.call.layer} {other.words}."
+        text += f" In layer {other.call.layer} {other.words}{other.number}."
     others = depth - missed
     if others > 0:
         text += (
@@ -112,10 +124,9 @@ def _of_block(
         return None
     factor = fit_stream_alone(replay)
     if factor == 1.0:
-        words = "the output is the stream that entered: nothing is written"
-        return Cause(call, words, look)
+        return _unchanged(call, replay, look)
     if factor is not None:
-        words = f"the output is {factor:.6g} x the stream that entered, and nothing else"
+        words = f"the output is {factor:.6g} x the stream that entered: nothing is written"
         return Cause(call, words, look)
     replacement = fit_without_stream(replay)
     if replacement is None:
@@ -125,6 +136,35 @@ def _of_block(
     if not certain:
         look += f" If that is so, declare what writes to the stream: {DECLARE}."
     return Cause(call, _replaced(replacement, certain), look)
+
+
+def _unchanged(call: BlockCall, replay: Replay, look: str) -> Cause:
+    """A stream that leaves as it entered: its updates are too small, a gate is shut, or neither."""
+    same = "the output is the stream that entered"
+    eps = torch.finfo(replay.after.dtype).eps
+    shares = branch_shares(replay)
+    if shares and 0.0 < max(shares) < eps:
+        return Cause(
+            call,
+            f"{same}: its updates are smaller than rounding",
+            "The weights may have been drawn with a tiny std, or scaled down: measure trained "
+            "weights, or draw them larger (initializer_range=0.02 in the configuration, or in the "
+            "part of it that belongs to these layers).",
+            f" (the largest is {max(shares):.2g} of the stream)",
+        )
+    gates = zero_gates(replay)
+    if gates:
+        names = join_words([f"'{name}'" for name in gates])
+        what = "parameter" if len(gates) == 1 else "parameters"
+        verb = "is exactly 0 and may be the gate that closes it"
+        if len(gates) > 1:
+            verb = "are exactly 0 and may be the gates that close it"
+        return Cause(
+            call,
+            f"{same}: nothing is written; the {what} {names} {verb}",
+            "Measure after a step of training, or set what is 0 to a small value such as 0.01.",
+        )
+    return Cause(call, f"{same}: nothing is written", look)
 
 
 def _replaced(replacement: Replacement, certain: bool) -> str:

@@ -56,7 +56,7 @@ def read_anatomy(
             ),
         )
         balance = judge(model, anatomy, fresh)
-    refuse_imbalance(model, anatomy, balance, fit)
+    refuse_imbalance(model, anatomy, balance, fit, fresh)
     if balance.uncalled:
         if anatomy.source == "user":
             _refuse_idle(anatomy, balance)
@@ -73,11 +73,16 @@ def judge(model: nn.Module, anatomy: Anatomy, fresh: Forward) -> Balance:
 
 
 def refuse_imbalance(
-    model: nn.Module, anatomy: Anatomy, balance: Balance, forward: Forward | None = None
+    model: nn.Module,
+    anatomy: Anatomy,
+    balance: Balance,
+    forward: Forward | None = None,
+    fresh: Forward | None = None,
 ) -> None:
     """Raise BalanceError when the books do not balance, with what is wrong or what would balance.
 
-    `forward` runs a batch on which the worst block is looked at again.
+    `forward` runs a batch on which the worst block is looked at again, `fresh` another one: only
+    what balances on that, too, is said to balance.
     """
     if balance.layers == 0:
         raise AnatomyError(
@@ -95,11 +100,15 @@ def refuse_imbalance(
     if anatomy.source == "discovery":
         why = _causes(model, forward, stack, balance) or f"{miss} {_unexplained(balance)}"
         raise BalanceError(f"{books} {why}")
-    why = (
-        _what_would(model, forward, anatomy, balance)
-        or _causes(model, forward, stack, balance, where=f"In layer {balance.layer}")
-        or "Discovery finds nothing that balances there either."
-    )
+    where = f"In layer {balance.layer}"
+    if fresh is None:
+        why = _causes(model, forward, stack, balance, where=where) or _unexplained(balance)
+    else:
+        why = (
+            _what_would(model, forward, fresh, anatomy, balance)
+            or _causes(model, forward, stack, balance, where=where)
+            or "Discovery finds nothing that balances there either."
+        )
     raise BalanceError(f"{books} {miss} {why}")
 
 
@@ -173,16 +182,16 @@ def _causes(
 
 
 def _what_would(
-    model: nn.Module, forward: Forward, anatomy: Anatomy, balance: Balance
+    model: nn.Module, fit: Forward, fresh: Forward, anatomy: Anatomy, balance: Balance
 ) -> str | None:
-    """The equation that discovery reads in the worst layer, if it balances there."""
+    """The equation that discovery reads in the worst layer, if it balances there on fresh inputs."""
     stack = anatomy.stack(balance.stack)
-    other = refit(model, forward, stack, {balance.layer})
+    other = refit(model, fit, stack, {balance.layer})
     block, read = (next(b for b in s.blocks if b.layer == balance.layer) for s in (stack, other))
     if _equations(read) == _equations(block):
         return None
     again = replace(anatomy, stacks=tuple(other if s is stack else s for s in anatomy.stacks))
-    if judge(model, again, forward).per_layer[stack.name, balance.layer] > TOLERANCE:
+    if judge(model, again, fresh).per_layer[stack.name, balance.layer] > TOLERANCE:
         return None
     modules = [s.module for s in read.sublayers]
     same = modules == [s.module for s in block.sublayers]

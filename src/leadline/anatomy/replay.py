@@ -25,11 +25,13 @@ __all__ = [
     "Arguments",
     "Replay",
     "Seen",
+    "branch_shares",
     "capture_arguments",
     "is_cache",
     "replay_block",
     "sleeps",
     "uncached",
+    "zero_gates",
 ]
 
 Tensor = torch.Tensor
@@ -199,6 +201,33 @@ def replay_block(
 def sleeps(block: nn.Module) -> bool:
     """Whether a parameter of the block is zero throughout, as training often starts."""
     return any(_is_zero(parameter) for parameter in block.parameters())
+
+
+def zero_gates(replay: Replay) -> list[str]:
+    """Parameters that are zero and may scale a branch: single numbers, or used by no module's call.
+
+    A bias that is zero is none of them.
+    """
+    called = {seen.path for seen in replay.seen}
+    names = [
+        (f"{replay.path}.{name}", parameter)
+        for name, parameter in replay.block.named_parameters()
+        if _is_zero(parameter)
+    ]
+    return [name for name, p in names if p.numel() == 1 or name.rpartition(".")[0] not in called]
+
+
+def branch_shares(replay: Replay) -> list[float]:
+    """The norm of what each child of the block returned, over that of the stream; no norms."""
+    size = replay.before.double().norm()
+    return [
+        float(seen.returned.double().norm() / size)
+        for seen in replay.seen
+        if seen.returned is not None
+        and seen.returned.numel() == replay.before.numel()
+        and not seen.norm
+        and "." not in seen.path.removeprefix(f"{replay.path}.")
+    ]
 
 
 def _is_zero(parameter: Tensor) -> bool:

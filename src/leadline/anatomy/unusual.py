@@ -12,6 +12,7 @@ happen in the forward pass (a write that is missing or exactly zero) is said of 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,30 +111,79 @@ def _zeros(stack: Stack, zero: frozenset[tuple[str, int, int]]) -> list[str]:
 
 def _openings(stack: Stack) -> list[str]:
     def text(block: Block) -> str | None:
-        return None if block.opening is None else _inside(block.opening, block)
+        if block.opening is None:
+            return None
+        name = _inside(block.opening, block)
+        skips = "".join(
+            f", past '{branch}' through '{norm}'" for branch, norm in _normed_skips(block, stack)
+        )
+        return f"goes through '{name}'{skips}: x becomes {name}(x) before anything is added to it"
 
     return [
-        f"The skip of {layers_in_words(layers, stack.depth)} goes through '{name}': x becomes "
-        f"{name}(x) before anything is added to it{_elsewhere(layers, stack)}."
-        for name, layers in _layers_by(stack, text).items()
+        f"The skip of {layers_in_words(layers, stack.depth)} {said}{_elsewhere(layers, stack)}."
+        for said, layers in _layers_by(stack, text).items()
     ]
 
 
 def _settles(stack: Stack) -> list[str]:
     """Norms after the addition are a design where all layers have them, and odd where some do."""
+    if _settle_alike(stack):
 
-    def text(block: Block) -> str | None:
-        names = [_inside(s.settle, block) for s in block.sublayers if s.settle is not None]
-        return _quoted(names) if names else None
+        def skips(block: Block) -> str | None:
+            if block.opening is not None:
+                return None
+            return join_words(
+                [
+                    f"'{branch}' goes through '{norm}'"
+                    for branch, norm in _normed_skips(block, stack)
+                ]
+            )
 
-    found = _layers_by(stack, text)
-    if len(found) < 2 and sum(map(len, found.values())) in (0, stack.depth):
-        return []
+        return [
+            f"The skip past {said} in {layers_in_words(layers, stack.depth)}."
+            for said, layers in _layers_by(stack, skips).items()
+            if said
+        ]
     return [
         f"The stream of {layers_in_words(layers, stack.depth)} goes through {names} after an "
         f"addition{_elsewhere(layers, stack)}."
-        for names, layers in found.items()
+        for names, layers in _layers_by(stack, _settle_names).items()
     ]
+
+
+def _settle_names(block: Block) -> str | None:
+    names = [_inside(s.settle, block) for s in block.sublayers if s.settle is not None]
+    return _quoted(names) if names else None
+
+
+def _settle_alike(stack: Stack) -> bool:
+    return len({_settle_names(block) for block in stack.blocks}) == 1
+
+
+def _normed_skips(block: Block, stack: Stack) -> list[tuple[str, str]]:
+    """Branches with the norm on the skip past them.
+
+    A norm after one addition whose output is branch and skip of the next: h + f(h), h = norm(x).
+
+    In post-norm designs the next addition has such a norm of its own, in others the next branch.
+    Nothing of it where the layers differ: their norms are said to be odd already.
+    """
+    if not _settle_alike(stack):
+        return []
+    return [
+        (name, _inside(s.settle, block))
+        for name, (s, after) in zip(
+            _names(block)[1:], itertools.pairwise(block.sublayers), strict=True
+        )
+        if s.settle is not None
+        and s.placement in _SETTLED
+        and after.settle is None
+        and after.placement in _WITHOUT_NORM
+    ]
+
+
+_SETTLED = ("post", "pre-and-post", "several")
+_WITHOUT_NORM = ("none", "output")
 
 
 def _elsewhere(layers: Sequence[int], stack: Stack) -> str:

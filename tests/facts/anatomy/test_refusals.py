@@ -203,6 +203,7 @@ def test_a_module_that_may_add_the_stream_inside_is_not_accused() -> None:
     with pytest.raises(AnatomyError) as caught:
         leadline.anatomy_of(model, torch.randn(2, 6, 8))
     assert "unless '0.0.inner' adds the stream inside" in str(caught.value)
+    assert str(caught.value).count("leadline.declare(") == 1
 
 
 class _NormedTwice(nn.Module):
@@ -227,10 +228,30 @@ def test_a_norm_of_a_sum_that_holds_the_stream_is_not_accused() -> None:
 # --- the stream alone, and chance ------------------------------------------------------------
 
 
+def _doubled_and_unwritten(p: _Parts, x: Tensor) -> Tensor:
+    p.mlp(p.attention(x))
+    return x + x
+
+
 @pytest.mark.parametrize("layer", [1, 3])
-def test_a_layer_that_only_doubles_its_stream_is_refused_with_the_factor(layer: int) -> None:
-    message = _refusal(_broken(lambda p, x: x + x, layer))
-    assert f"In decoder layer {layer} ('transformer.h.{layer - 1}') the output is 2 x" in message
+@pytest.mark.parametrize("formula", [lambda p, x: x + x, _doubled_and_unwritten])
+def test_a_layer_that_only_doubles_its_stream_is_refused_with_the_factor(
+    formula: Formula, layer: int
+) -> None:
+    message = _refusal(_broken(formula, layer))
+    assert (
+        f"In decoder layer {layer} ('transformer.h.{layer - 1}') the output is 2 x the stream that "
+        "entered: nothing is written."
+    ) in message
+
+
+def test_where_every_layer_only_doubles_its_stream_no_factor_of_a_branch_is_made_up() -> None:
+    model = _broken(_doubled_and_unwritten, 1, 2, 3, 4)
+    for options in ({}, {"anatomy": DECLARED}):
+        message = _refusal(model, **options)
+        assert "the output is 2 x the stream that entered: nothing is written." in message
+        assert "The same is true of all other layers." in message
+        assert "gains=" not in message and "would balance" not in message
 
 
 def _dropping(p: _Parts, x: Tensor) -> Tensor:
@@ -258,6 +279,80 @@ def test_eval_mode_is_advised_where_training_mode_draws_at_random() -> None:
     with pytest.raises(BalanceError, match=r"training mode: call model\.eval\(\) first"):
         read_anatomy(model, lambda: model(ids), lambda: model(ids))
     assert _unusual(model) == ()
+
+
+# --- updates that rounding or a gate hides -----------------------------------------------------
+
+
+def test_updates_below_the_rounding_of_the_stream_are_not_blamed_on_the_forward() -> None:
+    from transformers import BlipVisionConfig, BlipVisionModel
+
+    torch.manual_seed(0)
+    # Its default initializer_range is 1e-10.
+    model: Any = BlipVisionModel(
+        BlipVisionConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            image_size=16,
+            patch_size=4,
+        )
+    )
+    pixels = torch.randn(2, 3, 16, 16)
+    with pytest.raises(AnatomyError) as caught:
+        leadline.anatomy_of(model, pixels)
+    message = str(caught.value)
+    sizes: dict[nn.Module, float] = {}
+
+    def weigh(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        tensor = output[0] if isinstance(output, tuple) else output
+        sizes[module] = float(tensor.double().norm())
+
+    for block in model.encoder.layers:
+        for module in (block, block.self_attn, block.mlp):
+            module.register_forward_hook(weigh)
+    with torch.no_grad():
+        model(pixels)
+    # The stream leaves every layer as it entered.
+    shares = [max(sizes[b.self_attn], sizes[b.mlp]) / sizes[b] for b in model.encoder.layers]
+    said = re.search(r"\(the largest is (\S+) of the stream\)", message)
+    assert said is not None and float(said[1]) == pytest.approx(max(shares), rel=0.3)
+    assert message.replace(said[0], "(...)").partition("') ")[2] == (
+        "the output is the stream that entered: its updates are smaller than rounding (...). The "
+        "same is true of all other layers. The weights may have been drawn with a tiny std, or "
+        "scaled down: measure trained weights, or draw them larger (initializer_range=0.02 in the "
+        "configuration, or in the part of it that belongs to these layers)."
+    )
+
+
+class _Gated(nn.Module):
+    def __init__(self, gate: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.attention, self.mlp, self.gate = _Inner(), nn.Linear(8, 8), gate
+        self.alpha = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gate(self.alpha) * self.attention(x)
+        return x + self.gate(self.alpha) * self.mlp(x)
+
+
+@pytest.mark.parametrize("gate", [torch.tanh, lambda a: 0.5 * a])
+def test_a_gate_that_starts_at_zero_is_named(gate: Callable[[Tensor], Tensor]) -> None:
+    model = nn.Sequential(nn.Sequential(*(_Gated(gate) for _ in range(3))))
+    with pytest.raises(AnatomyError) as caught:
+        leadline.anatomy_of(model, torch.randn(2, 6, 8))
+    message = str(caught.value)
+    assert re.search(
+        r"the parameter '0\.\d\.alpha' is exactly 0 and may be the gate that closes it", message
+    )
+    assert "after a step of training" in message
+    assert "Look at the forward" not in message
+    assert "The same is true of all other layers." in message
+    with torch.no_grad():
+        for block in model[0]:
+            block.alpha.fill_(0.1)  # pyright: ignore
+    assert leadline.anatomy_of(model, torch.randn(2, 6, 8)).balance is not None
 
 
 # --- with a declaration ----------------------------------------------------------------------
@@ -291,6 +386,31 @@ def test_other_factors_are_said_as_they_are_declared() -> None:
         blocks="transformer.h", writes=["attn", "mlp"], gains=[0.5, 1.0], keeps=[1.0, 2.0]
     )
     assert _unusual(_broken(_halved, 1, 2, 3, 4), anatomy=right) == ()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_norms_of_a_declared_anatomy_are_read_like_those_of_any_other(kind: str) -> None:
+    path, attention = ("transformer.h", "attn") if kind == "gpt2" else ("model.layers", "self_attn")
+    model = _model(kind)
+    inputs = leadline.random_tokens(model, examples=2, length=12, seed=3)
+    declared = leadline.declare(blocks=path, writes=[attention, "mlp"])
+    assert {
+        b.placement for b in leadline.anatomy_of(model, inputs, anatomy=declared).stacks[0].blocks
+    } == {"pre"}
+
+
+def _gated_by_its_mean(p: _Parts, x: Tensor) -> Tensor:
+    x = x + p.attention(x)
+    return x * torch.sigmoid(10 * x.mean()) + p.mlp(x)
+
+
+@pytest.mark.parametrize("layers", [(2,), (1, 2, 3, 4)])
+def test_what_balances_only_on_the_inputs_it_was_fitted_to_is_not_said_to_balance(
+    layers: tuple[int, ...],
+) -> None:
+    message = _refusal(_broken(_gated_by_its_mean, *layers), anatomy=DECLARED)
+    assert "would balance" not in message
+    assert message.endswith("Discovery finds nothing that balances there either.")
 
 
 def test_one_odd_layer_is_left_to_discovery() -> None:
@@ -329,6 +449,33 @@ def _normed_skip(p: _Parts, x: Tensor) -> Tensor:
     normed = p.norm1(x)
     x = normed + p.attend(normed)
     return x + p.mlp(x)
+
+
+def _normed_skip_of_the_mlp(p: _Parts, x: Tensor) -> Tensor:
+    x = x + p.attention(x)
+    normed = p.norm2(x)
+    return normed + p.block.mlp(normed)
+
+
+def _both_skips_normed(p: _Parts, x: Tensor) -> Tensor:
+    normed = p.norm1(x)
+    normed = p.norm2(normed + p.attend(normed))
+    return normed + p.block.mlp(normed)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_norms_on_the_skips_of_every_layer_are_said(kind: str) -> None:
+    first, second = ("ln_1", "ln_2") if kind == "gpt2" else _LLAMA_NORMS
+    assert _unusual(_broken(_normed_skip_of_the_mlp, 1, 2, 3, 4, kind=kind)) == (
+        f"The skip past 'mlp' goes through '{second}' in every layer.",
+    )
+    assert _unusual(_broken(_both_skips_normed, 1, 2, 3, 4, kind=kind)) == (
+        f"The skip of every layer goes through '{first}', past 'mlp' through '{second}': "
+        f"x becomes {first}(x) before anything is added to it.",
+    )
+
+
+_LLAMA_NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 def _wrong_residual(p: _Parts, x: Tensor) -> Tensor:
