@@ -45,7 +45,9 @@ def from_random(request: Request) -> LoadedModel:
             model = model_class(config)
     except Exception as error:
         raise LoadingError(
-            f"{model_class.__name__} cannot be built with this configuration: {first_line(error)}"
+            f"{model_class.__name__} cannot be built with this configuration: "
+            f"{first_line(error).rstrip('.')}. Set fields that fit together (overrides={{...}}, "
+            "--set KEY=VALUE), or give a function that builds the model, as package.module:function."
         ) from error
     name = folder_name(request.path) if folder else request.source
     reader = tokenizer_reader(request) if folder or "/" in request.source else None
