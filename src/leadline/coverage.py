@@ -23,9 +23,10 @@ __all__ = ["coverage_of", "with_linear"]
 _SPECIAL = re.compile(r"'[^']*'|\d[\d.e+-]*")
 """What tells the reason of one layer from that of another: names of modules, and numbers."""
 
+_Sense = Literal["image", "audio"]
 _NOTABLE = 0.001
 """The share of all parameters from which on a part that did not run is named."""
-_SENSES: Mapping[Literal["image", "audio"], re.Pattern[str]] = {
+_SENSES: Mapping[_Sense, re.Pattern[str]] = {
     "image": re.compile(r"pixel|imag|vis(ion|ual)|vit\b|video"),
     "audio": re.compile(r"audio|speech|sound|input_(features|values)"),
 }
@@ -116,8 +117,8 @@ def _idle(
     missing = _missing_senses(module, batch)
     reasons: dict[str, list[str]] = {}
     for name in found:
-        own = [sense for sense in missing if _SENSES[sense].search(name.lower())] or missing
-        reasons.setdefault(_why_idle(module, own), []).append(name)
+        own: list[_Sense] = [one for one in missing if _SENSES[one].search(name.lower())]
+        reasons.setdefault(_why_idle(module, own or missing), []).append(name)
     for why, names in reasons.items():
         they = "it" if len(names) == 1 else "they"
         yield ", ".join(names), f"{they} did not run, because {why}"
@@ -127,7 +128,7 @@ def _is_inside(name: str, other: str) -> bool:
     return name == other or name.startswith(f"{other}.")
 
 
-def _missing_senses(module: nn.Module, batch: Inputs) -> list[Literal["image", "audio"]]:
+def _missing_senses(module: nn.Module, batch: Inputs) -> list[_Sense]:
     """What the model takes beside its tokens and did not get."""
     return [
         sense
@@ -137,7 +138,7 @@ def _missing_senses(module: nn.Module, batch: Inputs) -> list[Literal["image", "
     ]
 
 
-def _why_idle(module: nn.Module, senses: Sequence[Literal["image", "audio"]]) -> str:
+def _why_idle(module: nn.Module, senses: Sequence[_Sense]) -> str:
     if not senses:
         return "nothing in these inputs leads to it"
     nouns = {"image": "image", "audio": "sound"}

@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -252,7 +252,7 @@ class Senses:
             yield {name: frames}
 
     def _counted(
-        self, sense: str, asking: str, layouts: Iterator[dict[str, Tensor]]
+        self, sense: Literal["image", "audio"], asking: str, layouts: Iterator[dict[str, Tensor]]
     ) -> Sight | None:
         """The first layout that the model turns into features, with as many tokens as features."""
         ask: Any = getattr(self.model, asking, None)
