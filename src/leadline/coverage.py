@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from torch import nn
 
 from leadline.anatomy import Anatomy
+from leadline.inputs import Inputs
+from leadline.inputs.model_facts import forward_names, token_beyond, vocabulary_field
 from leadline.numerics.patterns import LONG
 from leadline.probes._plan import Plan
 from leadline.record.ingredients import INGREDIENTS
@@ -21,9 +23,18 @@ __all__ = ["coverage_of", "with_linear"]
 _SPECIAL = re.compile(r"'[^']*'|\d[\d.e+-]*")
 """What tells the reason of one layer from that of another: names of modules, and numbers."""
 
+_Sense = Literal["image", "audio"]
+_NOTABLE = 0.001
+"""The share of all parameters from which on a part that did not run is named."""
+_SENSES: Mapping[_Sense, re.Pattern[str]] = {
+    "image": re.compile(r"pixel|imag|vis(ion|ual)|vit\b|video"),
+    "audio": re.compile(r"audio|speech|sound|input_(features|values)"),
+}
+"""What a module or an argument of `forward` is called that has to do with images or with sound."""
+
 
 def coverage_of(
-    module: nn.Module, planned: Plan, done: Done, anatomy: Anatomy, *, frozen: int
+    module: nn.Module, batch: Inputs, planned: Plan, done: Done, anatomy: Anatomy, *, frozen: int
 ) -> dict[str, Any]:
     """What the passes measured; linear maps come later. `frozen` parameters had no gradient."""
     refused: list[dict[str, str]] = []
@@ -49,6 +60,8 @@ def coverage_of(
         # Shared weights have their reason below.
         if not (quantity.name == "gradient.parameters" and done.shared):
             refuse(quantity.name, _why_not(quantity.name, done))
+    for what, why in _idle(module, batch, done, anatomy):
+        refuse(what, why)
     for what in done.shared:
         refuse(what, "one set of weights serves several layers; their gradients add up")
     for stack, layer in sorted(done.unheard):
@@ -76,6 +89,71 @@ def coverage_of(
         "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
         "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
     }
+
+
+def _idle(
+    module: nn.Module, batch: Inputs, done: Done, anatomy: Anatomy
+) -> Iterator[tuple[str, str]]:
+    """(what, why) of the large parts of a model that did not run, such as a tower for images.
+
+    A part is a module with modules inside it, none of which was called. Single layers do not
+    count: others may use their weights without a call, as torch's attention does. Nor does what
+    is inside a block: an expert that no token chose is no missing measurement.
+    """
+    blocks = {block.module for stack in anatomy.stacks for block in stack.blocks}
+    total = sum(parameter.numel() for parameter in module.parameters())
+    # Lists and dictionaries of modules are never called themselves; what is in them is.
+    busy = {"", *done.called}
+    for name in done.called:
+        steps = name.split(".")
+        busy |= {".".join(steps[:count]) for count in range(1, len(steps))}
+    found: list[str] = []
+    for name, part in module.named_modules():
+        if name in busy or any(_is_inside(name, other) for other in (*blocks, *found)):
+            continue
+        size = sum(parameter.numel() for parameter in part.parameters())
+        if next(part.children(), None) is not None and 0 < size >= _NOTABLE * total:
+            found.append(name)
+    missing = _missing_senses(module, batch)
+    reasons: dict[str, list[str]] = {}
+    for name in found:
+        own: list[_Sense] = [one for one in missing if _SENSES[one].search(name.lower())]
+        reasons.setdefault(_why_idle(module, own or missing), []).append(name)
+    for why, names in reasons.items():
+        they = "it" if len(names) == 1 else "they"
+        yield ", ".join(names), f"{they} did not run, because {why}"
+
+
+def _is_inside(name: str, other: str) -> bool:
+    return name == other or name.startswith(f"{other}.")
+
+
+def _missing_senses(module: nn.Module, batch: Inputs) -> list[_Sense]:
+    """What the model takes beside its tokens and did not get."""
+    return [
+        sense
+        for sense, pattern in _SENSES.items()
+        if any(map(pattern.search, forward_names(module)))
+        and not any(map(pattern.search, batch.tensors))
+    ]
+
+
+def _why_idle(module: nn.Module, senses: Sequence[_Sense]) -> str:
+    if not senses:
+        return "nothing in these inputs leads to it"
+    nouns = {"image": "image", "audio": "sound"}
+    why = f"the inputs hold no {' and no '.join(nouns[sense] for sense in senses)}"
+    for sense in senses:
+        if (beyond := token_beyond(module, sense)) is not None:
+            field = vocabulary_field(module)
+            token, size = beyond
+            # Tables are made in steps of 64 rows, which matrix products like.
+            change = f"{field}={(token // 64 + 1) * 64}"
+            why += (
+                f": the configuration's {sense} token {token} lies outside its vocabulary of "
+                f"{size} tokens; build the model with {change} (--set {change})"
+            )
+    return why
 
 
 def with_linear(

@@ -8,6 +8,7 @@ each kind. All probes share the measuring passes. The model is left as it was.
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -209,7 +210,7 @@ def _passes(
     record.note("loss", _loss_facts(chosen, done.loss))
     record.note("passes", passes)
     record.note("probes", [str(choice) for choice in planned.choices])
-    record.note("coverage", coverage_of(module, planned, done, proved, frozen=frozen))
+    record.note("coverage", coverage_of(module, batch, planned, done, proved, frozen=frozen))
     if done.collector.attentions:
         record.note("attention", done.collector.attentions)
     record.note("versions", versions())
@@ -475,15 +476,37 @@ def _not_finite(record: Record, names: Iterable[str]) -> list[Finding]:
         broken = [r.site for r in record.select(name) if not abs(r.value) < float("inf")]
         if broken:
             first = min(broken, key=lambda site: (site.layer, site.sublayer or 0))
+            count = len(set(broken))
+            where = f"at {first}" if count == 1 else f"at {count} sites, first at {first}"
             found.append(
                 Finding(
-                    verdict=f"{name} is not finite at {len(set(broken))} sites, first at {first}.",
+                    verdict=f"{name} is not finite {where}{_why_not_finite(record, name, first)}.",
                     quantity=name,
                     site=first,
                     severity="serious",
                 )
             )
     return found
+
+
+def _why_not_finite(record: Record, name: str, site: Site) -> str:
+    """The reason where the record proves it, with a colon before it; empty where it does not."""
+
+    def values(quantity: str) -> list[float]:
+        there = quantity in record.quantities
+        return [r.value for r in record.select(quantity) if r.site == site] if there else []
+
+    norms = values("update.norm")
+    # The ratio is NaN where a norm is, and where the stream that it divides by has none.
+    if name != "update.ratio" or not norms or not all(map(math.isfinite, norms)):
+        return ""
+    if not any(map(math.isnan, values(name))):
+        return ""
+    return (
+        ": the stream of a token is exactly 0 before this write (a row of the embedding that holds "
+        "zeros, such as that of a padding id, makes it so), and no update can be compared with it. "
+        "All other numbers hold"
+    )
 
 
 def model_facts(model: nn.Module, name: str | None, source: str) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class Done:
         default_factory=dict[tuple[str, int, int], str]
     )
     """Attention that was seen but is no matrix over the tokens of the stream, and why."""
+    called: set[str] = field(default_factory=set[str])
+    """The names of the modules that ran."""
 
 
 def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
@@ -91,8 +93,31 @@ def _check_names(module: nn.Module, batch: Inputs) -> None:
     except TypeError as error:
         raise InputError(
             f"{type(module).__name__}.forward cannot be called with {', '.join(batch.tensors)}: "
-            f"{error}."
+            f"{error}. {_complete_call(module, batch)}"
         ) from error
+
+
+def _complete_call(module: nn.Module, batch: Inputs) -> str:
+    """Say what to give instead: the arguments of `forward` that are given and those it needs."""
+    takes = {
+        name: parameter
+        for name, parameter in inspect.signature(module.forward).parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    needed = [
+        name
+        for name, parameter in takes.items()
+        if name in batch.tensors or parameter.default is parameter.empty
+    ]
+    ids = ids_name(module)
+    values = [
+        f"'{name}': {'ids' if name == ids and _has_ids(module, batch) else 'tensor'}"
+        for name in needed or list(takes)[:1]
+    ]
+    return (
+        f"Give it what it takes in Python, leadline.measure(model, {{{', '.join(values)}}}); the "
+        "command line can give tokens alone (--text, --tokens-file, --random 4x128)."
+    )
 
 
 def call(module: nn.Module, batch: Inputs) -> Any:
@@ -281,6 +306,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
     )
     tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
     foreign: dict[tuple[str, int, int], str] = {}
+    called: set[str] = set()
     spy = nullcontext()
     if planned.attention:
         spy = _spy(module, tap, collector, foreign, products)
@@ -288,16 +314,18 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
     owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
     if not planned.backward:
         with torch.no_grad():
-            with tap, spy:
+            with tap, spy, _calls(module, called):
                 output = call(module, batch)
             value = loss.compute(output, batch)
-        return Done(collector, tap.balance(), float(value), tap.unheard, foreign=foreign)
+        return Done(
+            collector, tap.balance(), float(value), tap.unheard, foreign=foreign, called=called
+        )
     norms: dict[str, torch.Tensor] = {}
     # Gradients that no probe reads are not computed; that of a large output head costs most.
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name in owners)
     with torch.enable_grad(), _parameter_norms(module, owners, norms):
-        with tap, spy:
+        with tap, spy, _calls(module, called):
             output = call(module, batch)
         value = loss.compute(output, batch)
         if not value.requires_grad:
@@ -307,7 +335,23 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
             )
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
-    return Done(collector, tap.balance(), float(value.detach()), tap.unheard, shared, foreign)
+    balance, number = tap.balance(), float(value.detach())
+    return Done(collector, balance, number, tap.unheard, shared, foreign, called)
+
+
+@contextmanager
+def _calls(module: nn.Module, called: set[str]) -> Iterator[None]:
+    """Note the name of every module that is called."""
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_: called.add(name)
+
+    handles = [part.register_forward_pre_hook(note(name)) for name, part in module.named_modules()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _spy(

@@ -312,6 +312,82 @@ def test_an_anatomy_without_a_balance_is_read_and_judged_first() -> None:
     assert record.provenance["passes"]["anatomy_forward"] == 2
 
 
+@pytest.mark.parametrize(
+    ("model_type", "tower", "lack"),
+    [("llava_next", "model.vision_tower", "image"), ("qwen2_audio", "model.audio_tower", "sound")],
+)
+def test_a_tower_that_did_not_run_is_told_in_the_coverage(model_type, tower, lack) -> None:
+    from leadline.testing.zoo.survey import build
+
+    model = build(model_type)
+    tokens = leadline.random_tokens(model, examples=2, length=12)
+    refused = leadline.measure(model, tokens, probes="stream").provenance["coverage"]["refused"]
+    # The projector behind a tower does not run either.
+    assert refused == [
+        {
+            "what": f"{tower}, model.multi_modal_projector",
+            "why": f"they did not run, because the inputs hold no {lack}",
+        }
+    ]
+
+
+def test_a_part_that_is_never_called_is_told_and_a_layer_or_an_expert_is_not() -> None:
+    class Forgetful(_Tower):
+        def __init__(self) -> None:
+            super().__init__()
+            self.spare = nn.ModuleList([nn.Sequential(nn.Linear(8, 8))])
+            self.single = nn.Linear(8, 8)
+            for layer in self.layers:
+                layer.expert = nn.Sequential(nn.Linear(8, 8))
+
+    record = leadline.measure(Forgetful(), _stream(), probes="stream")
+    assert record.provenance["coverage"]["refused"] == [
+        {
+            "what": "spare",
+            "why": "it did not run, because nothing in these inputs leads to it",
+        }
+    ]
+
+
+def test_noting_which_modules_run_leaves_no_hook() -> None:
+    model = _Tower()
+    leadline.measure(model, _stream(), probes="stream")
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
+def test_an_argument_that_forward_needs_is_named_with_the_call_that_gives_it() -> None:
+    class Seeing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(9, 4)
+
+        def forward(self, idx: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+            return self.table(idx) + image
+
+    model = Seeing()
+    with pytest.raises(leadline.InputError) as refusal:
+        leadline.measure(model, leadline.random_tokens(model, examples=2, length=3))
+    assert str(refusal.value) == (
+        "Seeing.forward cannot be called with idx: missing a required argument: 'image'. Give it "
+        "what it takes in Python, leadline.measure(model, {'idx': ids, 'image': tensor}); the "
+        "command line can give tokens alone (--text, --tokens-file, --random 4x128)."
+    )
+
+
+def test_a_ratio_to_a_stream_of_zeros_is_a_finding_with_its_reason() -> None:
+    stream = _stream()
+    stream[0, 0] = 0
+    model = _Tower()
+    model.embedding = nn.Identity()
+    record = leadline.measure(model, stream, probes="update")
+    (finding,) = [f for f in record.findings if f.quantity == "update.ratio"]
+    first = finding.site
+    assert first is not None and first.layer == 1
+    assert finding.verdict.startswith(
+        f"update.ratio is not finite at {first}: the stream of a token is exactly 0 before this"
+    )
+
+
 def test_an_infinite_number_is_a_finding_although_it_is_no_nan() -> None:
     # Finite gradients whose squares float32 cannot hold.
     record = leadline.measure(_Tower(), _stream(), loss=lambda o, i: 1e25 * o.sum())

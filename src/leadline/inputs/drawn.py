@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from leadline.inputs.model_facts import (
     is_pair,
     main_name,
     special_ids,
+    table_rows,
     vocabulary_size,
 )
 from leadline.inputs.senses import Senses
@@ -56,10 +58,12 @@ def random_tokens(
             f"ask for {limit} or fewer (length={limit}, --random {examples}x{limit})."
         )
     generator = _generator(seed)
-    tensors = {ids_name(model): _ids(model, vocabulary, (examples, length), generator)}
+    name = ids_name(model)
+    part = "decoder" if name == "decoder_input_ids" else "encoder"
+    tensors = {name: _ids(model, _ceiling(model, part), (examples, length), generator)}
     if is_pair(model) and "decoder_input_ids" not in tensors:
-        shape = (examples, length, *_codebooks(model))
-        tensors["decoder_input_ids"] = _ids(model, vocabulary, shape, generator)
+        shape = _decoder_shape(model, examples, length)
+        tensors["decoder_input_ids"] = _ids(model, _ceiling(model, "decoder"), shape, generator)
     preview = preview_of_ids(next(iter(tensors.values())))
     inputs = Inputs(tensors, kind="random tokens", seed=seed, preview=preview, made=True)
     return inputs.to(device_of(model))
@@ -184,6 +188,8 @@ def _argument(senses: Senses, argument: str, drawn: Mapping[str, Tensor]) -> dic
         return {argument: rows, "grid_thw": grid}
     if argument == "pixel_values" and "spatial_shapes" in names:
         return senses.naflex()
+    if argument == "pixel_values" and "input_ids" in drawn and (refusal := senses.nameless_image()):
+        raise refusal
     if argument in ("pixel_values", "pixel_values_videos"):
         return {argument: senses.pixels()}
     if argument == "input_values" and not senses.takes_spectrogram:
@@ -205,14 +211,27 @@ def _argument(senses: Senses, argument: str, drawn: Mapping[str, Tensor]) -> dic
 def _decoder_ids(model: nn.Module, examples: int, length: int, seed: int) -> Tensor:
     limit = context_limit(model)
     shape = (examples, length if limit is None else min(length, limit))
-    return _ids(model, vocabulary_size(model) or 1, shape, _generator(seed)).to(device_of(model))
+    ids = _ids(model, _ceiling(model, "decoder"), shape, _generator(seed))
+    return ids.to(device_of(model))
 
 
-def _codebooks(model: nn.Module) -> tuple[int, ...]:
-    """How many ids every place of a decoder of sound takes, where there are several."""
-    decoder = getattr(getattr(configured_model(model), "config", None), "decoder_config", None)
-    channels = getattr(decoder, "num_channels", None)
-    return (channels,) if isinstance(channels, int) else ()
+def _ceiling(model: nn.Module, part: Literal["encoder", "decoder"]) -> int:
+    """All ids below this are in the vocabulary and in the table that they enter."""
+    sizes = (vocabulary_size(model), table_rows(model, part))
+    return min((size for size in sizes if size is not None), default=1)
+
+
+def _decoder_shape(model: nn.Module, examples: int, length: int) -> tuple[int, ...]:
+    """The shape of a decoder's ids; one of sound may take an id of every codebook at each place.
+
+    The codebooks have an axis of their own (Dia) or stand below each other (MusicGen).
+    """
+    config: Any = getattr(configured_model(model), "config", None)
+    channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
+    if isinstance(channels, int):
+        return examples, length, channels
+    books = getattr(getattr(config, "decoder", None), "num_codebooks", None)
+    return (examples * books, length) if isinstance(books, int) else (examples, length)
 
 
 def _stream(model: nn.Module, senses: Senses) -> Inputs:

@@ -7,7 +7,7 @@ signature of `forward` are asked.
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -22,10 +22,14 @@ __all__ = [
     "main_name",
     "padding_id",
     "special_ids",
+    "table_rows",
     "text_configuration",
+    "token_beyond",
     "token_embedding",
     "virtual_tokens",
+    "vocabulary_field",
     "vocabulary_size",
+    "whole_number",
 ]
 
 _POSITIONS = (
@@ -45,7 +49,14 @@ _UNLIMITED = frozenset({"t5", "mt5", "umt5", "longt5", "switch_transformers", "x
 def text_configuration(model: nn.Module) -> Any:
     """The configuration of the text part of a Hugging Face model, or None."""
     config: Any = getattr(configured_model(model), "config", None)
-    return config.get_text_config() if hasattr(config, "get_text_config") else config
+    if not hasattr(config, "get_text_config"):
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:
+        # An encoder of text before a decoder of sound (MusicGen): two of them may be meant, and
+        # what the model predicts is the decoder's.
+        return config.get_text_config(decoder=True)
 
 
 def vocabulary_size(model: nn.Module) -> int | None:
@@ -59,6 +70,15 @@ def vocabulary_size(model: nn.Module) -> int | None:
         if isinstance(size := getattr(config, name, None), int) and size > 0
     ]
     return min(sizes) if sizes else None
+
+
+def vocabulary_field(model: nn.Module) -> str:
+    """The field that sets the size of the vocabulary, with the nested configuration it is in."""
+    config = getattr(configured_model(model), "config", None)
+    nested = next(
+        (name for name in getattr(config, "sub_configs", {}) if name.startswith("text")), None
+    )
+    return "vocab_size" if nested is None else f"{nested}.vocab_size"
 
 
 def token_embedding(model: nn.Module) -> nn.Embedding | None:
@@ -75,9 +95,27 @@ def token_embedding(model: nn.Module) -> nn.Embedding | None:
         if isinstance(found, nn.Embedding):
             return found
         return None
-    tables = [(n, m) for n, m in inner.named_modules() if isinstance(m, nn.Embedding)]
+    return _first_table(inner)
+
+
+def _first_table(module: nn.Module) -> nn.Embedding | None:
+    tables = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Embedding)]
     tables.sort(key=lambda one: _is_of_positions(one[0]))
     return tables[0][1] if tables else None
+
+
+def table_rows(model: nn.Module, part: Literal["encoder", "decoder"]) -> int | None:
+    """How many rows the table has that the ids of one half of a pair enter; None where unknown.
+
+    The halves may have vocabularies of their own (Dia: bytes of text and codes of sound), and the
+    configuration names one.
+    """
+    ask: Any = getattr(configured_model(model), f"get_{part}", None)
+    half = ask() if callable(ask) and is_pair(model) else None
+    if not isinstance(half, nn.Module):
+        return None
+    table = token_embedding(half) or _first_table(half)
+    return None if table is None else table.num_embeddings
 
 
 def _is_of_positions(name: str) -> bool:
@@ -152,6 +190,28 @@ def special_ids(model: nn.Module) -> set[int]:
                 values = value if isinstance(value, list) else [value]
                 found |= {item for item in values if isinstance(item, int)}
     return found
+
+
+def whole_number(config: Any, *names: str) -> int | None:
+    """The first of the fields that holds a whole number above zero."""
+    for name in names:
+        value = getattr(config, name, None)
+        value = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def token_beyond(model: nn.Module, sense: Literal["image", "audio"]) -> tuple[int, int] | None:
+    """The token that stands for an image or a sound, and the vocabulary that it lies outside of.
+
+    None where the configuration names no such token, or one of its vocabulary. The defaults of
+    some types do not fit together (LLaVA: token 32000 and 32000 tokens).
+    """
+    config = getattr(configured_model(model), "config", None)
+    token = whole_number(config, f"{sense}_token_id", f"{sense}_token_index")
+    size = vocabulary_size(model)
+    return (token, size) if token is not None and size is not None and token >= size else None
 
 
 def padding_id(model: nn.Module) -> int:

@@ -19,14 +19,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import untouched
 from leadline.errors import InputError
-from leadline.inputs.model_facts import device_of, float_type
+from leadline.inputs.model_facts import (
+    device_of,
+    float_type,
+    token_beyond,
+    vocabulary_size,
+    whole_number,
+)
 
 __all__ = ["Senses", "Stimulus"]
 
@@ -72,8 +78,11 @@ class Senses:
     def pixel_shape(self) -> tuple[int, ...]:
         """Channels, height and width of one image, frames before them where there are some."""
         config = self._part("vision", "image", "backbone", "encoder")
-        image = (_number(config, "num_channels", "in_channels", "in_chans") or 3, *self._sides())
-        frames = _number(config, "num_frames", "frames_per_clip")
+        image = (
+            whole_number(config, "num_channels", "in_channels", "in_chans") or 3,
+            *self._sides(),
+        )
+        frames = whole_number(config, "num_frames", "frames_per_clip")
         return (frames, *image) if frames else image
 
     @property
@@ -94,7 +103,7 @@ class Senses:
                     return size, size
                 if isinstance(size, list | tuple) and len(size) >= 2:
                     return int(size[-2]), int(size[-1])
-        patch = _number(self._part("vision", "image"), "patch_size")
+        patch = whole_number(self._part("vision", "image"), "patch_size")
         if patch is None:
             raise InputError(
                 f"The configuration of {type(self.model).__name__} names no image size, so no "
@@ -106,8 +115,10 @@ class Senses:
     def naflex(self) -> dict[str, Tensor]:
         """Patches by example, the mask of real ones, and how many stand in each direction."""
         config = self._part("vision", "image")
-        channels = _number(config, "num_channels") or 3
-        pixels = self.noise((_GRID_SIDE**2, channels * (_number(config, "patch_size") or 1) ** 2))
+        channels = whole_number(config, "num_channels") or 3
+        pixels = self.noise(
+            (_GRID_SIDE**2, channels * (whole_number(config, "patch_size") or 1) ** 2)
+        )
         shapes = torch.full((self.examples, 2), _GRID_SIDE, device=pixels.device)
         mask = torch.ones(pixels.shape[:2], dtype=torch.long, device=pixels.device)
         return {"pixel_values": pixels, "pixel_attention_mask": mask, "spatial_shapes": shapes}
@@ -115,11 +126,11 @@ class Senses:
     def patches(self) -> tuple[Tensor, Tensor]:
         """Patches of all images by row, and the grid [time, height, width] of every image."""
         config = self._part("vision", "image")
-        merge = _number(config, "spatial_merge_size", "merge_size") or 1
+        merge = whole_number(config, "spatial_merge_size", "merge_size") or 1
         side = _GRID_SIDE * merge
-        channels = _number(config, "in_channels", "num_channels", "in_chans") or 3
-        patch = _number(config, "patch_size") or 1
-        size = channels * (_number(config, "temporal_patch_size") or 1) * patch**2
+        channels = whole_number(config, "in_channels", "num_channels", "in_chans") or 3
+        patch = whole_number(config, "patch_size") or 1
+        size = channels * (whole_number(config, "temporal_patch_size") or 1) * patch**2
         grid = torch.tensor([[1, side, side]] * self.examples, device=device_of(self.model))
         return self.noise((side**2, size)).flatten(0, 1), grid
 
@@ -130,7 +141,7 @@ class Senses:
         samples = self.length
         for kernel, stride in reversed(self._strides()):
             samples = (samples - 1) * stride + kernel
-        channels = _number(self.config, "audio_channels")
+        channels = whole_number(self.config, "audio_channels")
         return self.noise((samples,) if channels is None else (channels, samples))
 
     def _strides(self) -> list[tuple[int, int]]:
@@ -163,11 +174,11 @@ class Senses:
             return self.noise((frames, config.input_feat_per_channel))
         if hasattr(config, "feature_projection_input_dim"):
             return self.noise((self.length, config.feature_projection_input_dim))
-        mels = _number(config, *_MELS)
+        mels = whole_number(config, *_MELS)
         if mels is None:
             raise self.unknown(name)
         # Whisper's encoder halves the frames and accepts exactly this many.
-        exact = _number(config, "max_source_positions")
+        exact = whole_number(config, "max_source_positions")
         frames = 2 * exact if exact is not None else 8 * self.length
         first = next(
             (m for m in self.model.modules() if isinstance(m, nn.Conv1d | nn.Conv2d | nn.Linear)),
@@ -180,7 +191,7 @@ class Senses:
 
     def mask_of_frames(self, frames: Tensor) -> Tensor:
         """Ones for every frame of a spectrogram, whichever axis counts them."""
-        mels = _number(self._part("audio", "speech", "encoder", "acoustic"), *_MELS)
+        mels = whole_number(self._part("audio", "speech", "encoder", "acoustic"), *_MELS)
         time = frames.shape[1] if frames.shape[-1] == mels else frames.shape[-1]
         return torch.ones(self.examples, time, dtype=torch.long, device=frames.device)
 
@@ -191,7 +202,7 @@ class Senses:
         boxes = corners.flatten(2)
         device = device_of(self.model)
         # A page has 1,000 places where it has a table of positions; UDOP rounds fractions itself.
-        places = _number(self.config, "max_2d_position_embeddings")
+        places = whole_number(self.config, "max_2d_position_embeddings")
         annotation = str(inspect.signature(self.model.forward).parameters["bbox"].annotation)
         if places is not None and "Tensor" in annotation:
             return (boxes * (min(places, 1001) - 1)).round().long().to(device)
@@ -241,12 +252,14 @@ class Senses:
             yield {name: frames}
 
     def _counted(
-        self, sense: str, asking: str, layouts: Iterator[dict[str, Tensor]]
+        self, sense: Literal["image", "audio"], asking: str, layouts: Iterator[dict[str, Tensor]]
     ) -> Stimulus | None:
         """The first layout that the model turns into features, with as many tokens as features."""
         ask: Any = getattr(self.model, asking, None)
-        token = _number(self.config, f"{sense}_token_id", f"{sense}_token_index")
-        if token is None or not callable(ask):
+        token = whole_number(self.config, f"{sense}_token_id", f"{sense}_token_index")
+        # Where no embedding has a row for the token, the text goes alone; the record's coverage
+        # says which parts did not run, and why.
+        if token is None or not callable(ask) or token_beyond(self.model, sense) is not None:
             return None
         try:
             for tensors in layouts:
@@ -283,22 +296,26 @@ class Senses:
                     return nested
         return config
 
+    def nameless_image(self) -> InputError | None:
+        """The refusal to set an image among tokens where the configuration names none for it."""
+        names = ("image_token_index", "image_token_id")
+        name = next((name for name in names if hasattr(self.config, name)), None)
+        if name is None or getattr(self.config, name) is not None:
+            return None
+        size = vocabulary_size(self.model) or 1
+        return InputError(
+            f"The configuration of {type(self.model).__name__} names no token that stands for the "
+            f"image ({name} is None), and without one its forward has no place for the image in "
+            f"the text; set an id of its vocabulary of {size} tokens "
+            f"(overrides={{'{name}': {size - 1}}}, --set {name}={size - 1})."
+        )
+
     def unknown(self, name: str) -> InputError:
         """The refusal to draw values for an argument of which nothing is known."""
         return InputError(
             f"{type(self.model).__name__} takes {name!r}, for which no random values can be "
             f"drawn; give tensors, leadline.measure(model, {{'{name}': tensor}})."
         )
-
-
-def _number(config: Any, *names: str) -> int | None:
-    """The first of the fields that holds a whole number above zero."""
-    for name in names:
-        value = getattr(config, name, None)
-        value = value[0] if isinstance(value, list | tuple) and value else value
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
 
 
 def _pooled(features: object) -> object:

@@ -44,7 +44,9 @@ def from_random(request: Request) -> LoadedModel:
             model = model_class(config)
     except Exception as error:
         raise LoadingError(
-            f"{model_class.__name__} cannot be built with this configuration: {words_of(error, first_line=True)}"
+            f"{model_class.__name__} cannot be built with this configuration: "
+            f"{words_of(error, first_line=True)} Set fields that fit together (overrides={{...}}, "
+            "--set KEY=VALUE), or give a function that builds the model, as package.module:function."
         ) from error
     name = folder_name(request.path) if folder else request.source
     reader = tokenizer_reader(request) if folder or "/" in request.source else None

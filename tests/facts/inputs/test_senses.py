@@ -123,3 +123,59 @@ def test_a_model_that_wants_more_than_tokens_is_measured_without_inputs(model_ty
 def test_an_argument_that_nobody_can_draw_is_named() -> None:
     with pytest.raises(leadline.InputError, match="'query_embeds', for which no random values"):
         random_inputs(build("blip_2_qformer"), length=12)
+
+
+def test_ids_are_drawn_below_the_rows_of_the_table_that_they_enter() -> None:
+    # Dia reads bytes and writes codes of sound: two tables, and the configuration names one size.
+    model = build("dia", encoder_config={"vocab_size": 7}, decoder_config={"vocab_size": 50})
+    inputs = random_inputs(model, examples=8, length=40)
+    assert int(inputs.tensors["input_ids"].max()) == 6
+    assert 7 < int(inputs.tensors["decoder_input_ids"].max()) < 50
+    with torch.no_grad():
+        model(**inputs.tensors)
+
+
+@pytest.mark.parametrize("model_type", ["llava", "paligemma"])
+def test_an_image_token_outside_the_vocabulary_leaves_the_text_alone(model_type) -> None:
+    model = build(model_type, image_token_index=99)
+    inputs = random_inputs(model, examples=2, length=12)
+    assert list(inputs.tensors) == ["input_ids"] and int(inputs.main.max()) < 99
+    (entry,) = leadline.measure(model, inputs, probes="stream").provenance["coverage"]["refused"]
+    assert entry["what"] == "model.vision_tower, model.multi_modal_projector"
+    assert entry["why"] == (
+        "they did not run, because the inputs hold no image: the configuration's image token 99 "
+        "lies outside its vocabulary of 99 tokens; build the model with "
+        "text_config.vocab_size=128 (--set text_config.vocab_size=128)"
+    )
+    # What it advises mends it.
+    mended = build(model_type, image_token_index=99, text_config={"vocab_size": 128})
+    record = leadline.measure(mended, probes="stream")
+    assert record.provenance["input"]["kind"] == "random tokens and pixels"
+    assert record.provenance["coverage"]["refused"] == []
+
+
+@pytest.mark.parametrize("model_type", ["blip-2", "instructblip"])
+def test_an_image_that_no_token_stands_for_is_refused_with_the_field_to_set(model_type) -> None:
+    model = build(model_type)
+    model.config.image_token_index = None
+    with pytest.raises(leadline.InputError, match=r"image_token_index is None.*--set image_to"):
+        random_inputs(model, examples=2, length=12)
+    # The last id of the vocabulary is the one it names.
+    model.config.image_token_index = 98
+    with torch.no_grad():
+        model(**random_inputs(model, examples=2, length=12).tensors)
+
+
+def test_a_decoder_whose_codebooks_stand_below_each_other_gets_a_row_for_each() -> None:
+    from transformers import MusicgenConfig
+
+    from leadline.loading.configuration import class_of
+    from leadline.testing.zoo._shrinking import small
+
+    config = MusicgenConfig(**small(MusicgenConfig, {}))
+    model = class_of(config)(config).eval()
+    inputs = random_inputs(model, examples=2, length=12)
+    assert inputs.tensors["input_ids"].shape == (2, 12)
+    assert inputs.tensors["decoder_input_ids"].shape == (2 * config.decoder.num_codebooks, 12)
+    record = leadline.measure(model, inputs)
+    assert set(record.stacks) == {"text", "decoder"}

@@ -405,6 +405,22 @@ def test_class_that_takes_another_configuration_gives_way_to_one_that_takes_this
     assert class_of(transformers.CONFIG_MAPPING["glmga"]()).__name__.startswith("Glm46V")
 
 
+@pytest.mark.parametrize("kind", ["Musicgen", "MusicgenMelody"])
+def test_a_pair_that_writes_sound_gets_the_class_of_the_whole_model(kind):
+    # Their causal language model is the decoder, which takes the decoder's configuration.
+    config = getattr(transformers, f"{kind}Config")()
+    assert class_of(config).__name__ == f"{kind}ForConditionalGeneration"
+
+
+def test_sizes_that_do_not_fit_together_are_refused_with_the_option_that_changes_them():
+    said = _refusal("gpt2", random_init=True, overrides={"n_embd": 10, "n_head": 3})
+    assert said.startswith("GPT2LMHeadModel cannot be built with this configuration: ")
+    assert said.endswith(
+        ". Set fields that fit together (overrides={...}, --set KEY=VALUE), or give a function "
+        "that builds the model, as package.module:function."
+    )
+
+
 def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypatch):
     class Broken(dict):
         def __getitem__(self, key):
