@@ -55,7 +55,9 @@ def test_attention_is_seen_proved_and_within_every_bound(name: str) -> None:
     seen = record.provenance["attention"]
     assert all(one["proof_eps"] is None or one["proof_eps"] < 4 for one in seen)
     assert not record.findings
-    refused = " ".join(one["why"] for one in record.provenance["coverage"]["refused"])
+    reasons = [one["why"] for one in record.provenance["coverage"]["refused"]]
+    # Parts that no input reaches are named in the coverage, too; they hold no attention.
+    refused = " ".join(why for why in reasons if "did not run" not in why)
     assert (IN_PART[name] in refused) if name in IN_PART else not refused
     table = ll.bounds(record)
     assert not table.violated, str(table)

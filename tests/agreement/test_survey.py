@@ -38,7 +38,7 @@ TRUE_REASONS = (
     # Windows or chunks: what attention returns is padded, and cut to the stream by no module.
     r"returns \[.*\] and the stream is \[.*\], so it cannot be what is added to it",
     # A parameter is added to the stream by no module (a bias in the last layer of GPT-NeoX Japanese).
-    r"The books do not balance \(discovery\)",
+    r"The books do not balance\. It is worst at",
     # Two streams in turn (Reformer), or attention that needs a GPU and returns zeros (MRA).
     "none of them moves other tokens of that stream",
     # One block, or blocks between which the shape changes.

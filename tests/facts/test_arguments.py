@@ -338,7 +338,7 @@ def test_the_seed_of_a_probe_is_checked_like_any_other(probe):
 
 @pytest.mark.parametrize("model", ["gpt2", None, leadline.Transformer], ids=str)
 def test_collapse_wants_a_model_too(model):
-    refused("was given", leadline.collapse, model, torch.randn(3, 4))
+    refused("model", leadline.collapse, model, torch.randn(3, 4))
 
 
 @pytest.mark.parametrize(
