@@ -7,7 +7,9 @@ than LOOSE of the value, `loose` says so.
 
 The upper end of the second singular value is proved for sides up to 64, and an estimate beyond: its
 Ritz value and four times the residual of its vector, at most what is proved. No proof is cheap where
-many singular values lie close together; the true value was inside for every pattern that was tried.
+many singular values lie close together. The true value was inside for the patterns of models that
+were tried; in masks built against it, a vector that is orthogonal to both start vectors hid a larger
+value, rarely and by a few percent.
 A matrix with a negative entry is solved by a float64 eigensolver, with the interval of its backward
 error, at any size. Which way is taken when is told in `leading`.
 """
