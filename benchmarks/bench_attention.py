@@ -18,7 +18,7 @@ import torch
 
 import leadline
 from _harness import Result, interleave, ratio
-from leadline.running import call
+from leadline.instruments.passes.running import call
 
 MODELS = Path(__file__).parents[1] / ".cache" / "models"
 LONG, SHORT = 1024, 128

@@ -23,10 +23,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import leadline
 from _harness import Result, interleave, median_with_interval, ratio
-from leadline.anatomy.stretch import Stretches
-from leadline.numerics.bidiagonal import largest
-from leadline.numerics.frobenius import frobenius
-from leadline.numerics.linearised import Linearised
+from leadline.anatomy.stretch.stretch import Stretches
+from leadline.instruments.jacobian.bidiagonal import largest
+from leadline.instruments.jacobian.frobenius import frobenius
+from leadline.numerics.linear.linearised import Linearised
 
 TOKENS, WIDTH, HEADS, K = 32, 128, 4, 4
 CHUNKS = (128, 512, 2048)

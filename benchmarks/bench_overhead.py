@@ -32,9 +32,9 @@ import torch
 import leadline
 from _harness import Result, interleave, peak_memory, ratio
 from leadline.anatomy import Tap
-from leadline.inputs import Inputs, choose_loss
-from leadline.probes import plan
-from leadline.probes._collect import Collector
+from leadline.instruments.passes.collect import Collector
+from leadline.instruments.passes.probes import plan
+from leadline.models.inputs import Inputs, choose_loss
 
 LENGTHS = {128: 17, 512: 3, 1024: 3}
 TARGET = 1.03

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import torch
 
 from _harness import Result, interleave, peak_memory, ratio
-from leadline.numerics.spectrum import attention_spectral_norm, spectral_norm
+from leadline.numerics.spectra.spectrum import attention_spectral_norm, spectral_norm
 
 MIXED = (0.3, 1.0, 2.0, 4.0, 8.0, 16.0)
 SHARP = (4.0, 16.0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leadline.anatomy import Anatomy
-    from leadline.cli._shelves import Page
+    from leadline.cli.shelves.shelves import Page
 
 HERE = Path(__file__).parent
 
@@ -59,9 +59,13 @@ def python_page() -> str:
 
 def quantities_page() -> str:
     """What can be measured, from the definitions of the quantities and the probes."""
-    from leadline.cli._shelves import open_shelf
+    from leadline.cli.shelves.shelves import open_shelf
 
-    lines = ["# What is measured", "", GENERATED.format(source="the files in src/leadline/probes")]
+    lines = [
+        "# What is measured",
+        "",
+        GENERATED.format(source="the files in src/leadline/instruments/passes/probes"),
+    ]
     lines += ["", "`leadline explain NAME` prints the same in the terminal.", "", "## Probes", ""]
     lines += ["| probe | options | |", "|---|---|---|"]
     probes, quantities = open_shelf("probes"), open_shelf("quantities")
@@ -79,9 +83,9 @@ def quantities_page() -> str:
 
 def bounds_page() -> str:
     """What theorems say about attention, rank collapse and depth, from the files of the bounds."""
-    import leadline.theory.attention._logit_span as span
+    import leadline.theory.attention.logit_span as span
     import leadline.theory.rank_collapse._facts as notation
-    from leadline.cli._shelves import open_shelf
+    from leadline.cli.shelves.shelves import open_shelf
     from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
     from leadline.theory.rank_collapse import convergence, lipschitz
 
@@ -164,8 +168,8 @@ def models_page() -> str:
     """Model types that were built tiny, found and balanced, or refused, with the reason."""
     from leadline.anatomy import read_anatomy, untouched
     from leadline.errors import AnatomyError
-    from leadline.inputs import as_inputs
-    from leadline.running import call
+    from leadline.instruments.passes.running import call
+    from leadline.models.inputs import as_inputs
     from leadline.testing.zoo import ZOO
 
     rows: list[str] = []
@@ -309,7 +313,7 @@ def _short(reason: str) -> str:
 
 def parts_page() -> str:
     """Every part of the composable Transformer, from the docstrings of the files."""
-    from leadline.cli._shelves import open_shelf
+    from leadline.cli.shelves.shelves import open_shelf
     from leadline.parts import PARTS
 
     lines = ["# Parts", "", GENERATED.format(source="the files in src/leadline/parts")]
@@ -373,16 +377,16 @@ The correction is measured too, and a run leaves with exit code 1 where one fail
 ## To add a claim
 
 One file in `src/leadline/claims/<group>/` with one decorator; its first lines are in
-`src/leadline/claims/_entry.py`. With `--plugin FILE.py` the file may stand anywhere.
+`src/leadline/claims/entry.py`. With `--plugin FILE.py` the file may stand anywhere.
 """
 
 
 def claims_page() -> str:
     """What the notes say and what is true, from the entries and the ledger of this version."""
-    from leadline.analysis.claim import GROUPS, NOTES
     from leadline.claims import CLAIMS
-    from leadline.claims._ledger import SHIPPED, Ledger
-    from leadline.reporting.claims_terminal import MARKS, counted
+    from leadline.claims.claim import GROUPS, NOTES
+    from leadline.claims.ledger import SHIPPED, Ledger
+    from leadline.claims.page.terminal import MARKS, counted
 
     ledger = Ledger(SHIPPED)
     rulings = [ledger.ruling(name) for name in CLAIMS.names()]

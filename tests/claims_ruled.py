@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leadline.analysis.ruling import Ruling, rule
 from leadline.claims import CLAIMS
+from leadline.claims.ruling import Ruling, rule
 
 
 def ruled(name: str, seeds: Sequence[int] = (0, 1)) -> Ruling:

@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadline.reading.page import as_json
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.unfinished import Growing
-from leadline.reporting import as_json
+from leadline.record.file.unfinished import Growing
 from tests.synthetic import broken_record, gpt2_record, t5_record
 from tests.synthetic_sweep import sweep_record, training_record
 

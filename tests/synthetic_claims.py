@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leadline.analysis.claim import FORMULA, PLACE, Check, Claim, Picture
-from leadline.analysis.ruling import Ruling, rule
-from leadline.reporting.claims_page import page_words, ruling_words
+from leadline.claims.claim import FORMULA, PLACE, Check, Claim, Picture
+from leadline.claims.page.page import page_words, ruling_words
+from leadline.claims.ruling import Ruling, rule
 
 SEEDS = (0, 1, 2)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.site import RUN
-from leadline.record.training import (
+from leadline.record.rows.site import RUN
+from leadline.record.run.training import (
     GAUGES,
     GRADIENT_NORM,
     GRADIENT_RATIO,

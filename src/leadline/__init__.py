@@ -10,12 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leadline.analysis.bounds import bounds
-    from leadline.analysis.compare import compare
-    from leadline.analysis.trainability import trainability
     from leadline.anatomy import declare
     from leadline.catalog import Choice
-    from leadline.collapsing import collapse, collapse_weights
     from leadline.errors import (
         AnatomyError,
         BalanceError,
@@ -31,24 +27,28 @@ if TYPE_CHECKING:
         RecordError,
         UnknownName,
     )
-    from leadline.exponents import lyapunov
-    from leadline.inputs import random_inputs, random_tokens
-    from leadline.jacobians import jacobian
+    from leadline.instruments.collapse.measure import collapse, collapse_weights
+    from leadline.instruments.jacobian.lyapunov import lyapunov
+    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.passes.measurement import anatomy_of, measure
+    from leadline.instruments.paths.measure import paths
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
     from leadline.lab.training import Training
-    from leadline.loading import load
-    from leadline.measurement import anatomy_of, measure
-    from leadline.numerics.spectrum import (
+    from leadline.models.inputs import random_inputs, random_tokens
+    from leadline.models.loading import load
+    from leadline.numerics.spectra.spectrum import (
         attention_spectral_norm,
         singular_values,
         spectral_norm,
     )
     from leadline.parts import Recipe, Transformer
-    from leadline.pathways import paths
+    from leadline.reading.bounds.evaluate import bounds
+    from leadline.reading.compare.compare import compare
+    from leadline.reading.map.trainability import trainability
+    from leadline.reading.page import report
     from leadline.record import Record
-    from leadline.reporting import report
 
 __version__ = "0.1.0"
 
@@ -103,26 +103,26 @@ _HOME = (
         "Sweep": "lab.grid",
         "Training": "lab.training",
         "Transformer": "parts",
-        "anatomy_of": "measurement",
-        "attention_spectral_norm": "numerics.spectrum",
-        "bounds": "analysis.bounds",
-        "collapse": "collapsing",
-        "collapse_weights": "collapsing",
-        "compare": "analysis.compare",
+        "anatomy_of": "instruments.passes.measurement",
+        "attention_spectral_norm": "numerics.spectra.spectrum",
+        "bounds": "reading.bounds.evaluate",
+        "collapse": "instruments.collapse.measure",
+        "collapse_weights": "instruments.collapse.measure",
+        "compare": "reading.compare.compare",
         "declare": "anatomy",
-        "jacobian": "jacobians",
-        "load": "loading",
-        "lyapunov": "exponents",
-        "measure": "measurement",
-        "paths": "pathways",
-        "random_inputs": "inputs",
-        "random_tokens": "inputs",
-        "report": "reporting",
-        "singular_values": "numerics.spectrum",
-        "spectral_norm": "numerics.spectrum",
+        "jacobian": "instruments.jacobian.measure",
+        "load": "models.loading",
+        "lyapunov": "instruments.jacobian.lyapunov",
+        "measure": "instruments.passes.measurement",
+        "paths": "instruments.paths.measure",
+        "random_inputs": "models.inputs",
+        "random_tokens": "models.inputs",
+        "report": "reading.page",
+        "singular_values": "numerics.spectra.spectrum",
+        "spectral_norm": "numerics.spectra.spectrum",
         "sweep": "lab.sweep",
         "train": "lab.recording",
-        "trainability": "analysis.trainability",
+        "trainability": "reading.map.trainability",
     }
     | {name: "errors" for name in __all__ if name.endswith("Error")}
     | {

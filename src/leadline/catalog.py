@@ -41,6 +41,7 @@ class Catalog(Generic[T]):
 
     `kind` is the noun that messages use, `package` the folder whose files hold the entries (those
     whose name starts with an underscore hold none), `group` the entry-point group of outsiders.
+    With `folders`, the entries stand in every folder of that name inside the package.
     `given` names the arguments that whoever builds an entry hands over: they are no options.
     """
 
@@ -49,11 +50,13 @@ class Catalog(Generic[T]):
         kind: str,
         *,
         package: str | None = None,
+        folders: str | None = None,
         group: str | None = None,
         given: tuple[str, ...] = (),
     ) -> None:
         self.kind = kind
         self.package = package
+        self.folders = folders
         self.group = group
         self.given = given
         self._entries: dict[str, T] = {}
@@ -163,7 +166,7 @@ class Catalog(Generic[T]):
             self._loaded = True  # first, so that a file of the folder may look up the catalog
             try:
                 if self.package is not None:
-                    _import_folder(self.package)
+                    _import_folder(self.package, self.folders)
                 if self.group is not None:
                     self._load_entry_points(self.group)
             except BaseException:
@@ -218,15 +221,18 @@ def load_plugin(path: str | Path) -> ModuleType:
     return module
 
 
-def _import_folder(package: str) -> None:
-    """Import every module of a package folder, and of the folders in it, but those with a _."""
+def _import_folder(package: str, only: str | None = None) -> None:
+    """Import every module of a package folder, and of the folders in it, but those with a _.
+
+    With `only`, modules count inside folders of that name alone.
+    """
     folder = importlib.import_module(package)
     for found in pkgutil.iter_modules(folder.__path__):
         if found.name.startswith("_"):
             continue
         if found.ispkg:
-            _import_folder(f"{package}.{found.name}")
-        else:
+            _import_folder(f"{package}.{found.name}", None if found.name == only else only)
+        elif only is None:
             importlib.import_module(f"{package}.{found.name}")
 
 

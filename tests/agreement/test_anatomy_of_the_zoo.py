@@ -10,8 +10,8 @@ import torch
 
 from leadline.anatomy import TOLERANCE, Anatomy, read_anatomy, untouched
 from leadline.errors import AnatomyError
-from leadline.inputs import as_inputs
-from leadline.running import call
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import as_inputs
 from leadline.testing.zoo import ZOO, specimens
 
 REFUSED = {

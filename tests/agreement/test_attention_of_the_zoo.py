@@ -15,9 +15,9 @@ import torch
 import leadline as ll
 from leadline.anatomy import AttentionSpy, SeenAttention, untouched
 from leadline.anatomy.tensors import first_tensor
-from leadline.inputs import as_inputs
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import as_inputs
 from leadline.record import Record
-from leadline.running import call
 from leadline.testing.zoo import ZOO
 
 NO_ANATOMY = {"gemma3n_text", "squeezebert", "timesformer"}
@@ -131,7 +131,7 @@ def test_t5_without_its_position_bias_is_not_proved() -> None:
     """T5 hands its bias over as a keyword with no mask: queries and keys alone are not enough."""
     from dataclasses import replace
 
-    from leadline.numerics.patterns import PROOF_LIMIT, Patterns
+    from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
 
     seen = _seen("t5")[0]
     assert seen.mask is not None and seen.mask.is_floating_point()

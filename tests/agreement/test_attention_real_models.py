@@ -10,8 +10,8 @@ import torch
 
 import leadline
 from leadline.anatomy import AttentionSpy, untouched
-from leadline.inputs import Inputs, text_inputs
-from leadline.running import call
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import Inputs, text_inputs
 
 pytestmark = pytest.mark.real_model
 
@@ -27,7 +27,7 @@ TEXTS = [
 def _loaded(path: Path) -> Any:
     if not path.exists():
         pytest.skip(f"{path.name} is not here: run make models")
-    from leadline.loading import load_model
+    from leadline.models.loading import load_model
 
     return load_model(path)
 

@@ -8,8 +8,14 @@ import pytest
 import torch
 
 from leadline.errors import UnknownName
-from leadline.numerics.attacked_heads import KINDS, Heads
-from leadline.numerics.attacks import Attacked, climb, merged, optimised_attack, random_attack
+from leadline.instruments.attacks.attention import (
+    Attacked,
+    climb,
+    merged,
+    optimised_attack,
+    random_attack,
+)
+from leadline.instruments.attacks.heads import KINDS, Heads
 from leadline.theory import BOUNDS
 
 ROUNDING = 1e-9

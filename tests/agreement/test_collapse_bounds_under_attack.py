@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from leadline.numerics import attacked_stacks
-from leadline.numerics.attacks import Attacked, merged
-from leadline.numerics.collapse_attacks import (
+from leadline.instruments.attacks import stacks as attacked_stacks
+from leadline.instruments.attacks.attention import Attacked, merged
+from leadline.instruments.attacks.collapse import (
     CLIMBS,
     collapse_campaign,
     optimised_collapse_attack,
     random_collapse_attack,
 )
-from leadline.numerics.convergence_attacks import (
+from leadline.instruments.attacks.convergence import (
     as_written_attack,
     convergence_attack,
     optimised_convergence_attack,

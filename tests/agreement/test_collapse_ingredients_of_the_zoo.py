@@ -18,9 +18,9 @@ from torch import Tensor
 
 import leadline as ll
 from leadline.anatomy.tensors import first_tensor
-from leadline.inputs import as_inputs
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import as_inputs
 from leadline.record import Record
-from leadline.running import call
 from leadline.testing.zoo import ZOO
 from leadline.theory.rank_collapse.lipschitz import lip
 

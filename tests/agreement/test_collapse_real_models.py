@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import leadline as ll
-from leadline.reproduce._switched_off import SWITCHES, switched_off
+from leadline.experiments.rank_collapse.switched_off import SWITCHES, switched_off
 from tests.agreement.test_paths_real_models import MINILM, SMOLLM2, loaded
 
 pytestmark = pytest.mark.real_model

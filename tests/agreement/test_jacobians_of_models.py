@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import leadline
-from leadline.anatomy.stretch import Stretches
+from leadline.anatomy.stretch.stretch import Stretches
 from leadline.anatomy.tensors import first_tensor
 from leadline.testing.zoo import ZOO
 

@@ -10,10 +10,10 @@ import torch
 
 import leadline
 from leadline.anatomy import untouched
-from leadline.anatomy.stretch import Stretches
+from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import LeadlineError
-from leadline.inputs import as_inputs
-from leadline.running import call
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import as_inputs
 from leadline.testing.zoo import ZOO
 
 FEW = [

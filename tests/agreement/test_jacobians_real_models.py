@@ -29,7 +29,7 @@ MINUTES = 5.0
 def _loaded(path: Path) -> Any:
     if not path.exists():
         pytest.skip(f"{path.name} is not here: run make models")
-    from leadline.loading import load_model
+    from leadline.models.loading import load_model
 
     return load_model(path)
 

@@ -16,9 +16,9 @@ import torch
 from torch.nn import functional as F
 
 import leadline
-from leadline.loading._request import no_trace
+from leadline.models.loading.request import no_trace
 from leadline.parts import Transformer
-from leadline.parts.checkpoints import CHECKPOINTS, load, save
+from leadline.parts.checkpoints import CHECKPOINTS, save
 from leadline.parts.checkpoints._hf import _named, _without_twins
 
 transformers = pytest.importorskip("transformers")
@@ -152,7 +152,7 @@ def test_a_folder_of_save_pretrained_gives_the_model_in_memory(case: str, tmp_pa
     for name, tensor in ours.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor), name
     save(other, tmp_path / "own")
-    own = load(tmp_path / "own")
+    own = Transformer.load(tmp_path / "own")
     inputs = _inputs(CASES[case][0])
     assert torch.equal(own(**inputs), ours(**inputs))
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import leadline
-from leadline.loading import load_model
-from leadline.loading._request import no_trace
+from leadline.models.loading import load_model
+from leadline.models.loading.request import no_trace
 from leadline.parts import Transformer
 from leadline.parts.recipes import RECIPES
 

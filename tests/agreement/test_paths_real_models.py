@@ -26,7 +26,7 @@ TEXT = (
 def loaded(path):
     if not path.exists():
         pytest.skip(f"{path.name} is not here: run make models")
-    from leadline.loading import load_model
+    from leadline.models.loading import load_model
 
     return load_model(path)
 

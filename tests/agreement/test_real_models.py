@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import leadline
-from leadline.reporting import as_json
+from leadline.reading.page import as_json
 
 pytestmark = pytest.mark.real_model
 
@@ -25,10 +25,10 @@ TEXT = (
 )
 
 
-def _loaded(path: Path) -> leadline.loading.LoadedModel:  # pyright: ignore
+def _loaded(path: Path) -> leadline.models.loading.LoadedModel:  # pyright: ignore
     if not path.exists():
         pytest.skip(f"{path.name} is not here: run make models")
-    from leadline.loading import load_model
+    from leadline.models.loading import load_model
 
     return load_model(path)
 
@@ -58,7 +58,7 @@ def test_smollm2_has_a_massive_first_token_and_the_record_shows_it(tmp_path: Pat
 def test_smollm2_streams_equal_the_hidden_states_of_transformers() -> None:
     loaded = _loaded(SMOLLM2)
     record = leadline.measure(loaded, TEXT, probes="stream")
-    batch = leadline.inputs.text_inputs(TEXT, loaded.tokenizer, loaded.model)  # pyright: ignore
+    batch = leadline.models.inputs.text_inputs(TEXT, loaded.tokenizer, loaded.model)  # pyright: ignore
     with torch.no_grad():
         output = loaded.model(**batch.tensors, output_hidden_states=True)
     expected = [float(h.norm(dim=-1).mean()) for h in output.hidden_states]

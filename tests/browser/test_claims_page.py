@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leadline.reporting.claims_geometry import (
+from leadline.claims.page.geometry import (
     attention_ellipse,
     gained_axes,
     layer_norm,
@@ -19,8 +19,8 @@ from leadline.reporting.claims_geometry import (
     tokens,
     view,
 )
-from leadline.reporting.claims_page import claims_page
-from leadline.reporting.claims_play import ten
+from leadline.claims.page.page import claims_page
+from leadline.claims.page.play import ten
 from tests.synthetic_claims import languages, rulings
 
 pytestmark = pytest.mark.browser

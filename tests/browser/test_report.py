@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leadline.reading.page import as_json
+from leadline.reading.page.html import write_html
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.reporting import as_json
-from leadline.reporting.html import write_html
 from tests.synthetic import broken_record, gpt2_record, t5_record
 from tests.synthetic_attention import attention_record
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leadline.reporting.html import write_html
+from leadline.reading.page.html import write_html
 from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import sweep_record, training_record
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import leadline
-from leadline.analysis.claim import FORMULA, GROUPS, NOTES, placeholders
-from leadline.analysis.ruling import VERDICTS
 from leadline.claims import CLAIMS
-from leadline.claims._digest import code_digest
-from leadline.claims._languages import LANGUAGES, words
-from leadline.claims._ledger import SHIPPED, Ledger
-from leadline.reporting.claims_page import page_words, ruling_words
-from leadline.reporting.formulas import mathml
+from leadline.claims.claim import FORMULA, GROUPS, NOTES, placeholders
+from leadline.claims.digest import code_digest
+from leadline.claims.ledger import SHIPPED, Ledger
+from leadline.claims.page.page import page_words, ruling_words
+from leadline.claims.ruling import VERDICTS
+from leadline.claims.translations import LANGUAGES, words
+from leadline.reading.show.formulas import mathml
 
 NAMES = CLAIMS.names()
 MEASURED = [name for name in NAMES if CLAIMS.get(name).measure is not None]
@@ -34,7 +34,7 @@ SENTENCES = {text for ruling in RULINGS.values() for text in ruling_words(ruling
 
 def test_the_list_of_claims_needs_no_torch():
     script = (
-        "import sys; from leadline.claims import CLAIMS; from leadline.claims._ledger import "
+        "import sys; from leadline.claims import CLAIMS; from leadline.claims.ledger import "
         "SHIPPED, Ledger; [Ledger(SHIPPED).ruling(n) for n in CLAIMS.names()[:3]]; "
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )

@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
 from leadline.parts import PARTS
-from leadline.parts.branches._branch import Branch, linear
 from leadline.parts.branches.attention.multihead import MultiHead
+from leadline.parts.branches.branch import Branch, linear
 from leadline.parts.branches.mlp.relu import ReLU
 from leadline.parts.connections import Connection, Scalar
 from leadline.parts.embedding import TokenEmbedding
 from leadline.parts.head import LinearHead
-from leadline.parts.inits._init import Init, normal
+from leadline.parts.inits.init import Init, normal
 from leadline.parts.placements import Placement
 from leadline.parts.positions.learned import Learned
 from leadline.testing.conformance import check_part

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import leadline
-from leadline.reporting import as_json
+from leadline.reading.page import as_json
 
 DOCS = Path(__file__).parents[2] / "docs" / "json.md"
 # Mappings whose keys are names of things, not words of the schema.

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import leadline
-from leadline.ablation import BLOCK, SUBLAYER
 from leadline.catalog import load_plugin
-from leadline.probes import DEFAULT, PROBES, plan
+from leadline.instruments.passes.ablation import BLOCK, SUBLAYER
+from leadline.instruments.passes.probes import DEFAULT, PROBES, plan
 from leadline.record import Quantity
-from leadline.record.ingredients import INGREDIENTS
+from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.testing.zoo import ZOO
 
 METHODS = (
@@ -102,7 +102,7 @@ PLUGIN = '''
 
 from leadline.probes import PROBES, PerToken
 from leadline.record import Quantity
-from leadline.record.ingredients import INGREDIENTS
+from leadline.record.rows.ingredients import INGREDIENTS
 
 LARGEST = Quantity(
     name="mine.largest",

@@ -2,17 +2,18 @@
 
 import ast
 import json
-import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "leadline"
-READING_ROOM = ("catalog.py", "choice.py", "errors.py", "record", "theory", "analysis", "reporting")
+READING_ROOM = ("catalog.py", "choice.py", "errors.py", "record", "theory", "reading")
 INSTRUMENT_LIBRARIES = {"torch", "transformers", "safetensors", "tokenizers", "gguf"}
 INSIDE_FUNCTIONS_ONLY = {
     "gguf",
@@ -56,12 +57,52 @@ def test_the_import_contracts_hold():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_module_has_its_place_in_the_contracts():
+def test_every_room_has_its_place_in_the_contracts():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = [line for c in settings["contracts"] for line in c.get("layers", [])]
-    placed = {name.strip() for line in layers for name in re.split(r"[:|]", line)}
-    there = {f"leadline.{path.stem}" for path in SOURCE.iterdir() if path.suffix in {"", ".py"}}
-    assert there - {"leadline.__init__", "leadline.__pycache__"} <= placed
+    layers = [line for contract in settings["contracts"] for line in contract.get("layers", [])]
+    placed = {
+        name.strip().removeprefix("leadline.").partition(".")[0]
+        for line in layers
+        for name in line.split("|")
+    }
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert len(rooms) > 10
+    assert rooms <= placed
+
+
+def test_only_three_modules_stand_outside_of_the_rooms():
+    assert {path.stem for path in SOURCE.glob("*.py")} == {
+        "__init__",
+        "catalog",
+        "choice",
+        "errors",
+    }
+
+
+def test_no_module_imports_a_private_module_of_another_folder():
+    strangers = [
+        f"{module} imports {imported}"
+        for module, imports in imports_by_module().items()
+        for imported in imports
+        if imported.rpartition(".")[2].startswith("_")
+        and not module.startswith(imported.rpartition(".")[0])
+    ]
+    assert not strangers
+
+
+def test_no_module_imports_itself_through_others():
+    imports = imports_by_module()
+    order = TopologicalSorter(imports)
+    try:
+        order.prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def imports_by_module():
+    """Every module of the package with those that it imports anywhere, but for types."""
+    graph = grimp.build_graph("leadline", exclude_type_checking_imports=True, cache_dir=None)
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
 def test_import_leadline_loads_neither_torch_nor_transformers():
@@ -94,16 +135,21 @@ def test_the_help_of_the_command_line_never_loads_torch():
     assert not loaded & (INSTRUMENT_LIBRARIES | {"numpy"})
 
 
-@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda f: f.stem)
-def test_optional_libraries_are_imported_inside_functions(file):
-    for node in statements_at_import_time(ast.parse(file.read_text(encoding="utf-8")).body):
-        if isinstance(node, ast.Import):
-            names = {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names = {(node.module or "").partition(".")[0]}
-        else:
-            continue
-        assert not names & INSIDE_FUNCTIONS_ONLY, f"{file}:{node.lineno}"
+def test_optional_libraries_are_imported_inside_functions():
+    files = sorted(SOURCE.rglob("*.py"))
+    assert len(files) > 100
+    early = []
+    for file in files:
+        for node in statements_at_import_time(ast.parse(file.read_text(encoding="utf-8")).body):
+            if isinstance(node, ast.Import):
+                names = {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").partition(".")[0]}
+            else:
+                continue
+            if names & INSIDE_FUNCTIONS_ONLY:
+                early.append(f"{file}:{node.lineno}")
+    assert not early
 
 
 def statements_at_import_time(body):

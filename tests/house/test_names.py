@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,22 +13,41 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "leadline"
 FILES = sorted(SOURCE.rglob("*.py"))
 EMPTY_WORDS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}
+EMPTY_ENDINGS = ("base", "helper", "manager", "utils")
+MOST = 20
+CATALOGS = {"parts/connections", "cli"} | {
+    f"claims/{group}" for group in ("algebra", "attention", "collapse", "norms", "training")
+}
 PUBLIC = [name for name in leadline.__all__ if not name.startswith("__")]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
-def test_no_file_and_no_class_has_a_name_that_says_nothing(file):
-    words = set(file.stem.strip("_").split("_")) | {file.parent.name}
-    assert not words & EMPTY_WORDS
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            ending = node.name.lower()
-            assert not ending.endswith(("base", "helper", "manager", "utils")), node.name
+def test_no_file_and_no_class_has_a_name_that_says_nothing():
+    empty = []
+    for file in FILES:
+        words = set(file.stem.strip("_").split("_")) | {file.parent.name}
+        empty += [f"{file}: {word}" for word in words & EMPTY_WORDS]
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.lower().endswith(EMPTY_ENDINGS):
+                empty.append(f"{file}: {node.name}")
+    assert not empty
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
-def test_every_file_says_what_it_is_for(file):
-    assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+def test_every_file_says_what_it_is_for():
+    silent = [
+        str(file)
+        for file in FILES
+        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert not silent
+
+
+def test_no_room_is_crowded():
+    """A folder of more than 20 files is a drawer, unless it is a catalog: one file per entry."""
+    files = Counter(file.parent for file in FILES if file.stem != "__init__")
+    crowded = {
+        folder.relative_to(SOURCE).as_posix() for folder, count in files.items() if count > MOST
+    }
+    assert crowded <= CATALOGS
 
 
 @pytest.mark.parametrize("name", PUBLIC)

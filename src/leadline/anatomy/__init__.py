@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from leadline.anatomy._structure import Anatomy, Balance, Block, Law, Port, Stack, Sublayer
-from leadline.anatomy.attention import AttentionSpy, SeenAttention
-from leadline.anatomy.declaration import Declaration, declare
-from leadline.anatomy.measurable import check_measurable, check_module
-from leadline.anatomy.reading import TOLERANCE, judge, read_anatomy, refuse_imbalance
-from leadline.anatomy.tap import MIXING, Listener, Tap
-from leadline.anatomy.untouched import untouched
-from leadline.anatomy.wrappers import (
+from leadline.anatomy.find.declaration import Declaration, declare
+from leadline.anatomy.find.measurable import check_measurable, check_module
+from leadline.anatomy.find.reading import TOLERANCE, judge, read_anatomy, refuse_imbalance
+from leadline.anatomy.find.wrappers import (
     configured_model,
     is_compiled,
     unsharded,
     unwrapped,
     wrapper_names,
 )
+from leadline.anatomy.structure import Anatomy, Balance, Block, Law, Port, Stack, Sublayer
+from leadline.anatomy.tap.attention import AttentionSpy, SeenAttention
+from leadline.anatomy.tap.tap import MIXING, Listener, Tap
+from leadline.anatomy.untouched import untouched
 
 __all__ = [
     "MIXING",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
-from leadline.cli._voice import Voice
+from leadline.cli.request import options as o
+from leadline.cli.request.models import InputRequest, ModelRequest, read_declaration
+from leadline.cli.screen.voice import Voice
 
 
 def anatomy(
@@ -59,7 +59,7 @@ def anatomy(
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.measurement import anatomy_of
+            from leadline.instruments.passes.measurement import anatomy_of
 
             declared = read_declaration(declare)
             loaded = model_request.load()

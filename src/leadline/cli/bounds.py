@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._records import open_records
-from leadline.cli._voice import Voice
+from leadline.cli.request import options as o
+from leadline.cli.request.records import open_records
+from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
 ATTACK = "Attack"
@@ -129,8 +129,8 @@ def _compare(
     heads: bool,
     initial: bool | None,
 ) -> bool:
-    from leadline.analysis.bounds import bounds as bounds_of
-    from leadline.reporting import show_bounds
+    from leadline.reading.bounds.evaluate import bounds as bounds_of
+    from leadline.reading.page import show_bounds
 
     with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
         table = bounds_of(record, names=names, layer=layer, initial=initial)
@@ -143,8 +143,8 @@ def _compare(
 def _attack(
     voice: Voice, *, attacks: int, optimised: int, seed: int, names: list[str] | None
 ) -> bool:
-    from leadline.cli._attack import attack_bounds
-    from leadline.reporting.attack_table import show_attacks
+    from leadline.instruments.attacks.run import attack_bounds
+    from leadline.instruments.attacks.text import show_attacks
 
     with voice.progress("Attacking the bounds") as gauge:
         table = attack_bounds(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.catalog import Choice, load_plugin
-from leadline.cli import _options as o
-from leadline.cli._columns import print_line, print_title, two_columns
-from leadline.cli._voice import Gauge, Voice
+from leadline.cli.request import options as o
+from leadline.cli.screen.columns import print_line, print_title, two_columns
+from leadline.cli.screen.voice import Gauge, Voice
 from leadline.errors import CatalogError, did_you_mean
 
 if TYPE_CHECKING:

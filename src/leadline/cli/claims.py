@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._help import GroupedCommand
-from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.screen.help import GroupedCommand
+from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import InputError, RecordError, UnknownName
 
 if TYPE_CHECKING:
-    from leadline.analysis.ruling import Ruling
-    from leadline.claims._entry import Entry
-    from leadline.claims._ledger import Ledger
+    from leadline.claims.entry import Entry
+    from leadline.claims.ledger import Ledger
+    from leadline.claims.ruling import Ruling
 
 __all__ = ["claims"]
 
@@ -98,10 +98,10 @@ def list_claims(
         check_page(page, library="latex2mathml")
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Reading the claims") as gauge:
-            from leadline.analysis.claim import GROUPS, NOTES
-            from leadline.analysis.ruling import VERDICTS
             from leadline.claims import CLAIMS
-            from leadline.reporting.claims_terminal import show_claims
+            from leadline.claims.claim import GROUPS, NOTES
+            from leadline.claims.page.terminal import show_claims
+            from leadline.claims.ruling import VERDICTS
 
             for kind, value, known in (
                 ("group", group, GROUPS),
@@ -181,8 +181,8 @@ def run(
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Reading the claims") as gauge:
             from leadline.claims import CLAIMS
-            from leadline.claims._ledger import SHIPPED, Ledger
-            from leadline.claims._running import run_claims
+            from leadline.claims.ledger import SHIPPED, Ledger
+            from leadline.claims.running import run_claims
 
             chosen = _chosen(names or [], everything=everything, group=group)
             drawn = tuple(range(seed, seed + seeds))
@@ -220,7 +220,7 @@ def run(
                 "claims": [ruling.to_json() for ruling in rulings],
             }
         )
-        from leadline.reporting.claims_terminal import show_claims
+        from leadline.claims.page.terminal import show_claims
 
         voice.show(lambda console: show_claims(rulings, console))
         voice.say(f"{done.measured} measured, {done.kept} were in {record} already.")
@@ -266,8 +266,8 @@ def show(
         check_writable(picture, "picture")
     with Voice(as_json=as_json, quiet=quiet) as voice:
         from leadline.claims import CLAIMS
-        from leadline.claims._digest import place_of, source_of
-        from leadline.reporting.claims_terminal import show_claim
+        from leadline.claims.digest import place_of, source_of
+        from leadline.claims.page.terminal import show_claim
 
         entry = CLAIMS.get(name)
         ledger = _ledger(record)
@@ -279,7 +279,7 @@ def show(
         voice.say("")
         voice.say(_where(ledger, [ruling]))
         if picture is not None:
-            from leadline.reporting.claims_svg import claim_svg
+            from leadline.claims.page.svg import claim_svg
 
             picture.write_text(claim_svg(ruling), encoding="utf-8")
             voice.say(f"The picture is in {picture}")
@@ -287,7 +287,7 @@ def show(
 
 def about(ledger: Ledger, rulings: list[Ruling]) -> dict[str, Any]:
     """What a reader should know of where the numbers come from."""
-    from leadline.claims._ledger import SHIPPED
+    from leadline.claims.ledger import SHIPPED
 
     lines = [line for ruling in rulings for line in ledger.lines(ruling.claim.name)]
     versions: dict[str, set[str]] = {}
@@ -310,7 +310,7 @@ def _load(plugins: list[Path] | None) -> None:
 
 
 def _ledger(path: Path | None) -> Ledger:
-    from leadline.claims._ledger import default_ledger
+    from leadline.claims.ledger import default_ledger
 
     return default_ledger(OWN if path is None and OWN.exists() else path)
 
@@ -330,8 +330,8 @@ def _where(ledger: Ledger, rulings: list[Ruling]) -> str:
 
 
 def _chosen(names: list[str], *, everything: bool, group: str | None) -> list[str]:
-    from leadline.analysis.claim import GROUPS
     from leadline.claims import CLAIMS
+    from leadline.claims.claim import GROUPS
 
     if everything and (names or group):
         raise InputError(
@@ -356,8 +356,8 @@ def _chosen(names: list[str], *, everything: bool, group: str | None) -> list[st
 
 def _ordered(names: list[str]) -> list[str]:
     """By group, in the order of the groups."""
-    from leadline.analysis.claim import GROUPS
     from leadline.claims import CLAIMS
+    from leadline.claims.claim import GROUPS
 
     order = list(GROUPS)
     return sorted(names, key=lambda name: (order.index(CLAIMS.get(name).claim.group), name))
@@ -370,9 +370,9 @@ def _shipped(entry: Entry) -> bool:
 
 def _page(rulings: list[Ruling], ledger: Ledger) -> str:
     from leadline.claims import CLAIMS
-    from leadline.claims._digest import source_of
-    from leadline.claims._languages import LANGUAGES, words
-    from leadline.reporting.claims_page import claims_page, ruling_words
+    from leadline.claims.digest import source_of
+    from leadline.claims.page.page import claims_page, ruling_words
+    from leadline.claims.translations import LANGUAGES, words
 
     code = {
         ruling.claim.name: source_of(entry)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._requests import InputRequest, ModelRequest
-from leadline.cli._voice import Voice
+from leadline.cli.request import options as o
+from leadline.cli.request.models import InputRequest, ModelRequest
+from leadline.cli.screen.voice import Voice
 
 
 def collapse(
@@ -73,7 +73,7 @@ def collapse(
     inputs.check()
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.collapsing import collapse as follow
+            from leadline.instruments.collapse.measure import collapse as follow
             from leadline.parts import Transformer
 
             loaded = request.load()
@@ -85,8 +85,8 @@ def collapse(
         voice.say(str(found))
         facts = (found.examples[0] if found.examples else found).facts
         if facts is not None:
-            from leadline.analysis.bounds import bounds as bounds_of
-            from leadline.reporting import show_bounds
+            from leadline.reading.bounds.evaluate import bounds as bounds_of
+            from leadline.reading.page import show_bounds
 
             table = bounds_of(facts)
             voice.say("")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._records import open_records
-from leadline.cli._voice import Voice, check_page
+from leadline.cli.request import options as o
+from leadline.cli.request.records import open_records
+from leadline.cli.screen.voice import Voice, check_page
 from leadline.errors import RecordError
 
 
@@ -55,8 +55,8 @@ def compare(
         check_page(output)
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.analysis.compare import compare as compare_records
-        from leadline.reporting import report, show_comparison
+        from leadline.reading.compare.compare import compare as compare_records
+        from leadline.reading.page import report, show_comparison
 
         with voice.progress("Comparing"), open_records(voice, files) as records:
             comparison = compare_records(*records, names=called)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._columns import print_text, print_title, two_columns
-from leadline.cli._shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
-from leadline.cli._voice import Voice
+from leadline.cli.request import options as o
+from leadline.cli.screen.columns import print_text, print_title, two_columns
+from leadline.cli.screen.voice import Voice
+from leadline.cli.shelves.shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
 from leadline.errors import CatalogError, did_you_mean
 
 if TYPE_CHECKING:

@@ -15,8 +15,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from leadline import __version__
-from leadline.cli._help import GroupedCommand
-from leadline.cli._voice import wrapped
 from leadline.cli.anatomy import anatomy
 from leadline.cli.bounds import bounds
 from leadline.cli.check import check
@@ -30,6 +28,8 @@ from leadline.cli.measure import measure
 from leadline.cli.paths import paths
 from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
+from leadline.cli.screen.help import GroupedCommand
+from leadline.cli.screen.voice import wrapped
 from leadline.cli.sweep import sweep
 from leadline.cli.train import train
 from leadline.errors import FULL_DISK, LeadlineError, words_of
@@ -110,8 +110,10 @@ def _answer(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno in FULL_DISK:  # writing names no file
         return f"The disk is full ({error.strerror}): free some space and try again.", 2
     place = traceback.extract_tb(error.__traceback__)[-1]
-    if "leadline.running" in sys.modules:  # else no model has run, and torch need not be imported
-        from leadline.inputs.forward_errors import is_models_own
+    if (
+        "leadline.instruments.passes.running" in sys.modules
+    ):  # else no model has run, and torch need not be imported
+        from leadline.models.inputs.forward_errors import is_models_own
 
         if is_models_own(error):
             return (

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._records import open_records
-from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.request.records import open_records
+from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
 
 if TYPE_CHECKING:
-    from leadline.analysis.trainability import Trainability
+    from leadline.reading.map.trainability import Trainability
     from leadline.record import Record
 
 MARGIN, SHARE = 0.3, 2 / 3
@@ -67,8 +67,8 @@ def map_(
     """
     _check(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.analysis.trainability import trainability
-        from leadline.reporting import show_trainability
+        from leadline.reading.map.trainability import trainability
+        from leadline.reading.page import show_trainability
 
         with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             found = trainability(record, margin=margin, share=share, depth=columns)
@@ -81,8 +81,8 @@ def map_(
 
 
 def _write(output: Path, found: Trainability, record: Record) -> None:
-    from leadline.reporting.html import write_html
-    from leadline.reporting.trainability_picture import trainability_picture
+    from leadline.reading.map.picture import trainability_picture
+    from leadline.reading.page.html import write_html
 
     if output.suffix.lower() == ".svg":
         output.write_text(trainability_picture(found), encoding="utf-8")

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from leadline.catalog import load_plugin, split_choices
-from leadline.cli import _options as o
-from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
-from leadline.cli._voice import Voice, check_page, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.request.models import InputRequest, ModelRequest, read_declaration
+from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import ProbeError, RecordError
 
 Loss = Literal["auto", "next-token", "masked", "random"]
@@ -122,7 +122,7 @@ def measure(
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.measurement import measure as measure_model
+            from leadline.instruments.passes.measurement import measure as measure_model
 
             declared = read_declaration(declare)
             loaded = model_request.load()
@@ -144,13 +144,13 @@ def measure(
             except KeyboardInterrupt:
                 raise ProbeError(_interrupted(output)) from None
             if html is not None:
-                from leadline.reporting import report
+                from leadline.reading.page import report
 
                 report(record, html)
         if loaded.missing:
             voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
-        from leadline.reporting import as_json as record_to_json
-        from leadline.reporting import show_record
+        from leadline.reading.page import as_json as record_to_json
+        from leadline.reading.page import show_record
 
         voice.emit(lambda: record_to_json(record))
         voice.show(lambda console: show_record(record, console))
@@ -165,7 +165,8 @@ def _interrupted(output: Path | None) -> str:
     """What an interruption leaves behind."""
     if output is not None:
         from leadline.record import Record
-        from leadline.record.unfinished import is_unfinished, unfinished_text
+        from leadline.record.file.unfinished import is_unfinished
+        from leadline.record.words.unfinished import unfinished_text
 
         if is_unfinished(output):
             with Record.open(output) as record:
@@ -178,7 +179,7 @@ def _interrupted(output: Path | None) -> str:
 def _check_outputs(output: Path | None, html: Path | None) -> None:
     """Refuse outputs that could not be written, before the work."""
     if output is not None:
-        from leadline.record.unfinished import refuse_foreign
+        from leadline.record.file.unfinished import refuse_foreign
 
         if output.suffix.lower() in {".html", ".htm"}:
             raise RecordError(

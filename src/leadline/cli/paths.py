@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._requests import InputRequest, ModelRequest, read_declaration
-from leadline.cli._voice import Voice, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.request.models import InputRequest, ModelRequest, read_declaration
+from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import RecordError
 
 if TYPE_CHECKING:
-    from leadline.record.path_lengths import Paths
+    from leadline.instruments.paths.result import Paths
 
 Loss = Literal["auto", "next-token", "masked", "random"]
 
@@ -109,7 +109,7 @@ def paths(
         load_plugin(file)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.pathways import paths as paths_of
+            from leadline.instruments.paths.measure import paths as paths_of
 
             declared = read_declaration(declare)
             loaded = model_request.load()
@@ -129,7 +129,7 @@ def paths(
             voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
         if output is not None:
             _write(found, output)
-        from leadline.reporting.path_lengths import show_paths
+        from leadline.instruments.paths.picture import show_paths
 
         voice.emit(found.to_json)
         voice.show(lambda console: show_paths(found, console))
@@ -152,7 +152,7 @@ def _check_output(output: Path | None) -> None:
 
 def _write(found: Paths, output: Path) -> None:
     if output.suffix.lower() == ".svg":
-        from leadline.reporting.path_lengths import picture_of_paths
+        from leadline.instruments.paths.picture import picture_of_paths
 
         output.write_text(picture_of_paths(found), encoding="utf-8")
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from leadline.cli._help import option_groups
+from leadline.cli.screen.help import option_groups
 
 __all__ = ["reference_page"]
 

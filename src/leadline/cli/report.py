@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._records import open_records
-from leadline.cli._voice import Voice, check_page
+from leadline.cli.request import options as o
+from leadline.cli.request.records import open_records
+from leadline.cli.screen.voice import Voice, check_page
 
 
 def report(
@@ -36,9 +36,9 @@ def report(
         check_page(output)
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.reporting import as_json as record_to_json
-        from leadline.reporting import report as write_report
-        from leadline.reporting import show_record
+        from leadline.reading.page import as_json as record_to_json
+        from leadline.reading.page import report as write_report
+        from leadline.reading.page import show_record
 
         with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             if output is not None:

@@ -8,10 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._columns import two_columns
-from leadline.cli._help import GroupedCommand
-from leadline.cli._voice import Voice
 from leadline.cli.experiments.attention_spectra import attention_spectra
 from leadline.cli.experiments.depth_laws import depth_laws
 from leadline.cli.experiments.depth_limits import depth_limits
@@ -22,6 +18,10 @@ from leadline.cli.experiments.learning_identity import learning_identity
 from leadline.cli.experiments.lipschitz_cost import lipschitz_cost
 from leadline.cli.experiments.ode_view import ode_view
 from leadline.cli.experiments.rank_collapse import rank_collapse
+from leadline.cli.request import options as o
+from leadline.cli.screen.columns import two_columns
+from leadline.cli.screen.help import GroupedCommand
+from leadline.cli.screen.voice import Voice
 
 __all__ = ["PRESETS", "reproduce"]
 

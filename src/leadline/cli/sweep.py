@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.catalog import Choice, load_plugin
-from leadline.cli import _options as o
-from leadline.cli._sweep_screen import deliver, show_costs, watching
-from leadline.cli._voice import Gauge, Voice, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.screen.sweep_screen import deliver, show_costs, watching
+from leadline.cli.screen.voice import Gauge, Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:

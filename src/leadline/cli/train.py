@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from leadline.catalog import load_plugin
-from leadline.cli import _options as o
-from leadline.cli._requests import read_overrides
-from leadline.cli._voice import Gauge, Voice, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.request.models import read_overrides
+from leadline.cli.screen.voice import Gauge, Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def train(
             from leadline.lab.fields import split_fields
             from leadline.lab.recording import train as train_model
             from leadline.lab.training import Training
-            from leadline.loading.recipes import recipe_of
+            from leadline.models.loading.recipes import recipe_of
 
             for name in OF_THE_TASK:
                 if name in asked:
@@ -145,8 +145,8 @@ def train(
                 )
             except KeyboardInterrupt:
                 raise LabError(_paused(output)) from None
-        from leadline.reporting import as_json as record_to_json
-        from leadline.reporting import show_record
+        from leadline.reading.page import as_json as record_to_json
+        from leadline.reading.page import show_record
 
         record = trained.record
         voice.emit(lambda: record_to_json(record))

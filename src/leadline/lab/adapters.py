@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from leadline.errors import LabError, check_count, require
 from leadline.parts import Transformer
-from leadline.parts.branches._branch import linear
+from leadline.parts.branches.branch import linear
 
 __all__ = [
     "Bottleneck",

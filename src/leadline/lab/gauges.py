@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leadline.anatomy import Anatomy, refuse_imbalance, untouched
-from leadline.inputs import Inputs, Loss
+from leadline.instruments.passes.plan import plan
+from leadline.instruments.passes.running import read, run
 from leadline.lab.tasks import Batch
-from leadline.probes._plan import plan
+from leadline.models.inputs import Inputs, Loss
 from leadline.record import Quantity, Reading
-from leadline.record.site import RUN
-from leadline.record.training import GAUGES, GRADIENT_RATIO, STREAM_GROWTH, TOKEN_COSINE
-from leadline.running import read, run
+from leadline.record.rows.site import RUN
+from leadline.record.run.training import GAUGES, GRADIENT_RATIO, STREAM_GROWTH, TOKEN_COSINE
 
 __all__ = ["EXAMPLES", "PROBES", "Gauges"]
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LabError, RecipeError, check_path, check_seed
+from leadline.instruments.passes.measurement import model_facts, versions
 from leadline.lab.tasks import Task, build_task
-from leadline.lab.tasks._bytes import ByteTask
+from leadline.lab.tasks.bytes import ByteTask
 from leadline.lab.trainer import Beat, Ending, Trainer, model_for, refuse_misfit
 from leadline.lab.training import Training
 from leadline.lab.work_folder import working_folder
-from leadline.measurement import model_facts, versions
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import BYTES, check_free
 from leadline.record import Record

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LabError
+from leadline.instruments.passes.measurement import versions
 from leadline.lab.cell import CellResult
 from leadline.lab.grid import Sweep
-from leadline.measurement import versions
 from leadline.record import Record
 from leadline.record.provenance import decode, encode
-from leadline.record.training import TRAINING
+from leadline.record.run.training import TRAINING
 
 __all__ = ["CELL", "RUNNING", "add", "begin", "ended_cells", "stopped"]
 

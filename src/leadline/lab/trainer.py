@@ -35,8 +35,8 @@ from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe, Transformer
 from leadline.parts.loss import IGNORED
 from leadline.record import Quantity, Reading
-from leadline.record.site import RUN
-from leadline.record.training import (
+from leadline.record.rows.site import RUN
+from leadline.record.run.training import (
     GRADIENT_NORM,
     LEARNING_RATE,
     TRAIN_LOSS,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from leadline.errors import LabError, require
 from leadline.lab.checkpoint import FILE, work_folder
-from leadline.record.lock import take_lock
+from leadline.record.file.lock import take_lock
 
 __all__ = ["LOCK", "cell_folder", "remove_cell", "saved_step", "working_folder"]
 

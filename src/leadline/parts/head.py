@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leadline.catalog import Catalog
-from leadline.parts.branches._branch import linear
+from leadline.parts.branches.branch import linear
 from leadline.parts.options import flag
 
 __all__ = ["HEADS", "Head", "LogitHead"]

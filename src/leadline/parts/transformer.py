@@ -27,7 +27,7 @@ from leadline.parts.declared import declared_anatomy
 from leadline.parts.embedding import EMBEDDINGS, Embedding
 from leadline.parts.head import HEADS, Head, LogitHead
 from leadline.parts.inits import INITS
-from leadline.parts.inits._init import generator_of
+from leadline.parts.inits.init import generator_of
 from leadline.parts.loss import IGNORED, linear_cross_entropy
 from leadline.parts.masking import mask_of
 from leadline.parts.model_inputs import check_inputs
@@ -347,7 +347,7 @@ class Transformer(nn.Module):
         """The same model as a transformers model in memory, or as a folder of a checkpoint."""
         from leadline.parts.checkpoints import from_hf
 
-        return from_hf(source, dtype=dtype)
+        return from_hf(source, model_class=cls, dtype=dtype)
 
     def to_hf(self, folder: str | Path, *, family: str | None = None) -> None:
         """Write a folder that transformers loads; refused where no family there can be this."""
@@ -360,7 +360,7 @@ class Transformer(nn.Module):
         """The model that `save` wrote."""
         from leadline.parts.checkpoints import load
 
-        return load(folder)
+        return load(folder, model_class=cls)
 
     def save(self, folder: str | Path, *, tokenizer: str | None = None) -> None:
         """Write recipe and weights into a folder; `tokenizer="bytes"` where tokens are bytes."""

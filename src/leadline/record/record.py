@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
-from leadline.record import store, tables
-from leadline.record.address import parse_address
-from leadline.record.checksum import keep_unclosed
-from leadline.record.faults import cannot_write
-from leadline.record.finding import Finding
+from leadline.record.file import store, tables
+from leadline.record.file.checksum import keep_unclosed
+from leadline.record.file.faults import cannot_write
 from leadline.record.provenance import number_at
-from leadline.record.quantity import Quantity
-from leadline.record.reading import Reading
-from leadline.record.selection import choose_line, group_into_lines
-from leadline.record.site import RUN
+from leadline.record.rows.address import parse_address
+from leadline.record.rows.finding import Finding
+from leadline.record.rows.quantity import Quantity
+from leadline.record.rows.reading import Reading
+from leadline.record.rows.selection import choose_line, group_into_lines
+from leadline.record.rows.site import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from os import PathLike
     from types import EllipsisType, TracebackType
 
-    from leadline.record.checksum import Integrity
-    from leadline.record.profile import Profile
+    from leadline.record.file.checksum import Integrity
+    from leadline.record.rows.profile import Profile
 
 __all__ = ["Record", "check_record"]
 
@@ -299,25 +299,25 @@ class Record:
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame, one column per field."""
-        from leadline.record import export
+        from leadline.record.file import export
 
         return export.to_pandas(self)
 
     def to_arrow(self) -> Any:
         """Return all rows as a pyarrow Table, one column per field."""
-        from leadline.record import export
+        from leadline.record.file import export
 
         return export.to_arrow(self)
 
     def to_xarray(self) -> Any:
         """Return an xarray Dataset with one variable per quantity."""
-        from leadline.record import export
+        from leadline.record.file import export
 
         return export.to_xarray(self)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all rows to a CSV file, one column per field."""
-        from leadline.record import export
+        from leadline.record.file import export
 
         export.to_csv(self, check_path(path))
 
@@ -333,12 +333,12 @@ class Record:
         return place
 
     def __str__(self) -> str:
-        from leadline.record.text import record_text
+        from leadline.record.words.text import record_text
 
         return record_text(self)
 
     def _repr_html_(self) -> str:
-        from leadline.record.notebook import record_html
+        from leadline.record.words.notebook import record_html
 
         return record_html(self)
 

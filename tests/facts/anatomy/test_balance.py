@@ -10,10 +10,10 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import Tap, declare, judge, untouched
-from leadline.anatomy.fit import misses
+from leadline.anatomy.find.fit import misses
 from leadline.errors import AnatomyError, BalanceError
-from leadline.inputs import as_inputs
-from leadline.running import call
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import as_inputs
 from leadline.testing.zoo import ZOO
 
 

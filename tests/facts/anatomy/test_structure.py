@@ -8,7 +8,7 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import Anatomy, Block, Port, Stack, declare, read_anatomy
-from leadline.anatomy.discover import _named  # pyright: ignore
+from leadline.anatomy.find.discover import _named  # pyright: ignore
 from leadline.testing.tiny import MeanAttention
 
 WIDTH = 8

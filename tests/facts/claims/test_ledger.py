@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from leadline.claims._ledger import Ledger, Line, default_ledger
+from leadline.claims.ledger import Ledger, Line, default_ledger
 from leadline.errors import RecordError
 
 NAME = "power-of-nine-tenths"

@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from leadline.claims import CLAIMS
-from leadline.claims._ledger import Ledger
-from leadline.claims._running import jobs_of, run_claims
+from leadline.claims.ledger import Ledger
+from leadline.claims.running import jobs_of, run_claims
 from leadline.errors import InputError, RecordError
-from leadline.record.lock import only_writer
+from leadline.record.file.lock import only_writer
 from tests.processes import children, wait_for
 
 NAME = "power-of-nine-tenths"
@@ -24,7 +24,7 @@ PLUGIN = '''
 """Claims that only count how often they are measured."""
 import os, threading
 from pathlib import Path
-from leadline.analysis.claim import Check
+from leadline.claims.claim import Check
 from leadline.claims import Measured, Trial, claim
 
 HERE = Path(__file__).parent

@@ -2,8 +2,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from leadline.cli import _voice
 from leadline.cli.main import run
+from leadline.cli.screen import voice as _voice
 
 
 @dataclass(frozen=True)

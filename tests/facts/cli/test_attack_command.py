@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from leadline.analysis.attack_table import AttackRow, AttackTable
-from leadline.cli._attack import attack_bounds
 from leadline.errors import InputError
-from leadline.numerics import attacks, collapse_attacks
-from leadline.reporting.attack_table import show_attacks
+from leadline.instruments.attacks import attention as attacks
+from leadline.instruments.attacks import collapse as collapse_attacks
+from leadline.instruments.attacks.result import AttackRow, AttackTable
+from leadline.instruments.attacks.run import attack_bounds
+from leadline.instruments.attacks.text import show_attacks
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from leadline.analysis.bounds import bounds
+from leadline.reading.bounds.evaluate import bounds
+from leadline.reading.page import show_bounds
 from leadline.record import Reading, Record, Site
-from leadline.reporting import show_bounds
 from leadline.theory import BOUNDS
 from tests.synthetic import gpt2_record
 from tests.synthetic_attention import attention_record

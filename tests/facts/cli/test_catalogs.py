@@ -6,11 +6,11 @@ import json
 from rich.console import Console
 
 from leadline.catalog import Catalog
-from leadline.cli._columns import print_text, two_columns
-from leadline.cli._shelves import SHELVES, SINGULAR
+from leadline.cli.screen.columns import print_text, two_columns
+from leadline.cli.shelves.shelves import SHELVES, SINGULAR
+from leadline.instruments.passes.probes import PROBES
 from leadline.parts import PARTS
 from leadline.parts.recipes import RECIPES
-from leadline.probes import PROBES
 
 
 def test_list_shows_every_probe_and_every_quantity(leadline):
@@ -143,7 +143,7 @@ def test_options_are_spelt_as_on_the_command_line(leadline):
 
 def test_a_plugin_adds_to_the_list(leadline, tmp_path, monkeypatch):
     probes = Catalog("probe")
-    monkeypatch.setattr("leadline.probes.PROBES", probes)
+    monkeypatch.setattr("leadline.instruments.passes.probes.PROBES", probes)
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         '"""How mine is measured."""\n'

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leadline.claims import CLAIMS
-from leadline.claims._ledger import Ledger, Line
+from leadline.claims.ledger import Ledger, Line
 
 NAME = "power-of-nine-tenths"
 NUMBERS = {"vanishing": 2.656e-5, "exploding": 13780.6}
@@ -147,7 +147,7 @@ def test_the_experiments_are_listed_with_what_they_do_again(leadline):
 
 def test_every_experiment_of_the_catalog_has_its_command():
     from leadline.cli.reproduce import PRESETS
-    from leadline.reproduce import EXPERIMENTS
+    from leadline.experiments import EXPERIMENTS
 
     assert set(EXPERIMENTS.names()) | {"depth-limits"} == set(PRESETS)
 

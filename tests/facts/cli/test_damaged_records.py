@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.unfinished import is_unfinished
+from leadline.record.file.unfinished import is_unfinished
 from tests.damage import DAMAGES, NAME, write_sources
 from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import sweep_record

@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from leadline.analysis import trainability as rule
 from leadline.cli.map import MARGIN, SHARE
+from leadline.reading.map import trainability as rule
 from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import sweep_record
 
@@ -85,9 +85,9 @@ def test_a_file_that_cannot_be_written_is_refused(leadline, file, tmp_path, name
 def test_the_map_is_drawn_without_torch(file):
     program = (
         "import sys; sys.modules['torch'] = None\n"
-        "from leadline.analysis.trainability import trainability\n"
+        "from leadline.reading.map.trainability import trainability\n"
         "from leadline.record import Record\n"
-        "from leadline.reporting.trainability_picture import trainability_picture\n"
+        "from leadline.reading.map.picture import trainability_picture\n"
         f"print(len(trainability_picture(trainability(Record.open({str(file)!r})))))"
     )
     said = subprocess.run(

@@ -286,7 +286,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     def too_late(*_, **__):
         pytest.fail("the model was loaded")
 
-    monkeypatch.setattr("leadline.loading.load_model", too_late)
+    monkeypatch.setattr("leadline.models.loading.load_model", too_late)
     (tmp_path / "notes.txt").write_text("precious")
     options = [option.format(here=tmp_path) for option in options]
     assert sentence in refused("measure", *tiny, *options)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from leadline.record import Record
-from leadline.record.unfinished import UNFINISHED
+from leadline.record.file.unfinished import UNFINISHED
 from tests.processes import wait_for
 
 TINY = ["n_layer=3", "n_embd=16", "n_head=2", "vocab_size=50", "n_positions=32"]
@@ -69,7 +69,7 @@ def test_a_record_and_a_page_are_written(leadline, tiny, tmp_path):
 def test_an_interruption_says_how_far_it_came_and_the_same_command_goes_on(
     leadline, tiny, tmp_path, monkeypatch
 ):
-    from leadline.probes.jacobian import JacobianProbe
+    from leadline.instruments.jacobian.probes.jacobian import JacobianProbe
 
     record = tmp_path / "a.leadline"
     linear = JacobianProbe.linear
@@ -98,7 +98,7 @@ def test_an_interruption_says_how_far_it_came_and_the_same_command_goes_on(
 
 
 def test_an_interruption_without_a_file_says_that_nothing_is_kept(leadline, tiny, monkeypatch):
-    from leadline.probes.jacobian import JacobianProbe
+    from leadline.instruments.jacobian.probes.jacobian import JacobianProbe
 
     def interrupted(self, at, given, tell):
         raise KeyboardInterrupt
@@ -109,7 +109,7 @@ def test_an_interruption_without_a_file_says_that_nothing_is_kept(leadline, tiny
 
 
 def test_a_record_that_was_cut_off_is_not_written_over(leadline, tiny, tmp_path, monkeypatch):
-    from leadline.probes.jacobian import JacobianProbe
+    from leadline.instruments.jacobian.probes.jacobian import JacobianProbe
 
     record = tmp_path / "a.leadline"
     linear = JacobianProbe.linear

@@ -8,8 +8,8 @@ import torch
 from rich.console import Console
 
 import leadline as ll
-from leadline.record.path_lengths import CAVEAT
-from leadline.reporting.path_lengths import picture_of_paths, show_paths
+from leadline.instruments.paths.picture import picture_of_paths, show_paths
+from leadline.instruments.paths.result import CAVEAT
 
 TINY = ["n_layer=2", "n_embd=16", "n_head=2", "vocab_size=50", "n_positions=32"]
 

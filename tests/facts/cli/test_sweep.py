@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadline.cli._sweep_screen import _Screen, watching
-from leadline.cli._voice import Voice
+from leadline.cli.screen.sweep_screen import _Screen, watching
+from leadline.cli.screen.voice import Voice
 from leadline.cli.sweep import _seconds
 from leadline.errors import LabError
 from leadline.lab.cell import Cell, run_cell
@@ -329,10 +329,10 @@ def test_the_clock_moves_without_news_and_nothing_is_left_of_the_grid(monkeypatc
         monkeypatch.setenv(name, value)
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("leadline.cli._sweep_screen.PER_SECOND", 100)
+    monkeypatch.setattr("leadline.cli.screen.sweep_screen.PER_SECOND", 100)
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("leadline.cli._sweep_screen.time", clock)
-    monkeypatch.setattr("leadline.reporting.live_grid.time", clock)
+    monkeypatch.setattr("leadline.cli.screen.sweep_screen.time", clock)
+    monkeypatch.setattr("leadline.reading.map.live_grid.time", clock)
     cells = tuple(
         Cell(f"{design} {depth}", {"design": design, "depth": depth}, 0, {"task": "copy"})
         for design in map("design {}".format, range(20))

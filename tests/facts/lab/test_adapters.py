@@ -11,6 +11,7 @@ import torch
 
 import leadline
 from leadline.errors import LabError
+from leadline.instruments.passes.measurement import anatomy_of
 from leadline.lab.adapters import (
     DRAWN,
     Bottleneck,
@@ -19,7 +20,6 @@ from leadline.lab.adapters import (
     add_lora,
     switched_off,
 )
-from leadline.measurement import anatomy_of
 
 IDS = torch.arange(12).reshape(2, 6)
 WAYS: dict[str, Callable[..., Any]] = {"bottleneck": add_bottlenecks, "lora": add_lora}

@@ -13,7 +13,7 @@ import pytest
 from leadline.errors import LabError
 from leadline.lab.cell import run_cell
 from leadline.lab.engines import ENGINES, Job, Orders, local
-from leadline.lab.engines._engine import DEATHS, STUCK, Deaths
+from leadline.lab.engines.engine import DEATHS, STUCK, Deaths
 from leadline.lab.engines.local import GRACE, LocalEngine, usable_cores
 from leadline.lab.sweep import sweep
 from leadline.record import Record
@@ -137,7 +137,7 @@ def test_thirty_deaths_without_a_later_checkpoint_are_enough():
 
 def test_time_is_up_at_the_deadline(monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: 100.0)
-    monkeypatch.setattr("leadline.lab.engines._engine.time", clock)
+    monkeypatch.setattr("leadline.lab.engines.engine.time", clock)
     assert not Orders().over
     assert not Orders(deadline=100.1).over
     assert Orders(deadline=100.0).over

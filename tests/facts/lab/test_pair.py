@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli._requests import read_overrides
+from leadline.cli.request.models import read_overrides
 from leadline.lab import pair
 from leadline.lab.fields import split_fields
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import Trainer
 from leadline.lab.training import Training
-from leadline.loading import load
+from leadline.models.loading import load
 from leadline.parts import Recipe
 
 MADE = json.loads((pair.folder("pre").parent / "made.json").read_text())

@@ -15,7 +15,6 @@ from leadline.errors import LabError, RecipeError
 from leadline.lab.checkpoint import work_folder
 from leadline.lab.recording import train
 from leadline.parts import Recipe, Transformer
-from leadline.parts.checkpoints import load
 from leadline.record import Record
 
 TINY = {"depth": 2, "width": 16, "heads": 2}
@@ -152,7 +151,7 @@ def test_a_folder_that_cannot_be_saved_into_is_refused_before_training(tmp_path)
     train(TINY, training=FAST, save=tmp_path / "model")
     with pytest.raises(RecipeError, match="another recipe"):
         train({**TINY, "depth": 3}, training=FAST, save=tmp_path / "model")
-    assert load(tmp_path / "model").recipe.depth == 2
+    assert Transformer.load(tmp_path / "model").recipe.depth == 2
 
 
 def test_a_second_run_on_the_same_file_is_refused(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from leadline.lab.training import Training
 from leadline.numerics.denormals import is_flushing
 from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe
-from leadline.record.site import RUN
+from leadline.record.rows.site import RUN
 
 TINY = Recipe(depth=2, width=16, heads=2, vocabulary=32, context=8)
 
@@ -98,9 +98,9 @@ def test_the_losses_are_those_of_a_loop_by_hand():
 
 
 def test_the_gauges_are_those_of_a_measurement():
-    from leadline.inputs import Inputs
+    from leadline.instruments.passes.measurement import measure
     from leadline.lab.gauges import task_loss
-    from leadline.measurement import measure
+    from leadline.models.inputs import Inputs
 
     run = trainer()
     run.run()

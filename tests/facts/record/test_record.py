@@ -251,7 +251,7 @@ def test_site_is_an_address_in_words(site: Site, words: str) -> None:
 
 def test_records_need_no_torch() -> None:
     program = (
-        "import sys, leadline.record, leadline.analysis.compare, leadline.reporting;"
+        "import sys, leadline.record, leadline.reading.compare.compare, leadline.reading.page;"
         "print(sorted({'torch', 'transformers', 'pandas', 'plotly'} & set(sys.modules)))"
     )
     seen = subprocess.run(

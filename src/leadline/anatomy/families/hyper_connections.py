@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy._structure import Stack, Sublayer
-from leadline.anatomy.families._family import FAMILIES, blocks_in, owned
+from leadline.anatomy.families.family import FAMILIES, blocks_in, owned
+from leadline.anatomy.structure import Stack, Sublayer
 
 Tensor = torch.Tensor
 

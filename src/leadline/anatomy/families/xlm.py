@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from leadline.anatomy._structure import Block, Port, Stack, Sublayer
-from leadline.anatomy.families._family import FAMILIES, owned
+from leadline.anatomy.families.family import FAMILIES, owned
+from leadline.anatomy.structure import Block, Port, Stack, Sublayer
 
 
 @FAMILIES.register("flaubert")

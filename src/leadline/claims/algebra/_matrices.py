@@ -71,8 +71,8 @@ def largest_of_chain(factors: Sequence[Matrix]) -> float:
     """The largest singular value of J_L ... J_1 from its factors alone."""
     import torch
 
-    from leadline.numerics.bidiagonal import largest
-    from leadline.numerics.linear_maps import Chain, Dense
+    from leadline.instruments.jacobian.bidiagonal import largest
+    from leadline.numerics.linear.linear_maps import Chain, Dense
 
     maps = [Dense(torch.from_numpy(np.ascontiguousarray(one))[None]) for one in factors]
     return float(largest(Chain(maps), 1, tolerance=1e-9).values[0, 0])

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leadline.anatomy.stretch import Stretches
-from leadline.inputs import Inputs, random_tokens
-from leadline.measurement import anatomy_of
-from leadline.numerics.linear_maps import dense
-from leadline.numerics.linearised import Linearised
+from leadline.anatomy.stretch.stretch import Stretches
+from leadline.experiments.gradient_flow.starts import Writes, plain_attention, seen_writes
+from leadline.instruments.passes.measurement import anatomy_of
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import Inputs, random_tokens
+from leadline.numerics.linear.linear_maps import dense
+from leadline.numerics.linear.linearised import Linearised
 from leadline.parts import Recipe, Transformer
-from leadline.reproduce._flow_start import Writes, plain_attention, seen_writes
-from leadline.running import call
 
 Matrix = NDArray[np.float64]
 

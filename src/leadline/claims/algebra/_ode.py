@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["ODE", "line_of", "order_of", "spectrum_of"]
 
 
 def _run(seed: int) -> Mapping[str, Any]:
-    from leadline.reproduce.ode_view import DEPTHS, ERROR, Setting, ode_view
+    from leadline.experiments.ode_view.experiment import DEPTHS, ERROR, Setting, ode_view
 
     outcome = ode_view(Setting(seeds=1, seed=seed))
     orders, stability = outcome.tables

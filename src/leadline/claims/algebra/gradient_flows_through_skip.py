@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 24, 16
 SIZES = {"depth": DEPTH, "width": 64, "heads": 4}
@@ -67,8 +67,8 @@ def measure(seed: int) -> Measured:
     from torch.nn.functional import cross_entropy
 
     from leadline.claims.algebra._networks import built, tokens_of
-    from leadline.measurement import measure as measured
-    from leadline.reproduce._flow_start import plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import plain_attention, seen_writes
+    from leadline.instruments.passes.measurement import measure as measured
 
     designs = {"share": {}, "scaled": {"connection": "weighted(alpha=depth)"}}
     models = {name: built({**SIZES, **fields}, seed=seed) for name, fields in designs.items()}

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 12, 4
 
@@ -53,7 +53,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.algebra._networks import built, emptied, stretches_of, tokens_of
-    from leadline.numerics.linearised import Linearised
+    from leadline.numerics.linear.linearised import Linearised
 
     rng = np.random.default_rng([seed, 109])
     model = emptied(built({"depth": DEPTH, "width": 8, "heads": 2}, seed=seed))

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 LAYERS, WIDTH = 20, 16
 EXACT = 1e-11
@@ -64,8 +64,8 @@ def measure(seed: int) -> Measured:
     from torch import Tensor
 
     from leadline.claims.algebra._matrices import multiplied, norm, products
-    from leadline.numerics.linear_maps import dense
-    from leadline.numerics.linearised import Linearised
+    from leadline.numerics.linear.linear_maps import dense
+    from leadline.numerics.linear.linearised import Linearised
 
     rng = np.random.default_rng([seed, 114])
     weights = [rng.normal(size=(WIDTH, WIDTH)) * np.sqrt(2.0 / WIDTH) for _ in range(LAYERS)]

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTH, LENGTH = 32, 12, 8
 SIZES = {"depth": DEPTH, "width": WIDTH, "heads": 4}
@@ -86,7 +86,7 @@ def measure(seed: int) -> Measured:
 
     from leadline.claims.algebra._matrices import norm, singular
     from leadline.claims.algebra._networks import built, matrix_of, stretches_of, tokens_of
-    from leadline.jacobians import jacobian
+    from leadline.instruments.jacobian.measure import jacobian
     from leadline.theory.norm_jacobian import layer_norm_jacobian, normed
     from leadline.theory.residual_products import product_band
 

@@ -10,8 +10,8 @@ The two models are the same for every seed; only the text differs.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 EXAMPLES, LENGTH = 8, 128
 
@@ -69,10 +69,10 @@ def measure(seed: int) -> Measured:
     """The share of every write in two trained models, by the probe and by hand."""
     import torch
 
+    from leadline.experiments.gradient_flow.starts import seen_writes
+    from leadline.instruments.passes.measurement import measure as measured
     from leadline.lab import pair
     from leadline.lab.tasks import build_task
-    from leadline.measurement import measure as measured
-    from leadline.reproduce._flow_start import seen_writes
 
     ids = build_task(f"stdlib(length={LENGTH})").train(0, EXAMPLES, seed=seed).ids
     shares: dict[str, list[float]] = {}

@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 SIZE, DRAWS = 8, 200
 
@@ -66,8 +66,8 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.algebra._matrices import of_norm, singular
-    from leadline.numerics.bidiagonal import largest, smallest
-    from leadline.numerics.linearised import Linearised
+    from leadline.instruments.jacobian.bidiagonal import largest, smallest
+    from leadline.numerics.linear.linearised import Linearised
     from leadline.testing.tiny import Linear
     from leadline.theory.residual_products import product_band
 

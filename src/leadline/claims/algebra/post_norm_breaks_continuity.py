@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.algebra._ode import ODE, line_of, order_of
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 NORMED, SCALED = "step T/L, normed", "step T/L"
 FEW, MANY, LENGTH, WIDTH = 8, 128, 8, 16

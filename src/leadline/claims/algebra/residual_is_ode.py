@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.algebra._ode import ODE, line_of, order_of
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 SCALED, LONG, LENGTH = "step T/L", 8, 8
 DEPTHS = (8, 16, 32, 64, 128)
@@ -70,7 +70,7 @@ def measure(seed: int, found: Mapping[str, Mapping[str, Any]]) -> Measured:
     from torch import Tensor
 
     from leadline.claims.algebra._networks import built, stretches_of, tokens_of
-    from leadline.reproduce._reference_flow import followed
+    from leadline.experiments.ode_view.reference_flow import followed
 
     model = built(DESIGN, seed=seed)
     block, start = stretches_of(model, tokens_of(model, length=LENGTH, seed=seed)).function(0, 1)

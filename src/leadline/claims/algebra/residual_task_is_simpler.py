@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 STEPS, NEAR = 300, 0.1
 MUCH = "Much simpler is read as an error that is at most half as large: log10 2 = 0.3."
@@ -65,7 +65,7 @@ def measure(seed: int) -> Measured:
     """Train one block with and without skip on three maps."""
     import torch
 
-    from leadline.reproduce.learning_identity import JUDGED, Setting, drawn, mapped
+    from leadline.experiments.learning_identity import JUDGED, Setting, drawn, mapped
 
     setting = Setting(steps=STEPS, seeds=1, seed=seed)
     width = setting.width

@@ -9,8 +9,8 @@ shift, so a post-norm block with F = 0 leaves alone what has already gone throug
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH, EPS = 4, 16, 1e-5
 SIZES = {"depth": DEPTH, "width": 64, "heads": 4}
@@ -74,7 +74,7 @@ def measure(seed: int) -> Measured:
     from torch import Tensor
 
     from leadline.claims.algebra._networks import built, emptied, tokens_of, writes_of
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import measure as measured
 
     def moved(states: list[Tensor], start: int, end: int) -> float:
         return float((states[end] - states[start]).norm() / states[start].norm())

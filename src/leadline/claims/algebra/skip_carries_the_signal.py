@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 48, 16
 SIZES = {"depth": DEPTH, "width": 64, "heads": 4}
@@ -76,7 +76,7 @@ def measure(seed: int) -> Measured:
     from torch.nn.functional import cosine_similarity
 
     from leadline.claims.algebra._networks import built, tokens_of, writes_of
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import measure as measured
 
     designs = {
         "pre": {},

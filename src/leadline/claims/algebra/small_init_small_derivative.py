@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTH, LENGTH, TENTH = 64, 12, 8, 0.1
 SIZES = {"depth": DEPTH, "width": WIDTH, "heads": 4}
@@ -87,7 +87,7 @@ def measure(seed: int) -> Measured:
 
     from leadline.claims.algebra._matrices import norm
     from leadline.claims.algebra._networks import built, matrix_of, stretches_of, tokens_of
-    from leadline.jacobians import jacobian
+    from leadline.instruments.jacobian.measure import jacobian
 
     def sizes(
         fields: dict[str, object], places: tuple[tuple[int, int | None], ...]

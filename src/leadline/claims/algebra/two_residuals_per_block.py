@@ -9,8 +9,8 @@ read the same stream and add both at once, so there is one addition per block (i
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 FAMILIES = ("gpt2", "bert", "llama", "gptj", "t5")
 
@@ -59,7 +59,7 @@ def _same(name: str, part: str, label: str) -> Check:
 )  # fmt: skip
 def measure(seed: int) -> Measured:
     """Count the additions in the anatomies of five families."""
-    from leadline.measurement import anatomy_of
+    from leadline.instruments.passes.measurement import anatomy_of
     from leadline.testing.zoo import ZOO
 
     counts: dict[str, float] = {}

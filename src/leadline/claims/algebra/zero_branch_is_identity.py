@@ -7,8 +7,8 @@ in floating-point arithmetic, so the limit is 0 itself.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 12, 8
 
@@ -43,7 +43,7 @@ DEPTH, LENGTH = 12, 8
 def measure(seed: int) -> Measured:
     """Follow a stream through blocks whose branches are zero."""
     from leadline.claims.algebra._networks import built, emptied, tokens_of, writes_of
-    from leadline.jacobians import jacobian
+    from leadline.instruments.jacobian.measure import jacobian
 
     model = emptied(built({"depth": DEPTH, "width": 16, "heads": 2}, seed=seed))
     batch = tokens_of(model, length=LENGTH, seed=seed)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 ROW = 12
 MUCH = 0.3
@@ -74,7 +74,7 @@ BECAUSE = "Far simpler is read as an error that is at most half as large: log10 
 )  # fmt: skip
 def measure(seed: int) -> Measured:
     """Train the eight cases of one seed."""
-    from leadline.reproduce.learning_identity import STARTS, Case, Setting, trained
+    from leadline.experiments.learning_identity import STARTS, Case, Setting, trained
 
     setting = Setting(blocks=ROW, seeds=1, seed=seed)
     found: dict[tuple[int, str, bool], Case] = {

@@ -32,7 +32,7 @@ def reached(kind: str, *, seed: int) -> Reached:
     """Push the logits of a kind of heads uphill by Adam, and take the worst of start and end."""
     import torch
 
-    from leadline.numerics.attacked_heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, Heads
 
     found: list[Reached] = []
     for part in range(3):
@@ -53,7 +53,7 @@ def reached(kind: str, *, seed: int) -> Reached:
 def _ratios(heads: Any) -> Reached:
     import torch
 
-    from leadline.theory.attention._logit_span import weight_span
+    from leadline.theory.attention.logit_span import weight_span
 
     with torch.no_grad():
         weights, logits = heads.attention()

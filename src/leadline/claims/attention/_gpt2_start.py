@@ -16,10 +16,10 @@ __all__ = ["gpt2_start"]
 
 def gpt2_start(seed: int, *, tokens: int) -> AttentionFacts:
     """The facts of a layer of GPT-2 small before training, for a text of `tokens` tokens."""
-    from leadline.analysis.attention_facts import attention_sublayers, facts_of
-    from leadline.inputs import random_tokens
-    from leadline.measurement import measure
+    from leadline.instruments.passes.measurement import measure
+    from leadline.models.inputs import random_tokens
     from leadline.parts import Recipe, Transformer
+    from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of
 
     recipe = Recipe.named("gpt2").but(depth=1, mlp="none", vocabulary=64, context=8)
     model = Transformer(recipe, seed=seed)

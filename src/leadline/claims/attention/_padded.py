@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["PADDED"]
 
@@ -17,9 +17,9 @@ SENTENCES = 64
 
 
 def _run(seed: int) -> Mapping[str, Any]:
-    from leadline.loading import LoadedModel
+    from leadline.experiments.attention_spectra import attention_spectra
+    from leadline.models.loading import LoadedModel
     from leadline.parts import Recipe, Transformer
-    from leadline.reproduce.attention_spectra import attention_spectra
 
     def small(name: str) -> LoadedModel:
         recipe = Recipe.named(name).but(

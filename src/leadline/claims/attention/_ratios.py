@@ -17,7 +17,7 @@ def worst_ratios(bounds: Sequence[str], kinds: Sequence[str], *, seed: int) -> d
     Of every bound the worst norm / bound over all heads of these kinds that meet its assumptions.
     """
     from leadline.errors import ProbeError
-    from leadline.numerics.attacks import merged, optimised_attack, random_attack
+    from leadline.instruments.attacks.attention import merged, optimised_attack, random_attack
 
     results = [random_attack(kind, count=COUNT, seed=1000 * seed + 7) for kind in kinds]
     results += [
@@ -45,8 +45,8 @@ def climbed_ratio(bound: str, kind: str, *, seed: int, sizes: Mapping[str, float
     """
     import torch
 
-    from leadline.numerics.attacked_heads import KINDS, Heads
-    from leadline.numerics.attacks import climb
+    from leadline.instruments.attacks.attention import climb
+    from leadline.instruments.attacks.heads import KINDS, Heads
 
     drawn = (
         Heads(KINDS[kind], 8, TOKENS, generator=torch.Generator().manual_seed(own))

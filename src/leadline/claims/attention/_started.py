@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["DEPTH", "STARTED", "TOKENS"]
 
@@ -18,8 +18,8 @@ NUMBERS = ("spectral_norm", "column_sum", "logit_span", "norm_gain", "query_weig
 
 
 def _run(seed: int) -> Mapping[str, Any]:
-    from leadline.inputs import random_tokens
-    from leadline.measurement import measure
+    from leadline.instruments.passes.measurement import measure
+    from leadline.models.inputs import random_tokens
     from leadline.parts import Transformer
 
     found: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["TRAINED", "text_windows"]
 
@@ -49,8 +49,8 @@ def _run(seed: int) -> Mapping[str, Any]:
 
 def _measured(model: Any, ids: Any, seed: int) -> dict[str, Any]:
     """Lists by layer (the mean over the heads, or the largest), and by layer and head."""
-    from leadline.analysis.attention_facts import attention_sublayers, facts_of, head_readings
-    from leadline.measurement import measure
+    from leadline.instruments.passes.measurement import measure
+    from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of, head_readings
     from leadline.theory import BOUNDS
 
     record = measure(model, ids, probes="attention,attention_product", seed=seed)

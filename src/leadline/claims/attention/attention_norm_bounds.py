@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import attention_matrices, largest
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 KINDS = ("logits", "logits-causal", "open", "causal")
 ROUNDING = 1 + 1e-12
@@ -63,7 +63,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._ratios import worst_ratios
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
     from leadline.theory import BOUNDS, AttentionFacts
 
     rng = np.random.default_rng([seed, 4620])

@@ -8,8 +8,8 @@ that model: with no sink, the weights of each row sum to one.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 KINDS = ("open", "open-rotary", "causal", "causal-rotary", "random")
 
@@ -71,9 +71,9 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._models import hf_model
-    from leadline.measurement import measure as measured
-    from leadline.numerics.attacked_heads import KINDS as ALL
-    from leadline.numerics.attacked_heads import Heads
+    from leadline.instruments.attacks.heads import KINDS as ALL
+    from leadline.instruments.attacks.heads import Heads
+    from leadline.instruments.passes.measurement import measure as measured
 
     generator = torch.Generator().manual_seed(4100 + seed)
     errors, least = [], []

@@ -8,8 +8,8 @@ mask of padding, or the words change with the filler. Devlin et al. 2018, arXiv 
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 REAL, PADDED = 7, 12
 
@@ -63,9 +63,9 @@ def measure(seed: int) -> Measured:
     """Count hidden keys, then add filler with and without a mask."""
     import torch
 
-    from leadline.analysis.attention_facts import attention_sublayers
     from leadline.claims.attention._models import hf_model
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import measure as measured
+    from leadline.reading.bounds.attention_facts import attention_sublayers
 
     # Ten times BERT's own spread of weights: at 0.02 attention hardly does anything.
     model = hf_model("bert", seed=seed, initializer_range=0.2)

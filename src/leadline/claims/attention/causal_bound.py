@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import largest
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 KINDS = ("causal", "causal-rotary", "causal-sink")
 TOKENS = 256

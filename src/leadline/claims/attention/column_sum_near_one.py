@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._started import STARTED, TOKENS
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 CONTEXT = 1024
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -81,10 +81,10 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._models import hf_configuration
+    from leadline.experiments.rank_collapse.note_block import note_blocks
     from leadline.parts import Transformer
     from leadline.parts.branches import Branch
     from leadline.parts.recipes import RECIPES
-    from leadline.reproduce._note_block import note_blocks
 
     ratios: dict[str, float] = {}
     for name in RECIPES.names():

@@ -10,8 +10,8 @@ tokens kept, each new token is one query over all keys that exist, and no mask i
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 TOKENS = 10
 
@@ -77,7 +77,7 @@ def measure(seed: int) -> Measured:
     """One masked pass, one open pass, and token by token with an open model, in both ways."""
     import torch
 
-    from leadline.inputs import random_tokens
+    from leadline.models.inputs import random_tokens
     from leadline.parts import Transformer
     from leadline.parts.generation import Cache
 

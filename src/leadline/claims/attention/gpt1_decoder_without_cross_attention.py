@@ -9,8 +9,8 @@ its positions are sines, GPT-1 has GELU and learned positions. Radford et al. 20
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -90,10 +90,10 @@ def measure(seed: int) -> Measured:
     """Read the anatomy, the masks and the activation."""
     import torch
 
-    from leadline.analysis.attention_facts import attention_sublayers
     from leadline.claims.attention._models import hf_model
-    from leadline.measurement import anatomy_of
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import anatomy_of
+    from leadline.instruments.passes.measurement import measure as measured
+    from leadline.reading.bounds.attention_facts import attention_sublayers
 
     model = hf_model("openai-gpt", seed=seed)
     ids = torch.randint(100, (2, 12), generator=torch.Generator().manual_seed(4210 + seed))

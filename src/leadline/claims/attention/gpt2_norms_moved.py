@@ -7,8 +7,8 @@ block" is read as after the last block, attention and MLP, as the paper's blocks
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -49,7 +49,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._models import hf_model
-    from leadline.measurement import anatomy_of
+    from leadline.instruments.passes.measurement import anatomy_of
 
     ids = torch.randint(100, (2, 10), generator=torch.Generator().manual_seed(4900 + seed))
     placements: dict[str, list[tuple[str, bool]]] = {}

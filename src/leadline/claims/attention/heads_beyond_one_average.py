@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 SHARP = 60.0
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._trained import TRAINED, text_windows
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -99,9 +99,9 @@ from leadline.claims.attention._trained import TRAINED, text_windows
 )
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Compare the distances of all heads, trained and untrained."""
-    from leadline.analysis.attention_facts import attention_sublayers, head_readings
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import measure as measured
     from leadline.parts import Transformer
+    from leadline.reading.bounds.attention_facts import attention_sublayers, head_readings
 
     found = trials[TRAINED.name]
     pre, post = (np.array(found[name]["distance_by_head"]) for name in ("pre", "post"))

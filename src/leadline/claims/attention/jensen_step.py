@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import attention_matrices
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 COUNT = 400
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -76,7 +76,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._drawn import softmax
-    from leadline.numerics.attacked_heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, Heads
 
     rng = np.random.default_rng([seed, 4310])
     errors = []

@@ -8,8 +8,8 @@ with directions pushed to the worst: all weight on the feature of the largest ga
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DRAWN = 2000
 
@@ -87,7 +87,7 @@ def measure(seed: int) -> Measured:
     """Norm random and extreme tokens with drawn gains and shifts."""
     import torch
 
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
     from leadline.parts.norms.layernorm import LayerNorm
     from leadline.parts.norms.rmsnorm import RMSNorm
 

@@ -11,8 +11,8 @@ others alike, and its Jacobian holds their covariance.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS, SCALE = 3, 16, 6, 2.0
 
@@ -79,8 +79,8 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._models import branch_of
-    from leadline.jacobians import jacobian
-    from leadline.measurement import measure as measured
+    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.passes.measurement import measure as measured
     from leadline.parts import Transformer
 
     model = Transformer(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1 + 1e-9
 WIDTH, HEAD = 16, 4
@@ -93,7 +93,7 @@ def measure(seed: int) -> Measured:
 def _attained(seed: int) -> float:
     """The range of a row over Delta, all of one head's weights, shift and bias along one direction."""
     from leadline.theory import AttentionFacts
-    from leadline.theory.attention._logit_span import weight_span
+    from leadline.theory.attention.logit_span import weight_span
 
     rng = np.random.default_rng([seed, 4830])
     gain, shift, query, key, bias = np.exp(rng.standard_normal(5))

@@ -8,8 +8,8 @@ so that the proof is seen to be able to fail.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 
 @claim(
@@ -69,8 +69,8 @@ def measure(seed: int) -> Measured:
     """Look for leaks in a masked and in an open stack, and at the weights themselves."""
     import torch
 
-    from leadline.inputs import random_tokens
-    from leadline.jacobians import jacobian
+    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.models.inputs import random_tokens
     from leadline.numerics.reference import attention_weights
     from leadline.parts import Transformer
 

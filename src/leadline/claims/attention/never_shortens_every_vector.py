@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import attention_matrices
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 COUNT = 300
 
@@ -53,7 +53,7 @@ def measure(seed: int) -> Measured:
     """Map the vector of equal entries; take the least norm."""
     import torch
 
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
 
     rng = np.random.default_rng([seed, 4630])
     errors, norms = [], []

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import softmax
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, DRAWN = 24, 32, 2000
 
@@ -86,7 +86,7 @@ def measure(seed: int) -> Measured:
     """Send noise through one and through many matrices."""
     import torch
 
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
 
     rng = np.random.default_rng([seed, 4710])
     noise = rng.standard_normal((TOKENS, DRAWN))

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._padded import PADDED
 from leadline.claims.attention._trained import text_windows
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 SHORT, LONG = 3, 15
 
@@ -67,9 +67,9 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Norms at two lengths, in three settings."""
     import torch
 
+    from leadline.instruments.passes.measurement import measure as measured
     from leadline.lab import pair
-    from leadline.measurement import measure as measured
-    from leadline.numerics.spectrum import attention_spectral_norm
+    from leadline.numerics.spectra.spectrum import attention_spectral_norm
 
     lines = trials[PADDED.name]
     untrained = [

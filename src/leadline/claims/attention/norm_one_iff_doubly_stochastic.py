@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import attention_matrices, balanced
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 COUNT = 200
 UNEVEN = 0.01
@@ -71,7 +71,7 @@ def measure(seed: int) -> Measured:
     """Balanced matrices, and drawn ones against the variance of their column sums."""
     import torch
 
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
 
     def norm(matrix: np.ndarray) -> float:
         return float(spectral_norm(torch.from_numpy(matrix)).value)

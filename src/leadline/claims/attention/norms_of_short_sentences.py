@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._padded import PADDED
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 SAID, READ = 2.25, 2.2
 """What the note reads from the end of its figure, and what it may be to 0.05."""
@@ -81,7 +81,7 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     import torch
 
     from leadline.claims.attention._models import hf_model
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
     from leadline.theory import BOUNDS, AttentionFacts
 
     largest = BOUNDS.get("sqrt-queries")().value(AttentionFacts(queries=LONGEST, keys=LONGEST))

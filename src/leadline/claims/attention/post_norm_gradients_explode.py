@@ -9,8 +9,8 @@ factor is read as the root of a thousand.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTHS = (12, 24, 48)
 WIDTH, HEADS, TOKENS, EXAMPLES = 64, 4, 32, 2
@@ -64,7 +64,7 @@ EXPLODING = "Exploding is read as growing at least a thousandfold."
 )  # fmt: skip
 def measure(seed: int) -> Measured:
     """One forward and one backward pass of every design and depth."""
-    from leadline.reproduce._flow_start import batch_of, built, measured
+    from leadline.experiments.gradient_flow.starts import batch_of, built, measured
 
     batch = batch_of(TOKENS, examples=EXAMPLES, seed=seed)
 

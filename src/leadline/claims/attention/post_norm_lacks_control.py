@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._started import DEPTH, STARTED
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 
 def _reach(cell: Mapping[str, Any]) -> np.ndarray:

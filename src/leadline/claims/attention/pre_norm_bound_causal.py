@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 SMALL = {"gain": 0.2, "query_weight": 0.5, "key_weight": 0.5}
 """M = 0.04 at width 16: nearly equal logits, where the note's bound is nearly 1."""
@@ -68,7 +68,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.attention._ratios import climbed_ratio, worst_ratio
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.numerics.spectra.spectrum import spectral_norm
     from leadline.theory import BOUNDS, AttentionFacts
 
     def bound(name: str, n: int) -> float:

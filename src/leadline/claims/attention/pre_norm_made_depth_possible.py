@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.claims._entry import uncheckable
+from leadline.claims.entry import uncheckable
 
 uncheckable(
     "pre-norm-made-depth-possible",

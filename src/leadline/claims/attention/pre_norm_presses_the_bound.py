@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._started import STARTED, TOKENS
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 CONTEXT, WIDTH = 1024, 64
 SIZES = (64, 1024, 10**6)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import softmax
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, FEATURES, GAIN = 96, 32, 4, 1.1
 
@@ -76,8 +76,8 @@ def measure(seed: int) -> Measured:
     """Multiply, layer by layer."""
     import torch
 
-    from leadline.numerics.attacks import optimised_attack
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.instruments.attacks.attention import optimised_attack
+    from leadline.numerics.spectra.spectrum import spectral_norm
     from leadline.theory import BOUNDS, AttentionFacts
 
     def norm(matrix: np.ndarray) -> float:

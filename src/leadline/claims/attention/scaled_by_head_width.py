@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 WIDTH, HEADS = 64, 4
 
@@ -57,8 +57,8 @@ WIDTH, HEADS = 64, 4
 def measure(seed: int) -> Measured:
     """Read the scaling of two models and set it beside both readings."""
     from leadline.claims.attention._models import hf_model
-    from leadline.inputs import random_tokens
-    from leadline.measurement import measure as measured
+    from leadline.instruments.passes.measurement import measure as measured
+    from leadline.models.inputs import random_tokens
     from leadline.parts import Transformer
 
     models = (

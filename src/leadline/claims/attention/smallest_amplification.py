@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._drawn import attention_matrices
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 COUNT = 300
 
@@ -73,7 +73,7 @@ def measure(seed: int) -> Measured:
     """All singular values of the drawn matrices and of uniform attention."""
     import torch
 
-    from leadline.numerics.spectrum import singular_values
+    from leadline.numerics.spectra.spectrum import singular_values
 
     rng = np.random.default_rng([seed, 4640])
     values = [

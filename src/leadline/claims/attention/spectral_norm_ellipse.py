@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 STEPS = 100_000
 DRAWN = 20
@@ -72,7 +72,7 @@ def measure(seed: int) -> Measured:
     """Walk the circle for random matrices; the last one is drawn."""
     import torch
 
-    from leadline.numerics.spectrum import singular_values
+    from leadline.numerics.spectra.spectrum import singular_values
 
     rng = np.random.default_rng([seed, 4600])
     angle = np.linspace(0, 2 * math.pi, STEPS, endpoint=False)

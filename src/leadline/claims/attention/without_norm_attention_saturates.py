@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
 from leadline.claims.attention._started import DEPTH, HEADS, STARTED, TOKENS, WIDTH
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 EXAMPLES, VOCABULARY = 4, 100
 """As in the trial."""
@@ -116,7 +116,7 @@ def _by_hand(seed: int) -> list[tuple[float, float]]:
     """Of the first and the last layer of the trial's model: mean span of a head, mean top weight."""
     import torch
 
-    from leadline.inputs import random_tokens
+    from leadline.models.inputs import random_tokens
     from leadline.parts import Transformer
 
     model: Any = Transformer(

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import leadline
 from leadline.claims.collapse._stacks import attention_network
-from leadline.numerics.carried import Journey
-from leadline.numerics.carried_pass import carry_through
-from leadline.running import batch_for, call
+from leadline.instruments.passes.running import batch_for, call
+from leadline.instruments.paths.carried.carried import Journey
+from leadline.instruments.paths.carried.model_pass import carry_through
 
 __all__ = ["Heads", "components", "enumerated", "forward", "heads_of", "path_network"]
 

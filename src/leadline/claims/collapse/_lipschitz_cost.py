@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["LIPSCHITZ_COST", "grown"]
 
@@ -13,7 +13,7 @@ SCALES = (0.5, 4.0)
 
 
 def _run(seed: int) -> Mapping[str, Any]:
-    from leadline.reproduce.lipschitz_cost import lipschitz_cost
+    from leadline.experiments.lipschitz_cost import lipschitz_cost
 
     found: dict[str, dict[str, list[float]]] = {}
     for line in lipschitz_cost(scales=SCALES, draws=1, batches=8, seed=seed).lines:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from leadline.collapsing import follow
-from leadline.record.collapse import Collapse
-from leadline.reproduce._note_block import note_blocks
+from leadline.experiments.rank_collapse.note_block import note_blocks
+from leadline.instruments.collapse.measure import follow
+from leadline.instruments.collapse.result import Collapse
 
 __all__ = ["hat_stack", "note_stack", "stretched_stack"]
 

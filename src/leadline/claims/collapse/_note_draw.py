@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from leadline.reproduce._note_block import note_blocks
-from leadline.reproduce.rank_collapse import VARIANTS, Setting
+from leadline.experiments.rank_collapse.experiment import VARIANTS, Setting
+from leadline.experiments.rank_collapse.note_block import note_blocks
 
 __all__ = ["note_ends", "sample_curves"]
 

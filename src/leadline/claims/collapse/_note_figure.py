@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["NOTE_FIGURE", "curves"]
 
 
 def _run(seed: int) -> Mapping[str, Any]:
-    from leadline.reproduce.rank_collapse import DRAWN, RELATIVE, TRUE, Setting, rank_collapse
+    from leadline.experiments.rank_collapse.experiment import (
+        DRAWN,
+        RELATIVE,
+        TRUE,
+        Setting,
+        rank_collapse,
+    )
 
     panels = {DRAWN: "drawn", TRUE: "true", RELATIVE: "relative"}
     found: dict[str, dict[str, list[float]]] = {name: {} for name in panels.values()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.numerics.attacks import Attacked
-from leadline.numerics.collapse_attacks import optimised_collapse_attack, random_collapse_attack
+from leadline.instruments.attacks.attention import Attacked
+from leadline.instruments.attacks.collapse import optimised_collapse_attack, random_collapse_attack
 
 __all__ = ["searched"]
 

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 import leadline
-from leadline.collapsing import collapse_weights
-from leadline.record.collapse import Collapse
+from leadline.instruments.collapse.measure import collapse_weights
+from leadline.instruments.collapse.result import Collapse
 
 __all__ = [
     "attention_network",

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from leadline.collapsing import follow
-from leadline.record.collapse import Collapse
+from leadline.instruments.collapse.measure import follow
+from leadline.instruments.collapse.result import Collapse
 
 __all__ = ["two_features"]
 

@@ -9,8 +9,8 @@ becomes a group. The network: feature 1 marks the outlier, feature 2, tiny, deci
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 TOKENS = 10
 DRAWS = 200
@@ -83,8 +83,8 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens
-    from leadline.collapsing import collapse_weights
-    from leadline.numerics.spectrum import spectral_norm
+    from leadline.instruments.collapse.measure import collapse_weights
+    from leadline.numerics.spectra.spectrum import spectral_norm
 
     rng = np.random.default_rng([seed, 7])
     widest = 0.0

@@ -7,8 +7,8 @@ ordinary weights the bound explodes while the residual vanishes.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH = 10
 
@@ -64,7 +64,7 @@ DEPTH = 10
 def measure(seed: int) -> Measured:
     """Follow random attention with the facts of the theorems."""
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     found = collapse_weights(drawn_tokens(seed), drawn_layers(seed, depth=DEPTH), facts=True)

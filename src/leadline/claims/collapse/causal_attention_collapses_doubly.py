@@ -10,8 +10,8 @@ so the rate is max_{i>=2} P_ii times the gain of W along it: 1 for norm-keeping 
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH = 30
 
@@ -87,7 +87,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens, norm_keeping
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     x = drawn_tokens(seed)

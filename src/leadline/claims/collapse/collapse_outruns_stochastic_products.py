@@ -8,8 +8,8 @@ below it. Carried to a causal stack the second fails: it too falls on a straight
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH = 12
 MANY = 10.0
@@ -78,7 +78,7 @@ def measure(seed: int) -> Measured:
         norm_keeping,
         residual,
     )
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
 
     x = drawn_tokens(seed)
     rng = np.random.default_rng([seed, 10])

@@ -8,8 +8,8 @@ submultiplicative (both factors are) and never below the spectral norm, since |A
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 SIZE = 100
 DRAWS = 200
@@ -63,7 +63,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
     import torch
 
-    from leadline.numerics.composite import composite
+    from leadline.instruments.collapse.composite import composite
 
     def size(a: np.ndarray) -> float:
         return float(composite(torch.from_numpy(a)))

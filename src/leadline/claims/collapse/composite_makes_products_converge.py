@@ -9,8 +9,8 @@ tau = 1 - min over pairs of rows of sum_j min(P_ij, P_kj), which is 1 for a perm
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, SHARPNESS = 100, 6, 1000.0
 DRAWS = 100
@@ -59,7 +59,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._stacks import composite, swapping_layers
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
 
     x, layers = swapping_layers(depth=DEPTH, tokens=TOKENS, sharpness=SHARPNESS)
     found = collapse_weights(x, layers)

@@ -8,8 +8,8 @@ network.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 4, 128, 10
 
@@ -61,7 +61,7 @@ DEPTH, WIDTH, TOKENS = 4, 128, 10
 def measure(seed: int) -> Measured:
     """Ask the theorem's conditions of the network with and without the norm."""
     from leadline.claims.collapse._stacks import attention_network, stream
-    from leadline.collapsing import collapse
+    from leadline.instruments.collapse.measure import collapse
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
     from leadline.theory.rank_collapse.collapse_published import published_factor
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 MANY, FEWER, FEW = 10**8, 10**6, 40
 SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)
@@ -102,9 +102,9 @@ def measure(seed: int) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._stacks import two_tokens
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
-    from leadline.theory.rank_collapse._cubic import largest_gamma
+    from leadline.theory.rank_collapse.cubic import largest_gamma
 
     own, common = _chosen(FEW)
     root = math.sqrt(FEW)

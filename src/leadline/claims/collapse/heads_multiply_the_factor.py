@@ -9,8 +9,8 @@ sqrt(2) H a^3, so sqrt(2)/8 of it, and H times as much of the bound without H.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 HEADS, START = 8, 0.01
 
@@ -73,7 +73,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._searched import searched
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     name = "collapse-published"

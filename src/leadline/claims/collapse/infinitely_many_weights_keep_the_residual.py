@@ -7,8 +7,8 @@ Shown by a continuum: W_V = 0 with any queries and keys. And by one that does so
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS, DRAWS = 100, 8, 6, 2
 
@@ -53,7 +53,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.collapse._stacks import attention_network, stream
-    from leadline.collapsing import collapse
+    from leadline.instruments.collapse.measure import collapse
 
     x = 1.0 + stream(seed, tokens=TOKENS, width=WIDTH)[0]
     least, moved = float("inf"), float("inf")

@@ -6,8 +6,8 @@ The ratio is (1 + 1/H)^L, about e^{L/H}. Read for the note's own experiment, one
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, HEADS = 12, 1
 MUCH = 10.0
@@ -71,8 +71,8 @@ def measure(seed: int) -> Measured:
     """Count paths of several shapes."""
     import math
 
+    from leadline.instruments.paths.result import path_counts
     from leadline.parts import Recipe
-    from leadline.record.path_lengths import path_counts
 
     def counts(depth: int, heads: int, skip: bool) -> tuple[int, ...]:
         return path_counts([heads] * depth, [skip] * depth)

@@ -8,8 +8,8 @@ Since |I - 11'/n| = 2 (1 - 1/n) in both factors, the mean costs at most 2 (1 - 1
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DRAWS = 20
 
@@ -63,7 +63,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.collapse._stacks import composite, residual
-    from leadline.numerics.composite import smallest_composite
+    from leadline.instruments.collapse.composite import smallest_composite
 
     rng = np.random.default_rng([seed, 59])
     frobenius, share = 0.0, 0.0

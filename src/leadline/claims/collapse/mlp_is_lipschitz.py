@@ -8,8 +8,8 @@ slope grows with its input. What is needed is a bounded slope.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 TOKENS, WIDTH, HIDDEN, DRAWS = 6, 5, 12, 200
 TINY = 1e-7
@@ -91,7 +91,7 @@ def measure(seed: int) -> Measured:
     import torch
     from torch.nn import functional as F
 
-    from leadline.numerics.composite import composite
+    from leadline.instruments.collapse.composite import composite
     from leadline.theory.rank_collapse.lipschitz import composite_lipschitz, lip
 
     generator = torch.Generator().manual_seed(1000 * seed + 28)

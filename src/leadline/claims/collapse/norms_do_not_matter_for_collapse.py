@@ -9,8 +9,8 @@ v < tanh(tau), here 0.76, and vanish for larger v. Without the norm they vanish 
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 8, 16, 8
 LAYERS, START = 150, 0.01
@@ -80,7 +80,7 @@ def measure(seed: int) -> Measured:
 
     from leadline.claims.collapse._stacks import attention_network, stream
     from leadline.claims.collapse._two_features import two_features
-    from leadline.collapsing import collapse
+    from leadline.instruments.collapse.measure import collapse
 
     model = attention_network(
         seed,

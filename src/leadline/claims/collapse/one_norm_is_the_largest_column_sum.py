@@ -6,8 +6,8 @@ is that of the transpose. The table of the note states the two formulas.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 SIZE = 8
 ROUNDING = 1e-12
@@ -55,7 +55,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
     import torch
 
-    from leadline.numerics.weight_products import column_and_row_sums
+    from leadline.instruments.collapse.weight_products import column_and_row_sums
 
     rng = np.random.default_rng([seed, 1])
     left, right = rng.normal(size=(SIZE, 3)), rng.normal(size=(3, SIZE))

@@ -7,8 +7,8 @@ double exponential, and where 4 gamma beta < sqrt d, which the note asks for, it
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 LAYER = 10
 
@@ -71,7 +71,7 @@ def measure(seed: int) -> Measured:
     """The tower of cubes from a residual of 1, whose logarithm is that of the prefactor."""
     import math
 
-    from leadline.theory.rank_collapse._log import tower
+    from leadline.theory.rank_collapse.log import tower
 
     logs = [tower(1.0, 0.0, layer) for layer in range(LAYER + 2)]
     ratio = logs[LAYER + 1] / logs[LAYER]

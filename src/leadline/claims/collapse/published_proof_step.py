@@ -11,8 +11,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, appendix A.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 TOKENS, DRAWS = 4, 300
 RANGE = 1.256
@@ -68,7 +68,7 @@ def measure(seed: int) -> Measured:
     """Draw residuals and logits, small ones for the step and large ones for the bound."""
     import torch
 
-    from leadline.numerics.attacked_steps import pattern_shift
+    from leadline.instruments.attacks.steps import pattern_shift
 
     generator = torch.Generator().manual_seed(1000 * seed + 63)
 

@@ -10,8 +10,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 DEPTH, HEADS = 12, 2
 SWAPS = 100
@@ -86,7 +86,7 @@ SWAPS = 100
 def measure(seed: int) -> Measured:
     """Follow the same layers without and with a mask, and a network that swaps tokens."""
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens, swapping_layers
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     x, layers = drawn_tokens(seed), drawn_layers(seed, depth=DEPTH)

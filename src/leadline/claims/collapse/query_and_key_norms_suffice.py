@@ -8,8 +8,8 @@ grows like k, inside its own hypotheses.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 HEAD_WIDTH, START = 64, 0.01
 DRAWS = 100
@@ -64,7 +64,7 @@ def measure(seed: int) -> Measured:
 
     import numpy as np
 
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     ones, one = np.ones((1, HEAD_WIDTH)), np.ones((1, 1))

@@ -6,8 +6,8 @@ and adding one vector to all tokens changes nothing.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1e-12
 
@@ -52,7 +52,7 @@ def measure(seed: int) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens, residual
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
 
     x = drawn_tokens(seed)
     rest = residual(x)

@@ -11,8 +11,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404; the proof of `collapse-
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1.0 + 1e-9
 DEPTH, SMALL = 4, 1e-4
@@ -92,7 +92,7 @@ def measure(seed: int) -> Measured:
     """Search among networks without a mask, then among causal ones."""
     from leadline.claims.collapse._searched import searched
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens, two_tokens
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     bounds = ("collapse-published", "collapse-proved", "collapse-sharp")

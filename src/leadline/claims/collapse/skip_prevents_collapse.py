@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
 from leadline.claims.collapse._note_figure import NOTE_FIGURE, curves
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 48, 32, 10
 SHARPNESS = 1000.0
@@ -87,7 +87,7 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     import numpy as np
 
     from leadline.claims.collapse._stacks import attention_network, residual, stream
-    from leadline.collapsing import collapse
+    from leadline.instruments.collapse.measure import collapse
 
     logs = curves(trials, "true")["skip only"]
     x = stream(seed, tokens=TOKENS, width=WIDTH)[0]

@@ -8,8 +8,8 @@ note's condition and without the true one grow too. That is inside the note's hy
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 START, QUERY_KEY, VALUE, DEPTH = 4.0, 0.3, 1.05, 40
 SMALLER = 0.5
@@ -107,7 +107,7 @@ def measure(seed: int) -> Measured:
     import math
 
     from leadline.claims.collapse._stacks import two_tokens
-    from leadline.numerics.convergence_attacks import (
+    from leadline.instruments.attacks.convergence import (
         AS_WRITTEN,
         CONVERGENCE,
         as_written_attack,

@@ -7,8 +7,8 @@ sum_h |W_QK,h|_1 and max_h of both norms of W_h (`collapse-proved`).
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 MOVED, HEADS = 1e8, 2
 EQUAL, START = 8, 0.01
@@ -76,7 +76,7 @@ def measure(seed: int) -> Measured:
 
     from leadline.claims.collapse._searched import searched
     from leadline.claims.collapse._stacks import drawn_layers, drawn_tokens
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
     from leadline.theory.rank_collapse import COLLAPSE_BOUNDS
 
     layer = drawn_layers(seed, depth=1)[0]

@@ -8,8 +8,8 @@ sqrt(d), so that the scaling only makes up for it.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 NARROW, WIDE, WIDTH = 4, 64, 32
 SMALL = 1e-2
@@ -69,7 +69,7 @@ def measure(seed: int) -> Measured:
     """Layers of one head on small tokens, widened by zeros or by more draws."""
     import numpy as np
 
-    from leadline.collapsing import collapse_weights
+    from leadline.instruments.collapse.measure import collapse_weights
 
     rng = np.random.default_rng([seed, 19])
 

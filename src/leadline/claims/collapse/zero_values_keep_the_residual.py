@@ -5,8 +5,8 @@ An identity: every update is zero.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 30, 16, 8
 
@@ -41,7 +41,7 @@ def measure(seed: int) -> Measured:
     import torch
 
     from leadline.claims.collapse._stacks import attention_network, stream
-    from leadline.collapsing import collapse
+    from leadline.instruments.collapse.measure import collapse
 
     model = attention_network(seed, depth=DEPTH, width=WIDTH, heads=2, connection="identity")
     with torch.no_grad():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 from leadline.claims.norms._start import drawn
 
 __all__ = ["BLOCKS", "DEPTH", "POST_DEPTH"]
@@ -19,8 +19,8 @@ DEPTH, POST_DEPTH, LENGTH = 12, 24, 16
 
 def run(seed: int) -> dict[str, Any]:
     """Block Jacobians of Pre-LN, scaled Pre-LN and Post-LN."""
-    from leadline.reproduce._flow_jacobians import blocks_of, norms_apart
-    from leadline.reproduce._flow_start import batch_of
+    from leadline.experiments.gradient_flow.jacobians import blocks_of, norms_apart
+    from leadline.experiments.gradient_flow.starts import batch_of
 
     batch = batch_of(LENGTH, examples=1, seed=seed)
     found: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = ["BERT_FAMILY", "GPT_FAMILY", "PLACEMENTS_OF", "placements_of", "share"]
 
@@ -41,8 +41,8 @@ def placements_of(names: Sequence[str], *, seed: int) -> dict[str, list[str]]:
 
     from leadline.anatomy import read_anatomy, untouched
     from leadline.errors import AnatomyError
-    from leadline.inputs import as_inputs
-    from leadline.running import call
+    from leadline.instruments.passes.running import call
+    from leadline.models.inputs import as_inputs
     from leadline.testing.zoo import ZOO
 
     placements: dict[str, list[str]] = {}

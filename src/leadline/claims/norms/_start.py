@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 __all__ = [
     "AT_START",
@@ -42,13 +42,13 @@ def own_seed(seed: int, draw: int) -> int:
 
 def drawn(design: str, depth: int, seed: int, *, length: int = LENGTH) -> Any:
     """The untrained model of a design, with the weights of a seed."""
+    from leadline.experiments.gradient_flow.starts import DESIGNS as FLOW
+    from leadline.experiments.gradient_flow.starts import built
     from leadline.lab.presets.depth_limits import DESIGNS as PRESET
     from leadline.lab.presets.depth_limits import FIXED
     from leadline.lab.tasks import build_task
     from leadline.lab.trainer import model_for
     from leadline.parts import Recipe
-    from leadline.reproduce._flow_start import DESIGNS as FLOW
-    from leadline.reproduce._flow_start import built
 
     if design in FLOW:
         return built(design, depth, width=WIDTH, heads=HEADS, length=length, seed=seed)
@@ -59,7 +59,7 @@ def drawn(design: str, depth: int, seed: int, *, length: int = LENGTH) -> Any:
 
 def run(seed: int) -> dict[str, Any]:
     """One forward and one backward pass of every design at every depth."""
-    from leadline.reproduce._flow_start import batch_of, measured
+    from leadline.experiments.gradient_flow.starts import batch_of, measured
 
     found: dict[str, Any] = {}
     batch = batch_of(LENGTH, examples=EXAMPLES, seed=seed)
@@ -130,7 +130,7 @@ class Found:
 
     def exponent(self, values: Mapping[int, float]) -> float:
         """The power of the depth with which a number grows."""
-        from leadline.analysis.exponent import fit_exponent
+        from leadline.experiments.exponent import fit_exponent
 
         return fit_exponent(list(values), {0: list(values.values())}).slope
 

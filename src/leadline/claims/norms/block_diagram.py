@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 
 LENGTH = 12
 
@@ -64,8 +64,8 @@ def measure(seed: int) -> Measured:
     """Record one pass of GPT-2 and of a model of Leadline, and compute the drawing."""
     import torch
 
+    from leadline.experiments.gradient_flow.starts import seen_writes
     from leadline.parts import Transformer
-    from leadline.reproduce._flow_start import seen_writes
     from leadline.testing.zoo import ZOO
 
     with torch.random.fork_rng(devices=[]):

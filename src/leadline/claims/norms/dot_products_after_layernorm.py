@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 WIDTHS, TOKENS, HEADS = (64, 128, 256, 512, 1024), 48, 4
 
@@ -71,8 +71,8 @@ WIDTHS, TOKENS, HEADS = (64, 128, 256, 512, 1024), 48, 4
 )  # fmt: skip
 def measure(seed: int) -> Measured:
     """Products behind LayerNorm over the width."""
-    from leadline.analysis.exponent import fit_exponent
     from leadline.claims.norms._layernorm import applied
+    from leadline.experiments.exponent import fit_exponent
 
     rng = np.random.default_rng([seed, 38])
     sizes: dict[str, list[float]] = {"own": [], "other": [], "query_key": [], "score": []}

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import AT_START, DEPTHS, WIDTH, found_in
 
 
@@ -60,7 +60,7 @@ from leadline.claims.norms._start import AT_START, DEPTHS, WIDTH, found_in
 )  # fmt: skip
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Fit the exponents and set them beside the law."""
-    from leadline.reproduce._flow_found import facts_of
+    from leadline.experiments.gradient_flow.growth import facts_of
     from leadline.theory.depth import LAWS
 
     law = LAWS.get("xiong-last-gradient")()

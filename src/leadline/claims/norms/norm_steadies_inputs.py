@@ -9,8 +9,8 @@ differs much from draw to draw, so the centre is the mean of four draws of the w
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import EXAMPLES, LENGTH, drawn, own_seed
 
 DEPTH, AGAIN = 48, 3
@@ -91,7 +91,7 @@ def _read(design: str, seed: int) -> tuple[list[float], list[float]]:
     """The mean square of what every branch reads, and the share of the mean token in it."""
     import torch
 
-    from leadline.reproduce._flow_start import batch_of, plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import batch_of, plain_attention, seen_writes
 
     batch = batch_of(LENGTH, examples=EXAMPLES, seed=seed)
     squares: list[float] = []

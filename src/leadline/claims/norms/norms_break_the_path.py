@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._blocks import BLOCKS, LENGTH, POST_DEPTH
 from leadline.claims.norms._start import HEADS, WIDTH
 
@@ -82,12 +82,12 @@ from leadline.claims.norms._start import HEADS, WIDTH
 )  # fmt: skip
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Read the product with and without the norms, and take it again with small branches."""
+    from leadline.experiments.gradient_flow.jacobians import norms_apart
+    from leadline.experiments.gradient_flow.starts import batch_of
     from leadline.lab.presets.depth_limits import FIXED
     from leadline.lab.tasks import build_task
     from leadline.lab.trainer import model_for
     from leadline.parts import Recipe
-    from leadline.reproduce._flow_jacobians import norms_apart
-    from leadline.reproduce._flow_start import batch_of
 
     recipe = Recipe(
         depth=POST_DEPTH, width=WIDTH, heads=HEADS, init=FIXED["init"], head=FIXED["head"],

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import AT_START, DEPTHS, EXAMPLES, LENGTH, drawn, found_in
 
 DEPTH, LARGER = 24, 1.5
@@ -110,7 +110,7 @@ def _larger(seed: int) -> float:
     """The gradient at entry over end of the plain stack with larger weights."""
     import torch
 
-    from leadline.reproduce._flow_start import batch_of, measured
+    from leadline.experiments.gradient_flow.starts import batch_of, measured
 
     model = drawn("plain", DEPTH, seed)
     with torch.no_grad():

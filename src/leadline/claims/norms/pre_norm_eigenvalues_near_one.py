@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,8 +105,13 @@ def _blocks(design: str, seed: int) -> tuple[list[NDArray[np.float64]], float]:
     """The dense Jacobian of every block, and sigma_1(J - I) of the first without a dense matrix."""
     import torch
 
-    from leadline.jacobians import jacobian
-    from leadline.reproduce._flow_start import batch_of, built, plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import (
+        batch_of,
+        built,
+        plain_attention,
+        seen_writes,
+    )
+    from leadline.instruments.jacobian.measure import jacobian
 
     model = built(
         design, DEPTHS[design], width=WIDTH, heads=HEADS, length=LENGTH, seed=seed

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import AT_START, DEPTHS, WIDTH, found_in
 
 DEPTH = 48
@@ -68,7 +68,7 @@ DEPTH = 48
 )  # fmt: skip
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Mean squares of the stream over the layers, and what they are made of."""
-    from leadline.reproduce._flow_found import facts_of
+    from leadline.experiments.gradient_flow.growth import facts_of
     from leadline.theory.depth import LAWS
 
     pre, scaled = found_in(trials, "pre"), found_in(trials, "scaled pre")

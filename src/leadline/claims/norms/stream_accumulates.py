@@ -9,8 +9,8 @@ linearity: with the divisors of the real pass, prod 1/s over the norms.
 
 from __future__ import annotations
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import EXAMPLES, LENGTH, drawn
 
 DEPTH = 48
@@ -65,7 +65,7 @@ def measure(seed: int) -> Measured:
 
     import torch
 
-    from leadline.reproduce._flow_start import batch_of, plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import batch_of, plain_attention, seen_writes
 
     batch = batch_of(LENGTH, examples=EXAMPLES, seed=seed)
     numbers: dict[str, float] = {}

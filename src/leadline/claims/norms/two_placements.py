@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._placements import PLACEMENTS_OF, share
 
 WIDTH, HEADS, LENGTH = 32, 4, 10
@@ -65,8 +65,8 @@ def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Recompute layers of torch and of Leadline from their parts."""
     import torch
 
+    from leadline.experiments.gradient_flow.starts import seen_writes
     from leadline.parts import Transformer
-    from leadline.reproduce._flow_start import seen_writes
 
     rng = torch.Generator().manual_seed(seed)
     x = torch.randn(2, LENGTH, WIDTH, generator=rng, dtype=torch.float64)

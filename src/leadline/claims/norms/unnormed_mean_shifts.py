@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import EXAMPLES, LENGTH, drawn, own_seed
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _followed(seed: int, *, unbalanced: bool) -> NDArray[np.float64]:
     """At every site the squared mean over features, and its share; the mean over the draws."""
     import torch
 
-    from leadline.reproduce._flow_start import batch_of, plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import batch_of, plain_attention, seen_writes
 
     def offset(_: Any, _given: Any, update: torch.Tensor) -> torch.Tensor:
         return update + OFFSET * update.square().mean(-1, keepdim=True).sqrt()

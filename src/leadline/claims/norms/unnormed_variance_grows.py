@@ -16,8 +16,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.analysis.claim import Check, Picture
-from leadline.claims._entry import Measured, claim
+from leadline.claims.claim import Check, Picture
+from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import (
     AT_START,
     EXAMPLES,
@@ -93,7 +93,7 @@ DRAWS = 4
 )  # fmt: skip
 def measure(seed: int, trials: Mapping[str, Mapping[str, Any]]) -> Measured:
     """Mean squares without norms: plain sum, scaled sum, and models for the law."""
-    from leadline.reproduce._flow_start import batch_of, measured
+    from leadline.experiments.gradient_flow.starts import batch_of, measured
 
     batch = batch_of(LENGTH, examples=EXAMPLES, seed=seed)
     bare = found_in(trials, "no norm")
@@ -130,7 +130,7 @@ def _step(seed: int) -> float:
     """How much longer x' - x is than u / sqrt(2 L), in the mean over the writes of one pass."""
     import torch
 
-    from leadline.reproduce._flow_start import batch_of, plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import batch_of, plain_attention, seen_writes
 
     depth = WEIGHTED_DEPTHS[0]
     model = drawn("weighted", depth, seed).double()
@@ -143,12 +143,12 @@ def _step(seed: int) -> float:
 
 def _place(seed: int) -> float:
     """Where the growth of one model with ReLU lies in the law's band, logarithmically."""
+    from leadline.experiments.gradient_flow.growth import facts_of
+    from leadline.experiments.gradient_flow.starts import batch_of, measured
     from leadline.lab.presets.depth_limits import FIXED
     from leadline.lab.tasks import build_task
     from leadline.lab.trainer import model_for
     from leadline.parts import Recipe
-    from leadline.reproduce._flow_found import facts_of
-    from leadline.reproduce._flow_start import batch_of, measured
     from leadline.theory.depth import LAWS
 
     recipe = Recipe(

@@ -27,9 +27,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadline.analysis.claim import Check
-from leadline.analysis.trainability import MARGIN
-from leadline.claims._entry import Trial
+from leadline.claims.claim import Check
+from leadline.claims.entry import Trial
+from leadline.reading.map.trainability import MARGIN
 
 if TYPE_CHECKING:
     from leadline.lab.trainer import Ending, Trainer
@@ -181,7 +181,12 @@ def train(fields: Mapping[str, Any], *, seed: int) -> tuple[Trainer, Ending]:
 def _found(trainer: Trainer, ending: Ending) -> dict[str, Any]:
     """What a run leaves behind, as JSON."""
     from leadline.record.provenance import strict_json
-    from leadline.record.training import GRADIENT_RATIO, TOKEN_COSINE, TRAIN_LOSS, VALIDATION_LOSS
+    from leadline.record.run.training import (
+        GRADIENT_RATIO,
+        TOKEN_COSINE,
+        TRAIN_LOSS,
+        VALIDATION_LOSS,
+    )
 
     entropies = trainer.task.entropies(trainer.training.examples)
 
@@ -217,8 +222,8 @@ def _found(trainer: Trainer, ending: Ending) -> dict[str, Any]:
 
 def _inside(trainer: Trainer) -> dict[str, Any]:
     """What a look into the trained model shows, layer by layer, on some validation examples."""
+    from leadline.instruments.passes.measurement import measure
     from leadline.lab.cell import torch_threads
-    from leadline.measurement import measure
 
     ids = trainer.task.validation(LOOKED_AT).ids
     trainer.model.eval()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from leadline.analysis.claim import Picture
+from leadline.claims.claim import Picture
 from leadline.claims.training._cells import curve, profile
 
 __all__ = ["gradients", "losses"]

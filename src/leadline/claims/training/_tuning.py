@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadline.claims._entry import Trial
+from leadline.claims.entry import Trial
 
 if TYPE_CHECKING:
+    from leadline.experiments.fine_tuning.adapting import Tuning
     from leadline.parts import Transformer
-    from leadline.reproduce._adapting import Tuning
 
 __all__ = ["ADAPTERS", "DESIGNS", "LORA", "STRONG"]
 
@@ -28,12 +28,12 @@ def _each(
     seed: int, look: Callable[[Transformer, Tuning], dict[str, float]]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """What `look` finds in every base, by design and by weight."""
+    from leadline.experiments.fine_tuning.adapting import Tuning
+    from leadline.experiments.fine_tuning.experiment import ADAPTER_RATE, RATE, Setting
+    from leadline.experiments.fine_tuning.two_tasks import Backwards
     from leadline.lab.cell import torch_threads
     from leadline.lab.tasks import build_task
     from leadline.lab.trainer import model_for
-    from leadline.reproduce._adapting import Tuning
-    from leadline.reproduce._two_tasks import Backwards
-    from leadline.reproduce.fine_tuning import ADAPTER_RATE, RATE, Setting
 
     setting = Setting(
         depth=4, width=32, heads=2, length=32, base=400, steps=150, batch=16, examples=128, rank=4
@@ -60,7 +60,7 @@ def _each(
 
 
 def _adapted(model: Transformer, tuning: Tuning, method: str) -> dict[str, float]:
-    from leadline.reproduce._adapting import adapted, losses
+    from leadline.experiments.fine_tuning.adapting import adapted, losses
 
     (base,) = losses(model, tuning.old.validation(tuning.examples))
     one = adapted(model, tuning, method=method, base=base)
@@ -74,8 +74,8 @@ def _adapted(model: Transformer, tuning: Tuning, method: str) -> dict[str, float
 
 
 def _all_weights(model: Transformer, tuning: Tuning) -> dict[str, float]:
-    from leadline.reproduce._adapting import together
-    from leadline.reproduce.fine_tuning import RATE
+    from leadline.experiments.fine_tuning.adapting import together
+    from leadline.experiments.fine_tuning.experiment import RATE
 
     pair = together(model, tuning, rate=RATE)
     return {

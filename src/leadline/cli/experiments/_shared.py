@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice, check_writable
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, LoadingError
 
 if TYPE_CHECKING:
-    from leadline.analysis.outcome import Outcome
-    from leadline.loading import LoadedModel
+    from leadline.experiments.outcome import Outcome
+    from leadline.models.loading import LoadedModel
 
 __all__ = [
     "EXPERIMENT",
@@ -99,7 +99,7 @@ def ready(output: Path | None) -> None:
 
 def deliver(voice: Voice, outcome: Outcome, output: Path | None) -> None:
     """Print the outcome, write its files; leave with 2 where a model could not be measured."""
-    from leadline.reporting.outcome import show_outcome, write_outcome
+    from leadline.experiments.picture import show_outcome, write_outcome
 
     voice.show(lambda console: show_outcome(outcome, console))
     voice.emit(outcome.to_json)
@@ -127,7 +127,7 @@ def shown(text: str) -> str:
 def load_named(
     text: str, *, dtype: str | None, device: str, seed: int, hint: str = ""
 ) -> LoadedModel:
-    from leadline.loading import load_model
+    from leadline.models.loading import load_model
 
     kind, colon, rest = text.partition(":")
     prefixed = bool(colon) and kind in ("random", "recipe")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import Folder, Models, deliver, load_named, ready, shown
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 from leadline.errors import LoadingError
 
 _HUB = (
@@ -83,8 +83,8 @@ def attention_spectra(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the models") as gauge:
-            from leadline.reproduce.attention_spectra import NOTE_MODELS, SENTENCES
-            from leadline.reproduce.attention_spectra import attention_spectra as experiment
+            from leadline.experiments.attention_spectra import NOTE_MODELS, SENTENCES
+            from leadline.experiments.attention_spectra import attention_spectra as experiment
 
             note_models = NOTE_MODELS[:2] if quick else NOTE_MODELS
             asked = models or [f"random:{m}" if random_init else m for m in note_models]

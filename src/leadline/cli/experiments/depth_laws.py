@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import (
     EXPERIMENT,
     Depths,
@@ -17,6 +15,8 @@ from leadline.cli.experiments._shared import (
     depths_of,
     ready,
 )
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 
 def depth_laws(
@@ -54,8 +54,8 @@ def depth_laws(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
-            from leadline.reproduce.depth_laws import Setting
-            from leadline.reproduce.depth_laws import depth_laws as experiment
+            from leadline.experiments.depth_laws.experiment import Setting
+            from leadline.experiments.depth_laws.experiment import depth_laws as experiment
 
             setting = Setting.quick() if quick else Setting()
             given = {"depths": chosen, "seeds": seeds}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
+from leadline.cli.request import options as o
 from leadline.cli.sweep import sweep
 
 PRESET = "depth-limits"

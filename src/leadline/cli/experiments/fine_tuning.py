@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import PictureFolder, deliver, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 TRAINING = "Training"
 
@@ -72,8 +72,8 @@ def fine_tuning(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
-            from leadline.reproduce.fine_tuning import Setting
-            from leadline.reproduce.fine_tuning import fine_tuning as experiment
+            from leadline.experiments.fine_tuning.experiment import Setting
+            from leadline.experiments.fine_tuning.experiment import fine_tuning as experiment
 
             setting = replace(Setting.quick() if quick else Setting(), rank=rank)
             given = {"base": base, "steps": steps, "seeds": seeds}

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import EXPERIMENT, Depths, Folder, deliver, depths_of, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 TRAINING = "Training"
 
@@ -77,8 +77,8 @@ def gradient_flow(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
-            from leadline.reproduce.gradient_flow import Setting
-            from leadline.reproduce.gradient_flow import gradient_flow as experiment
+            from leadline.experiments.gradient_flow.experiment import Setting
+            from leadline.experiments.gradient_flow.experiment import gradient_flow as experiment
 
             setting = Setting.quick() if quick else Setting()
             given = {"depths": chosen, "seeds": seeds, "training_seeds": training_seeds}

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import PictureFolder, deliver, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 TRAINING = "Training"
 
@@ -63,8 +63,8 @@ def layer_dropping(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the models") as gauge:
-            from leadline.reproduce.layer_dropping import Setting
-            from leadline.reproduce.layer_dropping import layer_dropping as experiment
+            from leadline.experiments.layer_dropping.experiment import Setting
+            from leadline.experiments.layer_dropping.experiment import layer_dropping as experiment
 
             setting = Setting.quick() if quick else Setting()
             given = {"depth": depth, "steps": steps, "seeds": seeds}

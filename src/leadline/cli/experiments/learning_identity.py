@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import PictureFolder, deliver, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 TRAINING = "Training"
 
@@ -49,8 +49,8 @@ def learning_identity(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Drawing the blocks") as gauge:
-            from leadline.reproduce.learning_identity import Setting
-            from leadline.reproduce.learning_identity import learning_identity as experiment
+            from leadline.experiments.learning_identity import Setting
+            from leadline.experiments.learning_identity import learning_identity as experiment
 
             setting = Setting(width=width, blocks=blocks, steps=steps, seeds=seeds, seed=seed)
             outcome = experiment(setting, progress=gauge)

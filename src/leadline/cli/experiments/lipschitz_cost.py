@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import Folder, deliver, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 
 def lipschitz_cost(
@@ -22,7 +22,7 @@ def lipschitz_cost(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the networks") as gauge:
-            from leadline.reproduce.lipschitz_cost import lipschitz_cost as experiment
+            from leadline.experiments.lipschitz_cost import lipschitz_cost as experiment
 
             outcome = experiment(seed=seed, progress=gauge)
         deliver(voice, outcome, output)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import PictureFolder, deliver, ready
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 
 NETWORK = "Network"
 
@@ -63,8 +63,8 @@ def ode_view(
     ready(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Drawing the networks") as gauge:
-            from leadline.reproduce.ode_view import Setting
-            from leadline.reproduce.ode_view import ode_view as experiment
+            from leadline.experiments.ode_view.experiment import Setting
+            from leadline.experiments.ode_view.experiment import ode_view as experiment
 
             setting = Setting(
                 width=width,

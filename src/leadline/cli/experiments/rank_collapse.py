@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli import _options as o
-from leadline.cli._voice import Voice
 from leadline.cli.experiments._shared import Folder, Models, deliver, load_named, ready, shown
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
 NETWORK = "Network"
@@ -74,7 +74,7 @@ def rank_collapse(
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Building the networks") as gauge:
             if models:
-                from leadline.reproduce._switched_off import switched_off
+                from leadline.experiments.rank_collapse.switched_off import switched_off
 
                 loaders = {
                     shown(text): partial(load_named, text, dtype=dtype, device=device, seed=seed)
@@ -82,8 +82,10 @@ def rank_collapse(
                 }
                 outcome = switched_off(loaders, tokens=tokens or 32, seed=seed, progress=gauge)
             else:
-                from leadline.reproduce.rank_collapse import Setting
-                from leadline.reproduce.rank_collapse import rank_collapse as experiment
+                from leadline.experiments.rank_collapse.experiment import Setting
+                from leadline.experiments.rank_collapse.experiment import (
+                    rank_collapse as experiment,
+                )
 
                 setting = Setting(
                     tokens=10 if tokens is None else tokens,

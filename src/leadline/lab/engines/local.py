@@ -21,8 +21,8 @@ from typing import Any
 
 from leadline.errors import LabError
 from leadline.lab.cell import CellResult, facts_without_run
-from leadline.lab.engines import _worker as w
-from leadline.lab.engines._engine import ENGINES, Deaths, Engine, Job, News, Orders
+from leadline.lab.engines import worker as w
+from leadline.lab.engines.engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import saved_step
 
 __all__ = ["GRACE", "LocalEngine", "usable_cores", "workers_for"]

@@ -32,7 +32,7 @@ from leadline.lab.cell import (
     refuse_changed,
     run_cell,
 )
-from leadline.lab.engines._engine import ENGINES, Deaths, Engine, Job, News, Orders
+from leadline.lab.engines.engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import LOCK, saved_step
 
 if TYPE_CHECKING:

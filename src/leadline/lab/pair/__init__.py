@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leadline.inputs.byte_tokenizer import ByteTokenizer
+    from leadline.models.inputs.byte_tokenizer import ByteTokenizer
     from leadline.parts import Transformer
 
 __all__ = ["folder", "post", "pre"]
@@ -42,7 +42,7 @@ def folder(name: str) -> Path:
 
 
 def _load(name: str) -> tuple[Transformer, ByteTokenizer]:
-    from leadline.inputs.byte_tokenizer import ByteTokenizer
-    from leadline.parts.checkpoints import load
+    from leadline.models.inputs.byte_tokenizer import ByteTokenizer
+    from leadline.parts import Transformer
 
-    return load(folder(name)), ByteTokenizer()
+    return Transformer.load(folder(name)), ByteTokenizer()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import InputError
-from leadline.lab.tasks._bytes import ByteTask
 from leadline.lab.tasks._task import TASKS
+from leadline.lab.tasks.bytes import ByteTask
 
 
 @TASKS.register("text")

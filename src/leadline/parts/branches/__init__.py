@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from leadline.parts.branches._branch import ATTENTIONS, MLPS, Branch, Run
+from leadline.parts.branches.branch import ATTENTIONS, MLPS, Branch, Run
 
 __all__ = ["ATTENTIONS", "MLPS", "Branch", "Run"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from leadline.parts.branches._branch import Branch, Run
+from leadline.parts.branches.branch import Branch, Run
 
 __all__ = ["Joined"]
 

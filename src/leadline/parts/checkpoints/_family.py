@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from leadline.catalog import Catalog
 from leadline.errors import RecipeError
 from leadline.parts.branches import MLPS
-from leadline.parts.branches.mlp._perceptron import Gated, gated_width
+from leadline.parts.branches.mlp.perceptron import Gated, gated_width
 from leadline.parts.checkpoints._table import Row
 from leadline.parts.recipe import PARTS, Recipe
 

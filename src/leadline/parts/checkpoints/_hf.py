@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,9 @@ from leadline.parts.checkpoints._family import (
 from leadline.parts.checkpoints._files import INDEX, WEIGHTS, read_json, read_tensors, write_model
 from leadline.parts.checkpoints._own import RECIPE_FILE, misfit
 from leadline.parts.recipe import Recipe
-from leadline.parts.transformer import Transformer
+
+if TYPE_CHECKING:
+    from leadline.parts.transformer import Transformer
 
 __all__ = ["Origin", "from_hf", "to_hf"]
 
@@ -52,7 +54,12 @@ class Origin:
     """The ids of special tokens in its configuration."""
 
 
-def from_hf(source: nn.Module | str | Path, *, dtype: torch.dtype | None = None) -> Transformer:
+def from_hf(
+    source: nn.Module | str | Path,
+    *,
+    model_class: type[Transformer],
+    dtype: torch.dtype | None = None,
+) -> Transformer:
     """The same model as a transformers model in memory or a folder, in evaluation mode."""
     if isinstance(dtype, str):
         raise LoadingError(f"dtype is the text {dtype!r}; give torch.{dtype}.")
@@ -72,7 +79,7 @@ def from_hf(source: nn.Module | str | Path, *, dtype: torch.dtype | None = None)
     recipe = family.recipe(config)
     named, left_out = _named(family, found, place)
     _without_twins(family, recipe, named, place)
-    model = Transformer(recipe, draw=False)
+    model = model_class(recipe, draw=False)
     state = _joined(family, model, named, place=place, dtype=dtype)
     model.load_state_dict(state, assign=True)
     model = model.to(next(iter(state.values())).device)

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from leadline.errors import LoadingError, RecipeError, check_path
 from leadline.parts.checkpoints._files import WEIGHTS, read_json, read_tensors, write_model
 from leadline.parts.recipe import Recipe
-from leadline.parts.transformer import Transformer
+
+if TYPE_CHECKING:
+    from leadline.parts.transformer import Transformer
 
 __all__ = [
     "BYTES",
@@ -57,11 +59,11 @@ def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None
     write_model(folder, description=(RECIPE_FILE, content), tensors=model.state_dict())
 
 
-def load(folder: str | Path) -> Transformer:
+def load(folder: str | Path, *, model_class: type[Transformer]) -> Transformer:
     """The model that `save` wrote, in evaluation mode."""
     folder = check_path(folder, name="The folder", error=LoadingError)
     recipe, seed = _described(folder)
-    model = Transformer(recipe, seed=seed, draw=False)
+    model = model_class(recipe, seed=seed, draw=False)
     found = read_tensors(folder)
     kinds = {tensor.dtype for tensor in found.values() if tensor.is_floating_point()}
     if len(kinds) == 1:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from leadline.parts.inits._init import INITS, Init
+from leadline.parts.inits.init import INITS, Init
 
 __all__ = ["INITS", "Init"]

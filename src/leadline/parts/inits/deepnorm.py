@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leadline.parts.inits._init import INITS, xavier
+from leadline.parts.inits.init import INITS, xavier
 from leadline.parts.inits.xavier import Xavier
 from leadline.parts.place import Place
 

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from leadline.parts.inits._init import INITS, RESIDUAL, Init, normal
+from leadline.parts.inits.init import INITS, RESIDUAL, Init, normal
 from leadline.parts.options import number
 from leadline.parts.place import Place
 

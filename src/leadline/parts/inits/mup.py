@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leadline.errors import RecipeError
-from leadline.parts.inits._init import INITS, TABLES, Init, normal
+from leadline.parts.inits.init import INITS, TABLES, Init, normal
 from leadline.parts.options import flag
 from leadline.parts.place import Place
 

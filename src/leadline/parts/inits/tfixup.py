@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leadline.parts.inits._init import INITS, TABLES, Init, normal, xavier
+from leadline.parts.inits.init import INITS, TABLES, Init, normal, xavier
 from leadline.parts.options import one_of
 from leadline.parts.place import Place
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leadline.parts.inits._init import INITS, TABLES, Init, normal, xavier
+from leadline.parts.inits.init import INITS, TABLES, Init, normal, xavier
 from leadline.parts.options import number
 from leadline.parts.place import Place
 

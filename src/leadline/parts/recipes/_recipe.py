@@ -7,9 +7,12 @@ sizes and where they stand.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from leadline.catalog import Catalog
-from leadline.parts.recipe import Recipe
+
+if TYPE_CHECKING:
+    from leadline.parts.recipe import Recipe
 
 __all__ = ["RECIPES"]
 

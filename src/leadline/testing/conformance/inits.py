@@ -7,7 +7,7 @@ from torch import Tensor
 
 from leadline.errors import RecipeError
 from leadline.parts.inits import INITS, Init
-from leadline.parts.inits._init import generator_of
+from leadline.parts.inits.init import generator_of
 from leadline.parts.place import Place
 from leadline.testing.conformance._case import Case
 from leadline.testing.conformance._check import Question, require, some

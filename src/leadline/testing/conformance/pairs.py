@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.errors import RecipeError, words_of
-from leadline.measurement import anatomy_of
+from leadline.instruments.passes.measurement import anatomy_of
 from leadline.parts import Transformer
 from leadline.testing.conformance._case import Case, companions, gradients, stir
 from leadline.testing.conformance._check import Failed, Question, require

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from leadline.measurement import anatomy_of
+from leadline.instruments.passes.measurement import anatomy_of
 from leadline.parts import Transformer
 from leadline.testing.conformance._case import VOCABULARY, Case, gradients
 from leadline.testing.conformance._check import Question, closeness, require, some, within

@@ -23,10 +23,10 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, read_anatomy, untouched
 from leadline.errors import InputError, LeadlineError, require
-from leadline.inputs import random_inputs
-from leadline.inputs.model_facts import forward_names
-from leadline.loading.configuration import class_of
-from leadline.running import call
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import random_inputs
+from leadline.models.inputs.model_facts import forward_names
+from leadline.models.loading.configuration import class_of
 from leadline.testing.zoo._shrinking import small
 from leadline.testing.zoo._specimen import enliven
 from leadline.testing.zoo.types import TYPES

@@ -13,7 +13,7 @@ from typing import Literal
 from leadline.theory._condition import Condition
 from leadline.theory.attention._assumptions import rows_at_most_one
 from leadline.theory.attention._bound import AttentionFacts, Bound
-from leadline.theory.attention._logit_span import (
+from leadline.theory.attention.logit_span import (
     measured_span,
     measured_span_conditions,
     weight_span,

@@ -14,13 +14,9 @@ from leadline.theory.rank_collapse._assumptions import (
     one_head,
     rows_sum_to_one,
 )
-from leadline.theory.rank_collapse._bound import (
-    COLLAPSE_BOUNDS,
-    CollapseBound,
-    measured_residuals,
-)
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
-from leadline.theory.rank_collapse._log import log10, product
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, CollapseBound, measured_residuals
+from leadline.theory.rank_collapse.log import log10, product
 
 _SEVERAL = "the gain of the sum of their W_h is theirs only where their patterns are equal"
 

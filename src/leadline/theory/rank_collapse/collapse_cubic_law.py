@@ -14,12 +14,8 @@ from leadline.theory.rank_collapse._assumptions import (
     plain_logits,
     rows_sum_to_one,
 )
-from leadline.theory.rank_collapse._bound import (
-    COLLAPSE_BOUNDS,
-    CollapseBound,
-    measured_residuals,
-)
 from leadline.theory.rank_collapse._facts import StackFacts
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, CollapseBound, measured_residuals
 
 
 @COLLAPSE_BOUNDS.register("collapse-cubic-law")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leadline.theory.rank_collapse._bound import COLLAPSE_BOUNDS
-from leadline.theory.rank_collapse._cubic import CubicBound, centring, largest_gamma
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
-from leadline.theory.rank_collapse._log import product
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS
+from leadline.theory.rank_collapse.cubic import CubicBound, centring, largest_gamma
+from leadline.theory.rank_collapse.log import product
 
 
 @COLLAPSE_BOUNDS.register("collapse-from-weights")

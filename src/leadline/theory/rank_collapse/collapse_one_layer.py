@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory.rank_collapse._bound import COLLAPSE_BOUNDS, measured_residuals
 from leadline.theory.rank_collapse._facts import StackFacts
-from leadline.theory.rank_collapse._log import product
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, measured_residuals
 from leadline.theory.rank_collapse.collapse_proved import CollapseProved
+from leadline.theory.rank_collapse.log import product
 
 
 @COLLAPSE_BOUNDS.register("collapse-one-layer")

@@ -6,13 +6,9 @@ import math
 
 from leadline.theory._condition import Condition
 from leadline.theory.rank_collapse._assumptions import one_head, pure_attention
-from leadline.theory.rank_collapse._bound import (
-    COLLAPSE_BOUNDS,
-    CollapseBound,
-    measured_residuals,
-)
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
-from leadline.theory.rank_collapse._log import log10, product, tower
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, CollapseBound, measured_residuals
+from leadline.theory.rank_collapse.log import log10, product, tower
 
 __all__ = ["CollapsePublished", "published_factor"]
 

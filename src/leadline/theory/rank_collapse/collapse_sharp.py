@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory.rank_collapse._bound import COLLAPSE_BOUNDS
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS
 from leadline.theory.rank_collapse.collapse_proved import CollapseProved
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from leadline.theory.rank_collapse._bound import COLLAPSE_BOUNDS
-from leadline.theory.rank_collapse._cubic import CubicBound, centring, largest_gamma
 from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
-from leadline.theory.rank_collapse._log import log10, product
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS
+from leadline.theory.rank_collapse.cubic import CubicBound, centring, largest_gamma
+from leadline.theory.rank_collapse.log import log10, product
 
 
 @COLLAPSE_BOUNDS.register("collapse-smallest")

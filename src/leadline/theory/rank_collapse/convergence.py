@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from leadline.theory.rank_collapse._bound import measured_residuals
 from leadline.theory.rank_collapse._facts import StackFacts
+from leadline.theory.rank_collapse.bound import measured_residuals
 from leadline.theory.rank_collapse.collapse_proved import CollapseProved
 from leadline.theory.rank_collapse.collapse_published import published_factor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from leadline.theory._condition import Condition, assume
-from leadline.theory.rank_collapse._bound import COLLAPSE_BOUNDS
 from leadline.theory.rank_collapse._facts import StackFacts
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS
 from leadline.theory.rank_collapse.skip_keeps_residual import SkipKeepsResidual
 
 ROUNDING = 1e-6

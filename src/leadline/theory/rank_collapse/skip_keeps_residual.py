@@ -6,12 +6,8 @@ import math
 
 from leadline.theory._condition import Condition, assume
 from leadline.theory.rank_collapse._assumptions import kept_whole
-from leadline.theory.rank_collapse._bound import (
-    COLLAPSE_BOUNDS,
-    CollapseBound,
-    measured_residuals,
-)
 from leadline.theory.rank_collapse._facts import StackFacts
+from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, CollapseBound, measured_residuals
 
 
 @COLLAPSE_BOUNDS.register("skip-keeps-residual")

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import leadline.jacobians
+import leadline.probes.identity_share
 import numpy as np
 import pytest
 from torch import Tensor
 
-import leadline.jacobians
-import leadline.probes.identity_share
 import leadline.theory.norm_jacobian as norms
 import leadline.theory.residual_products as products
 from leadline.errors import BalanceError
-from leadline.numerics import bidiagonal
-from leadline.numerics.linear_maps import Chain, Shifted
+from leadline.instruments.jacobian import bidiagonal
+from leadline.instruments.passes.probe import PerToken, Single
+from leadline.instruments.passes.probes.update import UpdateProbe
+from leadline.numerics.linear.linear_maps import Chain, Shifted
 from leadline.parts.connections.identity import Identity
 from leadline.parts.connections.rezero import ReZero
 from leadline.parts.connections.weighted import Weighted
-from leadline.probes._probe import PerToken, Single
-from leadline.probes.update import UpdateProbe
 from leadline.theory.residual_products import ProductBand
 from tests.claims_ruled import ruled
 
@@ -110,7 +110,7 @@ def test_a_branch_norm_that_forgets_to_take_the_identity_away(monkeypatch: Patch
     def shifted(given: Any, by: float) -> Shifted:
         return Shifted(given, 0.0)
 
-    monkeypatch.setattr(leadline.jacobians, "Shifted", shifted)
+    monkeypatch.setattr(leadline.instruments.jacobian.measure, "Shifted", shifted)
     assert ruled("identity-path-survives").correction == "fails"
 
 
@@ -164,7 +164,7 @@ def test_a_share_of_the_update_in_the_sum_of_both_lengths(monkeypatch: Patch, na
 
 
 def test_a_cosine_of_memory_that_is_a_root(monkeypatch: Patch) -> None:
-    import leadline.probes.memory as memory
+    import leadline.instruments.passes.probes.memory as memory
 
     real = memory.dot
     monkeypatch.setattr(memory, "dot", lambda x, y: real(x, y).abs().sqrt())
@@ -194,28 +194,30 @@ def test_a_smallest_singular_value_that_is_twice_as_large(monkeypatch: Patch) ->
 
 @pytest.mark.slow
 def test_an_estimate_of_a_frobenius_norm_that_is_twice_as_large(monkeypatch: Patch) -> None:
-    real = leadline.jacobians.both_norms
+    real = leadline.instruments.jacobian.measure.both_norms
 
     def doubled(*given: Any, **options: Any) -> tuple[Any, ...]:
         return tuple(replace(one, value=2.0 * one.value) for one in real(*given, **options))
 
-    monkeypatch.setattr(leadline.jacobians, "both_norms", doubled)
+    monkeypatch.setattr(leadline.instruments.jacobian.measure, "both_norms", doubled)
     assert ruled("small-init-small-derivative", (0,)).correction == "fails"
 
 
 def test_an_identity_share_that_is_halved(monkeypatch: Patch) -> None:
-    real = leadline.probes.identity_share.IdentityShareProbe.gradient
+    real = leadline.instruments.passes.probes.identity_share.IdentityShareProbe.gradient
 
     def halved(self: Any, at: Any, g: Any) -> Any:
         for one in real(self, at, g):
             yield replace(one, value=0.5 * one.value) if isinstance(one, Single) else one
 
-    monkeypatch.setattr(leadline.probes.identity_share.IdentityShareProbe, "gradient", halved)
+    monkeypatch.setattr(
+        leadline.instruments.passes.probes.identity_share.IdentityShareProbe, "gradient", halved
+    )
     assert ruled("gradient-flows-through-skip", (0, 1, 2)).correction == "fails"
 
 
 def test_an_identity_share_of_roots(monkeypatch: Patch) -> None:
-    share = leadline.probes.identity_share
+    share = leadline.instruments.passes.probes.identity_share
     real = share._inner  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(share, "_inner", lambda a, b: real(a, b).abs().sqrt())
     assert ruled("gradient-flows-through-skip").correction == "fails"
@@ -223,7 +225,7 @@ def test_an_identity_share_of_roots(monkeypatch: Patch) -> None:
 
 @pytest.mark.slow
 def test_eigenvalues_of_the_branch_for_those_of_the_block(monkeypatch: Patch) -> None:
-    import leadline.reproduce.ode_view as view
+    import leadline.experiments.ode_view.experiment as view
 
     monkeypatch.setattr(view.Spectrum, "sizes", property(lambda self: np.abs(self.values - 1.0)))
     assert ruled("euler-is-easily-stable", (0,)).correction == "fails"
@@ -231,7 +233,7 @@ def test_eigenvalues_of_the_branch_for_those_of_the_block(monkeypatch: Patch) ->
 
 @pytest.mark.slow
 def test_a_flow_on_the_sphere_that_forgets_the_projection(monkeypatch: Patch) -> None:
-    import leadline.reproduce.ode_view as view
+    import leadline.experiments.ode_view.experiment as view
 
     monkeypatch.setattr(view, "_tangent", lambda x, u: u)
     assert ruled("post-norm-breaks-continuity").correction == "fails"
@@ -239,7 +241,7 @@ def test_a_flow_on_the_sphere_that_forgets_the_projection(monkeypatch: Patch) ->
 
 @pytest.mark.slow
 def test_steps_that_are_not_divided_by_the_depth(monkeypatch: Patch) -> None:
-    import leadline.reproduce.ode_view as view
+    import leadline.experiments.ode_view.experiment as view
 
     real = view._euler  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(view, "_euler", lambda f, x, h, steps: real(f, x, 1.01 * h, steps))

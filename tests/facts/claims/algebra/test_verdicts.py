@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from leadline.analysis.ruling import Ruling
 from leadline.claims import CLAIMS
+from leadline.claims.ruling import Ruling
 from tests.claims_ruled import ruled
 
 HOLDS, CONDITIONS, FALSE = "holds", "holds under conditions", "false as stated"
@@ -151,8 +151,8 @@ def test_a_product_of_random_rotations_plus_identities_grows_like_the_root_of_tw
 def test_the_skip_brings_what_is_left_when_the_branches_are_cut_off() -> None:
     # The share of the probe from gradients: with branches detached g_0 is g_L.
     from leadline.claims.algebra._networks import built, tokens_of
-    from leadline.measurement import measure
-    from leadline.reproduce._flow_start import plain_attention, seen_writes
+    from leadline.experiments.gradient_flow.starts import plain_attention, seen_writes
+    from leadline.instruments.passes.measurement import measure
 
     model = built({"depth": 24, "width": 64, "heads": 4}, seed=1)
     batch = tokens_of(model, length=16, seed=1)
@@ -198,7 +198,7 @@ def test_the_picture_of_powers_holds_what_its_lines_are_called() -> None:
 
 @pytest.mark.slow
 def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
-    from leadline.reproduce.learning_identity import Setting, trained
+    from leadline.experiments.learning_identity import Setting, trained
 
     (picture,) = ruled("zero-easier-than-identity", (4,)).pictures
     assert len(picture.lines) == 8
@@ -210,7 +210,7 @@ def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
 
 @pytest.mark.slow
 def test_eight_layers_of_step_one_are_ode_view_followed_for_the_time_eight() -> None:
-    from leadline.reproduce.ode_view import ERROR, EULER, Setting, ode_view
+    from leadline.experiments.ode_view.experiment import ERROR, EULER, Setting, ode_view
 
     found = ruled("residual-is-ode", (4,))
     lines = ode_view(Setting(time=8.0, seeds=1, seed=4)).lines

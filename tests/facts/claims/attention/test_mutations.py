@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-import leadline.numerics.patterns as patterns
-import leadline.numerics.spectrum as spectrum
+import leadline.numerics.patterns.patterns as patterns
+import leadline.numerics.spectra.spectrum as spectrum
 import leadline.parts.transformer
-import leadline.theory.attention._logit_span as logit_span
 import leadline.theory.attention._span_bound as span_bound
 import leadline.theory.attention.bidirectional as bidirectional
-from leadline.numerics.attacked_heads import Heads
+import leadline.theory.attention.logit_span as logit_span
+from leadline.instruments.attacks.heads import Heads
+from leadline.instruments.passes.probe import Single
+from leadline.instruments.passes.probes import attention as attention_probe
 from leadline.parts import Recipe
-from leadline.parts.branches.mlp._perceptron import Plain
-from leadline.parts.inits._init import RESIDUAL, normal
+from leadline.parts.branches.mlp.perceptron import Plain
 from leadline.parts.inits.gpt2 import GPT2
+from leadline.parts.inits.init import RESIDUAL, normal
 from leadline.parts.norms.layernorm import LayerNorm
-from leadline.probes import attention as attention_probe
-from leadline.probes._probe import Single
 from leadline.theory import AttentionFacts
 from leadline.theory.attention.any_mask import AnyMask
 from leadline.theory.attention.causal import Causal

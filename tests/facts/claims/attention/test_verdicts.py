@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from leadline.analysis.ruling import Ruling
 from leadline.claims import CLAIMS
+from leadline.claims.ruling import Ruling
 from tests.claims_ruled import ruled
 
 HOLDS, CONDITIONS, FALSE = "holds", "holds under conditions", "false as stated"

@@ -6,19 +6,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import pytest
-import torch
-
 import leadline.collapsing
 import leadline.numerics.attacked_stacks
 import leadline.numerics.attacked_steps
 import leadline.numerics.composite
 import leadline.numerics.weight_products
 import leadline.record.path_lengths
-import leadline.theory.rank_collapse._cubic as cubic
 import leadline.theory.rank_collapse._log
+import pytest
+import torch
+
 import leadline.theory.rank_collapse.collapse_published as published
 import leadline.theory.rank_collapse.convergence
+import leadline.theory.rank_collapse.cubic as cubic
 import leadline.theory.rank_collapse.lipschitz
 from leadline.theory.rank_collapse import StackFacts
 from leadline.theory.rank_collapse.collapse_causal_rate import CollapseCausalRate
@@ -82,7 +82,7 @@ def test_the_exponent_of_the_tower_as_the_note_prints_it(monkeypatch: Patch):
     def tower(factor: float, start: float, layers: int) -> float:
         return 0.5 * (3 * layers - 1) * factor + 3.0**layers * start if layers else start
 
-    for module in (published, leadline.theory.rank_collapse._log):
+    for module in (published, leadline.theory.rank_collapse.log):
         monkeypatch.setattr(module, "tower", tower)
     assert judged("mlp-exponent-is-linear-in-depth")[1] == "fails"
     assert judged("prefactor-grows-exponentially") == ("holds", "fails")
@@ -116,18 +116,18 @@ def test_a_causal_rate_without_the_diagonal(monkeypatch: Patch):
 
 
 def test_attention_that_forgets_its_mask(monkeypatch: Patch):
-    true = leadline.collapsing._through_weights
+    true = leadline.instruments.collapse.measure._through_weights
 
     def unmasked(*given: Any, causal: bool, heads: int, facts: bool, seed: int) -> Any:
         return true(*given, causal=False, heads=heads, facts=facts, seed=seed)
 
-    monkeypatch.setattr(leadline.collapsing, "_through_weights", unmasked)
+    monkeypatch.setattr(leadline.instruments.collapse.measure, "_through_weights", unmasked)
     assert judged("causal-attention-collapses-doubly") == ("holds", "fails")
     assert judged("pure-attention-collapses-doubly")[0] == CONDITIONS  # tokens still swap
 
 
 def test_a_gamma_of_half_the_size(monkeypatch: Patch):
-    true = leadline.collapsing.attention_facts
+    true = leadline.instruments.collapse.measure.attention_facts
 
     def halved(*given: Any, causal: bool) -> Any:
         found = true(*given, causal=causal)
@@ -138,7 +138,7 @@ def test_a_gamma_of_half_the_size(monkeypatch: Patch):
             joint_gamma=0.5 * found.joint_gamma,
         )
 
-    monkeypatch.setattr(leadline.collapsing, "attention_facts", halved)
+    monkeypatch.setattr(leadline.instruments.collapse.measure, "attention_facts", halved)
     assert judged("residual-obeys-the-cubic-bound")[1] == "fails"
 
 
@@ -147,12 +147,12 @@ def test_a_measure_that_is_the_larger_of_the_two_norms(monkeypatch: Patch):
         sizes = matrices.double().abs()
         return torch.maximum(sizes.sum(-2).amax(-1), sizes.sum(-1).amax(-1))
 
-    monkeypatch.setattr(leadline.numerics.composite, "composite", larger)
+    monkeypatch.setattr(leadline.instruments.collapse.composite, "composite", larger)
     assert judged("composite-is-a-norm")[0] == "holds"
 
 
 def test_a_smallest_residual_that_is_the_one_at_the_mean(monkeypatch: Patch):
-    module = leadline.numerics.composite
+    module = leadline.instruments.collapse.composite
 
     def at_mean(x: torch.Tensor) -> Any:
         value = module.composite(x - x.mean(1, keepdim=True))
@@ -163,7 +163,7 @@ def test_a_smallest_residual_that_is_the_one_at_the_mean(monkeypatch: Patch):
 
 
 def test_column_and_row_sums_exchanged(monkeypatch: Patch):
-    module = leadline.numerics.weight_products
+    module = leadline.instruments.collapse.weight_products
     true = module.column_and_row_sums
     monkeypatch.setattr(module, "column_and_row_sums", lambda a, b: true(a, b)[::-1])
     assert judged("one-norm-is-the-largest-column-sum")[0] == FALSE
@@ -185,14 +185,14 @@ def test_a_lipschitz_constant_without_the_second_matrix(monkeypatch: Patch):
 
 
 def test_a_pattern_shift_that_is_twice_as_large(monkeypatch: Patch):
-    module = leadline.numerics.attacked_steps
+    module = leadline.instruments.attacks.steps
     true = module.pattern_shift
     monkeypatch.setattr(module, "pattern_shift", lambda *given: 2.0 * true(*given))
     assert judged("published-proof-step")[1] == "fails"
 
 
 def test_path_counts_that_forget_a_head(monkeypatch: Patch):
-    module = leadline.record.path_lengths
+    module = leadline.instruments.paths.result
     true = module.path_counts
     monkeypatch.setattr(
         module, "path_counts", lambda heads, skips: true([max(1, h - 1) for h in heads], skips)
@@ -211,7 +211,7 @@ def test_a_lower_bound_for_skips_without_its_condition(monkeypatch: Patch):
 
 
 def test_an_alignment_without_its_sign(monkeypatch: Patch):
-    stacks = leadline.numerics.attacked_stacks.Stacks
+    stacks = leadline.instruments.attacks.stacks.Stacks
     true = stacks._written
 
     def unsigned(self: Any, state: Any, update: Any) -> Any:
@@ -252,12 +252,12 @@ def test_a_largest_gamma_of_half_the_size(monkeypatch: Patch):
 
 
 def test_a_causal_rate_with_half_the_gain_of_the_values(monkeypatch: Patch):
-    true = leadline.collapsing.attention_facts
+    true = leadline.instruments.collapse.measure.attention_facts
 
     def halved(*given: Any, causal: bool) -> Any:
         found = true(*given, causal=causal)
         assert found.value_gain is not None
         return replace(found, value_gain=0.5 * found.value_gain)
 
-    monkeypatch.setattr(leadline.collapsing, "attention_facts", halved)
+    monkeypatch.setattr(leadline.instruments.collapse.measure, "attention_facts", halved)
     assert judged("causal-attention-collapses-doubly")[1] == "fails"

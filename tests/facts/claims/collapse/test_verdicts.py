@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from leadline.analysis.claim import placeholders
-from leadline.analysis.ruling import Ruling, rule
 from leadline.claims import CLAIMS
+from leadline.claims.claim import placeholders
+from leadline.claims.ruling import Ruling, rule
 from tests.claims_ruled import ruled
 
 HOLDS, CONDITIONS, FALSE = "holds", "holds under conditions", "false as stated"

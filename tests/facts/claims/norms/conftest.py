@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leadline.analysis.ruling import Ruling, rule
 from leadline.claims import CLAIMS
+from leadline.claims.ruling import Ruling, rule
 
 Ruled = Callable[..., Ruling]
 

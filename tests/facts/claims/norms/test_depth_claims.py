@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leadline.analysis.ruling import Ruling
 from leadline.claims.norms import _start
 from leadline.claims.norms._start import Found, drawn
+from leadline.claims.ruling import Ruling
+from leadline.experiments.gradient_flow import starts as _flow_start
 from leadline.parts.connections.weighted import Weighted
-from leadline.reproduce import _flow_start
 from leadline.theory import residual_products
 from leadline.theory.depth import _stream_law, unnormed_stream, xiong_last_gradient
 

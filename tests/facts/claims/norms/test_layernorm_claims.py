@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from leadline.analysis import exponent
 from leadline.claims.norms import layernorm_sphere
+from leadline.experiments import exponent
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.theory import norm_jacobian
 from tests.claims_ruled import ruled

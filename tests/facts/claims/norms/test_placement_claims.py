@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from leadline.analysis.ruling import Ruling, rule
-from leadline.anatomy import roles
+from leadline.anatomy.find import roles
 from leadline.claims import CLAIMS
 from leadline.claims.norms._placements import (
     BERT_FAMILY,
@@ -19,6 +18,7 @@ from leadline.claims.norms._placements import (
     placements_of,
     share,
 )
+from leadline.claims.ruling import Ruling, rule
 
 FEW = (*BERT_FAMILY, *GPT_FAMILY, "openai-gpt", "t5", "llama", "opt-post", "gemma2", "olmo2")
 BY_HAND = {

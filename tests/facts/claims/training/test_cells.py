@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from leadline.analysis.trainability import MARGIN
 from leadline.claims.training import _cells
 from leadline.claims.training._cells import (
     cell,
@@ -21,6 +20,7 @@ from leadline.claims.training._cells import (
     tower,
 )
 from leadline.lab.tasks import build_task
+from leadline.reading.map.trainability import MARGIN
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_a_unigram_entropy_that_is_the_bigram_entropy_is_noticed(monkeypatch):
 def test_a_readout_that_is_judged_on_what_it_was_fitted_to_is_noticed(monkeypatch):
     import torch
 
-    from leadline.probes import recall
+    from leadline.instruments.passes.probes import recall
 
     def fitted(source, target, *, ridge, seed):
         return torch.tensor(1.0, dtype=torch.float64)

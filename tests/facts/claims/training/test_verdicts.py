@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from leadline.analysis.claim import placeholders
-from leadline.analysis.ruling import rule
 from leadline.claims import CLAIMS
+from leadline.claims.claim import placeholders
+from leadline.claims.ruling import rule
 from tests.claims_ruled import ruled
 
 TRAINING = [name for name in CLAIMS.names() if CLAIMS.get(name).claim.group == "training"]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.errors import InputError, LabError
-from leadline.lab.tasks._bytes import CHUNK, HANDFUL, ByteTask, chunk_of, split
 from leadline.lab.tasks._task import HELD_OUT
+from leadline.lab.tasks.bytes import CHUNK, HANDFUL, ByteTask, chunk_of, split
 
 
 class Given(ByteTask):

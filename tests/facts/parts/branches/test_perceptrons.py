@@ -16,7 +16,7 @@ from leadline.errors import RecipeError
 from leadline.parts import Transformer
 from leadline.parts.branches import MLPS, Run
 from leadline.parts.branches.joined import Joined
-from leadline.parts.branches.mlp._perceptron import gated_width
+from leadline.parts.branches.mlp.perceptron import gated_width
 from leadline.parts.place import Place
 from tests.facts.parts.by_hand import layer_norm, stir
 

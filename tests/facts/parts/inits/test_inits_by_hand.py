@@ -11,7 +11,7 @@ from torch import Tensor
 import leadline
 from leadline.errors import RecipeError
 from leadline.parts.inits import INITS
-from leadline.parts.inits._init import generator_of
+from leadline.parts.inits.init import generator_of
 from leadline.parts.place import Place
 
 ROLES = ("query", "key", "value", "output", "up", "gate", "down", "head", "transform", "other")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import leadline
-from leadline.anatomy.discover import discover
+from leadline.anatomy.find.discover import discover
 from leadline.errors import RecipeError
 from leadline.parts import Recipe, Transformer
 from leadline.parts.branches import Run

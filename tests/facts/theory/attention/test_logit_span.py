@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from leadline.theory import AttentionFacts
-from leadline.theory.attention._logit_span import weight_span, weight_span_conditions
+from leadline.theory.attention.logit_span import weight_span, weight_span_conditions
 
 FACTS = AttentionFacts(
     queries=5,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from leadline.theory import COLLAPSE_BOUNDS, CollapseBound, LayerFacts, StackFacts
-from leadline.theory.rank_collapse._log import log10, product, tower
+from leadline.theory.rank_collapse.log import log10, product, tower
 from tests.synthetic_collapse import (
     Head,
     Layer,

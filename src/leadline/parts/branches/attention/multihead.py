@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leadline.errors import RecipeError
-from leadline.parts.branches._branch import ATTENTIONS, Branch, Inside, Run, linear
+from leadline.parts.branches.branch import ATTENTIONS, Branch, Inside, Run, linear
 from leadline.parts.options import flag, number, whole
 from leadline.parts.place import Place
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.parts.branches._branch import ATTENTIONS, Inside
+from leadline.parts.branches.branch import ATTENTIONS, Inside
 from leadline.parts.place import Place
 
 

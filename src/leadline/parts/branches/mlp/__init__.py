@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from leadline.parts.branches.mlp._perceptron import Gated, Plain
+from leadline.parts.branches.mlp.perceptron import Gated, Plain
 
 __all__ = ["Gated", "Plain"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from leadline.parts.branches._branch import MLPS
-from leadline.parts.branches.mlp._perceptron import Gated
+from leadline.parts.branches.branch import MLPS
+from leadline.parts.branches.mlp.perceptron import Gated
 
 
 @MLPS.register("geglu")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from leadline.parts.branches._branch import MLPS
-from leadline.parts.branches.mlp._perceptron import Plain
+from leadline.parts.branches.branch import MLPS
+from leadline.parts.branches.mlp.perceptron import Plain
 
 
 @MLPS.register("gelu_tanh")

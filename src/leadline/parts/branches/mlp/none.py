@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.parts.branches._branch import MLPS, Inside
+from leadline.parts.branches.branch import MLPS, Inside
 from leadline.parts.place import Place
 
 

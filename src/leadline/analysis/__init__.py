@@ -1,1 +1,0 @@
-"""What the numbers of a record say: comparisons and trends, without torch."""

@@ -1,0 +1,1 @@
+"""How an anatomy is found: traced, replayed, fitted, and judged by its balance."""

@@ -1,0 +1,1 @@
+"""A stretch of a model as one function of the stream: a block, or several."""

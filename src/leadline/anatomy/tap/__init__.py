@@ -1,0 +1,1 @@
+"""Where tensors are taken from a running model: streams, writes, attention patterns."""

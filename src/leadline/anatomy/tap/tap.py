@@ -1,0 +1,480 @@
+"""Read streams, updates and gradients out of a running forward pass, and keep the books.
+
+`with Tap(model, anatomy, listener) as tap:` sets hooks on the blocks and on the modules that
+return updates, and nowhere else; nothing is stored but the stream now in flight. Every tensor is
+handed on as [example, token, width] (lanes side by side in the width). Gradients come by tensor
+hooks set from forward hooks: module backward hooks break with in-place operations and give
+nothing for keyword calls.
+
+The balance is computed on the way: after every block the predicted stream is compared with the
+real one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from leadline.anatomy.find.fit import misses
+from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer
+from leadline.anatomy.tensors import first_tensor, mapped, stream_input
+from leadline.errors import AnatomyError
+
+__all__ = ["MIXING", "Listener", "Tap", "stream_among"]
+
+Tensor = torch.Tensor
+MIXING = ("attention", "cross-attention", "mixer")
+"""The roles of branches in which tokens see other tokens."""
+
+
+class Listener(Protocol):
+    """Who hears what the tap reads. Tensors are only lent: reduce them at once."""
+
+    def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None: ...
+
+    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
+        """`u` is what is added to the stream, `x` the stream before."""
+        ...
+
+    def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None: ...
+
+    def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None: ...
+
+
+@dataclass
+class _Walk:
+    """Where one stack stands in the running forward pass."""
+
+    stack: Stack
+    index: int = -1
+    before: Tensor | None = None
+    state: Tensor | None = None
+    total: Tensor | None = None
+    calls: Counter[str] = field(default_factory=Counter)
+    watched: dict[str | Port, object] = field(default_factory=dict[str | Port, object])
+    written: set[int] = field(default_factory=set[int])
+    inside: bool = False
+    again: bool = False
+
+    @property
+    def block(self) -> Block:
+        return self.stack.blocks[self.index]
+
+
+class Tap:
+    """See the module's first lines. `gradients` asks for tensor hooks on the stream sites."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        anatomy: Anatomy,
+        listener: Listener | None = None,
+        *,
+        gradients: bool = False,
+    ) -> None:
+        self.model = model
+        self.anatomy = anatomy
+        self.listener = listener
+        self.gradients = gradients
+        self.unheard: set[tuple[str, int]] = set()
+        self._walks = [_Walk(stack) for stack in anatomy.stacks]
+        self._handles: list[Any] = []
+        self._misses: dict[tuple[str, int], list[Tensor]] = {}
+        self._faint: list[Tensor] = []
+        self._moved: list[tuple[tuple[str, int, int], Tensor]] = []
+        self._uncalled: list[tuple[str, int, int]] = []
+        self._dtype = torch.float32
+        self._vectors: dict[str, Tensor] = {}
+
+    def __enter__(self) -> Tap:
+        modules = dict(self.model.named_modules(remove_duplicate=False))
+        entries, others = self._places()
+        try:
+            for path, walks in self._watched_inputs().items():
+                hook = self._watch_input(path, walks)
+                self._handles.append(_module(modules, path).register_forward_pre_hook(hook))
+            for path, walks in entries.items():
+                hook = self._entry(walks)
+                self._handles.append(
+                    _module(modules, path).register_forward_pre_hook(hook, with_kwargs=True)
+                )
+            for path, walks in others.items():
+                hook = self._passed(path, walks)
+                self._handles.append(
+                    _module(modules, path).register_forward_hook(hook, with_kwargs=True)
+                )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _places(self) -> tuple[dict[str, list[_Walk]], dict[str, list[_Walk]]]:
+        """Module paths with the stacks that read at their entry, and at their exit."""
+        entries: dict[str, list[_Walk]] = {}
+        others: dict[str, list[_Walk]] = {}
+        for walk in self._walks:
+            for block in walk.stack.blocks:
+                _join(entries, block.entry.module, walk)
+                paths = [block.exit.module, block.opening]
+                for s in block.sublayers:
+                    paths += [s.module, s.settle]
+                    if s.law is not None:
+                        paths += [watch for watch in s.law.watches if isinstance(watch, str)]
+                    if isinstance(s.gain, str):
+                        self._vectors[s.gain] = self.model.get_parameter(s.gain).detach()
+                for path in paths:
+                    if path is not None:
+                        _join(others, path, walk)
+        return entries, others
+
+    def _watched_inputs(self) -> dict[str, list[_Walk]]:
+        """Module paths whose first argument a law asks for."""
+        places: dict[str, list[_Walk]] = {}
+        for walk in self._walks:
+            for block in walk.stack.blocks:
+                for s in block.sublayers:
+                    for watch in s.law.watches if s.law is not None else ():
+                        if isinstance(watch, Port):
+                            _join(places, watch.module, walk)
+        return places
+
+    # --- the hooks -------------------------------------------------------------------------
+
+    def _entry(self, walks: list[_Walk]) -> Callable[..., Any]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            for walk in walks:
+                if walk.inside:
+                    continue
+                if walk.index + 1 >= walk.stack.depth:
+                    walk.again = True
+                    continue
+                x = stream_among(args, kwargs, walk.stack)
+                if x is None:
+                    raise AnatomyError(
+                        f"Nothing that enters '{walk.stack.blocks[walk.index + 1].module}' has "
+                        f"the width {walk.stack.width} of the stream."
+                    )
+                replaced = None
+                if walk.index < 0 and self.gradients and not x.requires_grad and _needs_leaf(x):
+                    leaf = x.detach().requires_grad_(True)
+                    if walk.stack.blocks[0].in_place:
+                        leaf = leaf.clone()
+                    replaced = _swap(args, kwargs, x, leaf)
+                    x = leaf
+                self._start(walk, x)
+                if replaced is not None:
+                    return replaced
+            return None
+
+        return hook
+
+    def _watch_input(self, path: str, walks: list[_Walk]) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+            for walk in walks:
+                if walk.inside:
+                    walk.watched[Port(path, "input")] = args[0]
+
+        return hook
+
+    def _start(self, walk: _Walk, x: Tensor) -> None:
+        walk.index += 1
+        walk.inside = True
+        walk.calls.clear()
+        walk.watched.clear()
+        walk.written.clear()
+        values = x.detach()
+        walk.before = values.clone() if walk.block.in_place else values
+        walk.state, walk.total = walk.before, None
+        if walk.index == 0:
+            self._dtype = x.dtype
+            self._say_stream(walk, 0, None, walk.before)
+            self._listen(walk, 0, None, x, 1.0)
+
+    def _passed(self, path: str, walks: list[_Walk]) -> Callable[..., None]:
+        def hook(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
+        ) -> None:
+            for walk in walks:
+                if walk.inside:
+                    self._inside(walk, path, args, kwargs, output)
+
+        return hook
+
+    def _inside(
+        self,
+        walk: _Walk,
+        path: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: object,
+    ) -> None:
+        block = walk.block
+        call = walk.calls[path]
+        walk.calls[path] += 1
+        with torch.no_grad():
+            if block.opening == path and call == 0:
+                opened = first_tensor(output)
+                walk.state = _like(None if opened is None else opened.detach(), walk.state)
+            for s in block.sublayers:
+                if s.law is not None and path in s.law.watches:
+                    walk.watched[path] = output
+                if s.module == path and s.call == call:
+                    self._write(walk, s, output)
+            for s in block.sublayers:
+                if s.settle == path and s.settle_call == call and walk.total is not None:
+                    self._settle(walk, s, stream_input(args, kwargs), output)
+            if block.exit.module == path and call == 0:
+                self._leave(walk, output)
+
+    def _write(self, walk: _Walk, s: Sublayer, output: object) -> None:
+        live = first_tensor(output)
+        state, before = walk.state, walk.before
+        if live is None or state is None or before is None:
+            raise AnatomyError(f"'{s.module}' returned no tensor that could be an update.")
+        if s.law is not None:
+            kept, u = s.law(state, live.detach(), walk.watched)
+            gain: float | None = None
+        else:
+            if live.numel() != state.numel() or live.shape[-1] != state.shape[-1]:
+                raise AnatomyError(
+                    f"'{s.module}' returns {list(live.shape)} and the stream is "
+                    f"{list(state.shape)}, so it cannot be what is added to it."
+                )
+            returned = _like(live.detach(), state)
+            if isinstance(s.gain, str):
+                gain, u = None, returned * self._vectors[s.gain]
+            else:
+                gain, u = s.gain, _scaled(returned, s.gain)
+            kept = _scaled(walk.total if walk.total is not None else state, s.keep)
+        if self.listener is not None:
+            self.listener.update(
+                walk.stack, walk.block, s, self._tokens(walk, u), self._tokens(walk, state)
+            )
+        # One example is enough to see whether rounding could hide this write.
+        self._faint.append(torch.linalg.vector_norm(u[0]) / torch.linalg.vector_norm(state[0]))
+        walk.written.add(s.sublayer)
+        self._moved.append(((walk.stack.name, walk.block.layer, s.sublayer), u.any()))
+        walk.total = kept + u
+        last = s is walk.block.sublayers[-1]
+        following = None if last else walk.block.sublayers[s.sublayer]
+        if s.settle is None and not (following is not None and following.parallel):
+            walk.state, walk.total = walk.total, None
+            if not last:
+                self._say_stream(walk, walk.block.layer, s.sublayer, walk.state)
+                if gain:
+                    self._listen(walk, walk.block.layer, s.sublayer, live, 1.0 / gain)
+
+    def _settle(self, walk: _Walk, s: Sublayer, entered: Tensor | None, output: object) -> None:
+        settled = first_tensor(output)
+        if entered is None or settled is None or walk.total is None:
+            raise AnatomyError(f"'{s.settle}' did not take and give a stream.")
+        self._compare(walk, walk.total, _like(entered.detach(), walk.total))
+        walk.state, walk.total = _like(settled.detach(), walk.total), None
+        if s is not walk.block.sublayers[-1]:
+            self._say_stream(walk, walk.block.layer, s.sublayer, walk.state)
+            self._listen(walk, walk.block.layer, s.sublayer, settled, 1.0)
+
+    def _leave(self, walk: _Walk, output: object) -> None:
+        live = first_tensor(output)
+        if live is None or walk.before is None:
+            raise AnatomyError(f"'{walk.block.module}' returned no stream.")
+        predicted = walk.total if walk.total is not None else walk.state
+        after = live.detach()
+        assert predicted is not None
+        self._compare(walk, _like(predicted, after), after)
+        self._uncalled += [
+            (walk.stack.name, walk.block.layer, s.sublayer)
+            for s in walk.block.sublayers
+            if s.sublayer not in walk.written
+        ]
+        if self.listener is not None:
+            self.listener.block(
+                walk.stack,
+                walk.block,
+                self._tokens(walk, walk.before),
+                self._tokens(walk, after),
+            )
+        self._say_stream(walk, walk.block.layer, None, after)
+        self._listen(walk, walk.block.layer, None, live, 1.0)
+        walk.inside = False
+        walk.before = walk.state = walk.total = None
+        walk.watched.clear()
+
+    # --- what is handed on -----------------------------------------------------------------
+
+    def _compare(self, walk: _Walk, predicted: Tensor, real: Tensor) -> None:
+        assert walk.before is not None
+        miss = misses(predicted, real, walk.before).max()
+        self._misses.setdefault((walk.stack.name, walk.block.layer), []).append(miss)
+
+    def _say_stream(self, walk: _Walk, layer: int, sublayer: int | None, x: Tensor) -> None:
+        if self.listener is not None:
+            self.listener.stream(walk.stack, layer, sublayer, self._tokens(walk, x))
+
+    def _listen(
+        self, walk: _Walk, layer: int, sublayer: int | None, live: Tensor, factor: float
+    ) -> None:
+        """Ask for the gradient at a stream site: `factor` times that of the live tensor."""
+        if not self.gradients or self.listener is None:
+            return
+        if not live.requires_grad:
+            self.unheard.add((walk.stack.name, layer))
+            return
+        listener, stack = self.listener, walk.stack
+        assert walk.before is not None
+        shape = walk.before.shape
+
+        def hook(gradient: Tensor) -> None:
+            with torch.no_grad():
+                g = gradient if factor == 1.0 else gradient * factor
+                listener.gradient(stack, layer, sublayer, self._tokens(walk, g.reshape(shape)))
+
+        live.register_hook(hook)
+
+    def _tokens(self, walk: _Walk, x: Tensor) -> Tensor:
+        """[example, token, width], lanes side by side; a stream without examples gets one."""
+        if x.ndim == 2:
+            return x.unsqueeze(0)
+        if walk.stack.token_axis == 0:
+            x = x.transpose(0, 1)
+        return x.flatten(2)
+
+    @property
+    def examples(self) -> int | None:
+        """How many examples the stream in flight holds; None between the stacks."""
+        return None if self._size is None else self._size[0]
+
+    @property
+    def tokens(self) -> int | None:
+        """How many tokens an example in flight has; None between the stacks."""
+        return None if self._size is None else self._size[1]
+
+    @property
+    def _size(self) -> tuple[int, int] | None:
+        for walk in reversed(self._walks):
+            if walk.inside and walk.before is not None:
+                shape = walk.before.shape
+                if len(shape) == 2:
+                    return 1, shape[0]
+                axis = walk.stack.token_axis
+                return shape[1 - axis], shape[axis]
+        return None
+
+    def locate(self, path: str) -> tuple[Stack, Block, Sublayer] | None:
+        """The sublayer that the running module belongs to; None where no block is running.
+
+        A sublayer owns a module if it owns parameters below it. A module without parameters
+        belongs to whom its parent belongs to; where that is the block itself, to the next
+        sublayer that mixes tokens and has not written yet.
+        """
+        walk = next((walk for walk in reversed(self._walks) if walk.inside), None)
+        if walk is None:
+            return None
+        block = walk.block
+        here = path
+        while here and here != block.module:
+            owners = [
+                s for s in block.sublayers if any(p.startswith(f"{here}.") for p in s.parameters)
+            ]
+            if len(owners) == 1:
+                return walk.stack, block, owners[0]
+            mixing = [s for s in owners if s.role in MIXING]
+            if len(mixing) == 1:
+                return walk.stack, block, mixing[0]
+            here = here.rpartition(".")[0]
+        waiting = [
+            s for s in block.sublayers if s.role in MIXING and walk.calls[s.module] <= s.call
+        ]
+        return (walk.stack, block, waiting[0]) if waiting else None
+
+    def balance(self) -> Balance:
+        """The books of the pass. AnatomyError when a stack was not walked to its end."""
+        for walk in self._walks:
+            if walk.again:
+                raise AnatomyError(
+                    f"The forward pass goes through the {walk.stack.name} again after its "
+                    f"{walk.stack.depth} layers; measure the part that is used twice on its own."
+                )
+            if walk.index + 1 != walk.stack.depth or walk.inside:
+                raise AnatomyError(
+                    f"The forward pass went through {walk.index + 1} of the {walk.stack.depth} "
+                    f"layers of the {walk.stack.name}; the anatomy does not fit these inputs."
+                )
+        worst = {key: float(torch.stack(found).max()) for key, found in self._misses.items()}
+        finite = {key: value for key, value in worst.items() if value == value}
+        unjudged = tuple(key for key, value in worst.items() if value != value)
+        (stack, layer), eps = max(
+            finite.items(), key=lambda item: item[1], default=(("", 0), float("nan"))
+        )
+        unit = torch.finfo(self._dtype).eps
+        faint = [float(f) / unit for f in self._faint]
+        return Balance(
+            eps=eps,
+            stack=stack,
+            layer=layer,
+            dtype=str(self._dtype).removeprefix("torch."),
+            layers=len(finite),
+            per_layer=worst,
+            unjudged=unjudged,
+            faintest=min((f for f in faint if f == f), default=float("nan")),
+            uncalled=tuple(self._uncalled),
+            zero=tuple(key for key, moved in self._moved if not bool(moved)),
+        )
+
+
+def _join(places: dict[str, list[_Walk]], path: str, walk: _Walk) -> None:
+    walks = places.setdefault(path, [])
+    if walk not in walks:
+        walks.append(walk)
+
+
+def _module(modules: dict[str, nn.Module], path: str) -> nn.Module:
+    if path not in modules:
+        raise AnatomyError(f"The model has no module '{path}', which the anatomy names.")
+    return modules[path]
+
+
+def stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -> Tensor | None:
+    """The first tensor among the arguments that can be the stream of this stack."""
+    width = stack.width
+    for value in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
+        # A state of several tensors starts with the stream.
+        tensor = first_tensor(value) if isinstance(value, tuple) else value
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.ndim < 2:
+            continue
+        if tensor.shape[-1] in (width, width * stack.lanes):
+            return tensor
+    return None
+
+
+def _like(tensor: Tensor | None, other: Tensor | None) -> Tensor:
+    """The tensor in the shape of the other: some modules flatten examples and tokens."""
+    assert tensor is not None and other is not None
+    return tensor if tensor.shape == other.shape else tensor.reshape(other.shape)
+
+
+def _scaled(tensor: Tensor, factor: float) -> Tensor:
+    return tensor if factor == 1.0 else tensor * factor
+
+
+def _needs_leaf(x: Tensor) -> bool:
+    return torch.is_grad_enabled() and x.is_leaf
+
+
+def _swap(
+    args: tuple[Any, ...], kwargs: dict[str, Any], old: Tensor, new: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def exchanged(tensor: Tensor) -> Tensor:
+        return new if tensor is old else tensor
+
+    return mapped(args, exchanged), mapped(kwargs, exchanged)

@@ -1,0 +1,1 @@
+"""How claims are shown: one page in three languages, the terminal, pictures."""

@@ -1,0 +1,262 @@
+"""The pictures of the page of claims as SVG: the curves of all seeds.
+
+No word stands in a picture, only numbers: labels and keys are text of the page, which other
+languages replace. Curves of several seeds over the same places are drawn as their median, with a
+band from the smallest to the largest; where the places differ (drawn points, ellipses), the first
+seed is drawn. A line that another one covers is broad and light, so that both are seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.claims.page.axes import Axis, fitted, squared
+
+if TYPE_CHECKING:
+    from leadline.claims.claim import Picture
+
+__all__ = ["Curves", "Series", "curves", "swatch"]
+
+COLOURS = 7
+"""So many colours the page has; then they come again with another dash."""
+WIDTH, HEIGHT = 360, 236
+LEFT, RIGHT, TOP, BOTTOM = 48, 10, 8, 26
+DOTTED = 26
+"""Lines of no more values than this show them as dots."""
+SOME = 6
+"""So many marks stand on a longer line."""
+COVERED = 2.5
+"""A line hides another that is nowhere farther from it than this."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a picture, the seeds put together."""
+
+    name: str
+    x: tuple[float, ...]
+    middle: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    faint: bool
+    points: bool
+    marked: bool
+    """Whether marks stand on the line; a geometric figure has none."""
+    index: int
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A drawn picture and what has to be said about it."""
+
+    svg: str
+    series: tuple[Series, ...]
+    seeds: int
+    """How many seeds stand in the lines: 1 where only the first is drawn."""
+    lost: int
+    """How many values are zero or negative on a logarithmic axis, or not finite."""
+
+
+def together(pictures: Sequence[Picture]) -> tuple[tuple[Series, ...], int]:
+    """The lines of all seeds; the number of seeds that are in them."""
+    first = pictures[0]
+    shared = not first.points and all(
+        list(picture.lines) == list(first.lines)
+        and all(picture.lines[name][0] == x for name, (x, _) in first.lines.items())
+        for picture in pictures
+    )
+    chosen = list(pictures) if shared else [first]
+    found: list[Series] = []
+    for index, (name, (x, _)) in enumerate(first.lines.items()):
+        values = np.array([picture.lines[name][1] for picture in chosen], dtype=np.float64)
+        # Of an even number of seeds the mean of the two in the middle; gaps stay gaps.
+        middle, low, high = np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
+        faint = name in first.faint
+        found.append(
+            Series(
+                name,
+                x,
+                tuple(map(float, middle)),
+                tuple(map(float, low)),
+                tuple(map(float, high)),
+                faint,
+                first.points and not faint,
+                not faint and not first.equal,
+                index,
+            )
+        )
+    return tuple(found), len(chosen)
+
+
+def curves(pictures: Sequence[Picture]) -> Curves:
+    """Draw the pictures of all seeds as one."""
+    first = pictures[0]
+    series, seeds = together(pictures)
+    x_values = [v for one in series for v in one.x]
+    y_values = [v for one in series for v in (*one.low, *one.high)]
+    if first.equal:
+        width, height, across, up = squared(x_values, y_values)
+    else:
+        width, height = WIDTH, HEIGHT
+        across = fitted(x_values, log=first.x_log, start=LEFT, end=WIDTH - RIGHT, room=0.02)
+        up = fitted(y_values, log=first.y_log, start=HEIGHT - BOTTOM, end=TOP, room=0.05)
+    parts = [_frame(across, up, width=width, height=height, cross=first.equal)]
+    covered = [_covered(one, series, across, up) for one in series]
+    parts += [_band(one, across, up) for one in series if seeds > 1]
+    parts += [
+        _line(one, across, up, broad=broad) for one, broad in zip(series, covered, strict=True)
+    ]
+    lost = sum(
+        not (across.shows(x) and up.shows(y))
+        for one in series
+        for x, y in zip(one.x, one.middle, strict=True)
+    )
+    svg = (
+        f'<svg class="curves" viewBox="0 0 {width} {height}" aria-hidden="true" '
+        f'style="max-width:{width * 1.2:.0f}px">{"".join(parts)}</svg>'
+    )
+    return Curves(svg, series, seeds, lost)
+
+
+def swatch(one: Series) -> str:
+    """A short piece of a line for the key of the picture."""
+    kind = _kind(one)
+    if one.points:
+        return f'<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">{_mark(one, 15, 6, 4)}</svg>'
+    dot = _mark(one, 15, 6, 3) if one.marked else ""
+    return (
+        f'<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">'
+        f'<path class="line {kind}" d="M1 6H29"/>{dot}</svg>'
+    )
+
+
+def _frame(across: Axis, up: Axis, *, width: int, height: int, cross: bool) -> str:
+    bottom = up.start
+    lines: list[str] = []
+    words: list[str] = []
+    for tick, text in up.ticks():
+        y = up.at(tick)
+        lines.append(f"M{across.start:g} {y:.1f}H{across.end:g}")
+        words.append(f'<text x="{across.start - 6:g}" y="{y + 4:.1f}" class="e">{text}</text>')
+    for tick, text in across.ticks(6):
+        x = across.at(tick)
+        lines.append(f"M{x:.1f} {bottom:g}v4")
+        anchor = ' class="e"' if x > width - 18 else ' class="m"'
+        at = width - 2 if x > width - 18 else x
+        words.append(f'<text x="{at:.1f}" y="{height - 6:g}"{anchor}>{text}</text>')
+    origin = ""
+    if cross and across.low < 0 < across.high and up.low < 0 < up.high:
+        origin = (
+            f'<path class="axis" d="M{across.at(0):.1f} {up.start:g}V{up.end:g}'
+            f'M{across.start:g} {up.at(0):.1f}H{across.end:g}"/>'
+        )
+    return (
+        f'<path class="grid" d="{"".join(lines)}"/>{origin}'
+        f'<path class="axis" d="M{across.start:g} {bottom:g}H{across.end:g}"/>{"".join(words)}'
+    )
+
+
+# --- lines -----------------------------------------------------------------------------------
+
+
+def _kind(one: Series) -> str:
+    """The classes of a line: its colour, and the dash of what it is compared with."""
+    dash = f" dash d{one.index % 4}" if one.faint else " dots" if one.index >= COLOURS else ""
+    return f"c{one.index % COLOURS}{dash}"
+
+
+def _pieces(
+    xs: Sequence[float], ys: Sequence[float], across: Axis, up: Axis
+) -> list[list[tuple[float, float]]]:
+    """The points of a line, broken where a value has no place."""
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for x, y in zip(xs, ys, strict=True):
+        if across.shows(x) and up.shows(y):
+            pieces[-1].append((across.at(x), up.at(y)))
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece for piece in pieces if piece]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{_short(x)} {_short(y)}" for x, y in points)
+
+
+def _short(place: float) -> str:
+    return f"{place:.1f}".removesuffix(".0")
+
+
+def _line(one: Series, across: Axis, up: Axis, *, broad: bool) -> str:
+    pieces = _pieces(one.x, one.middle, across, up)
+    kind = _kind(one)
+    size = 3.4 if one.points else 2.6
+    marks = "".join(_mark(one, x, y, size) for x, y in _marked(one, pieces))
+    if one.points:
+        return marks
+    drawn = "".join(_path(piece) for piece in pieces if len(piece) > 1)
+    wide = " broad" if broad else ""
+    return (f'<path class="line {kind}{wide}" d="{drawn}"/>' if drawn else "") + marks
+
+
+def _marked(
+    one: Series, pieces: Sequence[Sequence[tuple[float, float]]]
+) -> list[tuple[float, float]]:
+    """The points that show a mark: all of few, some of many, elsewhere on each line."""
+    points = [point for piece in pieces for point in piece]
+    if one.points or (one.marked and len(one.x) <= DOTTED):
+        return points
+    if one.marked:
+        step = math.ceil(len(points) / SOME)
+        return points[(one.index * 2 + 1) * step // 8 % step :: step] if points else []
+    return [piece[0] for piece in pieces if len(piece) == 1]
+
+
+def _mark(one: Series, x: float, y: float, size: float) -> str:
+    """A mark whose shape tells lines apart where colour does not."""
+    kind, shape = f"dot c{one.index % COLOURS}", one.index % 4
+    a, b = _short(x), _short(y)
+    if shape == 0:
+        return f'<circle class="{kind}" cx="{a}" cy="{b}" r="{size}"/>'
+    if shape == 1:
+        return f'<path class="{kind}" d="M{_short(x - size)} {_short(y - size)}h{2 * size:g}v{2 * size:g}h-{2 * size:g}z"/>'
+    if shape == 2:
+        r = 1.3 * size
+        return f'<path class="{kind}" d="M{a} {_short(y - r)}l{r:.1f} {r:.1f}-{r:.1f} {r:.1f}-{r:.1f}-{r:.1f}z"/>'
+    r = 1.2 * size
+    return f'<path class="{kind}" d="M{a} {_short(y - r)}l{r:.1f} {1.8 * r:.1f}h-{2 * r:.1f}z"/>'
+
+
+def _band(one: Series, across: Axis, up: Axis) -> str:
+    """From the smallest to the largest of the seeds; left out where it is thinner than the line."""
+    # Where one edge has no place on the axis the band has none either.
+    shown = [up.shows(a) and up.shows(b) for a, b in zip(one.low, one.high, strict=True)]
+    low = _pieces(
+        one.x, [v if s else math.nan for v, s in zip(one.low, shown, strict=True)], across, up
+    )
+    high = _pieces(
+        one.x, [v if s else math.nan for v, s in zip(one.high, shown, strict=True)], across, up
+    )
+    drawn: list[str] = []
+    for bottom, top in zip(low, high, strict=True):
+        if len(top) > 1 and max(b[1] - t[1] for b, t in zip(bottom, top, strict=True)) > 1.5:
+            drawn.append(_path([*top, *reversed(bottom)]) + "z")
+    return f'<path class="band c{one.index % COLOURS}" d="{"".join(drawn)}"/>' if drawn else ""
+
+
+def _covered(one: Series, series: Sequence[Series], across: Axis, up: Axis) -> bool:
+    """Whether a line that is drawn later lies on this one."""
+    own = [point for piece in _pieces(one.x, one.middle, across, up) for point in piece]
+    for later in series[one.index + 1 :]:
+        if later.points or later.x != one.x:
+            continue
+        other = [p for piece in _pieces(later.x, later.middle, across, up) for p in piece]
+        if len(other) == len(own) and all(
+            math.dist(a, b) < COVERED for a, b in zip(own, other, strict=True)
+        ):
+            return True
+    return False

@@ -1,0 +1,182 @@
+"""Two geometric pictures: attention makes an ellipse of a circle, LayerNorm a circle of space."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.claims.page.geometry import (
+    PLANE,
+    Array,
+    attention_ellipse,
+    gained_axes,
+    layer_norm,
+    tokens,
+    view,
+)
+from leadline.claims.page.knobs import key_list, slider
+from leadline.reading.show.formulas import mathml
+
+if TYPE_CHECKING:
+    from leadline.claims.page.words import Words
+
+__all__ = ["AXES", "GAINS", "LOGITS", "TURN", "UNIT_2D", "UNIT_3D", "ellipse", "sphere"]
+
+UNIT_2D, UNIT_3D, MIDDLE = 100.0, 45.0, 160.0
+"""How long 1 is drawn in both pictures, and where their middle is."""
+AXES = 3.1
+"""How long the axes of the picture of the sphere are."""
+LOGITS = (2.5, 1.0)
+GAINS = (1.6, 0.6, 1.0)
+TURN = 20
+"""Where the sliders stand at first; the turn in degrees."""
+
+
+def ellipse(words: Words) -> str:
+    """The unit circle and its image under the attention of two tokens."""
+    s, t = (float(v) for v in LOGITS)
+    found = attention_ellipse(s, t)
+    around = np.linspace(0, 2 * math.pi, 121)
+    circle = np.stack([np.cos(around), np.sin(around)], axis=-1)
+    svg = (
+        '<svg class="curves flat" id="ellipse" viewBox="0 0 320 320" aria-hidden="true">'
+        '<path class="axis" d="M0 160H320M160 0V320"/>'
+        f'<circle class="line bound" id="ellipse-bound" cx="160" cy="160" r="{UNIT_2D * found.bound:.2f}"/>'
+        '<circle class="line circle" cx="160" cy="160" r="100"/>'
+        f'<path class="line image" id="ellipse-image" d="{_flat(circle @ found.matrix.T)}z"/>'
+        f'<path class="line before" id="ellipse-before" d="{_flat(np.array([[0, 0], found.before]))}"/>'
+        f'<path class="line after" id="ellipse-after" d="{_flat(np.array([[0, 0], found.after]))}"/>'
+        '<text class="m" x="272" y="174">1</text><text class="e" x="154" y="56">1</text></svg>'
+    )
+    names = (
+        ("circle", "unit circle"),
+        ("image", "its image under $A$"),
+        ("after", "longest semi-axis, $\\sigma_1$"),
+        ("before", "the vector that becomes it"),
+        ("bound", "bound $\\sqrt{c_{\\max}}$"),
+    )
+    cells = "".join(
+        f'<output id="ellipse-{row}{column}">{found.matrix[row, column]:.3f}</output>'
+        for row in (0, 1)
+        for column in (0, 1)
+    )
+    rows = "".join(
+        f'<li>{mathml(latex)} = <output id="ellipse-{key}">{value:.4f}</output></li>'
+        for key, latex, value in (
+            ("long", r"\sigma_1 = \|A\|", found.long),
+            ("short", r"\sigma_2", found.short),
+            ("limit", r"\sqrt{c_{\max}}", found.bound),
+        )
+    )
+    return (
+        words.page(
+            "Two tokens look at each other: every row of $A$ is a softmax of two logits. The image "
+            "of the unit circle is an ellipse; its longest semi-axis is the spectral norm. It is "
+            "never shorter than 1, since $A$ leaves $(1, 1)$ alone, and never longer than the root "
+            "of the largest column sum $c_{\\max}$.",
+            tag="p",
+        )
+        + f'<div class="board"><figure>{svg}{key_list(words, names)}</figure><div class="knobs">'
+        + slider(
+            words, "ellipse-s", "First row: logit difference", low=-6, high=6, step=0.1, value=s
+        )
+        + slider(
+            words, "ellipse-t", "Second row: logit difference", low=-6, high=6, step=0.1, value=t
+        )
+        + f'<p class="matrix">{mathml("A")} = <span>{cells}</span></p><ul class="numbers">{rows}</ul>'
+        + words.page(
+            "With equal logit differences both tokens become the same and the ellipse a line: rank "
+            "one. With opposite ones the columns balance and nothing grows.",
+            tag="p",
+            more='class="soft"',
+        )
+        + "</div></div>"
+    )
+
+
+def _flat(points: Array) -> str:
+    placed = MIDDLE + UNIT_2D * points * np.array([1.0, -1.0])
+    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in placed)
+
+
+# --- sphere to ellipsoid ---------------------------------------------------------------------
+
+
+def sphere(words: Words) -> str:
+    """Tokens of three entries before and after LayerNorm, and with gains."""
+    gains, turn = np.array(GAINS), math.radians(TURN)
+    drawn = tokens()
+    normal = np.array([layer_norm(token) for token in drawn])
+    around = np.linspace(0, 2 * math.pi, 121)
+    circle = math.sqrt(3) * np.stack([np.cos(around), np.sin(around)], axis=-1) @ PLANE.T
+    rays = "".join(
+        _space(np.array([token, point]), turn) for token, point in zip(drawn, normal, strict=True)
+    )
+    axes = np.array(AXES * np.eye(3))
+    names = "".join(
+        f'<text class="m" id="sphere-x{k + 1}" x="{x:.2f}" y="{y + 4:.2f}">x{"₁₂₃"[k]}</text>'
+        for k, (x, y) in enumerate(_placed(1.08 * axes, turn))
+    )
+    svg = (
+        '<svg class="curves flat" id="sphere" viewBox="0 0 320 320" aria-hidden="true">'
+        f'<path class="axis" id="sphere-axes" d="{"".join(_space(np.array([[0, 0, 0], end]), turn) for end in axes)}"/>{names}'
+        f'<circle class="line note" cx="160" cy="160" r="{UNIT_3D:g}"/>'
+        f'<circle class="line outline" cx="160" cy="160" r="{UNIT_3D * math.sqrt(3):.2f}"/>'
+        f'<path class="line rays" id="sphere-rays" d="{rays}"/>'
+        f'<path class="line plain" id="sphere-circle" d="{_space(circle, turn)}z"/>'
+        f'<path class="line gained" id="sphere-ellipse" d="{_space(circle * gains, turn)}z"/>'
+        f'<g id="sphere-tokens">{_dots("raw", drawn, turn)}</g>'
+        f'<g id="sphere-normal">{_dots("plain", normal, turn)}</g>'
+        f'<g id="sphere-gained">{_dots("gained", normal * gains, turn)}</g></svg>'
+    )
+    keys = (
+        ("raw", "tokens before"),
+        ("plain", "after LayerNorm: a circle of radius $\\sqrt{3}$"),
+        ("gained", "with gains: an ellipse"),
+        ("outline", "sphere of radius $\\sqrt{3}$"),
+        ("note", "sphere of radius 1, which the note names"),
+    )
+    long, short = gained_axes([float(v) for v in gains])
+    lengths = np.linalg.norm(normal, axis=1)
+    sliders = "".join(
+        slider(words, f"gain-{k + 1}", f"Gain {k + 1}", low=0.2, high=2, step=0.05, value=float(v))
+        for k, v in enumerate(gains)
+    )
+    turned = slider(words, "sphere-turn", "Turn the picture", low=-180, high=180, step=1, value=TURN)  # fmt: skip
+    rows = "".join(
+        f'<li>{words.page(name)}: <output id="sphere-{key}">{value}</output></li>'
+        for key, name, value in (
+            ("lengths", "lengths after LayerNorm", f"{lengths.min():.4f} – {lengths.max():.4f}"),
+            ("long", "longer semi-axis", f"{long:.4f}"),
+            ("short", "shorter semi-axis", f"{short:.4f}"),
+        )
+    )
+    return (
+        words.page(
+            "Tokens with $d = 3$ entries. Subtracting the mean puts them into the plane orthogonal "
+            "to $(1, 1, 1)$, dividing by the standard deviation gives all of them the length "
+            "$\\sqrt{d}$: a circle, not the whole sphere, and its radius is not 1. Gains stretch "
+            "it to an ellipse. (The small $\\epsilon$ of LayerNorm is left out.)",
+            tag="p",
+        )
+        + f'<div class="board"><figure>{svg}{key_list(words, keys)}</figure><div class="knobs">'
+        + f'{sliders}{turned}<ul class="numbers">{rows}</ul></div></div>'
+    )
+
+
+def _placed(points: Array, turn: float) -> list[tuple[float, float]]:
+    seen = MIDDLE + UNIT_3D * view(points, turn) * np.array([1.0, -1.0])
+    return [(float(x), float(y)) for x, y in seen]
+
+
+def _space(points: Array, turn: float) -> str:
+    return "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in _placed(points, turn))
+
+
+def _dots(kind: str, points: Array, turn: float) -> str:
+    return "".join(
+        f'<circle class="dot {kind}" cx="{x:.2f}" cy="{y:.2f}" r="3.4"/>'
+        for x, y in _placed(points, turn)
+    )

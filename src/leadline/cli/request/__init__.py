@@ -1,0 +1,1 @@
+"""What the user typed, as objects: options that commands share, models, records."""

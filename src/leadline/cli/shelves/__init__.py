@@ -1,0 +1,1 @@
+"""What `leadline list` and `leadline explain` know about the catalogs."""

@@ -1,0 +1,215 @@
+"""What `leadline list` and `leadline explain` can show: one shelf per kind of thing.
+
+A shelf is a catalog, whose pages are its entries' docstrings, or the definitions of the
+quantities. What takes time to compute, such as what a part costs, is added to one page alone, by
+`in_full`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from leadline.catalog import Catalog
+from leadline.errors import UnknownName
+
+__all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
+
+
+@dataclass(frozen=True)
+class Page:
+    """One thing in full: a summary of one line, named facts, and a text."""
+
+    name: str
+    summary: str
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as JSON."""
+        return asdict(self)
+
+
+def open_shelf(kind: str) -> dict[str, Page]:
+    """Return every page of one kind, by name."""
+    if kind not in SHELVES:
+        raise UnknownName("kind of thing", kind, SHELVES)
+    return SHELVES[kind]()
+
+
+def in_full(kind: str, page: Page) -> Page:
+    """Return the page with the facts that are computed for it."""
+    from leadline.cli.shelves.part_facts import facts_of_part, facts_of_recipe
+
+    if kind in PART_KINDS:
+        facts = facts_of_part(PART_KINDS[kind], page.name)
+    elif kind == "recipes":
+        facts = facts_of_recipe(page.name)
+    else:
+        return page
+    return replace(page, facts={**facts, **page.facts})
+
+
+def _pages(catalog: Catalog[Any]) -> dict[str, Page]:
+    """Return a page for every entry of a catalog: its docstring and its file's, options, place."""
+    pages: dict[str, Page] = {}
+    for name, entry in catalog.items():
+        text = inspect.getdoc(entry) or ""
+        options = ", ".join(_option(p) for p in catalog.options(name).values())
+        facts = {"options": options or "none", "place": catalog.place(name)}
+        file = (getattr(inspect.getmodule(entry), "__doc__", None) or "").strip()
+        # A file of one short part may say the same twice.
+        texts = dict.fromkeys(part for part in (text, file) if part)
+        pages[name] = Page(name, summary=_first_line(text), facts=facts, text="\n\n".join(texts))
+    return pages
+
+
+def _probes() -> dict[str, Page]:
+    from leadline.instruments.passes.probes import PROBES
+
+    pages = _pages(PROBES)
+    for name, entry in PROBES.items():
+        measured = ", ".join(quantity.name for quantity in entry.quantities)
+        pages[name] = replace(pages[name], facts={"quantities": measured, **pages[name].facts})
+    return pages
+
+
+def _quantities() -> dict[str, Page]:
+    from leadline.instruments.passes.ablation import BLOCK, SUBLAYER
+    from leadline.instruments.passes.probes import PROBES
+    from leadline.record.run.training import GAUGES, TRAINING
+
+    measured_by = [(q, f"the probe {name}") for name, e in PROBES.items() for q in e.quantities]
+    measured_by += [(BLOCK, "--ablate block"), (SUBLAYER, "--ablate sublayer")]
+    measured_by += [(quantity, "leadline train, leadline sweep") for quantity in TRAINING + GAUGES]
+    pages: dict[str, Page] = {}
+    for quantity, means in measured_by:
+        facts = {k: str(v) for k, v in asdict(quantity).items() if v and k != "name"}
+        facts["measured_by"] = means
+        pages[quantity.name] = Page(quantity.name, summary=quantity.title, facts=facts)
+    return dict(sorted(pages.items()))
+
+
+def _bounds() -> dict[str, Page]:
+    """All families: on attention, on rank collapse, and the laws of depth."""
+    from leadline.reading.bounds.collapse_residuals import RESIDUALS
+    from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
+
+    pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS) | _pages(LAWS))
+    entries = [(name, bound, bound.quantity) for name, bound in BOUNDS.items()]
+    entries += [(name, bound, RESIDUALS[bound.measure]) for name, bound in COLLAPSE_BOUNDS.items()]
+    for name, bound, quantity in entries:
+        facts = {
+            "statement": bound.statement,
+            "source": bound.source,
+            "side": bound.side,
+            "quantity": quantity,
+        }
+        pages[name] = replace(
+            pages[name], summary=bound.title, facts={**facts, **pages[name].facts}
+        )
+    for name, law in LAWS.items():
+        facts = {
+            "statement": law.statement,
+            "source": law.source,
+            "along": law.along,
+            "quantity": law.quantity,
+        }
+        pages[name] = replace(pages[name], summary=law.title, facts={**facts, **pages[name].facts})
+    return pages
+
+
+def _families() -> dict[str, Page]:
+    from leadline.anatomy.families.family import FAMILIES
+
+    # A family takes the model, which is no option.
+    return _without_options(_pages(FAMILIES))
+
+
+def _parts(kind: str) -> dict[str, Page]:
+    from leadline.parts import PARTS
+
+    return _pages(PARTS[kind])
+
+
+def _recipes() -> dict[str, Page]:
+    from leadline.parts.recipes import RECIPES
+
+    return _without_options(_pages(RECIPES))
+
+
+def _tasks() -> dict[str, Page]:
+    from leadline.lab.tasks import TASKS
+
+    return _pages(TASKS)
+
+
+def _presets() -> dict[str, Page]:
+    from leadline.lab.presets import PRESETS
+
+    return _without_options(_pages(PRESETS))
+
+
+def _engines() -> dict[str, Page]:
+    from leadline.lab.engines import ENGINES
+
+    return _pages(ENGINES)
+
+
+def _without_options(pages: dict[str, Page]) -> dict[str, Page]:
+    return {
+        name: replace(page, facts={"place": page.facts["place"]}) for name, page in pages.items()
+    }
+
+
+def _option(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return parameter.name
+    default = parameter.default
+    shown = str(default).lower() if default is None or isinstance(default, bool) else default
+    return f"{parameter.name}={shown}"
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n\n")[0].replace("\n", " ")
+
+
+PART_KINDS = {
+    "connections": "connection",
+    "placements": "placement",
+    "norms": "norm",
+    "attentions": "attention",
+    "mlps": "mlp",
+    "positions": "positions",
+    "inits": "init",
+    "embeddings": "embedding",
+    "heads": "head",
+}
+"""The shelves of parts, and the field of a recipe that chooses from each."""
+
+SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
+    "probes": _probes,
+    "quantities": _quantities,
+    "bounds": _bounds,
+    "families": _families,
+    **{plural: partial(_parts, kind) for plural, kind in PART_KINDS.items()},
+    "recipes": _recipes,
+    "tasks": _tasks,
+    "presets": _presets,
+    "engines": _engines,
+}
+
+SINGULAR = {
+    "probes": "probe",
+    "quantities": "quantity",
+    "bounds": "bound",
+    "families": "family",
+    **PART_KINDS,
+    "recipes": "recipe",
+    "tasks": "task",
+    "presets": "preset",
+    "engines": "engine",
+}

@@ -1,0 +1,1 @@
+"""Exponents over depth at initialisation, beside the published laws."""

@@ -1,0 +1,1 @@
+"""Fine-tuning with and without adapters, and what the first task loses."""

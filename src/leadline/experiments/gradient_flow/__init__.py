@@ -1,0 +1,1 @@
+"""How gradients travel through depth, at initialisation and in training."""

@@ -1,0 +1,359 @@
+"""The panels and the tables of the gradient-flow experiment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from leadline.experiments.gradient_flow.growth import Found, facts_of, mean_error
+from leadline.experiments.gradient_flow.starts import ADDS, DESIGNS, Start
+from leadline.experiments.gradient_flow.training import TRAINED, Trained
+from leadline.reading.show.panels import Line, Places, Table
+from leadline.theory.depth import LAWS, Band
+
+__all__ = ["across_depth", "law_exponent", "lines", "places", "scales", "stream_band", "tables"]
+
+WEIGHT = "Untrained: log₁₀ |∂L/∂W₂| of the last block, over depth"
+RATIO = "Untrained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
+AFTER = "Trained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
+COSINE = "Trained: token cosine at the last site, over depth"
+LAST_GRADIENT, STREAM = "xiong-last-gradient", "xiong-stream"
+
+
+def _square(depth: int) -> str:
+    return f"Untrained, {depth} layers: mean square of the stream"
+
+
+def _profile(depth: int) -> str:
+    return f"Untrained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
+
+
+def _largest(depth: int) -> str:
+    return f"Untrained, {depth} layers: log₁₀ σ₁ of each block"
+
+
+def _distance(depth: int) -> str:
+    return f"Untrained, {depth} layers: |J − I|_F / √N of each block"
+
+
+def _trained_profile(depth: int) -> str:
+    return f"Trained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
+
+
+def lines(found: Found, *, width: int) -> Iterator[Line]:
+    """Every curve, panel by panel."""
+    yield from _over_depth(found, width=width)
+    yield from _over_sites(found, width=width)
+    yield from _of_blocks(found)
+    yield from _of_training(found)
+
+
+def places(found: Found) -> dict[str, Places]:
+    """What stands below the panels that do not count sites."""
+    depths = Places("depth", tuple(float(d) for d in found.depths), logarithmic=True)
+    sites = Places("layer", tuple(float(site) for site in range(found.deepest + 1)))
+    stands = {
+        WEIGHT: depths,
+        RATIO: depths,
+        _square(found.deepest): sites,
+        _profile(found.deepest): sites,
+    }
+    if found.blocks:
+        deepest = max(one.depth for one in found.blocks)
+        blocks = Places("block", tuple(float(k) for k in range(1, deepest + 1)))
+        stands |= {_largest(deepest): blocks, _distance(deepest): blocks}
+    if found.trained:
+        own = sorted({one.depth for one in found.trained})
+        trained = Places("depth", tuple(float(d) for d in own), logarithmic=True)
+        layers = Places("layer", tuple(float(site) for site in range(own[-1] + 1)))
+        stands |= {AFTER: trained, COSINE: trained, _trained_profile(own[-1]): layers}
+    return stands
+
+
+def scales(found: Found) -> dict[str, str]:
+    """Every panel has a scale of its own; logarithms that may be large have one for exponents."""
+    large = {RATIO, AFTER, _profile(found.deepest)}
+    named = list(dict.fromkeys(line.panel for line in lines(found, width=1)))
+    return {
+        panel: "exponent" if panel in large or panel.startswith("Trained, ") else "own"
+        for panel in named
+    }
+
+
+def across_depth(
+    found: Found, design: str, number: Callable[[Start], float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """log10 of a number at every depth, the mean over seeds, with its standard error."""
+    pairs = [
+        mean_error([math.log10(number(one)) for one in found.at(design, depth)])
+        if found.whole(design, depth)
+        else (math.nan, math.nan)
+        for depth in found.depths
+    ]
+    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+
+
+def law_exponent(found: Found, design: str, *, width: int) -> float | None:
+    """The exponent that Xiong et al. have for |dL/dW2|, where their assumptions hold."""
+    law = LAWS.build(LAST_GRADIENT)
+    facts = facts_of(design, found.deepest, width=width, mean_square=found.squares(design))
+    return law.exponent(facts) if law.applies(facts) else None
+
+
+def stream_band(found: Found, *, width: int) -> tuple[Band, ...] | None:
+    """The band of the mean square of the deepest pre-norm models, after Xiong et al.
+
+    It is that of these models: of their activation and the inner width of their MLP. None where the
+    assumptions do not hold.
+    """
+    law = LAWS.build(STREAM)
+    facts = facts_of("pre", found.deepest, width=width, mean_square=found.squares("pre"))
+    return law.predicted(facts) if law.applies(facts) else None
+
+
+def _over_depth(found: Found, *, width: int) -> Iterator[Line]:
+    for design in DESIGNS:
+        values, errors = across_depth(found, design, lambda one: one.weight)
+        yield Line(WEIGHT, design, values, facts={"model": design}, errors=errors)
+        slope = law_exponent(found, design, width=width)
+        whole = [k for k, v in enumerate(values) if math.isfinite(v)]
+        if slope is None or not whole:
+            continue
+        logs = [math.log10(depth) for depth in found.depths]
+        middle = sum(values[k] - slope * logs[k] for k in whole) / len(whole)
+        drawn = tuple(middle + slope * log for log in logs)
+        name = f"{design}: L^{slope:g} (Xiong et al.)"
+        yield Line(WEIGHT, name, drawn, faint=True, facts={"model": design})
+    for design in DESIGNS:
+        values, errors = across_depth(found, design, lambda one: one.ratio)
+        yield Line(RATIO, design, values, facts={"model": design}, errors=errors)
+
+
+def _over_sites(found: Found, *, width: int) -> Iterator[Line]:
+    depth = found.deepest
+    for design in DESIGNS:
+        if design == "no norm":
+            continue  # it leaves the axis: the profile of its gradient stands beside
+        values, errors = _by_site([one.squares for one in found.at(design, depth)])
+        yield Line(_square(depth), design, values, facts={"model": design}, errors=errors)
+        if design == "pre":
+            yield from _band(found, width=width)
+    for design in DESIGNS:
+        if not found.whole(design, depth):
+            continue
+        logs = [
+            [math.log10(g / one.gradients[-1]) for g in one.gradients]
+            for one in found.at(design, depth)
+        ]
+        values, errors = _by_site(logs)
+        yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
+
+
+def _band(found: Found, *, width: int) -> Iterator[Line]:
+    bands = stream_band(found, width=width)
+    for end, name in enumerate(("at least", "at most")):
+        if bands is not None:
+            drawn = tuple(band[end] for band in bands)
+            what = f"pre: {name} (after Xiong et al.)"
+            yield Line(_square(found.deepest), what, drawn, faint=True, facts={"model": "pre"})
+
+
+def _by_site(several: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    pairs = [mean_error(column) for column in zip(*several, strict=True)]
+    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+
+
+def _of_blocks(found: Found) -> Iterator[Line]:
+    if not found.blocks:
+        return
+    deepest = max(one.depth for one in found.blocks)
+    some = [one for one in found.blocks if one.depth == deepest]
+    for one in some:
+        logs = tuple(math.log10(value) for value in one.largest)
+        yield Line(_largest(deepest), one.design, logs, facts={"model": one.design})
+    for one in some:
+        if one.design == "no norm":
+            continue  # it leaves the axis: the table has it
+        yield Line(_distance(deepest), one.design, one.distance, facts={"model": one.design})
+
+
+def _of_training(found: Found) -> Iterator[Line]:
+    if not found.trained:
+        return
+    depths = sorted({one.depth for one in found.trained})
+    for design in TRAINED:
+        for moment, name in ((1, design), (0, f"{design}, before the training")):
+            values, errors = _over_trained(
+                found, design, depths, lambda one, at=moment: _log(one.ratio[at])
+            )
+            facts = {"model": design}
+            yield Line(AFTER, name, values, faint=not moment, facts=facts, errors=errors)
+    for design in TRAINED:
+        for moment, name in ((1, design), (0, f"{design}, before the training")):
+            values, errors = _over_trained(
+                found, design, depths, lambda one, at=moment: one.cosine[at]
+            )
+            facts = {"model": design}
+            yield Line(COSINE, name, values, faint=not moment, facts=facts, errors=errors)
+    for design in TRAINED:
+        logs = [
+            [_log(g / one.profile[-1]) for g in one.profile]
+            for one in found.trained
+            if (one.design, one.depth) == (design, depths[-1]) and _usable(one.profile)
+        ]
+        if logs:
+            values, errors = _by_site(logs)
+            panel = _trained_profile(depths[-1])
+            yield Line(panel, design, values, facts={"model": design}, errors=errors)
+
+
+def _over_trained(
+    found: Found, design: str, depths: Sequence[int], number: Callable[[Trained], float]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    pairs: list[tuple[float, float]] = []
+    for depth in depths:
+        own = [one for one in found.trained if (one.design, one.depth) == (design, depth)]
+        values = [number(one) for one in own]
+        pairs.append(mean_error(values) if values else (math.nan, math.nan))
+    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+
+
+def _usable(profile: Sequence[float]) -> bool:
+    return bool(profile) and math.isfinite(profile[-1]) and profile[-1] > 0.0
+
+
+def _log(value: float) -> float:
+    return math.log10(value) if math.isfinite(value) and value > 0.0 else math.nan
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def tables(found: Found, *, width: int) -> Iterator[Table]:
+    """Every table, in the order of the panels."""
+    yield from _exponents(found, width=width)
+    yield _split(found)
+    yield Table(
+        "Untrained: token cosine at the last site, by depth",
+        tuple(str(depth) for depth in found.depths),
+        tuple(
+            tuple(
+                mean_error([one.cosine for one in found.at(design, depth)])[0]
+                for depth in found.depths
+            )
+            for design in DESIGNS
+        ),
+        digits=3,
+        names=tuple(DESIGNS),
+    )
+    if found.blocks:
+        yield _products(found)
+    if found.norms:
+        yield _norms(found)
+    if found.trained:
+        yield _trainings(found)
+
+
+def _exponents(found: Found, *, width: int) -> Iterator[Table]:
+    def powers(design: str, *numbers: Callable[[Start], float]) -> list[float]:
+        row: list[float] = []
+        for number in numbers:
+            fit = found.exponent(design, number)
+            row += [math.nan, math.nan] if fit is None else [fit.slope, fit.error]
+        return row
+
+    laws = {d: law_exponent(found, d, width=width) for d in DESIGNS}
+    yield Table(
+        "Untrained: power of the depth of |dL/dW2|, alone and times the rms of x_L, ± s.e.",
+        ("law", "alone", "±", "times rms", "± "),
+        tuple(
+            (
+                math.nan if laws[design] is None else float(laws[design] or 0.0),
+                *powers(design, lambda one: one.weight, lambda one: one.scaled_weight),
+            )
+            for design in DESIGNS
+        ),
+        digits=2,
+        names=tuple(DESIGNS),
+    )
+    # Without norms the ratio is no power of the depth: the remarks say what it is.
+    several = [design for design in DESIGNS if design != "no norm"]
+    yield Table(
+        "Untrained: power of the depth of |dL/dx_0| / |dL/dx_L|, ± s.e.",
+        ("power", "±"),
+        tuple(tuple(powers(design, lambda one: one.ratio)) for design in several),
+        digits=2,
+        names=tuple(several),
+    )
+
+
+def _split(found: Found) -> Table:
+    rows = [
+        tuple(
+            mean_error([number(one) for one in found.at(design, found.deepest)])[0]
+            for number in (
+                lambda one: one.squares[0],
+                lambda one: one.squares[-1],
+                lambda one: one.updates,
+                lambda one: one.crosses,
+                lambda one: one.crosses / one.grown,
+                _mismatch,
+            )
+        )
+        for design in ADDS
+    ]
+    return Table(
+        f"Untrained, {found.deepest} layers: m_L = m_0 + sum mean u² + sum 2 mean x u",
+        ("m_0", "m_L", "sum u²", "sum 2xu", "cross share", "off (rel.)"),
+        tuple(rows),
+        digits=3,
+        names=ADDS,
+    )
+
+
+def _mismatch(one: Start) -> float:
+    return abs(one.grown - one.updates - one.crosses) / one.squares[-1]
+
+
+def _products(found: Found) -> Table:
+    return Table(
+        "Untrained: log10 of the product of the blocks' norms, and of the norm of their product",
+        ("product", "true", "loose by", "largest σ₁", "|J−I| first", "|J−I| last"),
+        tuple(
+            (
+                one.product,
+                math.log10(one.whole),
+                one.product - math.log10(one.whole),
+                max(one.largest),
+                one.distance[0],
+                one.distance[-1],
+            )
+            for one in found.blocks
+        ),
+        digits=3,
+        names=tuple(f"{one.design}, {one.depth}" for one in found.blocks),
+    )
+
+
+def _norms(found: Found) -> Table:
+    return Table(
+        "Post-norm, untrained: the product with and without the Jacobians of its norms, log10",
+        ("σ₁ with", "without", "|P|_F/√N with", "without ", "norms alone"),
+        tuple(
+            (one.with_largest, one.without_largest, one.with_size, one.without_size, one.shrink)
+            for one in found.norms
+        ),
+        digits=3,
+        names=tuple(f"{one.depth} layers" for one in found.norms),
+    )
+
+
+def _trainings(found: Found) -> Table:
+    some = sorted(found.trained, key=lambda one: (TRAINED.index(one.design), one.depth, one.seed))
+    return Table(
+        "Training without warm-up: first and last reading",
+        ("steps", "ratio first", "ratio last", "cos first", "cos last", "loss"),
+        tuple((float(one.steps), *one.ratio, *one.cosine, one.loss) for one in some),
+        digits=4,
+        names=tuple(f"{one.design}, {one.depth}, seed {one.seed}" for one in some),
+    )

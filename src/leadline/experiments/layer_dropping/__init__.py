@@ -1,0 +1,1 @@
+"""Training with layers left out, and models that lose layers afterwards."""

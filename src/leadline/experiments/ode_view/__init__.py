@@ -1,0 +1,1 @@
+"""Residual networks as steps of a differential equation."""

@@ -1,0 +1,118 @@
+"""The outcome of an experiment: a table in the terminal, and a folder with picture and records."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from leadline.reading.show.line_chart import line_chart
+from leadline.reading.show.wording import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from leadline.experiments.outcome import Outcome
+
+__all__ = ["show_outcome", "write_outcome"]
+
+_MOST_LAYERS = 8
+_NAMES, _CELL = 22, 13
+"""Columns for the names of the lines, and for a number with its distance."""
+
+
+def show_outcome(outcome: Outcome, console: Console) -> None:
+    """Print a table for every panel, a row per line, and the remarks."""
+    from rich.table import Table
+
+    console.print(f"[bold]{outcome.title}[/bold]")
+    for panel in outcome.panels:
+        lines = [line for line in outcome.lines if line.panel == panel]
+        stands = outcome.places.get(panel)
+        start = 1 if stands else outcome.start
+        names = min(_NAMES, max(len(line.name) for line in lines))
+        most = min(_MOST_LAYERS, max(2, (console.width - names) // _CELL))
+        places = _some([len(line.values) for line in lines], most)
+        shown = [start - 1 + place for place in places]
+        table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
+        axis = stands.label if stands else outcome.axis
+        table.add_column(axis, overflow="fold", min_width=names)
+        for layer in shown:
+            title = f"{stands.at[layer - 1]:g}" if stands else str(layer)
+            table.add_column(title, justify="right", no_wrap=True)
+        for line in lines:
+            cells = [
+                number(line.values[layer - start], digits=4)
+                if layer - start < len(line.values)
+                else ""
+                for layer in shown
+            ]
+            table.add_row(line.name, *cells)
+        console.print(table)
+        deepest = max(len(line.values) for line in lines)
+        if len(shown) < deepest:
+            what = "places" if axis != "layer" else "layers" if start else "sites"
+            console.print(f"({len(shown)} of {deepest} {what}; -o and --json give all of them)")
+        console.print()
+    for told in outcome.tables:
+        table = Table(title=told.title, title_justify="left", box=None, pad_edge=False)
+        if told.names:
+            table.add_column("", overflow="fold")
+        for column in told.columns:
+            table.add_column(column, justify="right", min_width=8, max_width=12, overflow="fold")
+        for at, row in enumerate(told.rows):
+            name = told.names[at : at + 1]
+            table.add_row(*name, *(number(value, digits=told.digits) for value in row))
+        console.print(table)
+        console.print()
+    for remark in outcome.remarks:
+        console.print(remark, markup=False)
+    for name, why in outcome.failures.items():
+        console.print(f"{name} could not be measured: {why}", style="red", markup=False)
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> None:
+    """Write picture.svg, table.csv and the records into the folder.
+
+    Where the outcome has tables beside its lines, table.csv has them too: their rows say in the
+    column `quantity` which column of the table it is, and have no place on the axis.
+    """
+    picture = line_chart(
+        outcome.lines,
+        title=outcome.title,
+        value_label=outcome.value_label,
+        start=outcome.start,
+        layer_label=outcome.axis,
+        scales=outcome.scales,
+        notes=outcome.remarks if outcome.captioned else (),
+        places=outcome.places,
+        across=outcome.across,
+        planes=outcome.planes,
+    )
+    (folder / "picture.svg").write_text(picture, encoding="utf-8")
+    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        of_lines = [outcome.value_label] if outcome.tables else []
+        titles = ["quantity"] if outcome.tables else []
+        writer.writerow(["panel", "name", outcome.axis, *titles, "value"])
+        for line in outcome.lines:
+            stands = outcome.places.get(line.panel)
+            for number, value in enumerate(line.values):
+                place = f"{stands.at[number]:g}" if stands else outcome.start + number
+                writer.writerow([line.panel, line.name, place, *of_lines, repr(value)])
+        for table in outcome.tables:
+            for name, title, value in table.cells():
+                writer.writerow([table.title, name, "", title, repr(value)])
+    for name, record in outcome.records.items():
+        record.save(folder / f"{name}.leadline")
+
+
+def _some(depths: Sequence[int], most: int) -> list[int]:
+    """All layers of shallow stacks, evenly chosen ones of deep ones; every last layer."""
+    deepest = max(depths)
+    if deepest <= most:
+        return list(range(1, deepest + 1))
+    step = (deepest - 1) / (most - 1)
+    return sorted({round(1 + k * step) for k in range(most)} | set(depths))

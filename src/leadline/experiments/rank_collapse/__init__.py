@@ -1,0 +1,1 @@
+"""Rank collapse with and without skip connections and MLPs."""

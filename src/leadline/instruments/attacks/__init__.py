@@ -1,0 +1,1 @@
+"""The search for inputs and weights that break a bound."""

@@ -1,0 +1,1 @@
+"""How far tokens still differ after every layer, without cancellation."""

@@ -1,0 +1,291 @@
+"""collapse(model, stream): how pure attention loses rank, followed without cancellation.
+
+Tokens are carried as a reference and what sets them apart, each with an exact exponent of its own
+(`numerics.split`), through the model's own modules. So residuals are right to many digits where a
+plain forward pass shows rounding: float32 from the third or fourth layer on, float64 soon after.
+
+`collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
+more heads, bidirectional or causal, grouped, rotary; LayerNorm, RMSNorm and others at any place;
+ReLU, GELU, SiLU and gated MLPs; every connection made of sums and products. What cannot be
+followed is refused by name. `collapse_weights` takes bare matrices. With `facts=True` the result
+also has what the theorems ask about, for `leadline.bounds(found.facts)`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from leadline.anatomy import unsharded, untouched
+from leadline.errors import InputError, check_progress, check_seed
+from leadline.instruments.collapse.facts import Notebook, by_head, stack_facts
+from leadline.instruments.collapse.inputs import check_stream, checked_layers, entered, streams_of
+from leadline.instruments.collapse.result import Collapse
+from leadline.instruments.collapse.split import attention as split_attention
+from leadline.instruments.collapse.split import curves as split_curves
+from leadline.instruments.collapse.split import norms as split_norms
+from leadline.instruments.collapse.split import rules as split_rules
+from leadline.instruments.collapse.split.facts import attention_facts
+from leadline.instruments.collapse.split.split import Rounding, Split, log10_of, split_tokens
+from leadline.models.loading import LoadedModel
+from leadline.parts import Transformer
+from leadline.parts.branches import Run
+
+__all__ = ["collapse", "collapse_weights", "follow"]
+
+Tensor = torch.Tensor
+Step = Callable[[Any], Any]
+Progress = Callable[[str, int, int], None]
+assert (
+    split_attention and split_curves and split_norms and split_rules
+)  # they enter the rules when they are imported
+
+
+def collapse(
+    model: nn.Module | LoadedModel,
+    stream: Any,
+    *,
+    facts: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Collapse:
+    """Follow the residual of `stream` through the layers of one of our Transformers.
+
+    `stream` is [token, width] or [example, token, width]: what enters the first layer (of a model
+    without an embedding: what the model is called with). Whole numbers, or what `random_tokens`
+    and its kin return, are token ids, which are embedded in the model's own precision. Weights are
+    taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
+    that of the error estimate.
+    """
+    seed = check_seed(seed)
+    say = check_progress(progress)
+    module = unsharded(model.model if isinstance(model, LoadedModel) else model)
+    if not isinstance(module, Transformer):
+        raise InputError(
+            f"collapse follows leadline.Transformer, not a {type(module).__name__}; "
+            "Transformer.from_hf(model) makes one of many Hugging Face models, and "
+            "collapse_weights takes bare matrices."
+        )
+    if module.first.lanes > 1:
+        raise InputError(
+            f"The stream of {module.recipe.choice('connection').name!r} has lanes, and only one "
+            "stream can be followed; choose another connection."
+        )
+    with torch.no_grad(), untouched(module):
+        module.eval()
+        streams = entered(module, stream)
+        found: list[Collapse] = []
+        for number, one in enumerate(streams):
+            tell = _counted(say, number, len(streams), len(module.blocks))
+            found.append(_through(module, one, facts=facts, seed=seed, tell=tell))
+    return _together(found)
+
+
+def collapse_weights(
+    stream: Any,
+    layers: Sequence[Mapping[str, Any]],
+    *,
+    causal: bool = False,
+    heads: int = 1,
+    facts: bool = False,
+    seed: int = 0,
+) -> Collapse:
+    """Follow the residual through attention layers given as matrices, without skip or norm.
+
+    Each layer has W_Q, W_K, W_V [width, heads x head width], W_O [heads x head width, width] and
+    optionally b_Q, b_K, b_V, b_O; vectors are rows, x W. Logits are scaled by
+    1 / sqrt(head width). `stream` is [token, width] or [example, token, width].
+    """
+    seed = check_seed(seed)
+    streams = streams_of(stream)
+    ready = checked_layers(layers, heads, width=streams[0].shape[1])
+    with torch.no_grad():
+        found = [
+            _through_weights(ready, one, causal=causal, heads=heads, facts=facts, seed=seed)
+            for one in streams
+        ]
+    return _together(found)
+
+
+def follow(
+    steps: Sequence[Step],
+    stream: Tensor,
+    *,
+    causal: bool = False,
+    seed: int = 0,
+    watch: Callable[[Split], None] | None = None,
+) -> Collapse:
+    """Follow one example [token, width] through callables, each a layer from state to state.
+
+    A state is the tokens, or a tuple that starts with them. `watch` is shown the tokens at every
+    site.
+    """
+    check_stream(stream)
+    rounding = Rounding(seed)
+    state: Any = split_tokens(stream, first=causal, rounding=rounding)
+    sites = [_site(state)]
+    if watch is not None:
+        watch(state)
+    for number, step in enumerate(steps, 1):
+        try:
+            state = step(state)
+            seen = state[0] if isinstance(state, tuple) else state
+            sites.append(_site(seen))
+            if watch is not None:
+                watch(seen)
+        except InputError as error:
+            raise InputError(f"At layer {number}: {error}") from error
+        if isinstance(state, Split):
+            state = state.gathered()
+    residual, norm, error, mantissa, exponent = zip(*sites, strict=True)
+    return Collapse(
+        log10_residual=np.array(residual),
+        log10_norm=np.array(norm),
+        error=np.array(error),
+        mantissa=np.array(mantissa),
+        exponent=exponent,
+        causal=causal,
+        remarks=_remarks(residual),
+    )
+
+
+def _site(x: Split) -> tuple[float, float, float, float, int | None]:
+    sizes, exponent = x.residual()
+    if math.isinf(x.rounding.drift(sizes)):
+        raise InputError(
+            "What is left of the tokens' differences is below rounding: heads or updates cancel "
+            "each other, or the tokens had gathered in groups. It is not zero, and it cannot be "
+            "followed."
+        )
+    return (
+        log10_of(sizes, exponent),
+        log10_of(*x.norm()),
+        x.rounding.drift(sizes),
+        float(sizes[0]),
+        exponent,
+    )
+
+
+def _remarks(residual: Sequence[float]) -> tuple[str, ...]:
+    gone = next((layer for layer, value in enumerate(residual) if value == -math.inf), None)
+    if gone is None:
+        return ()
+    return (f"From layer {gone} on all tokens are exactly equal: the residual is zero.",)
+
+
+def _together(found: list[Collapse]) -> Collapse:
+    if len(found) == 1:
+        return found[0]
+    remarks = dict.fromkeys(
+        f"Example {i}: {text}" for i, one in enumerate(found, 1) for text in one.remarks
+    )
+    return Collapse(
+        log10_residual=np.stack([one.log10_residual for one in found]),
+        log10_norm=np.stack([one.log10_norm for one in found]),
+        error=np.stack([one.error for one in found]),
+        mantissa=np.stack([one.mantissa for one in found]),
+        exponent=tuple(one.exponent for one in found),
+        causal=found[0].causal,
+        name=found[0].name,
+        remarks=tuple(remarks),
+        examples=tuple(found),
+    )
+
+
+# --- a model of ours ---------------------------------------------------------------------------
+
+
+def _through(
+    model: Transformer, stream: Tensor, *, facts: bool, seed: int, tell: Callable[[], None]
+) -> Collapse:
+    causal = bool(model.causal)
+    steps = _steps(model, stream.shape[0])
+    if not facts:
+        found = follow(steps, stream, causal=causal, seed=seed, watch=lambda _: tell())
+        return replace(found, name=model.label)
+    with Notebook(model) as notebook:
+
+        def watch(x: Split) -> None:
+            tell()
+            notebook.site(x)
+
+        found = follow(steps, stream, causal=causal, seed=seed, watch=watch)
+    return replace(found, name=model.label, facts=notebook.facts(found))
+
+
+def _counted(say: Progress, example: int, examples: int, depth: int) -> Callable[[], None]:
+    """Tells of every site that was reached."""
+    sites = itertools.count(example * (depth + 1))
+
+    def tell() -> None:
+        say("following the tokens", next(sites), examples * (depth + 1))
+
+    return tell
+
+
+def _through_weights(
+    layers: Sequence[dict[str, Tensor]],
+    stream: Tensor,
+    *,
+    causal: bool,
+    heads: int,
+    facts: bool,
+    seed: int,
+) -> Collapse:
+    seen: list[Split] = []
+
+    def step(weights: dict[str, Tensor]) -> Step:
+        return lambda x: _attend(x, weights, heads=heads, causal=causal)
+
+    found = follow(
+        [step(weights) for weights in layers],
+        stream,
+        causal=causal,
+        seed=seed,
+        watch=seen.append if facts else None,
+    )
+    if not facts:
+        return found
+    told = [
+        attention_facts(x, by_head(weights, heads), causal=causal)
+        for x, weights in zip(seen, layers, strict=False)
+    ]
+    return replace(found, facts=stack_facts(found, seen, told))
+
+
+def _steps(model: Transformer, tokens: int) -> list[Step]:
+    positions = torch.arange(tokens)
+    run = Run(
+        rotate=model.embedding.positions.rotation(positions, torch.float64),
+        causal=bool(model.causal) and tokens > 1,
+    )
+
+    def step(number: int, block: nn.Module) -> Step:
+        return lambda state: block(model.first.open(state) if number == 0 else state, run)
+
+    return [step(number, block) for number, block in enumerate(model.blocks)]
+
+
+# --- bare weights ------------------------------------------------------------------------------
+
+
+def _attend(x: Split, weights: dict[str, Tensor], *, heads: int, causal: bool) -> Split:
+    runs, tokens, _ = x.shape
+
+    def projected(name: str) -> Any:
+        y = F.linear(x, weights[f"W_{name}"].mT, weights.get(f"b_{name}"))  # pyright: ignore
+        return y.view(runs, tokens, heads, -1).transpose(1, 2)
+
+    out = F.scaled_dot_product_attention(
+        projected("Q"), projected("K"), projected("V"), is_causal=causal
+    )
+    joined = out.transpose(1, 2).reshape(runs, tokens, -1)
+    return F.linear(joined, weights["W_O"].mT, weights.get("b_O"))  # pyright: ignore

@@ -1,0 +1,1 @@
+"""What `measure` reads about collapsing tokens."""

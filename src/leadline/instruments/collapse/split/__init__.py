@@ -1,0 +1,1 @@
+"""The stream as mean token and residual, each carried with its own exponent."""

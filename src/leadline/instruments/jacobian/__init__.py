@@ -1,0 +1,1 @@
+"""Jacobians of blocks and stretches, and Lyapunov exponents, matrix-free."""

@@ -1,0 +1,320 @@
+"""The largest and the smallest singular values of a linear map, by its products alone.
+
+Block Golub-Kahan bidiagonalisation: bases V and U grow by p vectors a step,
+
+    J V_j = U_1..j H_1..j,j         J' U_j = V_1..j (H_j,1..j)' + V_(j+1) B_j
+
+every new block made orthogonal to all before it, twice. All coefficients are kept, not only the
+two diagonals, so that H = U' J V is the projection of J also where rounding bends the recurrence.
+The singular values theta of H approach those of J; with z the last p entries of a left singular
+vector of H, the residual of that triplet is r = |B_j z|, and J v = theta u holds exactly.
+
+What is known about the error of theta_i (Golub and Van Loan 2013, sections 8.1 and 10.4):
+some singular value lies within r_i, and once the j largest have parted from the rest
+
+    |sigma_i - theta_i| <= (r_1^2 + ... + r_j^2) / (theta_i - sigma_(j+1))        j >= i
+
+`errors` is the smaller of the two, the best j taken and theta_(j+1) + r_(j+1) for the unknown
+sigma_(j+1), plus rounding. Both are about values that have come out of the crowd: theta_i lies
+above the median theta by more than r_i / `OUT`. Before that, a value far above may be hidden: a
+random start of m directions has m / N of it and shows sqrt(m / N) of its distance as a residual.
+So r_i sqrt(N / m) is the estimate there. It is an estimate and no proof in either case: a start
+that is orthogonal to a singular vector would never see it. The start is random, and has more
+directions than values are asked for.
+
+Smallest values come from the same bases. theta is then, but for rounding, never below the truth: it
+is |J v| for a unit vector v. They converge slowly, and the error is the residual alone. Where N is
+at most `SMALL_ENOUGH` the matrix is made and taken apart instead, in float64.
+
+Rounding is counted in eps of the largest number in a product: sigma_1, and for J - c I that of J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from leadline.errors import InputError, ProbeError
+from leadline.numerics.linear.frames import orthonormal
+from leadline.numerics.linear.linear_maps import LinearMap, Shifted, dense
+
+__all__ = ["ROUNDING", "SMALL_ENOUGH", "Singular", "largest", "smallest"]
+
+Tensor = torch.Tensor
+Tell = Callable[[int], None]
+"""Called with the number of products so far."""
+
+ROUNDING = 16.0
+"""Rounding of a product with J, in eps of the largest singular value."""
+OUT = 0.1
+"""A value is out of the crowd when its residual is at most this share of its distance to it."""
+SMALL_ENOUGH = 1024
+"""Rows of a matrix that is rather made than approached."""
+SPARE = 2
+"""Directions of a block beyond the values that are asked for: a wider one costs more products."""
+FAINTEST = 1.0
+"""In eps of a product: what is left of it outside the basis below this is no direction."""
+MOST = 512
+"""Directions at which the search ends, converged or not."""
+
+
+@dataclass(frozen=True)
+class Singular:
+    """Singular values per example, their estimated errors, and the vectors J v = value u."""
+
+    values: Tensor
+    errors: Tensor
+    left: Tensor
+    right: Tensor
+    products: int
+    converged: Tensor
+
+
+def largest(
+    given: LinearMap,
+    k: int = 4,
+    *,
+    tolerance: float = 1e-6,
+    block: int | None = None,
+    seed: int = 0,
+    most: int | None = None,
+    tell: Tell | None = None,
+) -> Singular:
+    """The k largest singular values of every example, largest first.
+
+    The search ends when every error is below `tolerance` times its value, or below what rounding
+    leaves, or after `most` directions.
+    """
+    size = _checked(given, k)
+    basis = _Bases(given, min(block or k + SPARE, size), min(most or MOST, size), seed, tell)
+    while True:
+        u, theta, v, residuals = basis.step()
+        values = theta[:, :k]
+        errors = _errors(theta, residuals, size)[:, :k]
+        floor = _floor(given, theta[:, :1])
+        fine = (errors <= torch.maximum(tolerance * values, floor)).all(1)
+        if basis.full and size <= SMALL_ENOUGH and most is None and not bool(fine.all()):
+            # No room for one more whole block, and directions are left that were never seen.
+            return _taken_apart(given, k, largest_first=True)
+        if bool(fine.all()) or basis.full:
+            return Singular(
+                values=values,
+                errors=errors + floor,
+                left=basis.left(u[:, :, :k]),
+                right=basis.right(v[:, :, :k]),
+                products=basis.products,
+                converged=fine,
+            )
+
+
+def smallest(
+    given: LinearMap,
+    k: int = 1,
+    *,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    most: int | None = None,
+    tell: Tell | None = None,
+) -> Singular:
+    """The k smallest singular values of every example, smallest first, from above.
+
+    `tolerance` is a share of the largest singular value: a small one is known no better than the
+    products are.
+    """
+    size = _checked(given, k)
+    if size <= SMALL_ENOUGH:
+        return _taken_apart(given, k)
+    basis = _Bases(given, min(k + SPARE, size), min(most or MOST, size), seed, tell)
+    while True:
+        u, theta, v, residuals = basis.step()
+        values = theta.flip(1)[:, :k]
+        errors = _hidden(theta, residuals, size).flip(1)[:, :k]
+        fine = (errors <= tolerance * theta[:, :1]).all(1)
+        if bool(fine.all()) or basis.full:
+            floor = _floor(given, theta[:, :1])
+            return Singular(
+                values=values,
+                errors=errors + floor,
+                left=basis.left(u.flip(2)[:, :, :k]),
+                right=basis.right(v.flip(2)[:, :, :k]),
+                products=basis.products,
+                converged=fine,
+            )
+
+
+def _checked(given: LinearMap, k: int) -> int:
+    size = given.shape[1] * given.shape[2]
+    if type(k) is not int or not 1 <= k <= size:
+        raise InputError(
+            f"{k!r} singular values were asked for; a map of {size} features has 1 to {size}."
+        )
+    return size
+
+
+def _floor(given: LinearMap, largest_value: Tensor) -> Tensor:
+    """What rounding leaves of any value."""
+    subtracted = abs(given.by) if isinstance(given, Shifted) else 0.0
+    return ROUNDING * torch.finfo(given.dtype).eps * (largest_value + subtracted)
+
+
+def _errors(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
+    """The estimate of the first lines for the largest values, without rounding."""
+    together = residuals.square().cumsum(1)
+    following = torch.cat([theta[:, 1:] + residuals[:, 1:], torch.zeros_like(theta[:, :1])], 1)
+    gap = theta.unsqueeze(2) - following.unsqueeze(1)
+    count = theta.shape[1]
+    later = torch.ones(count, count, dtype=torch.bool, device=theta.device).triu()
+    # Nothing is known of what comes after the last of the directions.
+    later[:, -1] = False
+    quadratic = torch.where(
+        later & (gap > 0), together.unsqueeze(1) / gap.clamp(min=1e-300), torch.inf
+    )
+    hidden = _hidden(theta, residuals, size)
+    return torch.where(hidden > residuals, hidden, torch.minimum(residuals, quadratic.amin(2)))
+
+
+def _hidden(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
+    """The residual of values out of the crowd; of others, what may be hidden behind it."""
+    crowd = theta.median(1, keepdim=True).values
+    out = residuals <= OUT * (theta - crowd).abs()
+    return torch.where(out, residuals, residuals * (size / theta.shape[1]) ** 0.5)
+
+
+class _Bases:
+    """The two bases, rows of [example, direction, N], and the projection H in float64."""
+
+    def __init__(
+        self, given: LinearMap, block: int, most: int, seed: int, tell: Tell | None
+    ) -> None:
+        self.map = given
+        self.block = block
+        self.most = most
+        self.tell = tell
+        self.products = 0
+        self.generator = torch.Generator().manual_seed(seed)
+        examples, tokens, width = given.shape
+        self.rows = (examples, tokens * width)
+        self._v = self._empty()
+        self._u = self._empty()
+        self._h = torch.zeros(examples, 0, 0, dtype=torch.float64, device=given.device)
+        self._next, _ = self._against(self._v, self._drawn(block))
+
+    @property
+    def full(self) -> bool:
+        """No room for one more block."""
+        return self._v.shape[1] + self.block > self.most
+
+    def step(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One more block on both sides: u, theta, v of H, and the residual of every triplet."""
+        before = self._v.shape[1]
+        self._v = torch.cat([self._v, self._next], 1)
+        moved = self._product(self._next, adjoint=False)
+        fresh, coefficients = self._against(self._u, moved)
+        self._u = torch.cat([self._u, fresh], 1)
+        grown = self._h.new_zeros(self.rows[0], before + self.block, before + self.block)
+        grown[:, :before, :before] = self._h
+        grown[:, :, before:] = coefficients
+        self._h = grown
+        u, theta, vt = torch.linalg.svd(self._h)
+        pulled = self._product(fresh, adjoint=True)
+        self._next, back = self._against(self._v, pulled)
+        beyond = back[:, before + self.block :]
+        residuals = torch.linalg.vector_norm(beyond @ u[:, before:, :], dim=1)
+        return u, theta, vt.mT, residuals
+
+    def left(self, u: Tensor) -> Tensor:
+        """Left singular vectors [k, example, token, width] from those of H."""
+        return self._combined(self._u, u)
+
+    def right(self, v: Tensor) -> Tensor:
+        """Right singular vectors."""
+        return self._combined(self._v, v)
+
+    def _combined(self, basis: Tensor, weights: Tensor) -> Tensor:
+        found = weights.to(basis.dtype).mT @ basis
+        return found.transpose(0, 1).reshape(-1, *self.map.shape)
+
+    def _product(self, rows: Tensor, *, adjoint: bool) -> Tensor:
+        vectors = rows.transpose(0, 1).reshape(-1, *self.map.shape)
+        found = self.map.adjoint(vectors) if adjoint else self.map.forward(vectors)
+        if not bool(torch.isfinite(found).all()):
+            raise ProbeError(
+                "A product with the Jacobian is not finite: it leaves the range of "
+                f"{str(self.map.dtype).removeprefix('torch.')}; measure fewer layers at once, or "
+                "the model in float64."
+            )
+        self.products += self.block
+        if self.tell is not None:
+            self.tell(self.products)
+        return found.reshape(self.block, *self.rows).transpose(0, 1)
+
+    def _against(self, basis: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows as orthonormal ones outside the basis, and coefficients of both, in float64.
+
+        rows_j = sum_i [basis, new]_i c_ij. A direction that is not there (the map has come to an
+        end, or two directions are one) is replaced by a random one with a coefficient of zero.
+        """
+        inside = self._h.new_zeros(self.rows[0], basis.shape[1], rows.shape[1])
+        upper = torch.eye(rows.shape[1]).to(self._h).expand(self.rows[0], -1, -1)
+        scale = torch.linalg.vector_norm(rows.double(), dim=2, keepdim=True)
+        for _ in range(2):
+            shares = basis @ rows.mT
+            rows = rows - shares.mT @ basis
+            inside = inside + shares.double() @ upper
+            spread, r = orthonormal(rows.transpose(0, 1).reshape(-1, *self.map.shape))
+            rows = spread.reshape(-1, *self.rows).transpose(0, 1)
+            upper = r @ upper
+        faintest = FAINTEST * torch.finfo(self.map.dtype).eps * scale
+        lost = upper.diagonal(dim1=-2, dim2=-1).unsqueeze(2) <= faintest
+        if bool(lost.any()):
+            rows = self._replaced(basis, rows, lost)
+            upper = torch.where(lost, 0.0, upper)
+        return rows, torch.cat([inside, upper], 1)
+
+    def _replaced(self, basis: Tensor, rows: Tensor, lost: Tensor) -> Tensor:
+        """Random directions outside the basis and the other rows in the place of the lost ones."""
+        rows = torch.where(lost, self._drawn(rows.shape[1]), rows)
+        for _ in range(3):
+            rows = rows - (rows @ basis.mT) @ basis
+            # The lost ones last in the order, so that the others stay what they are.
+            order = torch.argsort(lost[:, :, 0].to(torch.int8), dim=1, stable=True).unsqueeze(2)
+            sorted_rows = torch.take_along_dim(rows, order, 1)
+            spread, _ = orthonormal(sorted_rows.transpose(0, 1).reshape(-1, *self.map.shape))
+            rows = torch.empty_like(rows).scatter_(
+                1,
+                order.expand_as(rows),
+                spread.reshape(-1, *self.rows).transpose(0, 1),
+            )
+        return rows
+
+    def _drawn(self, count: int) -> Tensor:
+        drawn = torch.randn(self.rows[0], count, self.rows[1], generator=self.generator)
+        return drawn.to(self.map.device, self.map.dtype)
+
+    def _empty(self) -> Tensor:
+        return torch.zeros(
+            self.rows[0], 0, self.rows[1], dtype=self.map.dtype, device=self.map.device
+        )
+
+
+def _taken_apart(given: LinearMap, k: int, *, largest_first: bool = False) -> Singular:
+    matrix = dense(given).double()
+    u, sigma, vt = torch.linalg.svd(matrix)
+    shape = (k, *given.shape)
+
+    def vectors(columns: Tensor) -> Tensor:
+        ordered = columns if largest_first else columns.flip(2)
+        return ordered[:, :, :k].permute(2, 0, 1).reshape(shape).to(given.dtype)
+
+    values = (sigma if largest_first else sigma.flip(1))[:, :k]
+    rounding = _floor(given, sigma[:, :1])
+    return Singular(
+        values=values,
+        errors=rounding.expand_as(values),
+        left=vectors(u),
+        right=vectors(vt.mT),
+        products=matrix.shape[1],
+        converged=torch.ones(matrix.shape[0], dtype=torch.bool, device=matrix.device),
+    )

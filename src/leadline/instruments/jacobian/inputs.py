@@ -1,0 +1,175 @@
+"""What `jacobian` and `lyapunov` are asked for: which stack, which sites, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Declaration, Stack, untouched
+from leadline.anatomy.stretch.stretch import Stretches
+from leadline.errors import InputError, check_progress
+from leadline.instruments.passes.linear_checks import plainly
+from leadline.instruments.passes.measurement import (
+    Progress,
+    anatomy_of,
+    known_anatomy,
+    model_facts,
+    modules_of,
+    refuse_broken,
+    refuse_broken_inputs,
+    tokenizer_for,
+)
+from leadline.instruments.passes.running import batch_for, call, few_threads
+from leadline.models.inputs import Inputs
+from leadline.models.loading import LoadedModel
+
+__all__ = [
+    "Asked",
+    "Steps",
+    "array_of",
+    "chosen_stack",
+    "opened",
+    "sites_of",
+]
+
+
+class Steps:
+    """Says what is done, step by step; the number of steps is known from the start."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.say = check_progress(progress)
+        self.total = total
+        self.done = 0
+
+    def next(self, what: str) -> None:
+        """Begin a step."""
+        self.say(what, self.done, self.total)
+        self.done += 1
+
+    def end(self) -> None:
+        """All steps are done."""
+        self.say("done", self.total, self.total)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model that is ready: its name, the stack, and its blocks as functions."""
+
+    name: str
+    stack: Stack
+    stretches: Stretches
+    remarks: tuple[str, ...]
+
+
+@contextmanager
+def opened(
+    model: nn.Module | LoadedModel,
+    inputs: Any,
+    *,
+    stack: str | None,
+    anatomy: Anatomy | Declaration | None,
+    families: bool,
+    seed: int,
+    math: bool,
+    check: Callable[[Stack], None],
+    step: Callable[[str], None],
+) -> Iterator[Asked]:
+    """The model, untouched and with one real pass behind it, as long as the context lasts.
+
+    `check` sees the stack before the pass; `math` asks for attention with second derivatives.
+    """
+    given, module = modules_of(model)
+    known = known_anatomy(module, anatomy)
+    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
+    refuse_broken_inputs(batch)
+    name = model.name if isinstance(model, LoadedModel) else None
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        plainly() as remarks,
+        untouched(module),
+        few_threads(module, batch),
+    ):
+        step("reading the anatomy")
+        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
+        one = chosen_stack(proved, stack)
+        check(one)
+        # Only the stream is a variable: no graph is built for the weights.
+        for parameter in module.parameters():
+            parameter.requires_grad_(False)
+        step("running the model")
+        stretches = Stretches(module, one, lambda: call(module, batch), math=math)
+        if not stretches.finite:
+            refuse_broken(module, batch)
+        facts = model_facts(given, name, "given")
+        with stretches.running():
+            yield Asked(facts["name"], one, stretches, (*remarks, *_padding(batch)))
+
+
+def chosen_stack(anatomy: Anatomy, name: str | None) -> Stack:
+    """The stack of that name, or the only one."""
+    names = [one.name for one in anatomy.stacks]
+    if name is None:
+        if len(names) > 1:
+            raise InputError(
+                f"This model has {len(names)} stacks ({', '.join(names)}); say which one, such as "
+                f"stack={names[-1]!r}."
+            )
+        return anatomy.stacks[0]
+    if name not in names:
+        raise InputError(f"No stack is called {name!r}; this model has: {', '.join(names)}.")
+    return anatomy.stack(name)
+
+
+def sites_of(
+    layer: int | tuple[int, int] | None, sublayer: int | None, stack: Stack
+) -> tuple[int, int]:
+    """The sites between which the Jacobian is asked for."""
+    depth = stack.depth
+    if sublayer is not None and type(layer) is not int:
+        raise InputError(
+            f"Sublayer {sublayer!r} was asked for without its layer; give both, such as "
+            "layer=1, sublayer=2."
+        )
+    if layer is None:
+        return 0, depth
+    if type(layer) is int:
+        if not 1 <= layer <= depth:
+            raise InputError(
+                f"Layer {layer} was asked for; layers of the {stack.name} count from 1 to {depth}."
+            )
+        writes = len(stack.blocks[layer - 1].sublayers)
+        if sublayer is not None and (type(sublayer) is not int or not 1 <= sublayer <= writes):
+            raise InputError(
+                f"Sublayer {sublayer!r} was asked for; layer {layer} has sublayers 1 to {writes}."
+            )
+        return layer - 1, layer
+    pair = tuple(layer) if isinstance(layer, tuple | list) else ()
+    if len(pair) != 2 or any(type(site) is not int for site in pair):
+        raise InputError(
+            f"{layer!r} was given as the layer; give a number, or two sites such as (0, {depth})."
+        )
+    start, end = pair
+    if not 0 <= start < end <= depth:
+        raise InputError(
+            f"A stretch from site {start} to site {end} was asked for; the {stack.name} has sites "
+            f"0 (what enters layer 1) to {depth}, and a stretch goes forward."
+        )
+    return start, end
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """The numbers in float64, away from torch."""
+    return tensor.detach().double().cpu().numpy()
+
+
+def _padding(batch: Inputs) -> list[str]:
+    if batch.mask is None or bool(batch.mask.bool().all()):
+        return []
+    return ["Some tokens are padding; they are tokens of the stream like the others here."]

@@ -1,0 +1,158 @@
+"""lyapunov(model, inputs) -> Lyapunov: k directions through all blocks, QR at every layer.
+
+The exponents are those of `numerics.frames`. A block is linearised when its turn comes and let go.
+They belong to the product of the blocks' Jacobians. Where a block is handed anything but the stream
+that the first block was not, one direction is compared with what the whole model makes of it
+(`linear_checks`): beyond `JOINED` more than the stream goes from block to block, and the exponents
+are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Declaration, Stack
+from leadline.anatomy.stretch.stretch import Stretches
+from leadline.errors import InputError, ProbeError, check_count, check_seed
+from leadline.instruments.jacobian.inputs import Steps, array_of, opened
+from leadline.instruments.jacobian.result import Lyapunov
+from leadline.instruments.passes.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
+from leadline.instruments.passes.measurement import Progress
+from leadline.models.loading import LoadedModel
+from leadline.numerics.linear.frames import Frame
+from leadline.numerics.linear.linearised import Linearised
+
+__all__ = ["lyapunov"]
+
+
+def lyapunov(
+    model: nn.Module | LoadedModel,
+    inputs: Any = None,
+    *,
+    k: int = 8,
+    backward: bool = True,
+    stack: str | None = None,
+    anatomy: Anatomy | Declaration | None = None,
+    families: bool = True,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Lyapunov:
+    """Carry k random directions through all blocks and measure how they grow.
+
+    With `backward` (as gradients go) from the last site to the first, by products J' u alone: it
+    works under every attention kernel and keeps the graph of one block at a time. Otherwise from
+    the first site to the last, by J v. The other arguments are those of `jacobian`.
+    """
+    k = check_count(k, "k")
+    seed = check_seed(seed)
+    steps = Steps(progress, 3)
+
+    def check(one: Stack) -> None:
+        steps.total += one.depth
+
+    with opened(
+        model,
+        inputs,
+        stack=stack,
+        anatomy=anatomy,
+        families=families,
+        seed=seed,
+        math=not backward,
+        check=check,
+        step=steps.next,
+    ) as asked:
+        stretches = asked.stretches
+        if not backward and stretches.refusal is not None:
+            raise ProbeError(
+                f"Directions cannot be carried forward: {stretches.refusal}. Carry them backward."
+            )
+        found = _carried(stretches, k, backward=backward, seed=seed, steps=steps)
+        steps.end()
+        depth = asked.stack.depth
+        exponents = np.sort(found.total / depth, axis=1)[:, ::-1]
+        return Lyapunov(
+            model=asked.name,
+            stack=asked.stack.name,
+            backward=backward,
+            shape=found.shape,
+            exponents=np.ascontiguousarray(exponents),
+            growth=found.growth,
+            log10_norm=found.log10_norm,
+            log10_norm_error=found.log10_norm_error,
+            precision=stretches.precision,
+            kernel=stretches.kernel,
+            remarks=(*asked.remarks, *stretches.remarks(0, depth), *found.remarks),
+        )
+
+
+class _Carried:
+    """What a frame left behind on its way through all blocks."""
+
+    def __init__(self, depth: int, frame: Frame) -> None:
+        examples, k = frame.total.shape
+        self.shape: tuple[int, int, int] = (0, 0, 0)
+        self.growth = np.zeros((depth, examples, k))
+        self.log10_norm = np.zeros((depth + 1, examples))
+        self.log10_norm_error = np.zeros((depth + 1, examples))
+        self.total = array_of(frame.total)
+        self.remarks: list[str] = []
+
+    def note(self, site: int, frame: Frame, size: int) -> None:
+        """log10 of |P|_F / sqrt(N) at a site, with the standard error over the directions."""
+        squares, level = frame.squares
+        mean = squares.mean(1)
+        log = 2 * level + mean.log()
+        self.log10_norm[site] = array_of(log) / (2 * np.log(10))
+        # A Gaussian start has |u|^2 = N in the mean.
+        self.log10_norm[site] -= 0.5 * np.log10(size)
+        k = squares.shape[1]
+        spread = squares.std(1) if k > 1 else torch.full_like(mean, torch.nan)
+        self.log10_norm_error[site] = array_of(spread / k**0.5 / mean) / (2 * np.log(10))
+
+
+def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: Steps) -> _Carried:
+    """A frame through all blocks, each linearised when its turn comes and let go."""
+    depth = stretches.depth
+    order = range(depth, 0, -1) if backward else range(1, depth + 1)
+    frame: Frame | None = None
+    found: _Carried | None = None
+    steps.next("comparing with the whole")
+    remarks = _refuse_other_ways(stretches, seed)
+    for layer in order:
+        steps.next("carrying directions")
+        block = Linearised(*stretches.function(layer - 1, layer))
+        if frame is None:
+            size = block.shape[1] * block.shape[2]
+            if k > size:
+                raise InputError(f"{k} directions were asked for; the stream has {size}.")
+            frame = Frame.random(block.shape, k, dtype=block.dtype, seed=seed, device=block.device)
+            found = _Carried(depth, frame)
+            found.shape = block.shape
+            found.note(depth if backward else 0, frame, size)
+        assert found is not None
+        frame = frame.through(block, adjoint=backward)
+        found.growth[layer - 1] = array_of(frame.growth)
+        found.note(layer - 1 if backward else layer, frame, block.shape[1] * block.shape[2])
+    assert frame is not None and found is not None
+    found.total = array_of(frame.total)
+    found.remarks += remarks
+    return found
+
+
+def _refuse_other_ways(stretches: Stretches, seed: int) -> list[str]:
+    """A direction must come out as the whole model makes it, not only its blocks; remarks on it."""
+    if not stretches.side_by_side:
+        return []
+    difference = joined(stretches, seed=seed)
+    if difference is None:
+        return [NOT_COMPARED]
+    if not difference <= JOINED:
+        raise ProbeError(
+            f"{not_the_product('The Jacobian of this stack', difference)}. Exponents of the stream "
+            "alone would be wrong; ask jacobian() for a stretch of layers instead."
+        )
+    return []

@@ -1,0 +1,1 @@
+"""What `measure` reads about block Jacobians."""

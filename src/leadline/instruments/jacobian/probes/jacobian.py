@@ -1,0 +1,336 @@
+"""What a block does to small changes of the stream: its Jacobian J = dx_l / dx_(l-1).
+
+J of one example is a square matrix of N = token x width rows, known by its products alone.
+
+    sigma_1 >= ... >= sigma_k    how strongly the block stretches its strongest directions, by block
+                                 bidiagonalisation (`numerics.bidiagonal`)
+    |J|_F / sqrt N               the root mean square of all N singular values: 1 for the identity
+    |J - I|_F / sqrt N           how far the block is from the identity; both by random probes
+                                 (`numerics.frobenius`), with one standard error
+    sigma_1(J - I)               the branch alone, J = I + F'
+    leak                         largest |J' u| on the tokens behind those that u stands on, over
+                                 up to 64 places of the text: 0 where no later token is seen
+
+Through depth, with P_(i, j) = J_j ... J_(i+1):
+
+    |P_(l, L)|_F / sqrt N        partial Jacobian norm from site l to the last (Doshi, He and Gromov
+                                 2021, arXiv 2111.12143), by Gaussian directions carried backwards
+                                 with QR at every block (`numerics.frames`)
+    sigma_1(P_(0, l))            the norm of the true product
+    prod sigma_1(J_i)            the product of the norms, which is never smaller: what bounds made
+                                 block by block (a product of Lipschitz constants) speak of
+
+lower and upper are value -+ the estimated error. Numbers are per example, then mean and largest
+over the examples. Padded tokens are tokens of the map like all others. Costs about a hundred
+forward passes of every block, so it is asked for by name; `through` costs as many of all blocks
+before a site, for every site.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from leadline.anatomy import Stack
+from leadline.errors import ProbeError, check_seed
+from leadline.instruments.jacobian.bidiagonal import Singular, largest, smallest
+from leadline.instruments.jacobian.frobenius import both_norms
+from leadline.instruments.jacobian.leak import leak_of
+from leadline.instruments.passes.linear_probe import (
+    Kind,
+    Tell,
+    over_examples,
+    ranked,
+    too_many,
+    whole_number,
+)
+from leadline.instruments.passes.probe import PROBES, At, Refused, Result
+from leadline.numerics.linear.frames import Frame
+from leadline.numerics.linear.linear_maps import LinearMap, Shifted
+from leadline.record import Quantity, Site
+
+Tensor = torch.Tensor
+_DOSHI = "Doshi, He and Gromov 2021, arXiv 2111.12143"
+
+SINGULAR = Quantity(
+    name="jacobian.singular",
+    title="Largest singular values of a block's Jacobian",
+    symbol="σ_k(J_l)",
+    formula="rank by rank, the largest first; without a rank, the largest",
+    lives_on="layer",
+    scale="log",
+    high="The block stretches a small change of the stream that much in its strongest direction.",
+    low="Below 1 the block shrinks every change of the stream.",
+)
+SMALLEST = Quantity(
+    name="jacobian.smallest",
+    title="Smallest singular values of a block's Jacobian",
+    symbol="σ_{N+1−k}(J_l)",
+    formula="rank by rank, the smallest first; without a rank, the smallest; never below the truth",
+    lives_on="layer",
+    scale="log",
+    high="No change of the stream is lost in the block.",
+    low="Towards 0: the block hardly lets some change of the stream through.",
+)
+NORM = Quantity(
+    name="jacobian.norm",
+    title="Size of a block's Jacobian",
+    symbol="‖J_l‖_F / √N",
+    formula="root mean square of all singular values, by random probes; interval: one standard error",
+    lives_on="layer",
+    scale="log",
+    high="Above 1 a random change of the stream grows in the block.",
+    low="Below 1 it shrinks; 1 is the identity.",
+    source=_DOSHI,
+)
+DISTANCE = Quantity(
+    name="jacobian.distance",
+    title="Distance of a block from the identity",
+    symbol="‖J_l − I‖_F / √N",
+    formula="root mean square of all singular values of J − I, by random probes; interval: one "
+    "standard error",
+    lives_on="layer",
+    scale="log",
+    high="From 1 on the branches weigh as much as the skip connection: J is not I plus a little.",
+    low="Towards 0 the block is the identity plus a little.",
+)
+BRANCH = Quantity(
+    name="jacobian.branch",
+    title="Strongest direction of the branches' Jacobian",
+    symbol="σ_1(J_l − I)",
+    formula="largest singular value of J − I, in each example",
+    lives_on="layer",
+    scale="log",
+    high="From 1 on the branches can take away what the skip connection brings.",
+    low="Below 1 no direction is lost: every singular value of J is at least 1 minus this.",
+)
+LEAK = Quantity(
+    name="jacobian.leak",
+    title="What later tokens do to earlier ones",
+    symbol="max |J' u|",
+    formula="largest entry of J' u behind a place of the text, u random before it; up to 64 places",
+    lives_on="layer",
+    headline="max",
+    high="Later tokens reach earlier ones: attention is not causal.",
+    low="0: no token is reached by a later one; a proof for texts of up to 65 tokens.",
+)
+THROUGH = Quantity(
+    name="jacobian.through",
+    title="Norm of the product of Jacobians",
+    symbol="σ_1(J_l ⋯ J_1)",
+    formula="largest singular value of the Jacobian from what entered the stack to site l",
+    scale="log",
+    high="A small change of the input grows that much on its way.",
+    low="Every change of the input shrinks on its way.",
+)
+PRODUCT = Quantity(
+    name="jacobian.product_of_norms",
+    title="Product of the norms of Jacobians",
+    symbol="σ_1(J_l) ⋯ σ_1(J_1)",
+    formula="product of the largest singular values of the blocks 1 to l, in each example",
+    scale="log",
+    high="What a bound made block by block speaks of; the norm of the product is below it.",
+    low="Near the norm of the product: the strongest directions of the blocks lie on each other.",
+)
+PARTIAL = Quantity(
+    name="jacobian.partial",
+    title="Partial Jacobian norm to the end of the stack",
+    symbol="‖J_L ⋯ J_{l+1}‖_F / √N",
+    formula="root mean square of all singular values of the Jacobian from site l to the last site; "
+    "interval: one standard error",
+    scale="log",
+    high="Changes at this site arrive enlarged: gradients grow towards the input.",
+    low="Changes at this site hardly arrive: gradients vanish towards the input.",
+    source=_DOSHI,
+)
+
+
+@PROBES.register("jacobian")
+class JacobianProbe:
+    """Singular values of every block's Jacobian, its distance from the identity, and products."""
+
+    quantities: tuple[Quantity, ...] = (
+        SINGULAR,
+        SMALLEST,
+        NORM,
+        DISTANCE,
+        BRANCH,
+        LEAK,
+        PARTIAL,
+        PRODUCT,
+        THROUGH,
+    )
+
+    across = (PRODUCT,)
+    """What speaks of several blocks, though it is given block by block."""
+
+    def __init__(
+        self,
+        k: int = 4,
+        probes: int = 32,
+        smallest: int = 0,
+        sublayers: bool = False,
+        through: bool = False,
+        branch: bool = True,
+        tolerance: float = 1e-6,
+        seed: int = 0,
+    ) -> None:
+        self.k = whole_number("jacobian", "k", k, 1)
+        self.probes = whole_number("jacobian", "probes", probes, 2)
+        self.smallest = whole_number("jacobian", "smallest", smallest, 0)
+        self.seed = check_seed(seed, error=ProbeError)
+        for name, value in (("sublayers", sublayers), ("through", through), ("branch", branch)):
+            if not isinstance(value, bool):
+                raise ProbeError(
+                    f"The option {name} of the probe 'jacobian' is {value!r}; give true or false."
+                )
+        if not isinstance(tolerance, float) or not 0 < tolerance < 1:
+            raise ProbeError(
+                f"The tolerance of the probe 'jacobian' is {tolerance!r}; give a number between 0 "
+                "and 1."
+            )
+        self.sublayers, self.through, self.branch = sublayers, through, branch
+        self.tolerance = tolerance
+        without = {
+            SMALLEST.name: not smallest,
+            BRANCH.name: not branch,
+            THROUGH.name: not through,
+        }
+        self.quantities = tuple(q for q in type(self).quantities if not without.get(q.name))
+        self._logs: dict[str, tuple[int, list[float]]] = {}
+
+    def steps(self, kind: Kind, stack: Stack) -> tuple[str, ...]:
+        if kind == "chain":
+            return _backwards(stack)
+        if kind == "product":
+            return ("norm of the product",) if self.through else ()
+        if kind == "sublayer" and not self.sublayers:
+            return ()
+        asked = {
+            "singular values": True,
+            "branch": self.branch,
+            "norms": True,
+            "smallest": bool(self.smallest),
+        }
+        return tuple(step for step, wanted in asked.items() if wanted)
+
+    def gives(self, kind: Kind) -> tuple[Quantity, ...]:
+        through = {PARTIAL: "chain", PRODUCT: "block", THROUGH: "product"}
+        single = ("block", "sublayer")
+        return tuple(
+            q for q in self.quantities if kind == through.get(q, kind if kind in single else None)
+        )
+
+    def linear(self, at: At, given: LinearMap, tell: Tell) -> Iterator[Result]:
+        site, root = at.site, math.sqrt(given.shape[1] * given.shape[2])
+        top = self._search(given, self.k, "singular values", tell)
+        if isinstance(top, Singular):
+            yield from ranked(SINGULAR, top.values, top.errors, site)
+            if site.point == "block":
+                yield from self._product_of_norms(at.stack, site.layer, top.values[:, 0])
+        else:
+            yield Refused((SINGULAR, PRODUCT) if site.point == "block" else (SINGULAR,), top)
+        if self.branch:
+            apart = self._search(Shifted(given, 1.0), 1, "branch", tell)
+            if isinstance(apart, Singular):
+                yield from over_examples(BRANCH, apart.values[:, 0], apart.errors[:, 0], site)
+            else:
+                yield Refused((BRANCH,), apart)
+        tell("norms", 0)
+        norm, distance = both_norms(given, probes=self.probes, seed=self.seed)
+        yield from over_examples(NORM, norm.value / root, norm.error / root, site)
+        yield from over_examples(DISTANCE, distance.value / root, distance.error / root, site)
+        yield from self._leak(given, site)
+        if why := too_many(self.smallest, "smallest singular values", given):
+            yield Refused((SMALLEST,), why)
+        elif self.smallest:
+            tell("smallest", 0)
+            low = smallest(given, self.smallest, seed=self.seed, tell=lambda n: tell("smallest", n))
+            yield from ranked(SMALLEST, low.values, low.errors, site)
+
+    def chain(self, at: At, links: Iterator[tuple[int, LinearMap]], tell: Tell) -> Iterator[Result]:
+        frame: Frame | None = None
+        for layer, given in links:
+            tell(_step(layer), 0)
+            size = given.shape[1] * given.shape[2]
+            if frame is None:
+                # A stream of N features has no more than N independent directions.
+                count = min(self.probes, size)
+                frame = Frame.random(
+                    given.shape, count, dtype=given.dtype, seed=self.seed, device=given.device
+                )
+            frame = frame.through(given, adjoint=True)
+            values, errors = _root_mean_square(frame, size)
+            yield from over_examples(PARTIAL, values, errors, replace(at.site, layer=layer - 1))
+
+    def product(self, at: At, given: LinearMap, tell: Tell) -> Iterator[Result]:
+        top = self._search(given, 1, "norm of the product", tell)
+        if isinstance(top, Singular):
+            yield from over_examples(THROUGH, top.values[:, 0], top.errors[:, 0], at.site)
+        else:
+            yield Refused((THROUGH,), top)
+
+    def carried(self) -> dict[str, Any]:
+        """What a measurement that goes on later must know of the blocks before."""
+        return {stack: [layer, logs] for stack, (layer, logs) in self._logs.items()}
+
+    def carry_on(self, known: Mapping[str, Any]) -> None:
+        self._logs = {stack: (int(layer), list(logs)) for stack, (layer, logs) in known.items()}
+
+    def _search(self, given: LinearMap, k: int, step: str, tell: Tell) -> Singular | str:
+        """The k largest singular values, or why there are none: J v may not be to be had."""
+        if why := too_many(k, "singular values", given):
+            return why
+        tell(step, 0)
+        try:
+            return largest(
+                given,
+                k,
+                tolerance=self.tolerance,
+                seed=self.seed,
+                tell=lambda products: tell(step, products),
+            )
+        except ProbeError as error:
+            return str(error).rstrip(".")
+
+    def _product_of_norms(self, stack: Stack, layer: int, norms: Tensor) -> Iterator[Result]:
+        """The running product, as a sum of logarithms; the norm of every block before is needed."""
+        before, logs = self._logs.get(stack.name, (0, [0.0] * len(norms)))
+        if before != layer - 1:
+            yield Refused((PRODUCT,), f"the norm of layer {before + 1} is not known")
+            return
+        total = torch.tensor(logs, dtype=torch.float64) + norms.double().log().cpu()
+        self._logs[stack.name] = (layer, total.tolist())
+        if not bool((total < math.log(torch.finfo(torch.float64).max)).all()):
+            yield Refused((PRODUCT,), "it is beyond the range of float64, 1e308")
+            return
+        yield from over_examples(PRODUCT, total.exp(), None, Site(stack.name, layer))
+
+    def _leak(self, given: LinearMap, site: Site) -> Iterator[Result]:
+        found = leak_of(given, seed=self.seed).values
+        if given.shape[1] < 2:
+            yield Refused((LEAK,), "one token has no later ones")
+            return
+        yield from over_examples(LEAK, found, None, site)
+
+
+def _root_mean_square(frame: Frame, size: int) -> tuple[Tensor, Tensor]:
+    """|P|_F / sqrt N of every example and its standard error, from |P u|^2 of Gaussian u."""
+    squares, level = frame.squares
+    mean = squares.mean(1)
+    value = mean.sqrt()
+    error = squares.std(1) / squares.shape[1] ** 0.5 / (2.0 * value)
+    scale = level.exp() / math.sqrt(size)
+    return value * scale, torch.where(value > 0, error, 0.0) * scale
+
+
+def _backwards(stack: Stack) -> tuple[str, ...]:
+    return tuple(_step(layer) for layer in range(stack.depth, 0, -1))
+
+
+def _step(layer: int) -> str:
+    return f"layer {layer} backwards"

@@ -1,0 +1,381 @@
+"""From tensors to rows: hands what the tap reads to the probes and keeps only numbers.
+
+Per-token numbers are held until about a million have gathered; then means and medians are taken
+for all sites at once. Padding never enters: a mask is looked up for every stack by its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
+from leadline.anatomy.tap.output_projection import BranchProducts
+from leadline.instruments.passes.attention_facts import attention_facts, attention_findings
+from leadline.instruments.passes.branches import Branches
+from leadline.instruments.passes.plan import Plan
+from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
+from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
+from leadline.numerics.tokens import Tokens
+from leadline.record import Finding, Reading, Site
+
+__all__ = ["Collector"]
+
+Tensor = torch.Tensor
+_FLUSH_AT = 1_000_000
+_Interval = tuple[Tensor, Tensor | None, Tensor | None]
+"""A value, and the lower and upper end around it."""
+
+
+@dataclass
+class _Pending:
+    """Per-token numbers of many sites that share one mask."""
+
+    mask: Tensor | None
+    labels: list[tuple[str, Site]] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+
+class Collector:
+    """The listener of a measuring pass.
+
+    `mask` tells the real tokens of every stack; of an encoder with a decoder (`pair`) it is the
+    encoder's, and the decoder has its own. `products` are those of the block that is running,
+    where a probe asks for the weights of its branches.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        mask: Tensor | None = None,
+        *,
+        decoder_mask: Tensor | None = None,
+        pair: bool = False,
+        products: BranchProducts | None = None,
+    ) -> None:
+        self._branches = None if products is None else Branches(plan, products)
+        # What probes multiply must not be taken for products of the model.
+        self._unwatched = nullcontext if products is None else torch._C.DisableTorchFunction
+        self.refused: list[tuple[Refused, Site]] = []
+        self.pair = pair
+        self.main_mask = mask
+        self.decoder_mask = decoder_mask
+        self.seen: set[str] = set()
+        self.unmasked: set[str] = set()
+        self._streams = plan.having("stream")
+        self._updates = plan.having("update")
+        self._blocks = plan.having("block")
+        self._gradients = plan.having("gradient")
+        self._parameters = plan.having("parameters")
+        self._attentions = plan.having("attention")
+        self.attentions: list[dict[str, Any]] = []
+        self.several: set[tuple[str, int, int | None]] = set()
+        self._heads: dict[tuple[str, Site], list[PerHead]] = {}
+        self.unproved: dict[tuple[str, int, int], float | None] = {}
+        self.remarks: list[Finding] = []
+        self._starts: dict[str, Tokens] = {}
+        self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
+        self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
+        self._masks: dict[tuple[int, str], Tensor] = {}
+        self._held = 0
+        self._singles: list[tuple[str, Site, str, _Interval]] = []
+        self._readings: list[Reading] = []
+
+    # --- the tap's listener ----------------------------------------------------------------
+
+    def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None:
+        tokens = self._tokens(stack, x)
+        start = self._starts.setdefault(stack.name, tokens)
+        at = At(stack, Site(stack.name, layer, sublayer), torch.finfo(x.dtype).eps)
+        with self._unwatched():
+            for probe in self._streams:
+                self._take(at, tokens, probe.stream(at, tokens, start))
+        # The centred copy is as large as the stream itself; only the stream is kept.
+        tokens.__dict__.pop("_centred", None)
+
+    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
+        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+        with self._unwatched():
+            if self._branches is not None:
+                self._take(at, None, self._branches.written(at, written, u, x))
+            if not self._updates:
+                return
+            before = self._tokens(stack, x)
+            update = Tokens(u, before.mask)
+            for probe in self._updates:
+                self._take(at, update, probe.update(at, update, before))
+
+    def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
+        if self._branches is not None:
+            self._branches.left()
+        if not self._blocks:
+            return
+        at = At(stack, Site(stack.name, block.layer, None, "block"))
+        first, second = self._tokens(stack, before), self._tokens(stack, after)
+        for probe in self._blocks:
+            self._take(at, first, probe.block(at, first, second))
+
+    def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
+        if not self._gradients:
+            return
+        at = At(stack, Site(stack.name, layer, sublayer))
+        tokens = Tokens(g, self._mask(stack, g))
+        for probe in self._gradients:
+            self._take(at, tokens, probe.gradient(at, tokens))
+
+    def parameters(self, stack: Stack, block: Block, written: Sublayer, norm: Tensor) -> None:
+        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+        for probe in self._parameters:
+            self._take(at, None, probe.parameters(at, norm))
+
+    def attention(self, stack: Stack, block: Block, written: Sublayer, seen: SeenAttention) -> None:
+        site = Site(stack.name, block.layer, written.sublayer, written.role)
+        queries, keys = self._attention_masks(stack, written, seen)
+        patterns = Patterns(seen, queries=queries, keys=keys)
+        proof = patterns.measured.proof
+        # Broken logits break the proof too, and are a finding of their own.
+        proved = proof is not None and (proof <= PROOF_LIMIT or patterns.measured.broken)
+        if not proved:
+            self.unproved[stack.name, block.layer, written.sublayer] = proof
+            return
+        self.remarks += attention_findings(site, patterns)
+        # Some blocks call attention twice for one write; the heads of the second are counted on.
+        earlier = sum(one["heads"] for one in self.attentions if _at(one) == _place(site))
+        if earlier:
+            self.several.add(_place(site))
+        self.attentions.append(attention_facts(site, patterns, first_head=earlier + 1))
+        for probe in self._attentions:
+            self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
+        if self._branches is not None:
+            self._branches.attended(site, patterns, queries)
+
+    def _split(self, name: str, site: Site) -> bool:
+        """Whether a number of all heads was taken of one call where a sublayer makes several."""
+        if name.startswith("attention.product"):
+            return any(stack == site.stack for stack, *_ in self.several)
+        whole = name in ("attention.head_divergence", "attention.singular_values")
+        return whole and _place(site) in self.several
+
+    # --- reduction -------------------------------------------------------------------------
+
+    def _tokens(self, stack: Stack, x: Tensor) -> Tokens:
+        """The statistics of a tensor seen a moment ago are used again: a stream is read thrice."""
+        latest = self._latest.setdefault(stack.name, [])
+        for seen, version, tokens in latest:
+            # The tensor is kept, so its memory is not used again; its version tells whether it
+            # was changed in place since.
+            if _same_memory(seen, x) and x._version == version:
+                return tokens
+        tokens = Tokens(x, self._mask(stack, x))
+        latest.append((x, x._version, tokens))
+        del latest[:-2]
+        return tokens
+
+    def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
+        decoder = self.pair and "decoder" in stack.name
+        if not self.pair and stack.name.partition("-")[0] in ("vision", "audio"):
+            # In a model of two towers the mask is that of the text.
+            return None
+        mask = self.decoder_mask if decoder else self.main_mask
+        if mask is None or bool(mask.bool().all()):
+            return None
+        if mask.shape != x.shape[:2]:
+            self.unmasked.add(stack.name)
+            return None
+        return self._on(mask, x.device)
+
+    def _attention_masks(
+        self, stack: Stack, written: Sublayer, seen: SeenAttention
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The real tokens among queries and keys."""
+        grid = seen.weights if seen.weights is not None else seen.query
+        far = seen.weights.shape[-1] if seen.weights is not None else None
+        assert grid is not None
+        if far is None:
+            assert seen.key is not None
+            far = seen.key.shape[2]
+        queries = self._mask(stack, grid[:, 0, :, :1])
+        if written.role == "cross-attention":
+            mask = self.main_mask if self.pair else None
+            fits = mask is not None and mask.shape == (grid.shape[0], far)
+            keys = self._on(mask, grid.device) if fits and mask is not None else None
+        else:
+            keys = queries if far == grid.shape[2] else None
+        return queries, keys
+
+    def _on(self, mask: Tensor, device: torch.device) -> Tensor:
+        """The mask on the device, made once: sites that share a mask are summed up together."""
+        key = (id(mask), str(device))
+        if key not in self._masks:
+            self._masks[key] = mask.bool().to(device)
+        return self._masks[key]
+
+    def _take(
+        self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
+    ) -> None:
+        for result in results:
+            if isinstance(result, Refused):
+                self.refused.append((result, at.site))
+                continue
+            self.seen.add(result.quantity.name)
+            name = result.quantity.name
+            if isinstance(result, PerHead):
+                self._heads.setdefault((name, at.site), []).append(result)
+                continue
+            site = result.site if result.site is not None else at.site
+            if site.head is not None:
+                site = replace(site, head=site.head + heads_before)
+            if isinstance(result, Single):
+                interval = (result.value, result.lower, result.upper)
+                self._singles.append((name, site, result.statistic, interval))
+            elif isinstance(result, Each):
+                for statistic, interval in _means(result):
+                    self._singles.append((name, site, statistic, interval))
+            elif isinstance(result, PerToken):
+                self._hold(name, site, result.values, None if tokens is None else tokens.mask)
+
+    def _hold(self, name: str, site: Site, values: Tensor, mask: Tensor | None) -> None:
+        key = (id(mask) if mask is not None else 0, tuple(values.shape))
+        pending = self._pending.setdefault(key, _Pending(mask))
+        pending.labels.append((name, site))
+        pending.values.append(values)
+        self._held += values.numel()
+        if self._held > _FLUSH_AT:
+            self._flush()
+
+    def _flush(self) -> None:
+        for pending in self._pending.values():
+            table = torch.stack(pending.values)
+            mask = pending.mask
+            if mask is None:
+                mask = torch.ones(table.shape[1:], dtype=torch.bool, device=table.device)
+            every = table[:, mask]
+            after_first = mask & (mask.cumsum(1) > 1)
+            rest = table[:, after_first]
+            columns = {"mean": every.mean(1, dtype=torch.float64), "median": _median(every)}
+            if rest.shape[1]:
+                columns["mean_without_first"] = rest.mean(1, dtype=torch.float64)
+                columns["median_without_first"] = _median(rest)
+            for statistic, column in columns.items():
+                for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
+                    self._readings.append(Reading(name, site, statistic, value))
+        self._pending.clear()
+        self._held = 0
+
+    def readings(self) -> list[Reading]:
+        """Everything measured so far, as rows."""
+        self._flush()
+        for (_, site), results in self._heads.items():
+            self._readings += _head_readings(results, site)
+        self._heads.clear()
+        told = [one for one in self._singles if not self._split(one[0], one[1])]
+        self.seen -= {one[0] for one in self._singles} - {one[0] for one in told}
+        self._singles = told
+        if self._singles:
+            # One transfer from the device for all of them.
+            known = [end for *_, ends in self._singles for end in ends if end is not None]
+            # Numbers of weights may stand on the CPU while the stream does not.
+            far = next((end.device for end in known if end.device.type != "cpu"), "cpu")
+            numbers = iter(torch.stack([end.detach().to(far).double() for end in known]).tolist())
+            for name, site, statistic, ends in self._singles:
+                value, lower, upper = (None if end is None else next(numbers) for end in ends)
+                assert value is not None
+                self._readings.append(Reading(name, site, statistic, value, lower, upper))
+            self._singles.clear()
+        return self._readings
+
+
+def _means(result: Each) -> Iterator[tuple[str, _Interval]]:
+    """The mean over the examples with all tokens, and without the first, where there are any."""
+    for statistic, part in (("mean", "all"), ("mean_without_first", "rest")):
+        ends = [
+            None if table is None else getattr(table, part)
+            for table in (result.values, result.lower, result.upper)
+        ]
+        if ends[0] is not None and ends[0].numel():
+            value, lower, upper = (None if end is None else end.mean() for end in ends)
+            assert value is not None
+            yield statistic, (value, lower, upper)
+
+
+def _head_readings(results: Sequence[PerHead], site: Site) -> list[Reading]:
+    """Per head mean and largest over the examples, then the same over all heads.
+
+    Several results are of several calls of attention in one sublayer: their heads are one row.
+    """
+    result = _joined(results)
+    if result.values.numel() == 0:
+        return []
+    heads = result.values.shape[1]
+    places = [*(replace(site, head=head) for head in range(1, heads + 1)), site]
+    certified = result.lower is not None and result.upper is not None
+    ways = {"mean": torch.mean, "max": torch.amax} | ({"min": torch.amin} if certified else {})
+    readings: list[Reading] = []
+    for statistic, reduce in ways.items():
+        values, lower, upper = (
+            _by_head(table, reduce, heads) for table in (result.values, result.lower, result.upper)
+        )
+        for at, place in enumerate(places):
+            value = values[at]
+            assert value is not None
+            readings.append(
+                Reading(result.quantity.name, place, statistic, value, lower[at], upper[at])
+            )
+    return readings
+
+
+def _joined(results: Sequence[PerHead]) -> PerHead:
+    """The heads of several calls side by side; examples that one of them lacks are left out."""
+    if len(results) == 1:
+        return results[0]
+    fewest = min(len(one.values) for one in results)
+
+    def side_by_side(tables: list[Tensor | None]) -> Tensor | None:
+        known = [table[:fewest] for table in tables if table is not None]
+        return torch.cat(known, 1) if len(known) == len(tables) else None
+
+    values = side_by_side([one.values for one in results])
+    assert values is not None
+    return PerHead(
+        results[0].quantity,
+        values,
+        side_by_side([one.lower for one in results]),
+        side_by_side([one.upper for one in results]),
+    )
+
+
+def _by_head(table: Tensor | None, reduce: Any, heads: int) -> list[float | None]:
+    """One number per head, then one for all of them."""
+    if table is None:
+        return [None] * (heads + 1)
+    each = reduce(table.double(), 0)
+    return [*each.tolist(), float(reduce(each, 0))]
+
+
+def _place(site: Site) -> tuple[str, int, int | None]:
+    return site.stack, site.layer, site.sublayer
+
+
+def _at(facts: dict[str, Any]) -> tuple[str, int, int | None]:
+    return facts["stack"], facts["layer"], facts["sublayer"]
+
+
+def _median(table: Tensor) -> Tensor:
+    """Row by row; the mean of the two middle values for an even count. NaN in, NaN out."""
+    count = table.shape[1]
+    low = table.kthvalue((count + 1) // 2, dim=1).values.double()
+    high = table.kthvalue(count // 2 + 1, dim=1).values.double() if count % 2 == 0 else low
+    return torch.where(table.isnan().any(1), float("nan"), (low + high) / 2)
+
+
+def _same_memory(first: Tensor, second: Tensor) -> bool:
+    return (
+        first.data_ptr() == second.data_ptr()
+        and first.shape == second.shape
+        and first.dtype == second.dtype
+        and first.stride() == second.stride()
+    )

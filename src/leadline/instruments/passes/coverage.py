@@ -1,0 +1,243 @@
+"""What a measurement covered: which quantities have numbers, what has none, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from torch import nn
+
+from leadline.anatomy import Anatomy
+from leadline.instruments.passes.plan import Plan
+from leadline.instruments.passes.running import Done
+from leadline.instruments.passes.unseen import unseen
+from leadline.models.inputs import Inputs
+from leadline.models.inputs.model_facts import forward_names, token_beyond, vocabulary_field
+from leadline.numerics.patterns.patterns import LONG
+from leadline.record.file.unfinished import Refusal
+from leadline.record.rows.ingredients import INGREDIENTS
+
+__all__ = ["coverage_of", "with_linear"]
+
+_SPECIAL = re.compile(r"'[^']*'|\d[\d.e+-]*")
+"""What tells the reason of one layer from that of another: names of modules, and numbers."""
+
+_Sense = Literal["image", "audio"]
+_NOTABLE = 0.001
+"""The share of all parameters from which on a part that did not run is named."""
+_SENSES: Mapping[_Sense, re.Pattern[str]] = {
+    "image": re.compile(r"pixel|imag|vis(ion|ual)|vit\b|video"),
+    "audio": re.compile(r"audio|speech|sound|input_(features|values)"),
+}
+"""What a module or an argument of `forward` is called that has to do with images or with sound."""
+
+
+def coverage_of(
+    module: nn.Module, batch: Inputs, planned: Plan, done: Done, anatomy: Anatomy, *, frozen: int
+) -> dict[str, Any]:
+    """What the passes measured; linear maps come later. `frozen` parameters had no gradient."""
+    refused: list[dict[str, str]] = []
+
+    def refuse(what: str, why: str) -> None:
+        refused.append({"what": what, "why": why})
+
+    without = {one.name for result, _ in done.collector.refused for one in result.quantities}
+    one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
+    later = {quantity.name for probe in planned.linear for quantity in probe.quantities}
+    for quantity in planned.quantities:
+        if quantity.name in done.collector.seen or quantity.name in later:
+            continue
+        # Lanes belong to the default set; where there is one stream nothing is missing.
+        if quantity.name.startswith("lane.") and one_lane:
+            continue
+        # An ingredient that a model does not have (a soft cap, a bias) is not missing; what a
+        # probe refused has its reason below, and so has attention that was not seen.
+        if quantity.name in INGREDIENTS or quantity.name in without:
+            continue
+        if not done.collector.attentions and quantity.name.startswith(("attention.", "collapse.")):
+            continue
+        # Shared weights have their reason below.
+        if not (quantity.name == "gradient.parameters" and done.shared):
+            refuse(quantity.name, _why_not(quantity.name, done))
+    for what, why in _idle(module, batch, done, anatomy):
+        refuse(what, why)
+    for what in done.shared:
+        refuse(what, "one set of weights serves several layers; their gradients add up")
+    for stack, layer in sorted(done.unheard):
+        refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
+    for what, why in _by_reason(_refused_by_probes(done)):
+        refuse(what, why)
+    if planned.attention:
+        for what, why in unseen(module, anatomy, done):
+            refuse(what, why)
+        if done.collector.several:
+            refuse(
+                "numbers over all heads of a layer",
+                "some sublayers compute their heads in several calls of attention",
+            )
+    for stack in sorted(done.collector.unmasked):
+        refuse(
+            f"padding of the {stack}",
+            "the mask has another shape than the stream, so padded tokens are counted",
+        )
+    if frozen and planned.having("parameters"):
+        refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
+    return {
+        "measured": sorted(done.collector.seen),
+        "refused": refused,
+        "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
+        "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
+    }
+
+
+def _idle(
+    module: nn.Module, batch: Inputs, done: Done, anatomy: Anatomy
+) -> Iterator[tuple[str, str]]:
+    """(what, why) of the large parts of a model that did not run, such as a tower for images.
+
+    A part is a module with modules inside it, none of which was called. Single layers do not
+    count: others may use their weights without a call, as torch's attention does. Nor does what
+    is inside a block: an expert that no token chose is no missing measurement.
+    """
+    blocks = {block.module for stack in anatomy.stacks for block in stack.blocks}
+    total = sum(parameter.numel() for parameter in module.parameters())
+    # Lists and dictionaries of modules are never called themselves; what is in them is.
+    busy = {"", *done.called}
+    for name in done.called:
+        steps = name.split(".")
+        busy |= {".".join(steps[:count]) for count in range(1, len(steps))}
+    found: list[str] = []
+    for name, part in module.named_modules():
+        if name in busy or any(_is_inside(name, other) for other in (*blocks, *found)):
+            continue
+        size = sum(parameter.numel() for parameter in part.parameters())
+        if next(part.children(), None) is not None and 0 < size >= _NOTABLE * total:
+            found.append(name)
+    missing = _missing_senses(module, batch)
+    reasons: dict[str, list[str]] = {}
+    for name in found:
+        own: list[_Sense] = [one for one in missing if _SENSES[one].search(name.lower())]
+        reasons.setdefault(_why_idle(module, own or missing), []).append(name)
+    for why, names in reasons.items():
+        they = "it" if len(names) == 1 else "they"
+        yield ", ".join(names), f"{they} did not run, because {why}"
+
+
+def _is_inside(name: str, other: str) -> bool:
+    return name == other or name.startswith(f"{other}.")
+
+
+def _missing_senses(module: nn.Module, batch: Inputs) -> list[_Sense]:
+    """What the model takes beside its tokens and did not get."""
+    return [
+        sense
+        for sense, pattern in _SENSES.items()
+        if any(map(pattern.search, forward_names(module)))
+        and not any(map(pattern.search, batch.tensors))
+    ]
+
+
+def _why_idle(module: nn.Module, senses: Sequence[_Sense]) -> str:
+    if not senses:
+        return "nothing in these inputs leads to it"
+    nouns = {"image": "image", "audio": "sound"}
+    why = f"the inputs hold no {' and no '.join(nouns[sense] for sense in senses)}"
+    for sense in senses:
+        if (beyond := token_beyond(module, sense)) is not None:
+            field = vocabulary_field(module)
+            token, size = beyond
+            # Tables are made in steps of 64 rows, which matrix products like.
+            change = f"{field}={(token // 64 + 1) * 64}"
+            why += (
+                f": the configuration's {sense} token {token} lies outside its vocabulary of "
+                f"{size} tokens; build the model with {change} (--set {change})"
+            )
+    return why
+
+
+def with_linear(
+    coverage: Mapping[str, Any],
+    planned: Plan,
+    seen: Iterable[str],
+    *,
+    refused: Iterable[Refusal],
+    padded: bool,
+) -> dict[str, Any]:
+    """The same with what came of the probes of linear maps."""
+    seen, refused = set(seen), list(refused)
+    entries = [{"what": what, "why": why} for what, why in _by_reason(_alike(refused))]
+    known = seen | {name for names, *_ in refused for name in names}
+    entries += [
+        {"what": quantity.name, "why": "no block gave a number"}
+        for probe in planned.linear
+        for quantity in probe.quantities
+        if quantity.name not in known
+    ]
+    if padded:
+        entries.append(
+            {
+                "what": "linear maps without padding",
+                "why": "padded tokens are tokens of the map like all others; give examples of one "
+                "length to leave them out (leadline.random_tokens, --random 4x128)",
+            }
+        )
+    return {
+        **coverage,
+        "measured": sorted({*coverage["measured"], *seen}),
+        "refused": [*coverage["refused"], *entries],
+    }
+
+
+def _alike(refused: Iterable[Refusal]) -> Iterator[Refusal]:
+    """The same refusals; reasons that differ in names and numbers alone are said once."""
+    first: dict[str, str] = {}
+    several: set[str] = set()
+    told = list(refused)
+    for _, _, why in told:
+        shape = _SPECIAL.sub("", why)
+        if first.setdefault(shape, why) != why:
+            several.add(shape)
+    for names, site, why in told:
+        shape = _SPECIAL.sub("", why)
+        likewise = " (likewise in the others)" if shape in several else ""
+        yield names, site, f"{first[shape]}{likewise}"
+
+
+def _refused_by_probes(done: Done) -> Iterator[Refusal]:
+    for result, site in done.collector.refused:
+        yield tuple(quantity.name for quantity in result.quantities), site, result.why
+
+
+def _by_reason(refused: Iterable[Refusal]) -> Iterator[tuple[str, str]]:
+    """(what, why) of quantities that some sites have no number of; layers of one reason together."""
+    groups: dict[tuple[str, str, str, str], list[int]] = {}
+    for names, site, why in refused:
+        groups.setdefault((", ".join(names), site.stack, site.point, why), []).append(site.layer)
+    for (names, stack, point, why), layers in groups.items():
+        yield f"{names} of the {point} of the {stack}, {_in_words(sorted(set(layers)))}", why
+
+
+def _in_words(layers: list[int]) -> str:
+    """layer 3; layers 1 to 12; layers 2, 5, 8."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if layers == list(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {', '.join(map(str, layers))}"
+
+
+def _why_not(quantity: str, done: Done) -> str:
+    """Why a probe gave no number."""
+    if quantity.startswith("attention.logit") and any(
+        one["altered"] for one in done.collector.attentions
+    ):
+        return "weights are changed between softmax and values, so the logits are not theirs"
+    if quantity.startswith("attention.") and done.collector.several:
+        return "heads of a sublayer are computed in several calls of attention"
+    keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
+    if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
+        return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
+    if quantity == "gradient.parameters":
+        return "no parameter of a sublayer requires a gradient"
+    return "too few tokens"

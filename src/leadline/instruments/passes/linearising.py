@@ -1,0 +1,360 @@
+"""The probes that see blocks as linear maps, part by part, after the passes of a measurement.
+
+A part is one block (or one of its sublayers) of one probe, the chain of all blocks from the last to
+the first, or the product up to one site. Its rows are in the record when it has ended, so that a
+measurement that was cut off goes on with the next part. One block is linearised at a time and let
+go: the memory is that of one block's graph; of a product, that of all blocks before its site.
+
+What is made of several blocks (chains, and what a probe names in `across`) rests on the blocks'
+product being the Jacobian of the stack. Where anything but the stream may go from block to block,
+that is compared once per stack with the whole model (`linear_checks.joined`), and refused beyond
+`JOINED`. Every block is compared with finite differences (`linear_checks.cut_off`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Stack
+from leadline.anatomy.stretch.stretch import Function, Stretches
+from leadline.errors import ProbeError
+from leadline.instruments.passes.linear_checks import (
+    JOINED,
+    NOT_COMPARED,
+    cut_off,
+    joined,
+    not_the_product,
+    plainly,
+    refuse_other,
+)
+from leadline.instruments.passes.linear_probe import Kind
+from leadline.instruments.passes.plan import Plan
+from leadline.instruments.passes.probe import At, Refused, Result, Single
+from leadline.numerics.linear.linear_maps import LinearMap
+from leadline.numerics.linear.linearised import Linearised
+from leadline.record import Quantity, Reading, Site
+from leadline.record.file.unfinished import Growing, Refusal
+
+__all__ = ["Linearising", "Part"]
+
+Tensor = torch.Tensor
+Say = Callable[[str, int], None]
+"""Called with what is being done and the steps done."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of work of one probe; `steps` are what progress counts."""
+
+    name: str
+    probe: Any
+    kind: Kind
+    stack: Stack
+    site: Site
+    steps: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Its name in the record."""
+        write = "" if self.site.sublayer is None else f".{self.site.sublayer}"
+        return f"{self.name} {self.kind} {self.stack.name} {self.site.layer}{write}"
+
+    @property
+    def words(self) -> str:
+        """What progress says."""
+        several = {"chain": "", "product": f", sites 0 to {self.site.layer}"}
+        write = "" if self.kind != "sublayer" else f" {self.site.point}"
+        return f"{self.name}{several.get(self.kind, f', layer {self.site.layer}{write}')}"
+
+
+@dataclass
+class _Gathered:
+    """What one part gave."""
+
+    readings: list[Reading] = field(default_factory=list[Reading])
+    refused: list[Refusal] = field(default_factory=list[Refusal])
+    quantities: list[Quantity] = field(default_factory=list[Quantity])
+
+
+class Linearising:
+    """All parts of the planned probes on one model. `forward` runs it once on the inputs."""
+
+    def __init__(
+        self, module: nn.Module, anatomy: Anatomy, planned: Plan, forward: Callable[[], object]
+    ) -> None:
+        self.module = module
+        self.forward = forward
+        self.planned = planned
+        self.parts = [part for stack in anatomy.stacks for part in _parts(planned, stack)]
+        self.facts: dict[str, dict[str, Any]] = {}
+        """How each stack was run: the attention kernel, the number type, what was held fixed."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps progress counts in all."""
+        return sum(len(part.steps) for part in self.parts)
+
+    def run(self, growing: Growing, say: Say) -> None:
+        """Do the parts that the record does not hold yet."""
+        for parameter in self.module.parameters():
+            parameter.requires_grad_(False)  # only gradients of the stream are asked for
+        with plainly() as remarks:
+            self._run(growing, say, remarks)
+
+    def _run(self, growing: Growing, say: Say, remarks: tuple[str, ...]) -> None:
+        finished = growing.finished
+        before = growing.carried
+        self.facts |= before.get("stacks", {})
+        for choice, probe in zip(self.planned.choices, self.planned.probes, strict=True):
+            if known := before.get("probes", {}).get(choice.name):
+                probe.carry_on(known)
+        done = sum(len(part.steps) for part in self.parts if part.key in finished)
+        of_stack: _OfStack | None = None
+        for part in self.parts:
+            if part.key in finished:
+                continue
+            if of_stack is None or of_stack.stack is not part.stack:
+                say(f"{part.words}: forward pass", done)
+                of_stack = None  # let go of the streams before others are held
+                said = self.facts.get(part.stack.name, {}).get("remarks", [])
+                of_stack = _OfStack(self.module, part.stack, self.forward, [*said, *remarks])
+            gathered = _gathered(part, of_stack, lambda what, at, n=done: say(what, n + at))
+            self.facts[part.stack.name] = of_stack.facts
+            growing.add(
+                part.key,
+                gathered.quantities,
+                gathered.readings,
+                refused=gathered.refused,
+                carried=self._carried(),
+            )
+            done += len(part.steps)
+
+    def _carried(self) -> dict[str, Any]:
+        probes = {
+            choice.name: probe.carried()
+            for choice, probe in zip(self.planned.choices, self.planned.probes, strict=True)
+            if hasattr(probe, "carried")
+        }
+        return {"probes": probes, "stacks": self.facts}
+
+
+class _OfStack:
+    """The linear maps of one stack, one at a time; those that cannot be had say why."""
+
+    def __init__(
+        self, module: nn.Module, stack: Stack, forward: Callable[[], object], said: Iterable[str]
+    ) -> None:
+        self.stack = stack
+        self.refusal: str | None = None
+        self.cut: list[tuple[int, str]] = []
+        """(layer, why): blocks that finite differences found to be another map, not yet told."""
+        self._held: tuple[tuple[int, int], LinearMap] | None = None
+        self._remarks = dict.fromkeys(said)
+        self._checked: set[int] = set()
+        try:
+            self.stretches = Stretches(module, stack, forward)
+        except ProbeError as error:
+            self.refusal = str(error)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        if self.refusal is not None:
+            return {"refused": self.refusal}
+        return {
+            "kernel": self.stretches.kernel,
+            "precision": self.stretches.precision,
+            "remarks": list(self._remarks),
+        }
+
+    @cached_property
+    def parted(self) -> str | None:
+        """Why the Jacobian of the stack is not the product of those of its blocks, if it is not."""
+        if self.refusal is not None or not self.stretches.finite:
+            return None  # no block has a map, and that is said of each
+        if not self.stretches.side_by_side:
+            return None
+        try:
+            miss = joined(self.stretches)
+        except ProbeError as error:
+            said = str(error).rstrip(".")
+            return f"whether the blocks' product is the whole cannot be found out: {said}"
+        if miss is None:
+            self._remarks |= {NOT_COMPARED: None}
+            return None
+        if miss <= JOINED:
+            return None
+        return not_the_product("the Jacobian of the stack", miss)
+
+    def between(self, start: int, end: int) -> LinearMap:
+        """The map from one site to another; that of the block of before is at hand."""
+        if self._held is not None and self._held[0] == (start, end):
+            return self._held[1]
+        self._held = None  # its graph goes before the next is built
+        f, x = self._asked(lambda stretches: stretches.function(start, end))
+        found = self._linearised(f, x)
+        if end == start + 1:
+            with self.stretches.running():
+                refuse_other(self.stretches, end, found)
+                self._compare(f, x, found, end)
+        self._remarks |= dict.fromkeys(self.stretches.remarks(start, end))
+        self._held = ((start, end), found)
+        return found
+
+    def sublayer(self, layer: int, sublayer: int) -> LinearMap:
+        """The map of one write."""
+        return self._linearised(*self._asked(lambda stretches: stretches.sublayer(layer, sublayer)))
+
+    def backwards(self) -> Iterator[tuple[int, LinearMap]]:
+        """(layer, map) from the last block to the first."""
+        for layer in range(self.stack.depth, 0, -1):
+            yield layer, self.between(layer - 1, layer)
+
+    def _compare(self, f: Function, x: Tensor, found: LinearMap, layer: int) -> None:
+        """Compare a block with finite differences, once."""
+        if layer in self._checked:
+            return
+        self._checked.add(layer)
+        why = cut_off(f, x, found, f"Layer {layer}")
+        if why is not None and why not in self._remarks:
+            self._remarks[why] = None
+            self.cut.append((layer, why.rstrip(".")))
+
+    def _asked(
+        self, ask: Callable[[Stretches], tuple[Function, Tensor]]
+    ) -> tuple[Function, Tensor]:
+        if self.refusal is not None:
+            raise ProbeError(self.refusal)
+        f, x = ask(self.stretches)
+        if not bool(torch.isfinite(x).all()):
+            raise ProbeError("The stream that enters is not finite, so there is no Jacobian.")
+        return f, x
+
+    def _linearised(self, f: Function, x: Tensor) -> LinearMap:
+        with self.stretches.running():
+            found = Linearised(f, x)
+        if self.stretches.refusal is not None:
+            return _BackwardsOnly(found, self.stretches.refusal)
+        return found
+
+
+class _BackwardsOnly:
+    """A map whose products J v are refused with a reason."""
+
+    def __init__(self, given: LinearMap, why: str) -> None:
+        self.given = given
+        self.why = why
+        self.shape = given.shape
+        self.dtype = given.dtype
+        self.device = given.device
+
+    def forward(self, v: Tensor) -> Tensor:
+        raise ProbeError(f"Products J v are not to be had: {self.why}.")
+
+    def adjoint(self, u: Tensor) -> Tensor:
+        """J' u."""
+        return self.given.adjoint(u)
+
+
+def _parts(planned: Plan, stack: Stack) -> Iterator[Part]:
+    """The parts on one stack: the blocks in their order, then chains, then products."""
+    probes = [
+        (choice.name, probe)
+        for choice, probe in zip(planned.choices, planned.probes, strict=True)
+        if probe in planned.linear
+    ]
+
+    def of(kind: Kind, method: str, site: Site) -> Iterator[Part]:
+        for name, probe in probes:
+            steps = probe.steps(kind, stack) if hasattr(probe, method) else ()
+            if steps:
+                yield Part(name, probe, kind, stack, site, steps)
+
+    for block in stack.blocks:
+        yield from of("block", "linear", Site(stack.name, block.layer, None, "block"))
+        for s in block.sublayers:
+            site = Site(stack.name, block.layer, s.sublayer, s.role)
+            yield from of("sublayer", "linear", site)
+    yield from of("chain", "chain", Site(stack.name, 0))
+    for layer in range(1, stack.depth + 1):
+        yield from of("product", "product", Site(stack.name, layer))
+
+
+def _gathered(part: Part, of_stack: _OfStack, say: Say) -> _Gathered:
+    """The rows of one part. What a ProbeError ends is refused, with all that did not come."""
+    found = _Gathered()
+
+    def tell(step: str, products: int) -> None:
+        so_far = f", {products} products" if products else ""
+        say(f"{part.words}: {step}{so_far}", part.steps.index(step))
+
+    say(f"{part.words}: {part.steps[0]}", 0)
+    across: tuple[Quantity, ...] = getattr(part.probe, "across", ())
+    several = part.kind == "chain" or (part.kind == "block" and bool(across))
+    parted = of_stack.parted if several else None
+    if parted is not None and part.kind == "block":
+        found.refused.append((tuple(q.name for q in across), part.site, parted))
+    try:
+        if parted is not None and part.kind == "chain":
+            raise ProbeError(parted)
+        for result in _results(part, of_stack, tell):
+            one = result if parted is None else _without(result, across)
+            if one is not None:
+                _take(found, one, part.site)
+    except ProbeError as error:
+        known = {quantity.name for quantity in found.quantities}
+        known |= {name for names, *_ in found.refused for name in names}
+        rest = tuple(q.name for q in part.probe.gives(part.kind) if q.name not in known)
+        if rest:
+            found.refused.append((rest, part.site, str(error).rstrip(".")))
+    for layer, why in of_stack.cut:
+        site = Site(part.stack.name, layer, None, "block")
+        found.refused.append((("finite differences",), site, why))
+    of_stack.cut.clear()
+    return found
+
+
+def _without(result: Result, across: tuple[Quantity, ...]) -> Result | None:
+    """The result, unless it is of these quantities alone."""
+    if isinstance(result, Refused):
+        rest = tuple(q for q in result.quantities if q not in across)
+        return replace(result, quantities=rest) if rest else None
+    return None if isinstance(result, Single) and result.quantity in across else result
+
+
+def _results(part: Part, of_stack: _OfStack, tell: Callable[[str, int], None]) -> Iterator[Result]:
+    at = At(part.stack, part.site)
+    layer, write = part.site.layer, part.site.sublayer
+    if part.kind == "chain":
+        yield from part.probe.chain(at, of_stack.backwards(), tell)
+    elif part.kind == "product":
+        yield from part.probe.product(at, of_stack.between(0, layer), tell)
+    elif write is None:
+        yield from part.probe.linear(at, of_stack.between(layer - 1, layer), tell)
+    else:
+        yield from part.probe.linear(at, of_stack.sublayer(layer, write), tell)
+
+
+def _take(found: _Gathered, result: Result, site: Site) -> None:
+    if isinstance(result, Refused):
+        found.refused.append((tuple(q.name for q in result.quantities), site, result.why))
+        return
+    if not isinstance(result, Single):
+        raise ProbeError(
+            f"A probe of linear maps gave a {type(result).__name__}; it may give Single and Refused."
+        )
+    if result.quantity not in found.quantities:
+        found.quantities.append(result.quantity)
+    value, lower, upper = (
+        None if end is None else float(end) for end in (result.value, result.lower, result.upper)
+    )
+    assert value is not None
+    place = site if result.site is None else result.site
+    found.readings.append(
+        Reading(result.quantity.name, place, result.statistic, value, lower, upper)
+    )

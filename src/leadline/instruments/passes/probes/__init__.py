@@ -1,0 +1,8 @@
+"""How it is measured: one quantity or family of quantities per file, one decorator to add it."""
+
+from __future__ import annotations
+
+from leadline.instruments.passes.plan import DEFAULT, Plan, plan
+from leadline.instruments.passes.probe import PROBES, At, Each, PerToken, Single
+
+__all__ = ["DEFAULT", "PROBES", "At", "Each", "PerToken", "Plan", "Single", "plan"]

@@ -1,0 +1,57 @@
+"""How the loss gradient travels: its norm at every stream site and in every sublayer's weights.
+
+Between two sites g_l = J' g_(l+1), J the Jacobian of what lies between. Equal norms all the way
+mean that every layer learns; a norm that falls towards the input vanishes, one that grows
+explodes. The gradient norm alone does not show rank collapse: collapsed tokens can carry a
+healthy norm (see `tokens`). Zero weight gradients are right where a branch is switched off at
+initialisation (ReZero, zero output weights).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
+from leadline.numerics.tokens import Tokens
+from leadline.record import Quantity
+
+STREAM = Quantity(
+    name="gradient.stream",
+    title="Gradient at the stream",
+    symbol="‖∂L/∂x_l‖",
+    formula="total: over all tokens of the batch; mean and median: per token",
+    scale="log",
+    headline="total",
+    high="Layers below get a large gradient: above 1000 times the last layer's it explodes.",
+    low="Layers below get no gradient: they cannot learn.",
+    source="Xiong et al. 2020, arXiv 2002.04745",
+)
+PARAMETERS = Quantity(
+    name="gradient.parameters",
+    title="Gradient of a sublayer's parameters",
+    symbol="‖∂L/∂θ‖",
+    formula="Euclidean norm over all parameters that serve one write, its norms included",
+    lives_on="sublayer",
+    scale="log",
+    headline="value",
+    high="These weights move fast under plain gradient descent.",
+    low="These weights hardly learn; zero is by design where the branch is switched off.",
+    source="Xiong et al. 2020, arXiv 2002.04745",
+)
+
+
+@PROBES.register("gradient")
+class GradientProbe:
+    """Gradient norm at every stream site and over every sublayer's parameters."""
+
+    quantities = (STREAM, PARAMETERS)
+
+    def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
+        norms = g.norm if g.mask is None else g.norm * g.mask
+        yield Single(STREAM, torch.linalg.vector_norm(norms.double()), "total")
+        yield PerToken(STREAM, g.norm)
+
+    def parameters(self, at: At, norm: torch.Tensor) -> Iterator[Result]:
+        yield Single(PARAMETERS, norm)

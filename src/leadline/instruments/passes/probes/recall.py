@@ -1,0 +1,49 @@
+"""How much of what entered a linear map can still read: held-out R^2 of x_0 from x_l.
+
+A ridge regression on half of the tokens, judged on the other half (`numerics.ridge`). The cosine
+can be small although nothing is lost; this number is not fooled by a rotation. Costs the cube of
+half the number of tokens per layer, so it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leadline.errors import ProbeError
+from leadline.instruments.passes.probe import PROBES, At, Result, Single
+from leadline.numerics.ridge import held_out_r2
+from leadline.numerics.tokens import Tokens
+from leadline.record import Quantity
+
+R2 = Quantity(
+    name="memory.r2",
+    title="Memory of the input (linear readout)",
+    symbol="R²(x_0 | x_l)",
+    formula="held-out R² of a ridge regression of x_0 from x_l over tokens",
+    headline="value",
+    high="1: a linear map recovers the input stream.",
+    low="0 or below: no linear map recovers it from so many tokens.",
+)
+
+
+@PROBES.register("recall")
+class RecallProbe:
+    """Held-out R² of a ridge regression of the input stream from the stream at each layer."""
+
+    quantities = (R2,)
+
+    def __init__(self, ridge: float = 1e-3, seed: int = 0) -> None:
+        if not isinstance(ridge, (int, float)) or isinstance(ridge, bool) or not ridge > 0:
+            raise ProbeError(f"The ridge of the probe 'recall' is {ridge!r}; it must be above 0.")
+        if not isinstance(seed, int):
+            raise ProbeError(f"The seed of the probe 'recall' is {seed!r}; it must be an integer.")
+        self.ridge = float(ridge)
+        self.seed = seed
+
+    def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
+        if at.site.sublayer is not None or x.x.shape != start.x.shape:
+            return
+        here, there = x.x.flatten(0, 1), start.x.flatten(0, 1)
+        if x.mask is not None:
+            here, there = here[x.mask.flatten()], there[x.mask.flatten()]
+        yield Single(R2, held_out_r2(here, there, ridge=self.ridge, seed=self.seed))

@@ -1,0 +1,447 @@
+"""The passes of a measurement: read the anatomy, then one forward and one backward for all probes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import (
+    MIXING,
+    Anatomy,
+    AttentionSpy,
+    Balance,
+    Declaration,
+    SeenAttention,
+    Sublayer,
+    Tap,
+    read_anatomy,
+)
+from leadline.anatomy.tap.output_projection import BranchProducts
+from leadline.errors import InputError, words_of
+from leadline.instruments.passes.collect import Collector
+from leadline.instruments.passes.plan import Plan
+from leadline.models.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.models.inputs.forward_errors import forward_refusal
+from leadline.models.inputs.logits import HeadFacts, find_logits, moves_earlier, rolled
+from leadline.models.inputs.lookup import lookup_refusal
+from leadline.models.inputs.losses import head_is_unknown
+from leadline.models.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
+
+__all__ = ["SMALL", "Done", "batch_for", "call", "few_threads", "head_of", "read", "run"]
+
+SMALL = 2**28
+"""Weights times tokens below which several threads wait for each other longer than they work."""
+_FIT_LENGTH = 32
+
+
+@dataclass
+class Done:
+    """What came out of the measuring pass."""
+
+    collector: Collector
+    balance: Balance
+    loss: float
+    unheard: set[tuple[str, int]]
+    shared: list[str] = field(default_factory=list)
+    foreign: dict[tuple[str, int, int], str] = field(
+        default_factory=dict[tuple[str, int, int], str]
+    )
+    """Attention that was seen but is no matrix over the tokens of the stream, and why."""
+    called: set[str] = field(default_factory=set[str])
+    """The names of the modules that ran."""
+
+
+def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
+    """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
+    # Whatever mode the caller is in: autograd cannot keep what inference mode made.
+    with torch.inference_mode(False):
+        if inputs is None:
+            length = min(128, context_limit(module) or 128)
+            return random_inputs(module, length=length, seed=seed)
+        batch = as_inputs(inputs, module, tokenizer=tokenizer)
+        _check_names(module, batch)
+        # The caller's own tensors must not collect gradients.
+        return replace(
+            batch,
+            tensors={name: _apart(tensor) for name, tensor in batch.tensors.items()},
+            mask=None if batch.mask is None else _apart(batch.mask),
+            labels=None if batch.labels is None else _apart(batch.labels),
+            targets=None if batch.targets is None else _apart(batch.targets),
+            decoder_mask=None if batch.decoder_mask is None else _apart(batch.decoder_mask),
+        )
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def _check_names(module: nn.Module, batch: Inputs) -> None:
+    """Refuse tensors that `forward` does not take, and too few of them.
+
+    Decorators may take more than what they decorate says, and hooks may add to what is given.
+    """
+    if module._forward_pre_hooks:
+        return
+    try:
+        inspect.signature(module.forward, follow_wrapped=False).bind(**batch.tensors)
+    except TypeError as error:
+        raise InputError(
+            f"{type(module).__name__}.forward cannot be called with {', '.join(batch.tensors)}: "
+            f"{error}. {_complete_call(module, batch)}"
+        ) from error
+
+
+def _complete_call(module: nn.Module, batch: Inputs) -> str:
+    """Say what to give instead: the arguments of `forward` that are given and those it needs."""
+    takes = {
+        name: parameter
+        for name, parameter in inspect.signature(module.forward).parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    needed = [
+        name
+        for name, parameter in takes.items()
+        if name in batch.tensors or parameter.default is parameter.empty
+    ]
+    ids = ids_name(module)
+    values = [
+        f"'{name}': {'ids' if name == ids and _has_ids(module, batch) else 'tensor'}"
+        for name in needed or list(takes)[:1]
+    ]
+    return (
+        f"Give it what it takes in Python, leadline.measure(model, {{{', '.join(values)}}}); the "
+        "command line can give tokens alone (--text, --tokens-file, --random 4x128)."
+    )
+
+
+def call(module: nn.Module, batch: Inputs) -> Any:
+    """One forward pass, without a key-value cache: it is of no use here and costs memory.
+
+    A table of the model that is too short for the inputs becomes an InputError; so does any
+    refusal of inputs that were made here. Other exceptions of the model pass through unchanged.
+    """
+    extra: dict[str, Any] = {}
+    if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
+        extra["use_cache"] = False
+    try:
+        return module(**batch.tensors, **extra)
+    except Exception as error:
+        refusal = lookup_refusal(error, module, batch) or forward_refusal(module, batch, error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+@contextmanager
+def few_threads(module: nn.Module, batch: Inputs) -> Iterator[None]:
+    """One thread for small work: many small products, each too short to be shared out."""
+    before = torch.get_num_threads()
+    if sum(p.numel() for p in module.parameters()) * batch.main.numel() < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def read(
+    module: nn.Module,
+    batch: Inputs,
+    *,
+    declared: Anatomy | Declaration | None,
+    families: bool,
+    seed: int,
+) -> tuple[Anatomy, int]:
+    """The anatomy, and the number of forward passes it took. Fitted on a small random batch, judged on the real inputs.
+
+    Where random inputs do not fit the model, the fit gets the first half of the real examples.
+    """
+    passes = 0
+
+    def counted(which: Inputs) -> Any:
+        nonlocal passes
+        passes += 1
+        return call(module, which)
+
+    small = _fit_batch(module, batch, seed, counted)
+    anatomy = read_anatomy(
+        module,
+        lambda: counted(small),
+        lambda: counted(batch),
+        declared=declared,
+        families=families,
+    )
+    return anatomy, passes
+
+
+def head_of(
+    module: nn.Module,
+    batch: Inputs,
+    anatomy: Anatomy,
+    loss: str | Callable[..., torch.Tensor],
+    seed: int,
+) -> tuple[HeadFacts | None, int]:
+    """What small passes show of a head that nothing else tells of, and their number.
+
+    None where no loss needs it. A model that returns the logits of the last token alone is asked
+    for all of them with targets, and one whose anatomy does not call it causal whether its last
+    token moves the logits before it.
+    """
+    flags = [stack.causal for stack in anatomy.stacks]
+    ahead = False if flags == [False] else None
+    if loss not in ("auto", "next-token") or not head_is_unknown(module, ahead):
+        return None, 0
+    if not _has_ids(module, batch):
+        return HeadFacts(), 0
+    outputs: list[Any] = []
+
+    def counted(which: Inputs) -> Any:
+        with torch.no_grad():
+            outputs.append(call(module, which))
+        return outputs[-1]
+
+    small = _fit_batch(module, batch, seed, counted)
+    if not _has_ids(module, small):
+        return HeadFacts(), len(outputs)
+    ids = small.tensors[ids_name(module)]
+    shape = (ids.shape[0], ids.shape[1])
+    logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
+    if logits is None:
+        return HeadFacts(tokens=shape[1]), len(outputs)
+    head = HeadFacts(tuple(logits.shape), shape[1])
+    if head.last_only:
+        head = _asked_for_all(module, small, head, counted)
+        if head.targets is None:
+            return head, len(outputs)
+        small = replace(small, tensors={**small.tensors, head.targets: rolled(ids)})
+        logits = find_logits(outputs[-1], module, shape)
+    assert logits is not None
+    causal = True
+    if not flags or not all(flags):
+        exchanged = ids.clone()
+        exchanged[:, -1] = (ids[:, -1] + 1) % (vocabulary_size(module) or int(ids.max()) + 1)
+        other = replace(small, tensors={**small.tensors, ids_name(module): exchanged})
+        after = find_logits(counted(other), module, shape)
+        causal = after is not None and not moves_earlier(logits, after)
+    return replace(head, causal=causal), len(outputs)
+
+
+def _has_ids(module: nn.Module, batch: Inputs) -> bool:
+    ids = batch.tensors.get(ids_name(module))
+    return ids is not None and not ids.is_floating_point() and ids.ndim == 2
+
+
+def _asked_for_all(
+    module: nn.Module, small: Inputs, head: HeadFacts, run_once: Callable[[Inputs], Any]
+) -> HeadFacts:
+    """The head with the argument under which the model returns all logits, or why there is none."""
+    ids = small.tensors[ids_name(module)]
+    names = [name for name in ("targets", "labels", "target") if name in forward_names(module)]
+    if not names:
+        return replace(head, refusal="and its forward takes no targets")
+    try:
+        output = run_once(replace(small, tensors={**small.tensors, names[0]: rolled(ids)}))
+    except Exception as error:
+        # Any error of the model's own, which `call` may have told: it may want other targets.
+        cause = error.__cause__ if isinstance(error, InputError) and error.__cause__ else error
+        why = f"and with {names[0]} it raises {type(cause).__name__}: {words_of(cause)}"
+        why = why.removesuffix(".")
+        return replace(head, refusal=why)
+    logits = find_logits(output, module, (ids.shape[0], ids.shape[1]))
+    if logits is None or logits.shape[1] != ids.shape[1]:
+        return replace(head, refusal=f"also with {names[0]}")
+    return replace(head, targets=names[0])
+
+
+def _fit_batch(
+    module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
+) -> Inputs:
+    length = min(_FIT_LENGTH, context_limit(module) or _FIT_LENGTH)
+    try:
+        small = random_inputs(module, examples=2, length=length, seed=seed + 1)
+        with torch.no_grad():
+            run_once(small)
+        return small
+    except Exception:
+        return _narrowed(batch)
+
+
+def _narrowed(batch: Inputs) -> Inputs:
+    """The first half of the examples, at least one, where the first axis counts examples.
+
+    Beside a grid of patches per example, it may count the patches of all examples.
+    """
+    examples = batch.main.shape[0] if batch.main.ndim else 1
+    if examples < 2:
+        return batch
+    half = examples // 2
+    grid = next((t for name, t in batch.tensors.items() if name.endswith("grid_thw")), None)
+    patches = None if grid is None or grid.shape[0] != examples else grid.prod(dim=1)
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.ndim and tensor.shape[0] == examples:
+            return tensor[:half]
+        if patches is not None and tensor.ndim and tensor.shape[0] == int(patches.sum()):
+            return tensor[: int(patches[:half].sum())]
+        return tensor
+
+    return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
+
+
+def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss: Loss) -> Done:
+    """One forward pass with the tap on, then one backward pass if a probe asks for it."""
+    products = BranchProducts() if planned.branches else None
+    collector = Collector(
+        planned,
+        batch.mask,
+        decoder_mask=batch.decoder_mask,
+        pair=is_pair(module),
+        products=products,
+    )
+    tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
+    foreign: dict[tuple[str, int, int], str] = {}
+    called: set[str] = set()
+    spy = nullcontext()
+    if planned.attention:
+        spy = _spy(module, tap, collector, foreign, products)
+    shared: list[str] = []
+    owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
+    if not planned.backward:
+        with torch.no_grad():
+            with tap, spy, _calls(module, called):
+                output = call(module, batch)
+            value = loss.compute(output, batch)
+        return Done(
+            collector, tap.balance(), float(value), tap.unheard, foreign=foreign, called=called
+        )
+    norms: dict[str, torch.Tensor] = {}
+    # Gradients that no probe reads are not computed; that of a large output head costs most.
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(parameter.requires_grad and name in owners)
+    with torch.enable_grad(), _parameter_norms(module, owners, norms):
+        with tap, spy, _calls(module, called):
+            output = call(module, batch)
+        value = loss.compute(output, batch)
+        if not value.requires_grad:
+            raise InputError(
+                "The loss does not depend on any tensor that carries a gradient, so there is no "
+                "backward pass; leave out the probe 'gradient' (probes='stream', --probes stream)."
+            )
+        value.backward()
+    _hand_over(anatomy, owners, norms, collector)
+    balance, number = tap.balance(), float(value.detach())
+    return Done(collector, balance, number, tap.unheard, shared, foreign, called)
+
+
+@contextmanager
+def _calls(module: nn.Module, called: set[str]) -> Iterator[None]:
+    """Note the name of every module that is called."""
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_: called.add(name)
+
+    handles = [part.register_forward_pre_hook(note(name)) for name, part in module.named_modules()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _spy(
+    module: nn.Module,
+    tap: Tap,
+    collector: Collector,
+    foreign: dict[tuple[str, int, int], str],
+    products: BranchProducts | None,
+) -> AttentionSpy:
+    """Hands every attention that belongs to a sublayer of the anatomy to the collector."""
+
+    def listen(seen: SeenAttention) -> None:
+        found = tap.locate(seen.module)
+        if found is None or found[2].role not in MIXING:
+            return
+        stack, block, written = found
+        grid = seen.weights if seen.weights is not None else seen.query
+        assert grid is not None
+        if seen.ambiguous and seen.query_source is None:
+            foreign[stack.name, block.layer, written.sublayer] = (
+                f"heads and examples cannot be told apart in {grid.shape[0]} x {grid.shape[1]} "
+                "matrices; measure one example (examples=1, --random 1x128), or another number of them"
+            )
+            return
+        if grid.shape[2] != tap.tokens:
+            foreign[stack.name, block.layer, written.sublayer] = (
+                f"its matrices have {grid.shape[2]} rows and the stream {tap.tokens} tokens: it "
+                "runs over windows, chunks or something else than tokens"
+            )
+            return
+        collector.attention(stack, block, written, seen)
+
+    return AttentionSpy(module, listen, examples=lambda: tap.examples, branches=products)
+
+
+def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:
+    """Parameter name -> its sublayer. Weights that serve several layers cannot be split."""
+    owners: dict[str, Sublayer] = {}
+    served: dict[int, set[int]] = {}
+    for stack in anatomy.stacks:
+        if stack.shared:
+            shared.append(f"gradient.parameters of the {stack.name}")
+            continue
+        for block in stack.blocks:
+            for s in block.sublayers:
+                for name in s.parameters:
+                    owners.setdefault(name, s)
+                    served.setdefault(id(module.get_parameter(name)), set()).add(id(s))
+    tied = [name for name in owners if len(served[id(module.get_parameter(name))]) > 1]
+    shared += [f"gradient of '{name}'" for name in tied]
+    return {name: s for name, s in owners.items() if name not in tied}
+
+
+@contextmanager
+def _parameter_norms(
+    module: nn.Module, owners: Mapping[str, Sublayer], norms: dict[str, torch.Tensor]
+) -> Iterator[None]:
+    """Reduce every parameter's gradient to its norm as soon as it is complete, then let it go."""
+    names = {id(p): n for n, p in module.named_parameters()}
+    handles: list[Any] = []
+
+    def reduce(parameter: torch.Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        name = names[id(parameter)]
+        if gradient is None or name not in owners:
+            return
+        # By rows first: one long float32 sum is biased.
+        rows = torch.linalg.vector_norm(gradient, dim=-1) if gradient.ndim else gradient
+        norms[name] = torch.linalg.vector_norm(rows.double())
+
+    try:
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                handles.append(parameter.register_post_accumulate_grad_hook(reduce))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hand_over(
+    anatomy: Anatomy,
+    owners: Mapping[str, Sublayer],
+    norms: Mapping[str, torch.Tensor],
+    collector: Collector,
+) -> None:
+    for stack in anatomy.stacks:
+        for block in stack.blocks:
+            for s in block.sublayers:
+                found = [norms[p] for p in s.parameters if p in norms and owners[p] is s]
+                if found:
+                    total = torch.linalg.vector_norm(torch.stack(found))
+                    collector.parameters(stack, block, s, total)

@@ -1,0 +1,1 @@
+"""The output split over paths by how many branches they go through."""

@@ -1,0 +1,311 @@
+"""A tensor that knows of what paths it is made.
+
+    x = sum_k z_k + sum_k b_k
+
+z_k is what came from the stream as it entered, over k hops of attention; b_k what joined on the
+way (biases, and any tensor that was not computed from the stream), with k hops since. `Carried`
+stands in the place of the stream in a model's own forward pass. Every operation of torch runs as
+it would, on x; then a rule (`carried_rules`) says what it did to the components:
+
+    linear, shapes      the same to every component; what is added is a b_0
+    norms               statistics frozen at x:  z -> (z - mean z) / sd(x) * gain
+    activations         frozen gate: ReLU x > 0, GELU Phi(x), SiLU sigmoid(x):  z -> gate(x) z
+    gated MLP           the activated factor is frozen as a whole
+    pattern @ values    frozen pattern, one hop more
+
+Anything else gives a frozen tensor: x without components. Frozen tensors multiply carried ones
+(patterns, statistics and gates do). A sum with one is frozen, too, so a stream that is not affine
+once everything is frozen arrives frozen, with the name of the operation that did it. An unknown
+operation freezes, one that cannot be followed at all raises: numbers read out of a tensor (`item`)
+and writes into foreign tensors are of that kind.
+
+That the components add up to x shows that none was lost. It cannot show that each has the right
+number of hops: a hop that is not counted, or a product that is none and is, changes no sum. So
+every number is followed with the token that it belongs to (`carried_tokens`). A hop is a sum over
+the tokens of the values with a weight for each pair of tokens, and nothing else; inside a block a
+carried tensor that belongs to no single token is frozen, and a gate is made of its own token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+from leadline.errors import ProbeError
+from leadline.instruments.paths.carried.heads import heads_of_rows
+from leadline.instruments.paths.carried.rows import ENTRY, Book, ByLength, Rows, Ways
+from leadline.instruments.paths.carried.tokens import ALLOCATED, Meeting, Tokens, followed, owners
+
+__all__ = [
+    "RULES",
+    "Carried",
+    "Event",
+    "Journey",
+    "Origin",
+    "Parts",
+    "Rule",
+    "carried",
+    "enter",
+]
+
+Tensor = torch.Tensor
+
+
+class Parts(NamedTuple):
+    """The components of a tensor. `activated`: it came through an activation or a gate."""
+
+    inputs: Rows
+    sources: Rows | None = None
+    activated: bool = False
+
+    @property
+    def coarsest(self) -> torch.dtype:
+        """The number type with the largest eps that the components went through."""
+        families = [rows for rows in (self.inputs, self.sources) if rows is not None]
+        types = [rows.coarsest for rows in families]
+        return max(types, key=lambda one: torch.finfo(one).eps)
+
+
+class Origin(NamedTuple):
+    """The operation that froze a tensor, the module in which it ran, and what it did."""
+
+    operation: str
+    module: str
+    deed: str = "reaches it other than as a pattern, a norm's statistic or a gate"
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """One product of a pattern with values, in the order in which they were met."""
+
+    index: int
+    module: str
+    entered: int
+    """Rows of the values before it: the hops that the longest path had behind it, plus one."""
+    meeting: Meeting | None = None
+    features: int = -1
+    """The axis of the result along which features lie; rows (queries) lie along the other."""
+    ways: Ways = ENTRY
+    """By which paths the values were reached."""
+
+    @property
+    def numbers(self) -> Tensor | None:
+        """The head of every row: how often the same token asked before in this product."""
+        if self.meeting is None or self.meeting.queries is None:
+            return None
+        return heads_of_rows(self.meeting.queries)
+
+
+@dataclass
+class Journey:
+    """What all tensors of one pass share: the book of rows, where the pass is, what it met."""
+
+    book: Book = field(default_factory=ByLength)
+    running: list[str] = field(default_factory=list[str])
+    """The paths of the modules that are running, the innermost last."""
+    events: list[Event] = field(default_factory=list[Event])
+    taken: set[int] = field(default_factory=set[int])
+    """The hops whose results were asked for: scores of frozen queries and keys are no hops."""
+    inside: bool = False
+    """Whether a block is running: behind the last one tokens may be pooled."""
+    joined: set[str] = field(default_factory=set[str])
+    """Modules in which a plain tensor as large as the stream was added to it."""
+    written: set[str] = field(default_factory=set[str])
+    """Modules that changed the stream in place."""
+    sheets: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """The owners of memory that was made to be written into, by where they are stored."""
+
+    @property
+    def module(self) -> str:
+        return self.running[-1] if self.running else ""
+
+    def hop(self, rows: Rows, met: Meeting, *, features: int) -> Event:
+        """Note a hop of these rows of values."""
+        event = Event(len(self.events), self.module, rows.count, met, features, rows.ways)
+        self.events.append(event)
+        return event
+
+
+Rule = Callable[[Journey, Any, tuple[Any, ...], dict[str, Any], Any], Any]
+"""(journey, operation, arguments, keywords, result) -> components of the result.
+
+None: frozen; an `Origin`: frozen, and that is why.
+"""
+RULES: dict[str, Rule] = {}
+"""Operation -> rule, filled in by `rules`. What is not here freezes."""
+
+
+class Carried(torch.Tensor):
+    """x with its components, or x frozen: see the module's first lines."""
+
+    value: Tensor
+    parts: Parts | None
+    origin: Origin | None
+    journey: Journey
+    tokens: Tokens
+
+    # Every function comes apart into torch's own operations before it is looked at.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return _carry(func, args, kwargs or {})
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        if self.parts is None:
+            return f"Carried(frozen by {self.origin}, {list(self.shape)})"
+        return f"Carried({self.parts.inputs.count} lengths, {list(self.shape)})"
+
+
+def carried(
+    value: Tensor,
+    parts: Parts | None,
+    journey: Journey,
+    *,
+    origin: Origin | None = None,
+    tokens: Tokens = (),
+) -> Carried:
+    """A value with its components; without any it is frozen. `tokens`: whose its numbers are."""
+    made = torch.Tensor._make_wrapper_subclass(  # pyright: ignore
+        Carried,
+        value.shape,
+        strides=value.stride(),
+        storage_offset=value.storage_offset(),
+        dtype=value.dtype,
+        device=value.device,
+        layout=value.layout,
+    )
+    made.value, made.parts, made.journey, made.origin = value, parts, journey, origin
+    made.tokens = tokens
+    return made
+
+
+def enter(x: Tensor, journey: Journey, *, token_axis: int = 1) -> Carried:
+    """The stream where the paths begin: all of it is z_0."""
+    tokens = (owners(x, token_axis=token_axis),)
+    return carried(x, Parts(journey.book.opened(x)), journey, tokens=tokens)
+
+
+def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation on the values, then on the components by its rule."""
+    leaves = tree_flatten((args, kwargs))[0]
+    tracked = [leaf for leaf in leaves if isinstance(leaf, Carried)]
+    journey = tracked[0].journey
+    name = func.overloadpacket.__name__
+    written = _written(func, args, kwargs)
+    if written is not None:
+        return _in_place(func, written, args, kwargs, journey=journey)
+    if name == "_local_scalar_dense" and tracked[0].value.dtype != torch.bool:
+        raise _unfollowed(journey, "reads a number out of the stream")
+    plain = tree_map(_value, args), tree_map(_value, kwargs)
+    out = func(*plain[0], **plain[1])
+    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(out)[0]):
+        return out
+    rule = RULES.get(name)
+    ruled = None
+    if rule is not None and any(one.parts is not None for one in tracked):
+        ruled = rule(journey, func, args, kwargs, out)
+    origin = ruled if isinstance(ruled, Origin) else _origin(name, tracked, journey)
+    results = (out,) if isinstance(out, Tensor) else tuple(out)
+    found: tuple[Parts | None, ...] = (None,) * len(results)
+    if ruled is not None and not isinstance(ruled, Origin):
+        found = (ruled,) if isinstance(out, Tensor) else tuple(ruled)
+    given = [
+        (_value(leaf), *_whose(leaf, any(found))) for leaf in leaves if isinstance(leaf, Tensor)
+    ]
+    tokens = followed(func, given, *plain, out)
+    if name in ALLOCATED:
+        journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
+    wrapped: list[Any] = []
+    for value, parts, whose in zip(results, found, tokens, strict=True):
+        mixed = parts is not None and journey.inside and len(whose) != 1
+        kept = None if mixed else parts
+        why = Origin(name, journey.module, _MIXED) if mixed else origin
+        wrapped.append(
+            carried(value, kept, journey, origin=None if kept else why, tokens=whose)
+            if isinstance(value, Tensor)
+            else value
+        )
+    return wrapped[0] if isinstance(out, Tensor) else type(out)(wrapped)
+
+
+_MIXED = "mixes tokens, and not by a pattern that meets values"
+
+
+def _whose(leaf: Tensor, kept: bool) -> tuple[Tokens, bool]:
+    """The owners of an argument, and whether they are those of a result that keeps components."""
+    if not isinstance(leaf, Carried):
+        return (), False
+    return leaf.tokens, kept and leaf.parts is not None
+
+
+def _in_place(
+    func: Any,
+    written: list[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    journey: Journey,
+) -> Carried:
+    """x.add_(y) and its kin: the new value goes into x, whose components are those of x.add(y).
+
+    Other views of the same memory keep their components; the remainder would show it. Components
+    are computed later, so the rule sees a copy of what is overwritten.
+    """
+    name = func.overloadpacket.__name__
+    if len(written) != 1 or not isinstance(written[0], Carried) or written[0] is not args[0]:
+        raise _unfollowed(journey, f"writes into a tensor of its own ({name})")
+    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
+    plain = getattr(packet, func._overloadname, None)
+    if not name.endswith("_") or plain is None:
+        raise _unfollowed(journey, f"changes the stream in place ({name})")
+    journey.written.add(journey.module)
+    x = written[0]
+    memory, x.value = x.value, x.value.clone()
+    made = _carry(plain, args, kwargs)
+    x.value = memory.copy_(made.value)
+    x.parts, x.origin = made.parts, made.origin
+    if len(x.tokens) == len(made.tokens) == 1 and _storage(x.tokens[0]) in journey.sheets:
+        x.tokens[0].copy_(made.tokens[0])
+    else:
+        x.tokens = made.tokens
+    return x
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+    """The arguments that an operation writes into; None where it writes into none."""
+    if not func._schema.is_mutable:
+        return None
+    found: list[Any] = []
+    for at, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[at] if at < len(args) else kwargs.get(argument.name)
+            found += given if isinstance(given, list | tuple) else [given]
+    return found
+
+
+def _origin(name: str, tracked: list[Carried], journey: Journey) -> Origin:
+    """Who froze the result: of frozen arguments the last (the values, not their pattern)."""
+    frozen = [one.origin for one in tracked if one.parts is None and one.origin is not None]
+    return frozen[-1] if frozen else Origin(name, journey.module)
+
+
+def _unfollowed(journey: Journey, what: str) -> ProbeError:
+    return ProbeError(
+        f"The module '{journey.module}' {what}, so the components of the stream cannot be "
+        "followed through it."
+    )
+
+
+def _value(leaf: Any) -> Any:
+    return leaf.value if isinstance(leaf, Carried) else leaf

@@ -1,0 +1,348 @@
+"""paths(model, inputs) -> Paths: one forward pass taken apart by path length.
+
+    X = sum_l Z_l + sum_l B_l,      Z_l: all paths with l hops of attention
+
+exact on every model that is affine once attention patterns, norm statistics and multiplicative
+gates are frozen at this forward pass. L layers cost L rows of one pass instead of (1 + H)^L paths:
+Z_k <- Z_k + attention(Z_{k-1}) with frozen patterns. The model's own forward pass runs on a tensor
+that carries its components (`numerics.carried`); nothing is rebuilt from weights.
+
+What is left over must be rounding, at the stream after the last layer and at the logits: for every
+token |x - sum| is at most ALLOWED sqrt(writes) eps, and at most MOST, of the larger of |x| and the
+size of its components; eps is that of the coarsest number type on the way. Otherwise it is an
+error. By as little may x differ from that of an undisturbed pass. Neither says that a component
+has the right number of hops; that is what the owners of all numbers are followed for
+(`numerics.carried_tokens`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Declaration, Stack, untouched
+from leadline.errors import ProbeError, check_count, check_progress, check_seed
+from leadline.instruments.passes.measurement import (
+    Progress,
+    anatomy_of,
+    known_anatomy,
+    model_facts,
+    modules_of,
+    refuse_broken,
+    tokenizer_for,
+)
+from leadline.instruments.passes.running import batch_for, call, few_threads, head_of
+from leadline.instruments.paths.carried.carried import Carried, Journey
+from leadline.instruments.paths.carried.guard import apart, undisturbed
+from leadline.instruments.paths.carried.model_pass import Passed, carry_through
+from leadline.instruments.paths.carried.plans import sampled_paths
+from leadline.instruments.paths.carried.shares import logit_view, spread, token_view
+from leadline.instruments.paths.outputs import (
+    counts_of,
+    joined_remarks,
+    logits_of,
+    no_residual,
+    raw_logits,
+    shares_of,
+    with_logits,
+)
+from leadline.instruments.paths.refusals import one_stack
+from leadline.instruments.paths.result import Paths, SampledPaths, Shares
+from leadline.models.inputs import Inputs, Loss, choose_loss
+from leadline.models.loading import LoadedModel
+
+__all__ = ["ALLOWED", "paths"]
+
+ALLOWED = 16.0
+"""Rounding allowed for one write, in eps; that of independent writes adds up like their root."""
+MOST = 1 / 16
+"""A larger remainder is never rounding: what is left of a decomposition in bfloat16 must be one."""
+HEAVY = 0.25
+"""From this share of |X|^2 on, a single token is mentioned."""
+_LOSSES = ("next-token", "masked", "user")
+
+
+def paths(
+    model: nn.Module | LoadedModel,
+    inputs: Any = None,
+    *,
+    logits: bool = True,
+    samples: int = 0,
+    seed: int = 0,
+    loss: str | Callable[..., torch.Tensor] = "auto",
+    anatomy: Anatomy | Declaration | None = None,
+    families: bool = True,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> Paths:
+    """Take one forward pass apart by the number of attention hops: shares, counts, losses.
+
+    It decomposes this forward pass, and not the model into independent functions: patterns,
+    statistics and gates are frozen as they were and depend on the whole input. The frozen gate of
+    GELU or SiLU is a secant, f(x)/x, not the slope.
+
+    `model`, `inputs`, `loss`, `anatomy` and `families` are those of `measure`. `logits=False`
+    stops at the last layer. `samples` draws so many paths of every length at random, as Dong,
+    Cordonnier and Loukas do (2021, arXiv 2103.03404), and sets their residual and the error of
+    their estimate beside the exact answer. Where a model is not affine when frozen (a tanh in an
+    MLP or instead of a norm, several lanes, recurrences, cross-attention) the error names the
+    operation and the module.
+    """
+    if isinstance(model, LoadedModel):
+        name = name or model.name
+    given, module = modules_of(model)
+    samples = check_count(samples, "samples", least=0)
+    seed = check_seed(seed)
+    say = check_progress(progress)
+    known = known_anatomy(module, anatomy)
+    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
+    refuse_broken(module, batch)
+    with torch.inference_mode(False), untouched(module), few_threads(module, batch):
+        say("reading the anatomy", 0, 1)
+        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
+        head, _ = head_of(module, batch, proved, loss, seed)
+        chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
+        run = _Run(module, one_stack(proved, module), batch, chosen, say)
+        with torch.no_grad():
+            passed, journey = run.carried(logits=logits)
+            own = run.compared(passed)
+            found = run.told(passed, journey, own, logits=logits)
+            counted = counts_of(passed, found.output)
+            sampled = None
+            if samples and counted.drawable:
+                spreads = found.residual is not None
+                sampled = run.sampled(passed, samples, seed=seed, spreads=spreads)
+    left_out = ["Samples: left out for that reason."] if samples and not counted.drawable else []
+    facts = model_facts(given, name, "given")
+    assert passed.stream.parts is not None
+    coarsest = passed.stream.parts.coarsest
+    say("done", 1, 1)
+    return Paths(
+        model=facts["name"],
+        dtype=facts["dtype"],
+        heads=tuple(layer.heads for layer in passed.attentions),
+        counts=counted.counts,
+        output=found.output,
+        residual=found.residual,
+        logits=found.logits,
+        loss=found.loss,
+        loss_kind=None if found.loss is None else chosen.kind,
+        loss_at_most=found.loss_at_most,
+        sampled=sampled,
+        precision=str(coarsest).removeprefix("torch."),
+        allowed=run.allowed(torch.finfo(coarsest).eps),
+        input=batch.summary(),
+        remarks=(*found.remarks, *counted.remarks, *left_out),
+    )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The numbers of one pass."""
+
+    output: Shares
+    residual: Shares | None
+    logits: Shares | None
+    loss: float | None
+    loss_at_most: tuple[float, ...] | None
+    remarks: tuple[str, ...]
+
+
+@dataclass
+class _Run:
+    """A model, the stack whose stream is followed, and what it is fed with."""
+
+    module: nn.Module
+    stack: Stack
+    batch: Inputs
+    loss: Loss
+    say: Progress
+
+    def allowed(self, eps: float) -> float:
+        """The largest remainder that is rounding."""
+        writes = sum(len(block.sublayers) for block in self.stack.blocks)
+        return min(MOST, ALLOWED * math.sqrt(writes) * eps)
+
+    def carried(self, *, logits: bool) -> tuple[Passed, Journey]:
+        """The pass with all lengths at once."""
+        journey = Journey()
+        depth = self.stack.depth
+        passed = carry_through(
+            self.module,
+            self.stack,
+            lambda: call(self.module, self.batch),
+            journey,
+            to_the_end=logits,
+            say=lambda layer: self.say("following the paths", layer, depth),
+        )
+        if not passed.attentions:
+            roles = sorted({s.role for b in self.stack.blocks for s in b.sublayers})
+            raise ProbeError(
+                f"This model has no attention, so it has no paths; its branches are: "
+                f"{', '.join(roles)}."
+            )
+        return passed, journey
+
+    def compared(self, passed: Passed) -> Any:
+        """What the model returns undisturbed; ProbeError where the carried pass is another one."""
+        stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+        pairs = {"the stream after the last layer": (passed.stream, stream)}
+        if passed.output is not None:
+            outputs = (raw_logits(one, self.module, self.loss) for one in (passed.output, output))
+            pairs["the output"] = tuple(outputs)
+        for where, (carried, plain) in pairs.items():
+            if not isinstance(carried, Carried) or not carried.is_floating_point():
+                continue
+            kind = carried.dtype if carried.parts is None else carried.parts.coarsest
+            allowed = self.allowed(torch.finfo(kind).eps)
+            miss = apart(carried, plain) if isinstance(plain, torch.Tensor) else math.inf
+            if miss > allowed:
+                raise ProbeError(
+                    f"The pass with components is another than the model's own: {where} differs by "
+                    f"{miss:.3g} of a token's size, where rounding explains at most {allowed:.3g}; "
+                    "the model may look at the kind of its tensors, keep something between two "
+                    "passes, or depend on chance."
+                )
+        return output
+
+    def told(self, passed: Passed, journey: Journey, own: Any, *, logits: bool) -> _Told:
+        """All shares and losses. ProbeError when the remainder is more than rounding.
+
+        `own` is what the model returns undisturbed.
+        """
+        stream = passed.stream
+        assert stream.parts is not None
+        eps = torch.finfo(stream.parts.coarsest).eps
+        mask = self._mask(stream)
+        axis = self.stack.token_axis
+        views = {
+            "output": token_view(mask, token_axis=axis),
+            "residual": token_view(mask, token_axis=axis, residual=True),
+        }
+        found = spread(stream.value, stream.parts, views)
+        lengths = len(passed.attentions) + 1
+        if found["output"].norm == 0:
+            raise ProbeError("The stream after the last layer is zero, so it has no shares.")
+        output = shares_of(found["output"], eps, lengths)
+        self._refuse_remainder(output, stream, "the stream after the last layer")
+        remarks = joined_remarks(journey)
+        if found["output"].heaviest > HEAVY and stream.numel() > 4 * self.stack.width:
+            remarks.append(
+                f"One token has {found['output'].heaviest:.0%} of |X|^2, so the shares of the "
+                "output are largely its own."
+            )
+        residual = None
+        # Below that the residual is what rounding makes of equal tokens.
+        if found["residual"].norm > 8 * max(eps, output.remainder) * output.norm:
+            residual = shares_of(found["residual"], eps, lengths)
+        else:
+            remarks.append(no_residual(stream, axis))
+        if not logits:
+            remarks.append("Logits: they were not asked for.")
+            return _Told(output, residual, None, None, None, tuple(remarks))
+        return self._with_logits(passed, own, output, residual, remarks)
+
+    def _with_logits(
+        self,
+        passed: Passed,
+        own: Any,
+        output: Shares,
+        residual: Shares | None,
+        remarks: list[str],
+    ) -> _Told:
+        logits = logits_of(passed.output, self.module, self.loss)
+        if isinstance(logits, str):
+            return _Told(output, residual, None, None, None, (*remarks, logits))
+        assert logits.parts is not None
+        eps = torch.finfo(logits.parts.coarsest).eps
+        lengths = max(len(passed.attentions) + 1, logits.parts.inputs.count)
+        if lengths > len(passed.attentions) + 1:
+            remarks.append(
+                f"Behind the last layer the logits pass more patterns, so they have up to "
+                f"{lengths - 1} hops; the counts are those of the stream."
+            )
+        losses: list[float] = []
+
+        def loss_of(value: torch.Tensor) -> float:
+            return float(self.loss.compute(with_logits(own, value), self.batch))
+
+        def each(length: int, so_far: torch.Tensor) -> None:
+            self.say("computing the logits", length + 1, lengths)
+            if self.loss.kind in _LOSSES:
+                losses.append(loss_of(so_far.to(logits.dtype)))
+
+        found = spread(
+            logits.value, logits.parts, {"logits": logit_view(self.batch.mask)}, each=each
+        )["logits"]
+        shares = None
+        if found.norm > 0:
+            shares = shares_of(found, eps, lengths)
+            self._refuse_remainder(shares, logits, "the logits")
+        else:
+            remarks.append("Logits: all are equal, so they have no shares.")
+        if not losses:
+            remarks.append(f"Loss: none but a {self.loss.kind}, because {self.loss.reason}.")
+            return _Told(output, residual, shares, None, None, tuple(remarks))
+        losses += losses[-1:] * (lengths - len(losses))
+        whole = float(self.loss.compute(own, self.batch))
+        bad = sum(not math.isfinite(loss) for loss in (*losses, whole))
+        if bad:
+            remarks.append(f"Loss: {bad} of {len(losses) + 1} values are not finite.")
+        return _Told(output, residual, shares, whole, tuple(losses), tuple(remarks))
+
+    def sampled(
+        self, passed: Passed, samples: int, *, seed: int, spreads: bool
+    ) -> SampledPaths | None:
+        """Draw paths of every length and follow each on its own, one pass per length.
+
+        `spreads`: there is a residual at all.
+        """
+        if samples == 0:
+            return None
+        axis, mask = self.stack.token_axis, self._mask(passed.stream)
+        residual, error = sampled_paths(
+            self.module,
+            self.stack,
+            lambda: call(self.module, self.batch),
+            passed,
+            samples=samples,
+            seed=seed,
+            whole=token_view(mask, token_axis=axis),
+            residual=token_view(mask, token_axis=axis, residual=True) if spreads else None,
+            say=lambda done, total: self.say("following sampled paths", done, total),
+        )
+        return SampledPaths(samples=samples, seed=seed, residual=residual, error=error)
+
+    def _mask(self, stream: Carried) -> torch.Tensor | None:
+        """The mask of real tokens where it fits the stream."""
+        mask = self.batch.mask
+        if mask is None or stream.ndim != 3:
+            return None
+        axis = self.stack.token_axis
+        return mask if tuple(mask.shape) == (stream.shape[1 - axis], stream.shape[axis]) else None
+
+    def _refuse_remainder(self, shares: Shares, whole: Carried, where: str) -> None:
+        parts = whole.parts
+        assert parts is not None
+        allowed = self.allowed(torch.finfo(parts.coarsest).eps)
+        if shares.remainder <= allowed:
+            return
+        kind = str(parts.coarsest).removeprefix("torch.")
+        written = sorted(whole.journey.written)
+        cause = "an operation of this model was not followed rightly"
+        if written:
+            cause = (
+                f"'{written[0] or 'the model'}' writes in place, and a write into a view of the "
+                "stream may be the cause"
+            )
+        raise ProbeError(
+            f"The components miss {where} by {shares.remainder:.3g} of a token's size, "
+            f"{shares.remainder_eps:.3g} eps of {kind}, where rounding explains at most "
+            f"{allowed:.3g}: {cause}, or its components cancel far beyond its precision; try it "
+            "in float64."
+        )

@@ -1,0 +1,1 @@
+"""Where models and their inputs come from."""

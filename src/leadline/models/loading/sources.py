@@ -1,0 +1,119 @@
+"""Which source a text means: a record, a folder, a GGUF file, the hub, a function, a type, a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from leadline.errors import LoadingError, check_path, check_seed, words_of
+from leadline.models.loading.functions import from_function
+from leadline.models.loading.pretrained import from_folder, from_gguf, from_hub
+from leadline.models.loading.random_weights import from_random
+from leadline.models.loading.recipes import from_recipe
+from leadline.models.loading.request import (
+    CONVERT,
+    PICKLES,
+    LoadedModel,
+    Request,
+    first_bytes,
+    no_trace,
+)
+from leadline.numerics.half_precision import half_route
+
+if TYPE_CHECKING:
+    from leadline.record import Record
+
+__all__ = ["load", "load_model"]
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+def load(source: str | Path) -> LoadedModel | Record:
+    """Open a record file as a Record; load anything else as a model."""
+    path = check_path(source, name="The source of the model", error=LoadingError)
+    if path.is_file() and first_bytes(path, len(_SQLITE)) == _SQLITE:
+        from leadline.record import Record
+
+        return Record.open(path)
+    return load_model(source)
+
+
+def load_model(
+    source: str | Path,
+    *,
+    random_init: bool = False,
+    recipe: bool = False,
+    overrides: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    seed: int = 0,
+) -> LoadedModel:
+    """Load a model from any of the sources that the module docstring lists.
+
+    `overrides` sets fields of the configuration, of which a dot reaches into a nested one, or of
+    the recipe. `seed` draws what is random: all weights under `random_init` and `recipe`,
+    otherwise those that the file lacks.
+    """
+    if random_init and recipe:
+        raise LoadingError(
+            f"{source} was asked for as a model type (random_init, --random-init) and as a "
+            "recipe (recipe, --recipe); choose one of the two."
+        )
+    check_path(source, name="The source of the model", error=LoadingError)
+    seed = check_seed(seed)
+    request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
+    with no_trace(seed):
+        if recipe:
+            loaded = from_recipe(request, seed=seed)
+        else:
+            loaded = _from_source(request, random_init=random_init)
+        try:
+            loaded.model.to(torch.device(device))
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise LoadingError(
+                f"The model cannot be put on the device {device!r}: {words_of(error, first_line=True)}"
+            ) from error
+    half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
+    loaded.model.eval()
+    return loaded
+
+
+def _from_source(request: Request, *, random_init: bool) -> LoadedModel:
+    path = request.path
+    if not random_init and path.suffix.lower() == ".gguf":
+        return from_gguf(request)
+    if random_init:
+        return from_random(request)
+    if path.is_dir():
+        return from_folder(request)
+    if ":" in request.source:
+        return from_function(request)
+    if path.is_file():
+        raise LoadingError(_refusal_of_file(path))
+    if request.source.startswith((".", "/", "~")) or request.source.count("/") > 1:
+        raise LoadingError(f"There is no folder and no file {path}; check the path.")
+    return from_hub(request)
+
+
+def _refusal_of_file(path: Path) -> str:
+    if path.suffix.lower() in PICKLES:
+        return f"{path} is a pickle. {CONVERT}"
+    if path.suffix.lower() == ".safetensors":
+        return f"{path} holds weights only; give its folder, with config.json beside it."
+    return (
+        f"{path} is not a model: give a folder with config.json, a GGUF file, "
+        "a hub id, package.module:function, a model type with random init, or a recipe."
+    )
+
+
+def number_type(name: str | None) -> torch.dtype | None:
+    if name is None:
+        return None
+    known = ("float32", "bfloat16", "float16", "float64")
+    if name not in known:
+        raise LoadingError(f"No number type is called {name!r}. Known: {', '.join(known)}.")
+    return getattr(torch, name)

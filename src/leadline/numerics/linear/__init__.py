@@ -1,0 +1,1 @@
+"""Linear maps that are known by their products alone."""

@@ -1,0 +1,1 @@
+"""Attention patterns, and what is summed over them while they stream by."""

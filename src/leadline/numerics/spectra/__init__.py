@@ -1,0 +1,1 @@
+"""Largest singular values with certified intervals."""

@@ -1,8 +1,0 @@
-"""How it is measured: one quantity or family of quantities per file, one decorator to add it."""
-
-from __future__ import annotations
-
-from leadline.probes._plan import DEFAULT, Plan, plan
-from leadline.probes._probe import PROBES, At, Each, PerToken, Single
-
-__all__ = ["DEFAULT", "PROBES", "At", "Each", "PerToken", "Plan", "Single", "plan"]

@@ -1,0 +1,1 @@
+"""What is done with a record. Nothing here needs torch."""

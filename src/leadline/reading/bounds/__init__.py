@@ -1,0 +1,1 @@
+"""Bounds and laws beside what was measured."""

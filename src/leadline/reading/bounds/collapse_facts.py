@@ -1,0 +1,323 @@
+"""From a record to what theorems on rank collapse ask about: `StackFacts` of every stack.
+
+The probe `residual` writes the residuals of the stream, the probe `collapse` the numbers of the
+weights and patterns. The provenance entries `anatomy` (what every write keeps, where norms stand)
+and `attention` (masks, positions, shapes) tell the rest.
+
+A bound is about one example. So the largest residual over the examples is read where the record
+has it; a mean over several examples is no residual of any of them, and the cubic bounds do not
+apply to it (the mean of cubes is above the cube of the mean). Ingredients are the largest over the
+examples, and their upper end where they have an interval, as are the composite residuals from
+which bounds start: a bound may only grow by it.
+
+What is said of the residual after layer l depends on the layers up to l alone. So there are facts
+for every depth: a layer whose weights were not found leaves what comes before it as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from leadline.reading.bounds.attention_facts import HeadReadings, attention_sublayers, head_readings
+from leadline.reading.bounds.collapse_residuals import (
+    RESIDUALS,
+    STATISTICS,
+    Residual,
+    ResidualLine,
+    why_missing,
+)
+from leadline.record.provenance import number_at, value_at
+from leadline.theory import LayerFacts, StackFacts
+
+if TYPE_CHECKING:
+    from leadline.reading.bounds.attention_facts import Address, AttentionSublayer
+    from leadline.record import Record
+    from leadline.theory.rank_collapse._facts import Mask
+    from leadline.theory.rank_collapse.bound import Measure
+
+__all__ = ["CollapsePrefix", "CollapseStack", "collapse_stacks", "has_collapse"]
+
+UNTOLD = "the record does not tell what the layers keep and where norms stand"
+_SMALLEST = ("min", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class CollapsePrefix:
+    """The facts of the first layers of a stack.
+
+    `remarks` say why no statement can be said to apply, `unseen` why none about attention can.
+    """
+
+    facts: StackFacts
+    remarks: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CollapseStack:
+    """A stack: facts for the depths 1, 2, ..., and its residuals at the sites 0, 1, 2, ...
+
+    `statistics` say which value over the examples was read, `averaged` why it is that of none.
+    """
+
+    name: str
+    prefixes: tuple[CollapsePrefix, ...]
+    residuals: Mapping[Measure, tuple[Residual | None, ...]]
+    statistics: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
+    averaged: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
+
+    missing: Mapping[Measure, str] = field(default_factory=dict["Measure", str])
+    """Why there are no residuals of a measure."""
+
+
+def has_collapse(record: Record) -> bool:
+    """Whether a record holds what the probes `residual` or `collapse` write."""
+    written = {RESIDUALS["composite"], RESIDUALS["smallest"]}
+    return any(
+        (name in written or name.startswith("collapse.")) and bool(record.select(name))
+        for name in record.quantities
+    )
+
+
+def collapse_stacks(record: Record) -> list[CollapseStack]:
+    """Return the stacks of a record that have residuals or ingredients."""
+    lines: dict[Measure, ResidualLine] = {
+        measure: ResidualLine(record, quantity) for measure, quantity in RESIDUALS.items()
+    }
+    ingredients = {
+        one.site.stack
+        for name in record.quantities
+        if name.startswith("collapse.")
+        for one in record.select(name)
+    }
+    return [
+        _stack(record, name, lines)
+        for name in record.stacks
+        if name in ingredients
+        or any(line.at(name, 0) or line.at(name, 1) for line in lines.values())
+    ]
+
+
+def _stack(record: Record, name: str, lines: Mapping[Measure, ResidualLine]) -> CollapseStack:
+    depth = record.depth(name)
+    residuals: dict[Measure, tuple[Residual | None, ...]] = {
+        measure: line.residuals(name, depth) for measure, line in lines.items()
+    }
+    return CollapseStack(
+        name=name,
+        prefixes=_prefixes(record, name, depth, residuals),
+        residuals=residuals,
+        statistics={measure: line.statistic for measure, line in lines.items()},
+        averaged=_averaged(record, lines),
+        missing={
+            measure: why_missing(record, RESIDUALS[measure])
+            for measure, found in residuals.items()
+            if not any(found)
+        },
+    )
+
+
+def _prefixes(
+    record: Record,
+    name: str,
+    depth: int,
+    residuals: Mapping[Measure, tuple[Residual | None, ...]],
+) -> tuple[CollapsePrefix, ...]:
+    read = _Ingredients(record)
+    blocks = _blocks(record, name)
+    seen = [one for one in attention_sublayers(record) if one.stack == name]
+    told = [one for one in _told_of_attention(record) if one.get("stack") == name]
+    layers = [_layer(read, name, at, _writes(blocks.get(at, {}))) for at in range(1, depth + 1)]
+    capped = read.layers_of("attention.soft_cap", name)
+    longest = number_at(record.provenance, "input", "longest")
+    found: list[CollapsePrefix] = []
+    for upto in range(1, depth + 1):
+        here = [blocks[at] for at in sorted(blocks) if at <= upto]
+        attention = [one for one in seen if one.layer <= upto]
+        altered = any(one.get("altered") for one in told if int(one.get("layer", 0)) <= upto)
+        facts = _facts(here, attention, tokens=0 if longest is None else int(longest))
+        facts = replace(
+            facts,
+            layers=tuple(layers[:upto]),
+            layered=facts.layered and len(here) == upto,
+            plain=facts.plain and not any(at <= upto for at in capped),
+            log10_composite=_upper_ends(residuals["composite"][: upto + 1]),
+            log10_smallest=_upper_ends(residuals["smallest"][: upto + 1]),
+            log10_frobenius=tuple(
+                math.nan if one is None else one.value for one in residuals["frobenius"][: upto + 1]
+            ),
+        )
+        remarks = () if len(here) == upto else (UNTOLD,)
+        found.append(CollapsePrefix(facts, remarks, _unseen(here, attention, altered=altered)))
+    return tuple(found)
+
+
+def _facts(
+    blocks: Sequence[Mapping[str, Any]], seen: Sequence[AttentionSublayer], *, tokens: int
+) -> StackFacts:
+    """Return what anatomy and attention tell of some layers."""
+    writes = [write for block in blocks for write in _writes(block)]
+    opened = any(block.get("opening") for block in blocks)
+    settled = any(write.get("settle") for write in writes)
+    whole = all(write.get("keep") == 1.0 for write in writes)
+    lengths = [shape.queries for one in seen for shape in one.shapes]
+    return StackFacts(
+        tokens=max(lengths, default=tokens),
+        layers=(),
+        mask=_mask(seen),
+        skip=any(write.get("keep") != 0.0 for write in writes),
+        keep=1.0 if writes and whole and not settled and not opened else 0.0,
+        layered=all(_layered(block) for block in blocks),
+        norm=opened or settled or any(write.get("placement") != "none" for write in writes),
+        turned=_turned(seen),
+        plain=not any(one.qk_norm for one in seen),
+        stochastic=all(one.stochastic for one in seen),
+    )
+
+
+def _upper_ends(residuals: Sequence[Residual | None]) -> tuple[float, ...]:
+    return tuple(
+        math.nan if one is None else one.value if one.upper is None else one.upper
+        for one in residuals
+    )
+
+
+class _Ingredients:
+    """Looks up the numbers that the facts of a layer are made of."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._told = _told_of_attention(record)
+        self._read: dict[tuple[str, tuple[str, ...]], HeadReadings] = {}
+
+    def __call__(self, quantity: str, statistics: tuple[str, ...] = STATISTICS) -> HeadReadings:
+        """Return the readings of the first statistic there is."""
+        key = quantity, statistics
+        if key not in self._read:
+            found = (head_readings(self._record, quantity, one) for one in statistics)
+            self._read[key] = next((one for one in found if one), HeadReadings([]))
+        return self._read[key]
+
+    def layers_of(self, quantity: str, stack: str) -> set[int]:
+        """Return the layers of a stack that have a reading of it."""
+        known = self._record.select(quantity) if quantity in self._record else []
+        return {one.site.layer for one in known if one.site.stack == stack}
+
+    def scaling(self, address: Address) -> float | None:
+        """Return what multiplies the logits: told by the provenance, or read by `attention`."""
+        for one in self._told:
+            place = one.get("stack"), one.get("layer"), one.get("sublayer"), one.get("point")
+            if place == address and one.get("scaling") is not None:
+                return float(one["scaling"])
+        return self.largest("attention.scaling", address)
+
+    def per_head(self, quantity: str, address: Address) -> tuple[float, ...]:
+        readings = self(quantity)
+        found = [readings.largest(address, head) for head in readings.heads(address)]
+        return tuple(one for one in found if one is not None)
+
+    def largest(self, quantity: str, address: Address) -> float | None:
+        return self(quantity).largest(address, None)
+
+    def smallest(self, quantity: str, address: Address) -> float | None:
+        found = self(quantity, _SMALLEST).at(address, None)
+        ends = [one.value if one.lower is None else one.lower for one in found]
+        return math.nan if any(math.isnan(end) for end in ends) else min(ends, default=None)
+
+
+def _layer(
+    read: _Ingredients, stack: str, layer: int, writes: Sequence[Mapping[str, Any]]
+) -> LayerFacts:
+    places: list[Address] = [
+        (stack, layer, int(write.get("sublayer", 0)), str(write.get("role", "")))
+        for write in writes
+    ]
+    attention = [place for place in places if place[3] == "attention"]
+    others = [place for place in places if place[3] != "attention"]
+    at: Address = attention[0] if len(attention) == 1 else (stack, layer, None, "")
+    factors = [read.largest("collapse.lipschitz", place) for place in others]
+    return LayerFacts(
+        query_key=read.per_head("collapse.query_key", at),
+        value_output_1=read.per_head("collapse.value_output_1", at),
+        value_output_inf=read.per_head("collapse.value_output_inf", at),
+        scaling=read.scaling(at),
+        gamma=read.per_head("collapse.gamma", at),
+        joint_gamma=read.largest("collapse.joint_gamma", at),
+        lipschitz=None if None in factors else math.prod(one for one in factors if one is not None),
+        alignment=_edge([read.smallest("collapse.alignment", place) for place in places], min),
+        overlap=_edge([read.largest("collapse.overlap", place) for place in places], max),
+        diagonal=read.largest("collapse.diagonal", at),
+        value_gain=read.largest("collapse.value_gain", at),
+        cubic_law=read.largest("collapse.cubic_law", at),
+    )
+
+
+def _edge(found: Sequence[float | None], best: Any) -> float | None:
+    """Return the smallest or largest over the writes; None where one of them has no number."""
+    known = [one for one in found if one is not None]
+    return float(best(known)) if known and len(known) == len(found) else None
+
+
+def _told_of_attention(record: Record) -> list[Mapping[str, Any]]:
+    told = cast("Sequence[object]", record.provenance.get("attention") or ())
+    return [cast("Mapping[str, Any]", one) for one in told if isinstance(one, Mapping)]
+
+
+def _blocks(record: Record, stack: str) -> dict[int, Mapping[str, Any]]:
+    told = value_at(record.provenance, "anatomy", "layers")
+    if not isinstance(told, list):
+        return {}
+    blocks = [cast("Mapping[str, Any]", one) for one in cast("list[object]", told)]
+    return {int(one["layer"]): one for one in blocks if one.get("stack") == stack}
+
+
+def _writes(block: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(cast("Sequence[Mapping[str, Any]]", block.get("sublayers") or ()))
+
+
+def _layered(block: Mapping[str, Any]) -> bool:
+    writes = _writes(block)
+    roles = [write.get("role") for write in writes]
+    alone = not any(write.get("parallel") for write in writes)
+    return alone and roles in (["attention"], ["attention", "mlp"])
+
+
+def _turned(seen: Sequence[AttentionSublayer]) -> bool | None:
+    """Whether positions enter the logits; None where that was not found."""
+    found = {one.positions for one in seen}
+    if found - {"none", "unknown"}:
+        return True
+    return None if "unknown" in found else False
+
+
+def _mask(seen: Sequence[AttentionSublayer]) -> Mask:
+    first: Mask = seen[0].mask if seen else "other"
+    return first if all(one.mask == first for one in seen) else "other"
+
+
+def _averaged(record: Record, lines: Mapping[Measure, ResidualLine]) -> dict[Measure, str]:
+    """Say of which residuals the record has a mean over several examples."""
+    examples = number_at(record.provenance, "input", "examples")
+    if examples == 1:
+        return {}
+    many = "examples" if examples is None else f"{int(examples)} examples"
+    told = f"the residual is a mean over {many}, and the statement is about one"
+    return {measure: told for measure, line in lines.items() if line.statistic == "mean"}
+
+
+def _unseen(
+    blocks: Sequence[Mapping[str, Any]], seen: Sequence[AttentionSublayer], *, altered: bool
+) -> tuple[str, ...]:
+    """Say what keeps the attention of some layers from being known."""
+    if altered:
+        return ("attention weights are changed after the softmax",)
+    addresses = [one.address for one in seen]
+    if len(addresses) != len(set(addresses)):
+        return ("a sublayer runs attention more than once",)
+    writes = [(block.get("layer"), write) for block in blocks for write in _writes(block)]
+    wanted = {(layer, w.get("sublayer")) for layer, w in writes if w.get("role") == "attention"}
+    lost = len(wanted - {(one.layer, one.sublayer) for one in seen})
+    return (f"attention was not seen in {lost} of {len(blocks)} layers",) if lost else ()

@@ -1,0 +1,345 @@
+"""What theorems predict about attention, rank collapse and depth, beside what was measured.
+
+For every bound on attention, every attention sublayer and every head:
+
+    predicted   the bound, the largest over the shapes of the input (a lower one: the smallest)
+    measured    the largest value over the examples (for a lower bound: the smallest there is)
+    ratio       measured / predicted
+    applies     every assumption holds on every shape, and every number is known
+
+A bound is violated where it applies and the measurement contradicts it: the lower end of the
+measured interval lies above an upper bound (the upper end below a lower bound) by more than
+rounding, a millionth of the bound. Nothing is then wrong with the theorem: the measurement, a
+number in the record or an assumption that was taken to hold is.
+
+A quantity without heads, such as the norm of a product of layers, has one row per sublayer. The
+bounds on rank collapse, with one row per layer, are those of `collapse_bounds`, the laws of depth
+those of `depth_bounds`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leadline.catalog import Choice
+from leadline.errors import InputError, RecordError, UnknownName, shown
+from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of, head_readings
+from leadline.reading.bounds.collapse_bounds import collapse_result, exact_stack
+from leadline.reading.bounds.collapse_facts import collapse_stacks, has_collapse
+from leadline.reading.bounds.depth_bounds import fitting_laws, law_results
+from leadline.reading.bounds.depth_facts import depth_stacks, has_depth
+from leadline.reading.bounds.refusals import (
+    check_given,
+    no_attention_facts,
+    not_along_layers,
+    nothing_measured,
+)
+from leadline.reading.bounds.table import FAMILIES, BoundAtHead, BoundResult, BoundsTable
+from leadline.record.provenance import text_at
+from leadline.record.rows.ingredients import INGREDIENTS
+from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from leadline.reading.bounds.attention_facts import Address, AttentionSublayer, HeadReadings
+    from leadline.reading.bounds.collapse_facts import CollapseStack
+    from leadline.record import Reading, Record
+    from leadline.theory import AttentionFacts, Bound, CollapseBound, Law
+    from leadline.theory.attention._bound import Side
+
+__all__ = [
+    "BoundAtHead",
+    "BoundResult",
+    "BoundsTable",
+    "bounds",
+    "has_attention",
+    "has_collapse",
+    "has_depth",
+]
+
+ROUNDING = 1e-6
+"""By what share of a bound a measurement may pass it and still be called rounding."""
+NOT_KNOWN = "a number that it needs is not in the record"
+_STATISTICS: dict[Side, tuple[str, ...]] = {
+    "upper": ("max", "value", "mean"),
+    "lower": ("min", "mean", "value", "max"),
+}
+
+
+def bounds(
+    record: Record | StackFacts,
+    *,
+    names: Sequence[str] | None = None,
+    layer: int | None = None,
+    initial: bool | None = None,
+) -> BoundsTable:
+    """Set what theorems predict about attention, rank collapse and depth beside a record.
+
+    `names` chooses bounds (all of them otherwise; `leadline list bounds` shows them), `layer` one
+    layer. Needs a record with readings of the probe `attention`, of `residual` and `collapse`, or
+    of `stream` or `jacobian`. `initial` says whether the weights are as they were drawn, where the
+    record does not know it: laws of depth ask for it. The facts of a stack, as `leadline.collapse`
+    finds them, take the place of a record: then the bounds on rank collapse stand beside residuals
+    that are right far below rounding.
+    """
+    check_given(record)
+    if isinstance(names, str) or not isinstance(names, list | tuple | None):
+        raise InputError(f"names is {shown(names)}; give a list of names of bounds.")
+    names = names or None
+    chosen = _chosen(names)
+    if isinstance(record, StackFacts):
+        return _of_facts(record, chosen, layer=layer, named=names is not None)
+    found: list[BoundResult] = []
+    if has_attention(record):
+        found += _of_attention(record, chosen.attention, layer=layer, everything=names is not None)
+    elif names is not None and chosen.attention:
+        raise RecordError(nothing_measured(record, "attention"))
+    if has_collapse(record):
+        found += _of_stacks(chosen.collapse, collapse_stacks(record), layer=layer)
+    elif names is not None and chosen.collapse:
+        raise RecordError(nothing_measured(record, "collapse"))
+    if has_depth(record):
+        laws = chosen.laws
+        stacks = depth_stacks(record, initial=initial)
+        if names is None:
+            laws = fitting_laws(laws, stacks)
+        for name, law in laws:
+            found += law_results(name, law, stacks=stacks, layer=layer)
+    elif names is not None and chosen.laws:
+        raise RecordError(nothing_measured(record, "depth"))
+    if not found:
+        raise RecordError(nothing_measured(record, "bounds"))
+    if layer is not None and not any(result.rows for result in found):
+        raise RecordError(_no_such_layer(record, layer))
+    called = text_at(record.provenance, "model", "name")
+    return BoundsTable(called, tuple(sorted(found, key=_order)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The bounds that were asked for, by family."""
+
+    attention: list[tuple[str, Bound]]
+    collapse: list[tuple[str, CollapseBound]]
+    laws: list[tuple[str, Law]]
+
+
+def _chosen(names: Sequence[str] | None) -> _Chosen:
+    """Build the bounds that were asked for; of the laws of depth those along the layers."""
+    attention, collapse = [*BOUNDS.names()], [*COLLAPSE_BOUNDS.names()]
+    laws = [name for name, law in LAWS.items() if law.along == "layers"]
+    if names is not None:
+        chosen = [Choice.parse(name) for name in names]
+        for choice in chosen:
+            if choice.name in LAWS and choice.name not in laws:
+                raise InputError(not_along_layers(choice.name))
+            if not any(choice.name in known for known in (attention, collapse, laws)):
+                raise UnknownName("bound", choice.name, [*attention, *collapse, *laws])
+        attention = [str(choice) for choice in chosen if choice.name in BOUNDS]
+        collapse = [str(choice) for choice in chosen if choice.name in COLLAPSE_BOUNDS]
+        laws = [str(choice) for choice in chosen if choice.name in LAWS]
+    return _Chosen(
+        [(name, BOUNDS.build(name)) for name in attention],
+        [(name, COLLAPSE_BOUNDS.build(name)) for name in collapse],
+        [(name, LAWS.build(name)) for name in laws],
+    )
+
+
+def _of_facts(facts: StackFacts, chosen: _Chosen, *, layer: int | None, named: bool) -> BoundsTable:
+    """Compare the bounds on rank collapse with exact facts."""
+    if not facts.depth:
+        raise InputError("These facts have no layers, and bounds are about what layers do.")
+    if named and chosen.attention:
+        raise InputError(no_attention_facts(chosen.attention[0][0]))
+    if named and chosen.laws:
+        raise InputError(no_attention_facts(chosen.laws[0][0], about="whole streams"))
+    if layer is not None and not 1 <= layer <= facts.depth:
+        raise InputError(f"There is no layer {layer}: these facts have 1 to {facts.depth}.")
+    found = _of_stacks(chosen.collapse, [exact_stack(facts)], layer=layer)
+    return BoundsTable("", tuple(sorted(found, key=_order)))
+
+
+def _of_stacks(
+    chosen: Sequence[tuple[str, CollapseBound]],
+    stacks: Sequence[CollapseStack],
+    *,
+    layer: int | None,
+) -> list[BoundResult]:
+    """Compare the bounds on rank collapse; those without a residual say so."""
+    return [collapse_result(name, bound, stacks=stacks, layer=layer) for name, bound in chosen]
+
+
+def _of_attention(
+    record: Record, chosen: Sequence[tuple[str, Bound]], *, layer: int | None, everything: bool
+) -> list[BoundResult]:
+    """Compare the bounds on attention; unless `everything`, those whose quantity was measured."""
+    sublayers = attention_sublayers(record)
+    measured = {name: _measured(record, bound) for name, bound in chosen}
+    if not everything:
+        chosen = [(name, bound) for name, bound in chosen if measured[name][1]]
+    if layer is not None:
+        sublayers = [seen for seen in sublayers if seen.layer == layer]
+    facts = facts_of(record, sublayers)
+    return [
+        BoundResult(
+            name=name,
+            title=bound.title,
+            statement=bound.statement,
+            source=bound.source,
+            side=bound.side,
+            quantity=bound.quantity,
+            statistic=measured[name][0],
+            rows=tuple(
+                _row(seen, head, bound, measured[name][1], facts[seen.address, head])
+                for seen, head in _places(sublayers, measured[name][1])
+            ),
+        )
+        for name, bound in chosen
+    ]
+
+
+def has_attention(record: Record) -> bool:
+    """Whether a record tells of attention sublayers and holds what was measured there."""
+    measured = (
+        name
+        for name in record.quantities
+        if name.startswith("attention.") and name not in INGREDIENTS
+    )
+    return bool(attention_sublayers(record)) and any(record.select(name) for name in measured)
+
+
+def _measured(record: Record, bound: Bound) -> tuple[str, HeadReadings]:
+    """Return the readings to compare with, and their statistic: the first of those there are."""
+    wanted = _STATISTICS[bound.side]
+    for statistic in wanted:
+        if readings := head_readings(record, bound.quantity, statistic):
+            return statistic, readings
+    return wanted[0], head_readings(record, bound.quantity, wanted[0])
+
+
+def _places(
+    sublayers: Sequence[AttentionSublayer], readings: HeadReadings
+) -> Iterator[tuple[AttentionSublayer, int | None]]:
+    """Yield every head, or every sublayer once for a quantity without heads.
+
+    Such a quantity may be measured in some sublayers only; if it is in none, all are told.
+    """
+    if readings.by_head:
+        yield from ((seen, head) for seen in sublayers for head in seen.head_numbers)
+        return
+    told: set[Address] = set()
+    for seen in sublayers:
+        if seen.address not in told and (not readings or readings.at(seen.address, None)):
+            told.add(seen.address)
+            yield seen, None
+
+
+def _row(
+    seen: AttentionSublayer,
+    head: int | None,
+    bound: Bound,
+    readings: HeadReadings,
+    facts: Sequence[AttentionFacts],
+) -> BoundAtHead:
+    values = [bound.value(one) for one in facts]
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    because = _because(bound, facts)
+    if not because and (len(known) < len(values) or not values):
+        because = (NOT_KNOWN,)
+    upper_bound = bound.side == "upper"
+    predicted = (max if upper_bound else min)(known, default=None)
+    reading = _extreme(readings.at(seen.address, head), largest=upper_bound)
+    applies = not because
+    measured = None if reading is None else reading.value
+    return BoundAtHead(
+        stack=seen.stack,
+        layer=seen.layer,
+        sublayer=seen.sublayer,
+        point=seen.point,
+        head=head,
+        predicted=predicted,
+        measured=measured,
+        lower=None if reading is None else reading.lower,
+        upper=None if reading is None else reading.upper,
+        ratio=_ratio(measured, predicted),
+        applies=applies,
+        because=because,
+        violated=applies and _contradicts(reading, predicted, side=bound.side),
+    )
+
+
+def _because(bound: Bound, facts: Iterable[AttentionFacts]) -> tuple[str, ...]:
+    """Say which assumptions fail on any of the shapes, each once."""
+    found = (
+        condition.because or f"not given: {condition.assumption}"
+        for one in facts
+        for condition in bound.conditions(one)
+        if not condition.holds
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _extreme(readings: Sequence[Reading], *, largest: bool) -> Reading | None:
+    """Of several readings (seeds) the one that tells most; one that is no number goes first."""
+    if not readings:
+        return None
+    for reading in readings:
+        if math.isnan(reading.value):
+            return reading
+    return (max if largest else min)(readings, key=lambda reading: reading.value)
+
+
+def _contradicts(reading: Reading | None, predicted: float | None, *, side: Side) -> bool:
+    """Whether the measurement passes the bound by more than rounding; NaN contradicts nothing."""
+    if reading is None or predicted is None:
+        return False
+    if side == "upper":
+        least = reading.value if reading.lower is None else reading.lower
+        return least > predicted + ROUNDING * abs(predicted)
+    most = reading.value if reading.upper is None else reading.upper
+    return most < predicted - ROUNDING * abs(predicted)
+
+
+def _ratio(measured: float | None, predicted: float | None) -> float:
+    if measured is None or predicted is None:
+        return math.nan
+    if predicted == 0 or (math.isinf(measured) and math.isinf(predicted)):
+        return math.nan
+    return measured / predicted
+
+
+def _no_such_layer(record: Record, layer: int) -> str:
+    if has_attention(record):
+        layers = [seen.layer for seen in attention_sublayers(record)]
+        ends = min(layers), max(layers)
+        return (
+            f"Layer {layer} has no attention readings in this record; "
+            f"layers {ends[0]} to {ends[1]} have some."
+        )
+    depth = max(record.depth(stack) for stack in record.stacks)
+    what = "residuals" if has_collapse(record) else "readings"
+    return f"Layer {layer} has no {what} in this record; layers 1 to {depth} have some."
+
+
+def _order(result: BoundResult) -> tuple[object, ...]:
+    """Violated first, then by family, then what applies, heads before whole layers.
+
+    Among these upper bounds stand before lower ones and before laws, the tightest first; the two
+    ends of a law of depth stand together.
+    """
+    closest = result.closest
+    distance = 0.0 if closest is None else result.distance(closest)
+    by_head = any(row.head is not None for row in result.rows)
+    return (
+        not result.violations,
+        FAMILIES.index(result.family),
+        not result.applying,
+        not by_head,
+        result.name if result.family == "depth" else "",
+        ("upper", "lower", "law").index(result.side),
+        -distance if result.side == "upper" else distance,
+        result.name,
+    )

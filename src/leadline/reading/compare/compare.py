@@ -1,0 +1,253 @@
+"""Records side by side: where they start, where they end, how they grow, where they part.
+
+Lines of different records are matched by address (`update.norm[mlp]`); the first stack of each
+record counts as the same, so a decoder compares with an encoder. The first record is the measure
+of the others: ratios are theirs over its value. Records of one depth are compared layer by layer.
+Records of different depths are compared at equal shares of depth l / L, with straight lines
+between the layers of the shallower ones.
+
+The place where two lines part most is the one with the largest |ln ratio|; where values change
+sign or vanish there is no ratio, and the largest difference stands.
+
+Numbers of training runs have no depth; their curves over steps are compared apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leadline.errors import RecordError, shown
+from leadline.reading.compare.training_curves import compare_curves, run_endings
+from leadline.record import Record, check_record
+from leadline.record.provenance import strict_number, text_at
+from leadline.record.rows.address import address_of
+from leadline.record.rows.ingredients import INGREDIENTS
+from leadline.record.words.summary import headline_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from leadline.reading.compare.training_curves import CurveComparison
+    from leadline.record import Growth, Profile
+    from leadline.record.rows.quantity import Scale
+    from leadline.record.run.ending import RunEnding
+
+__all__ = ["Comparison", "ComparisonRow", "Parting", "Side", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where a record stands farthest from the first one.
+
+    `layer` counts in the record itself. `ratio` is NaN where there is none; `difference` is its
+    value minus that of the first record.
+    """
+
+    layer: int
+    share_of_depth: float
+    ratio: float
+    difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One line over depth in one of the records, set against the first record that has it."""
+
+    profile: Profile
+    growth: Growth
+    ratio_at_last: float
+    parting: Parting | None
+
+    @property
+    def first(self) -> float:
+        """The value at the first layer."""
+        return self.profile.first
+
+    @property
+    def last(self) -> float:
+        """The value at the last layer."""
+        return self.profile.last
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """One line over depth in all records; a record without it has None."""
+
+    label: str
+    quantity: str
+    statistic: str
+    scale: Scale
+    sides: tuple[Side | None, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Records side by side, one row per quantity and role, one curve per quantity of a run."""
+
+    names: tuple[str, ...]
+    rows: tuple[ComparisonRow, ...]
+    curves: tuple[CurveComparison, ...]
+    endings: tuple[RunEnding | None, ...]
+    """How the training run of each record ended; None where it says nothing."""
+
+    def __str__(self) -> str:
+        from leadline.reading.compare.text import comparison_text
+
+        return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from leadline.reading.compare.text import comparison_html
+
+        return comparison_html(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as strict JSON: NaN is null, infinities are strings."""
+        return {
+            "schema": 1,
+            "names": list(self.names),
+            "rows": [
+                {
+                    "label": row.label,
+                    "quantity": row.quantity,
+                    "statistic": row.statistic,
+                    "records": [None if side is None else _side_json(side) for side in row.sides],
+                }
+                for row in self.rows
+            ],
+            "curves": [row.to_json() for row in self.curves],
+        }
+
+
+def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
+    """Set two or more records side by side."""
+    for record in records:
+        check_record(record)
+    if len(records) < 2:
+        raise RecordError(f"A comparison needs at least two records; {len(records)} given.")
+    if names is not None and not isinstance(names, list | tuple):
+        raise RecordError(f"names is {shown(names)}; give a list with one name for each record.")
+    if names is not None and len(names) != len(records):
+        raise RecordError(
+            f"{len(names)} names were given for {len(records)} records: give one for each."
+        )
+    called = tuple(names) if names is not None else _names(records)
+    # Two one-stack models are compared whatever their stacks are called; otherwise a decoder
+    # stands beside a decoder.
+    by_stack = any(len(record.stacks) > 1 for record in records)
+    found = [_lines(record, by_stack=by_stack) for record in records]
+    labels = dict.fromkeys(label for lines in found for label in lines)
+    rows = tuple(_row(label, found) for label in labels)
+    return Comparison(called, rows, compare_curves(records), run_endings(records))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    profile: Profile
+    scale: Scale
+    depth: int
+
+
+def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
+    """Return the headline lines of a record by address and statistic."""
+    unnamed = "" if by_stack else next(iter(record.stacks), "")
+    lines: dict[tuple[str, str], _Line] = {}
+    for name, quantity in record.quantities.items():
+        if name in INGREDIENTS or quantity.lives_on == "run":
+            continue
+        profiles = record.profiles(name)
+        for profile in headline_lines(profiles, quantity.headline):
+            label = str(address_of(profile, profiles, first_stack=unnamed))
+            line = _Line(profile, quantity.scale, record.depth(profile.stack))
+            lines[label, profile.statistic] = line
+    return lines
+
+
+def _row(label: tuple[str, str], found: Sequence[dict[tuple[str, str], _Line]]) -> ComparisonRow:
+    lines = [here.get(label) for here in found]
+    present = [line for line in lines if line is not None]
+    measure = present[0]
+    return ComparisonRow(
+        label=label[0],
+        quantity=measure.profile.quantity,
+        statistic=label[1],
+        scale=measure.scale,
+        sides=tuple(None if line is None else _side(line, measure) for line in lines),
+    )
+
+
+def _side(line: _Line, measure: _Line) -> Side:
+    profile = line.profile
+    if line is measure:
+        return Side(profile, profile.growth, 1.0, None)
+    ratio = _ratio(np.array([profile.last]), np.array([measure.profile.last]))
+    return Side(profile, profile.growth, float(ratio[0]), _parting(line, measure))
+
+
+def _parting(line: _Line, measure: _Line) -> Parting | None:
+    """Find where the two lines stand farthest apart, at the layers of `line`."""
+    layers = np.array(line.profile.layers, dtype=np.float64)
+    values = line.profile.values
+    share = layers / max(line.depth, 1)
+    known = np.array(measure.profile.layers, dtype=np.float64) / max(measure.depth, 1)
+    inside = (share >= known[0] - 1e-12) & (share <= known[-1] + 1e-12)
+    against = np.interp(share, known, measure.profile.values)
+    ratio = _ratio(values, against)
+    difference = values - against
+    comparable = inside & np.isfinite(difference)
+    if not bool(np.any(comparable)):
+        return None
+    has_ratio = comparable & np.isfinite(ratio)
+    distance = np.abs(difference)
+    if bool(np.all(has_ratio[comparable])):
+        distance = np.abs(np.log(ratio, out=np.zeros_like(ratio), where=has_ratio))
+    worst = int(np.argmax(np.where(comparable, distance, -1.0)))
+    return Parting(
+        layer=line.profile.layers[worst],
+        share_of_depth=float(share[worst]),
+        ratio=float(ratio[worst]),
+        difference=float(difference[worst]),
+    )
+
+
+def _ratio(values: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide where both have one sign; NaN elsewhere, for such a ratio says nothing."""
+    sound = np.isfinite(values) & np.isfinite(against) & (values * against > 0)
+    return np.divide(values, against, out=np.full_like(values, np.nan), where=sound)
+
+
+def _names(records: Sequence[Record]) -> tuple[str, ...]:
+    """Name each record by its model, or its file; the same name again gets a number."""
+    names: list[str] = []
+    for at, record in enumerate(records, start=1):
+        stem = "" if record.path is None else record.path.stem
+        name = text_at(record.provenance, "model", "name") or stem or f"record {at}"
+        times = 1
+        while (numbered := name if times == 1 else f"{name} ({times})") in names:
+            times += 1
+        names.append(numbered)
+    return tuple(names)
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    parting = side.parting
+    return {
+        "first": strict_number(side.first),
+        "last": strict_number(side.last),
+        "growth": side.growth.to_json(),
+        "ratio_at_last": strict_number(side.ratio_at_last),
+        "differs_most": None
+        if parting is None
+        else {
+            "layer": parting.layer,
+            "share_of_depth": parting.share_of_depth,
+            "ratio": strict_number(parting.ratio),
+            "difference": strict_number(parting.difference),
+        },
+        "layers": list(side.profile.layers),
+        "values": [strict_number(value) for value in side.profile.values],
+    }

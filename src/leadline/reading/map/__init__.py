@@ -1,0 +1,1 @@
+"""The map of a sweep: what trains, and how deep."""

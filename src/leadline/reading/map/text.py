@@ -1,0 +1,249 @@
+"""The map of what trains in words: its rule, its places, its usable depths, its gauges."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from leadline.reading.map.gauge_prediction import GUESS, best_prediction
+from leadline.reading.map.places import DIGITS
+from leadline.record.words.numbers import align, format_number
+
+if TYPE_CHECKING:
+    from leadline.reading.map.gauge_prediction import Prediction
+    from leadline.reading.map.places import Depth, MapRow, Place
+    from leadline.reading.map.trainability import Trainability
+
+__all__ = [
+    "MARKS",
+    "PLAIN_MARKS",
+    "depth_text",
+    "gauge_rows",
+    "gauge_title",
+    "hole_text",
+    "loss_text",
+    "map_text",
+    "map_title",
+    "notes",
+    "place_text",
+    "prediction_sentence",
+    "rules",
+    "seed_text",
+    "spread_text",
+    "spread_title",
+    "unmeasured",
+    "usable_text",
+]
+
+MARKS = {True: "✓", False: "✗", None: "·"}
+PLAIN_MARKS = {True: "+", False: "x", None: "."}  # for output that cannot carry the others
+
+
+def map_text(found: Trainability) -> str:
+    """Write the map as plain text: rows by depths, usable depths, gauges, notes."""
+    header = [found.axis, *(depth_text(d) for d in found.depths), "usable depth"]
+    cells = [
+        [row.name, *(place_text(place) for place in row.places), usable_text(row)]
+        for row in found.rows
+    ]
+    lines = [*rules(found), "", *align([header, *cells])]
+    gauges = gauge_rows(found)
+    if gauges:
+        lines += ["", *align([_GAUGE_HEADER, *gauges], right=(1, 2, 3, 4))]
+    told = [prediction_sentence(found), *notes(found)]
+    return "\n".join([*lines, "", *(line for line in told if line)])
+
+
+_GAUGE_HEADER = ("gauge", "AUC at the first step", "best AUC", "at step", "cells")
+
+
+def map_title(found: Trainability) -> str:
+    """Return the heading of the map; a sweep that was given no name is called sweep."""
+    return "What trains" if found.name in ("", "sweep") else f"What trains: {found.name}"
+
+
+def rules(found: Trainability) -> list[str]:
+    """Say what counts as training, and the entropies it is measured by."""
+    needed = "all seeds" if found.share == 1 else f"at least {found.share:.0%} of the seeds"
+    if found.share <= DIGITS:
+        needed = "at least one seed"
+    lines = [
+        f"A place trains when the validation loss of {needed} is {found.margin:g} nats or more "
+        "below the unigram entropy of the task."
+    ]
+    for task, entropy in found.entropies.items():
+        lines.append(
+            f"{task}: unigram entropy {format_number(entropy.unigram)}, bigram entropy "
+            f"{format_number(entropy.bigram)}; trains at {entropy.unigram - found.margin:.3f} or less."
+        )
+    return lines
+
+
+def depth_text(depth: Depth) -> str:
+    """Write a depth as a heading."""
+    return f"{depth:g}"
+
+
+def place_text(
+    place: Place | None, *, brief: bool = False, marks: dict[bool | None, str] = MARKS
+) -> str:
+    """Write a place: a mark, the median loss, and how many seeds train; nothing if not asked.
+
+    `brief` leaves the seeds out where all agree.
+    """
+    if place is None:
+        return ""
+    if place.trains is None:
+        return f"{marks[None]} {hole_text(place)}"
+    agree = place.trained in (0, place.seeds) and not place.holes
+    words = [f"{marks[place.trains]} {loss_text(place)}"]
+    if not (brief and agree):
+        words.append(seed_text(place))
+    return " ".join(words)
+
+
+def loss_text(place: Place) -> str:
+    """Write the median loss with two digits after the point."""
+    return "diverged" if math.isnan(place.loss) else f"{place.loss:.2f}"
+
+
+def seed_text(place: Place) -> str:
+    """Write how many of the measured seeds train; a question mark for every hole."""
+    return f"{place.trained}/{place.seeds}{'?' * place.holes}"
+
+
+def hole_text(place: Place) -> str:
+    """Say why nothing was measured at a place."""
+    words = dict.fromkeys(cell.status for cell in place.cells)
+    return "/".join(words) if words else "not run"
+
+
+def usable_text(row: MapRow) -> str:
+    """Write the usable depth of a row with its bracket: `12, not 24`, `96 or more`, `below 6`."""
+    usable = row.usable
+    if usable is None:
+        return "not measured"
+    if usable.fails_at is None:
+        return f"{depth_text(usable.depth)} or more"
+    if usable.depth == 0:
+        return f"below {depth_text(usable.fails_at)}"
+    return f"{depth_text(usable.depth)}, not {depth_text(usable.fails_at)}"
+
+
+def spread_text(row: MapRow) -> str:
+    """Write the usable depths of the seeds alone: the smallest, the middle and the largest.
+
+    Of one or two seeds there are no more numbers than seeds.
+    """
+    if row.usable is None:
+        return ""
+    found = sorted(row.usable.by_seed.values())
+    if len(found) > 2:
+        found = [row.usable.smallest, row.usable.median, row.usable.largest]
+    return " ".join(depth_text(one) for one in found)
+
+
+def spread_title(found: Trainability) -> str:
+    """Say which numbers `spread_text` has."""
+    if len(found.seeds) > 2:
+        return "the worst, the middle and the best seed"
+    return "the worst and the best seed" if len(found.seeds) == 2 else "the only seed"
+
+
+def gauge_title(name: str) -> str:
+    """Return the name of a gauge in words: `gauge.token_cosine` is the token cosine."""
+    words = name.removeprefix("gauge.").replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def gauge_rows(found: Trainability) -> list[tuple[str, ...]]:
+    """Return a row per gauge: its area at the first step, the best one, its step, the cells."""
+    rows: list[tuple[str, ...]] = []
+    for gauge in dict.fromkeys(one.gauge for one in found.predictions):
+        mine = [one for one in found.predictions if one.gauge == gauge]
+        best = best_prediction(mine) or mine[0]
+        rows.append(
+            (
+                gauge_title(gauge),
+                _area(mine[0]),
+                _area(best),
+                f"{best.step}",
+                f"{best.cells} ({best.failed} fail)",
+            )
+        )
+    return rows
+
+
+def prediction_sentence(found: Trainability) -> str:
+    """Say which gauge told failing cells from training ones, or why none can."""
+    measured = [cell for cell in found.cells if cell.trains is not None]
+    if not found.predictions:
+        return "No gauge was recorded, so none can be judged." if measured else ""
+    if not measured:
+        return ""
+    best = best_prediction(found.predictions)
+    if best is None:
+        which = "All cells train" if measured[0].trains else "No cell trains"
+        return f"{which}, so no gauge can be judged: there is nothing to tell apart."
+    if best.auc <= GUESS:
+        return (
+            f"No gauge tells the {best.failed} cells that fail from the {best.trained} that train: "
+            f"the best area under the ROC curve is {best.auc:.3f}, and {GUESS:g} is a guess."
+        )
+    ended = len(measured) - best.cells
+    have = "has" if ended == 1 else "have"
+    without = f", without {_plural(ended)} that {have} no reading there" if ended else ""
+    tried = sum(not math.isnan(one.auc) for one in found.predictions)
+    return (
+        f"Best predictor: {gauge_title(best.gauge).lower()} at step {best.step}, area under the "
+        f"ROC curve {best.auc:.3f} over {best.failed} cells that fail and {best.trained} that "
+        f"train{without} (0.5 is a guess, 1 is perfect). It is the best of {tried} pairs of gauge and step, "
+        "chosen on the same cells, so it flatters."
+    )
+
+
+def notes(found: Trainability) -> list[str]:
+    """Say what the map hides: holes, depths that train again, cells that ended early."""
+    lines: list[str] = []
+    cells = found.cells
+    if found.unrun:
+        lines.append(f"{_plural(found.unrun)} not run yet: {_holes(found.unrun)}")
+    for status in ("failed", "impossible"):
+        count = sum(cell.status == status for cell in cells)
+        if count:
+            lines.append(f"{_plural(count)} {status}: {_holes(count)}")
+    diverged = sum(cell.status == "diverged" for cell in cells)
+    if diverged:
+        lines.append(f"{_plural(diverged)} diverged, which counts as not training.")
+    early = sum(cell.status == "seconds" for cell in cells)
+    if early:
+        stood = "as it stood" if early == 1 else "as they stood"
+        lines.append(f"{_plural(early)} ended by the clock and counted {stood} then.")
+    for row in found.rows:
+        if row.usable is None:
+            continue
+        if row.usable.again:
+            deeper = ", ".join(depth_text(d) for d in row.usable.again)
+            lines.append(f"{row.name}: trains again at {deeper}, beyond its usable depth.")
+        if row.usable.holes:
+            lost = ", ".join(depth_text(d) for d in row.usable.holes)
+            lines.append(f"{row.name}: nothing was measured at {lost}.")
+    return lines
+
+
+def unmeasured(found: Trainability) -> list[tuple[str, str, str]]:
+    """Return run, status and reason of the cells that failed or are impossible."""
+    return [(cell.run, cell.status, cell.reason) for cell in found.cells if cell.trains is None]
+
+
+def _area(one: Prediction) -> str:
+    return "-" if math.isnan(one.auc) else f"{one.auc:.3f}"
+
+
+def _holes(count: int) -> str:
+    words = "a hole, which counts" if count == 1 else "holes, which count"
+    return f"{words} neither way."
+
+
+def _plural(count: int) -> str:
+    return f"{count} cell" if count == 1 else f"{count} cells"

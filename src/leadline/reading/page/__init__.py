@@ -1,0 +1,44 @@
+"""How a record is shown: in the terminal, as JSON, as one page of HTML. Never needs torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadline.errors import check_path
+from leadline.reading.bounds.terminal import show_bounds
+from leadline.reading.map.terminal import show_trainability
+from leadline.reading.page.schema import as_json
+from leadline.reading.page.terminal import show_comparison, show_record
+from leadline.record import Record, check_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from pathlib import Path
+
+__all__ = [
+    "as_json",
+    "report",
+    "show_bounds",
+    "show_comparison",
+    "show_record",
+    "show_trainability",
+]
+
+
+def report(
+    records: Record | Sequence[Record],
+    path: str | PathLike[str],
+    *,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write one self-contained HTML page about a record, or several laid over each other."""
+    from leadline.reading.page.html import write_html
+
+    place = check_path(path)
+    several: list[Any] = list(records) if isinstance(records, list | tuple) else [records]
+    for record in several:
+        check_record(record)
+    write_html(several, place, names=names, title=title)
+    return place

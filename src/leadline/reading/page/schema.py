@@ -1,0 +1,163 @@
+"""A record as strict JSON, in a form that stays the same: schema 1, described in docs/json.md.
+
+JSON has no NaN and no infinity: NaN is null, an infinity the string "Infinity" or "-Infinity".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from leadline.record.provenance import number_at, strict_json, strict_number, value_at
+from leadline.record.rows.address import Address, address_of
+from leadline.record.run.curve import curves_of
+from leadline.record.words.summary import headline_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadline.record import Finding, Profile, Record, Site
+    from leadline.record.run.curve import Curve
+
+__all__ = ["SCHEMA", "as_json"]
+
+SCHEMA = 1
+# Provenance entries that stand at the top of the JSON rather than under "provenance".
+_AT_THE_TOP = ("model", "anatomy", "input", "loss", "passes")
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return the record as a dictionary that strict JSON can hold."""
+    provenance = record.provenance
+    lines = {
+        name: [] if quantity.lives_on == "run" else record.profiles(name)
+        for name, quantity in record.quantities.items()
+    }
+    return {
+        "schema": SCHEMA,
+        "model": strict_json(provenance.get("model") or {}),
+        "anatomy": _anatomy(record, provenance),
+        "input": strict_json(provenance.get("input") or {}),
+        "loss": strict_json(provenance.get("loss") or {}),
+        "passes": strict_json(provenance.get("passes") or {}),
+        "quantities": _quantities(record, lines),
+        "definitions": {
+            name: {
+                "title": quantity.title,
+                "symbol": quantity.symbol,
+                "formula": quantity.formula,
+                "unit": quantity.unit,
+                "lives_on": quantity.lives_on,
+                "high": quantity.high,
+                "low": quantity.low,
+                "source": quantity.source,
+                "scale": quantity.scale,
+                "headline": quantity.headline,
+            }
+            for name, quantity in record.quantities.items()
+        },
+        "series": [_series(line) for found in lines.values() for line in found],
+        "curves": [_curve(curve) for curve in curves_of(record)],
+        "findings": [_finding(finding) for finding in record.findings],
+        "provenance": {
+            key: strict_json(value) for key, value in provenance.items() if key not in _AT_THE_TOP
+        },
+    }
+
+
+def _anatomy(record: Record, provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return the anatomy with its counts; the blocks themselves stand under `blocks`."""
+    found = cast(dict[str, Any], provenance.get("anatomy") or {})
+    rest = {key: value for key, value in found.items() if key not in ("layers", "depth")}
+    stacks = record.stacks
+    depth = number_at(found, "depth")
+    if depth is None:
+        depth = sum(record.depth(stack) for stack in stacks)
+    return {
+        "layers": int(depth),
+        "sublayers": None,
+        "balance_eps": None,
+        "source": None,
+        **strict_json(rest),
+        "blocks": strict_json(value_at(found, "layers") or []),
+    }
+
+
+def _quantities(record: Record, lines: dict[str, list[Profile]]) -> dict[str, list[Any]]:
+    """Return one value per layer for every line of a headline statistic, by its address."""
+    values: dict[str, list[Any]] = {}
+    for name, quantity in record.quantities.items():
+        found = headline_lines(lines[name], quantity.headline)
+        for stack in dict.fromkeys(line.stack for line in found):
+            here = [line for line in found if line.stack == stack]
+            first = record.stacks[0]
+            if quantity.lives_on == "sublayer":
+                whole = Address(name, None if stack == first else stack)
+                values[str(whole)] = _mean_over_sublayers(here)
+            for line in here:
+                address = str(address_of(line, here, first_stack=first))
+                values[address] = [strict_number(value) for value in line.values]
+    return values
+
+
+def _mean_over_sublayers(lines: Sequence[Profile]) -> list[Any]:
+    """Return the mean over the sublayers of each layer, in the order of the layers."""
+    by_layer: dict[int, list[float]] = {}
+    for line in lines:
+        for layer, value in zip(line.layers, line.values, strict=True):
+            by_layer.setdefault(layer, []).append(float(value))
+    return [strict_number(_mean(by_layer[layer])) for layer in sorted(by_layer)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Infinities of both signs have no mean; numpy would warn about it.
+    if math.inf in values and -math.inf in values:
+        return math.nan
+    return float(np.mean(values))
+
+
+def _series(line: Profile) -> dict[str, Any]:
+    return {
+        "quantity": line.quantity,
+        "statistic": line.statistic,
+        "stack": line.stack,
+        "point": line.point,
+        "sublayer": line.sublayer,
+        "layers": list(line.layers),
+        "values": [strict_number(value) for value in line.values],
+        "growth": line.growth.to_json(),
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "quantity": curve.quantity,
+        "run": curve.run,
+        "seed": curve.seed,
+        "steps": list(curve.steps),
+        "values": [strict_number(float(value)) for value in curve.values],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity,
+        "verdict": finding.verdict,
+        "quantity": finding.quantity,
+        "site": None if finding.site is None else _site(finding.site),
+    }
+
+
+def _site(site: Site) -> dict[str, Any]:
+    return {
+        "stack": site.stack,
+        "layer": site.layer,
+        "sublayer": site.sublayer,
+        "point": site.point,
+        "lane": site.lane,
+        "head": site.head,
+        "token": site.token,
+        "rank": site.rank,
+    }

@@ -1,0 +1,1 @@
+"""The record as one SQLite file: tables, checksums, locks, exports."""

@@ -1,0 +1,234 @@
+"""The record file: one SQLite database with a few tables.
+
+Files are written with a write-ahead log, so that a second process reads while the first still
+writes; closing folds the log into the one file and writes its checksums. Readings can be added but
+neither changed nor deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is
+kept as NULL.
+
+A schema number stands in `PRAGMA user_version`. A file of another schema is refused: there are no
+migrations.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from leadline.errors import RecordError
+from leadline.record.file.checksum import (
+    Integrity,
+    check_file,
+    mark_unclosed,
+    seal_file,
+    seal_tables,
+)
+from leadline.record.file.faults import READING_ERRORS, cannot_read, cannot_save, cannot_write
+from leadline.record.file.schema import APPLICATION_ID, SCHEMA, write_schema
+
+__all__ = [
+    "create_file",
+    "create_in_memory",
+    "finish",
+    "fold_log",
+    "is_record_file",
+    "open_file",
+    "reopen_file",
+    "save_file",
+]
+
+_SQLITE_HEADER = b"SQLite format 3\x00"
+_APPLICATION_ID_AT = 68  # where the SQLite file format keeps it, four bytes, big-endian
+
+
+def create_in_memory() -> sqlite3.Connection:
+    """Start an empty record that lives in memory."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    write_schema(connection)
+    return connection
+
+
+def create_file(path: Path) -> sqlite3.Connection:
+    """Start an empty record file that others can read while it is being written."""
+    if path.exists():
+        raise RecordError(
+            f"Cannot start a record at {path}: the file exists already. "
+            "Choose another name or remove it."
+        )
+    try:
+        # Creating the file first gives the plain reason (no such folder, no permission).
+        path.touch(exist_ok=False)
+    except OSError as error:
+        raise cannot_save(path, error) from error
+    try:
+        connection = sqlite3.connect(path, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        write_schema(connection)
+    except sqlite3.Error as error:
+        path.unlink(missing_ok=True)
+        raise cannot_save(path, error) from error
+    return connection
+
+
+def reopen_file(path: Path) -> sqlite3.Connection:
+    """Open a record file to add to it. What a writer that was killed had committed is there."""
+    open_file(path)[0].close()
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        mark_unclosed(connection)
+        fold_log(connection)  # or a file that loses its log would count as closed
+    except sqlite3.Error as error:
+        connection.close()
+        raise cannot_write(path, error) from error
+    return connection
+
+
+def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
+    """Open a record file for reading, with what is known about it.
+
+    A file that is not a whole record, or not what was written, is refused.
+    """
+    _refuse_foreign(path)
+    try:
+        connection = _connect_to_read(path)
+    except READING_ERRORS as error:
+        raise cannot_read(path, error) from error
+    try:
+        _refuse_other_schema(connection, path)
+        integrity = check_file(connection, path.resolve())
+    except READING_ERRORS as error:
+        connection.close()
+        raise cannot_read(path, error) from error
+    except RecordError:
+        connection.close()
+        raise
+    return connection, integrity
+
+
+def is_record_file(path: Path) -> bool:
+    """Say whether the file begins like a record: an SQLite file with our application id."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError:
+        return False
+    application = head[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
+    return head.startswith(_SQLITE_HEADER) and application == APPLICATION_ID.to_bytes(4, "big")
+
+
+def save_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Write the whole record to `path` in one step: a reader finds the old file or the new one."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise cannot_save(path, "it is a folder")
+    if target.exists() and not target.is_file():
+        raise cannot_save(path, "it is no ordinary file")
+    if Path(f"{target}-wal").exists():
+        raise cannot_save(
+            path, f"a record there is still being written, or was never closed ({target.name}-wal)"
+        )
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
+    try:
+        partial.touch(exist_ok=False)
+        with closing(sqlite3.connect(partial)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            mark_unclosed(copy)  # a record from before checksums has no table for them
+            seal_tables(copy)
+            seal_file(copy, partial)
+        os.replace(partial, target)  # noqa: PTH105 (the atomic call, by its own name)
+    except OSError as error:
+        raise cannot_save(path, error) from error
+    except sqlite3.Error as error:
+        raise cannot_save(path, error) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def fold_log(connection: sqlite3.Connection) -> None:
+    """Bring everything that stands in the log of a growing record into the file itself."""
+    connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
+
+
+def finish(connection: sqlite3.Connection, *, written: Path | None, process: int) -> None:
+    """Close the connection. The file that it wrote, if any, becomes a plain one with checksums.
+
+    A forked copy of the process that opened it leaves all as it is: SQLite allows it nothing else,
+    and the file would count as closed while its writer goes on. Where closing fails, because a reader still looks on or the disk is full, all rows are in the
+    file or its log all the same.
+    """
+    if os.getpid() != process:
+        return
+    if written is not None:
+        with suppress(sqlite3.Error):
+            connection.rollback()
+            seal_tables(connection)
+        with suppress(sqlite3.Error, OSError):
+            fold_log(connection)
+            connection.execute("PRAGMA journal_mode = DELETE")
+            seal_file(connection, written)
+    connection.close()
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.OperationalError:
+        connection.close()
+        if Path(f"{path}-wal").exists():
+            raise
+        # A file in a folder that cannot be written: nobody else writes, so no log is needed.
+        address += "&immutable=1"
+        connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    except READING_ERRORS:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except FileNotFoundError as error:
+        raise RecordError(f"There is no record at {path}: no such file.") from error
+    except OSError as error:
+        raise RecordError(f"Cannot read the record {path}: {error.strerror}.") from error
+    if not head.startswith(_SQLITE_HEADER):
+        raise RecordError(
+            f"{path} is not a Leadline record: it is not an SQLite file. "
+            "Give a file that `leadline measure` or record.save() wrote."
+        )
+
+
+def _refuse_other_schema(connection: sqlite3.Connection, path: Path) -> None:
+    application = _pragma(connection, "application_id")
+    if application != APPLICATION_ID:
+        raise RecordError(
+            f"{path} is an SQLite file, but not a Leadline record. "
+            "Give a file that `leadline measure` or record.save() wrote."
+        )
+    schema = _pragma(connection, "user_version")
+    if schema > SCHEMA:
+        raise RecordError(
+            f"{path} was written by a newer leadline (schema {schema}, this one reads {SCHEMA}): "
+            "upgrade leadline to read it."
+        )
+    if schema < SCHEMA:
+        raise RecordError(
+            f"{path} was written by an older leadline (schema {schema}, this one reads {SCHEMA}) "
+            "and cannot be migrated: measure again."
+        )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

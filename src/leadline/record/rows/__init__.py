@@ -1,0 +1,1 @@
+"""What a record consists of: quantities, sites, readings, findings, profiles."""

@@ -1,0 +1,147 @@
+"""One line over training steps: the values of one quantity of one run.
+
+Numbers of a run (`lives_on == "run"`) have no layer. They are shown over steps, where all other
+quantities are shown over depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.record.run.ending import endings_of
+from leadline.record.run.training import VALIDATION_LOSS
+from leadline.record.words.numbers import format_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from leadline.record.record import Record
+    from leadline.record.rows.quantity import Quantity, Scale
+    from leadline.record.rows.reading import Reading
+    from leadline.record.run.ending import RunEnding
+
+__all__ = ["Curve", "CurveRow", "curve_rows", "curves_of", "is_loss", "run_quantities"]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The values of one quantity of one run, step by step."""
+
+    quantity: str
+    run: str
+    seed: int | None
+    steps: tuple[int, ...]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def first(self) -> float:
+        """The value at the first step."""
+        return float(self.values[0])
+
+    @property
+    def last(self) -> float:
+        """The value at the last step."""
+        return float(self.values[-1])
+
+    @property
+    def lowest(self) -> tuple[int, float]:
+        """The step of the lowest finite value and the value; the last one if none is finite."""
+        finite = np.isfinite(self.values)
+        if not bool(np.any(finite)):
+            return self.steps[-1], self.last
+        at = int(np.argmin(np.where(finite, self.values, np.inf)))
+        return self.steps[at], float(self.values[at])
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRow:
+    """A curve with its name and its scale, as a row of a table."""
+
+    label: str
+    curve: Curve
+    scale: Scale
+    remark: str = ""
+    diverged: bool = False
+    """Whether it is a loss of a run that diverged, so that its last value is no result."""
+
+    @property
+    def last(self) -> str:
+        """The last value in words."""
+        return "diverged" if self.diverged else format_number(self.curve.last)
+
+
+def is_loss(quantity: str) -> bool:
+    """Say whether a quantity is a loss."""
+    return quantity.endswith(".loss")
+
+
+def run_quantities(record: Record) -> dict[str, Quantity]:
+    """Return the quantities that belong to runs, by name."""
+    return {name: one for name, one in record.quantities.items() if one.lives_on == "run"}
+
+
+def curves_of(
+    record: Record, quantity: str | None = None, *, run: str | None = None
+) -> list[Curve]:
+    """Return every curve of the record, by quantity and then by run; of one of each if named.
+
+    Of two readings of one step the later one stands.
+    """
+    names = list(run_quantities(record)) if quantity is None else [quantity]
+    found: list[Curve] = []
+    for name in names:
+        groups: dict[tuple[str, int | None], dict[int, Reading]] = {}
+        for reading in record.select(name, run=run):
+            groups.setdefault((reading.run, reading.seed), {})[reading.step] = reading
+        found += [_curve(by_step) for by_step in groups.values()]
+    return found
+
+
+def curve_rows(record: Record) -> list[CurveRow]:
+    """Return a row per quantity of a run; of several runs, the validation loss of each."""
+    known = run_quantities(record)
+    if not known:
+        return []
+    several = len(record.runs) > 1
+    name = VALIDATION_LOSS.name if VALIDATION_LOSS.name in known else next(iter(known))
+    curves = curves_of(record, name if several else None)
+    endings = endings_of(record)
+    return [
+        CurveRow(
+            label=curve.run or "(no name)" if several else curve.quantity,
+            curve=curve,
+            scale=known[curve.quantity].scale,
+            remark=_remark(curve, endings.get(curve.run)) if is_loss(curve.quantity) else "",
+            diverged=is_loss(curve.quantity) and _diverged(endings.get(curve.run)),
+        )
+        for curve in curves
+    ]
+
+
+def _diverged(ending: RunEnding | None) -> bool:
+    return ending is not None and ending.diverged
+
+
+def _curve(by_step: dict[int, Reading]) -> Curve:
+    steps = sorted(by_step)
+    values = np.array([by_step[step].value for step in steps], dtype=np.float64)
+    values.setflags(write=False)
+    one = by_step[steps[0]]
+    return Curve(one.quantity, one.run, one.seed, tuple(steps), values)
+
+
+def _remark(curve: Curve, ending: RunEnding | None) -> str:
+    """Say where a loss was lowest, if that was not at the end; when its run diverged."""
+    step, value = curve.lowest
+    if ending is not None and ending.diverged:
+        read = f"; lowest {format_number(value)} at step {step}" if np.isfinite(value) else ""
+        return f"at step {ending.steps}{read}"
+    if step == curve.steps[-1]:
+        return ""
+    return f"lowest {format_number(value)} at step {step}"

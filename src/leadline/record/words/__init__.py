@@ -1,0 +1,1 @@
+"""What `print(record)` and a notebook show."""

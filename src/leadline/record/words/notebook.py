@@ -1,0 +1,117 @@
+"""The notebook form of a record: a small table with drawn sparklines, in the notebook's colours."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.record.run.curve import curve_rows
+from leadline.record.words.numbers import format_number, heights
+from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
+from leadline.record.words.text import MOST_RUNS, finding_text, runs_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from leadline.record.record import Record
+    from leadline.record.rows.quantity import Scale
+
+__all__ = ["html_table", "record_html", "svg_sparkline"]
+
+WIDTH, HEIGHT = 120, 22
+
+
+def record_html(record: Record) -> str:
+    """Write a record as a fragment of HTML."""
+    rows = summarize(record)
+    title, *rest = heading(record)
+    table = html_table(
+        ("quantity", "statistic", "first", "last", "over depth", "growth"),
+        [
+            (
+                "" if row.companion else escape(row.label),
+                escape(row.profile.statistic),
+                format_number(row.profile.first),
+                format_number(row.profile.last),
+                svg_sparkline(row.profile.values, scale=row.scale),
+                escape(row.growth.text),
+            )
+            for row in rows
+        ],
+    )
+    runs = curve_rows(record)
+    steps = html_table(
+        ("of the run", "first", "last", "over steps", ""),
+        [
+            (
+                escape(row.label),
+                format_number(row.curve.first),
+                row.last,
+                svg_sparkline(row.curve.values, scale=row.scale, along="steps"),
+                escape(row.remark),
+            )
+            for row in runs[:MOST_RUNS]
+        ],
+    )
+    below = runs_left_out(len(runs)) + remarks(record, rows)
+    return "".join(
+        [
+            "<div>",
+            f"<div>{escape(cotangent_text(record))}</div>" if cotangent_text(record) else "",
+            f"<strong>{escape(title)}</strong>",
+            *(f"<div>{escape(finding_text(finding))}</div>" for finding in record.findings),
+            *(f"<div>{escape(line)}</div>" for line in rest),
+            steps if runs else "",
+            table if rows else "",
+            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in below) + "</ul>"
+            if below
+            else "",
+            "</div>",
+        ]
+    )
+
+
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Set ready HTML cells in a table."""
+    head = "".join(f'<th style="text-align:left">{escape(header)}</th>' for header in headers)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def svg_sparkline(
+    values: ArrayLike,
+    *,
+    scale: Scale = "linear",
+    ends: tuple[float, float] | None = None,
+    along: str = "depth",
+) -> str:
+    """Draw a line over depth or steps as an inline SVG; values that are not finite leave a gap."""
+    level, (bottom, top) = heights(values, scale=scale, ends=ends)
+    finite = np.isfinite(level)
+    if not bool(np.any(finite)):
+        return ""
+    spread = top - bottom
+    across = np.linspace(2, WIDTH - 2, len(level)) if len(level) > 1 else np.array([WIDTH / 2])
+    points = [
+        f"{x:.1f},{HEIGHT - 3 - (y - bottom) / spread * (HEIGHT - 6):.1f}" if ok else ""
+        for x, y, ok in zip(across, level, finite, strict=True)
+    ]
+    strokes = [piece.split() for piece in " ".join(point or "|" for point in points).split("|")]
+    drawn = "".join(
+        f'<polyline points="{" ".join(stroke)}"/>'
+        if len(stroke) > 1
+        else f'<circle cx="{stroke[0].split(",")[0]}" cy="{stroke[0].split(",")[1]}" r="1"/>'
+        for stroke in strokes
+        if stroke
+    )
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" '
+        f'stroke="currentColor" stroke-width="1.5" role="img" aria-label="over {along}">{drawn}</svg>'
+    )

@@ -1,0 +1,322 @@
+"""What a person should see first: the heading of a record and one row per line over depth.
+
+The text form, the notebook form and the terminal table all show these rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.rows.address import address_of
+from leadline.record.rows.ingredients import INGREDIENTS
+from leadline.record.run.ending import ending_text, is_cell
+from leadline.record.words.numbers import format_count, format_number
+from leadline.record.words.unfinished import unfinished_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadline.record.record import Record
+    from leadline.record.rows.growth import Growth
+    from leadline.record.rows.profile import Profile
+    from leadline.record.rows.quantity import Scale
+
+__all__ = [
+    "SummaryRow",
+    "cotangent_text",
+    "heading",
+    "headline_lines",
+    "passes_text",
+    "remarks",
+    "summarize",
+    "sweep_name",
+]
+
+# The mean counts as carried by few tokens from this factor over the median without the first one.
+APART = 2.0
+ROBUST = "median_without_first"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """One line over depth with its name, its law and what is remarkable about it."""
+
+    label: str
+    profile: Profile
+    growth: Growth
+    scale: Scale
+    remark: str = ""
+    companion: bool = False  # stands below the row of the same label, to be compared with it
+
+
+def summarize(record: Record) -> list[SummaryRow]:
+    """Return a row per quantity and role; a second one where few tokens carry the mean.
+
+    Ingredients of bounds are left out, and so are numbers of a run, which have no depth.
+    """
+    stacks = record.stacks
+    only = stacks[0] if len(stacks) == 1 else ""
+    rows: list[SummaryRow] = []
+    for name, quantity in record.quantities.items():
+        if name in INGREDIENTS or quantity.lives_on == "run":
+            continue
+        lines = record.profiles(name)
+        for line in headline_lines(lines, quantity.headline):
+            label = str(address_of(line, lines, first_stack=only))
+            # Where zero is an ordinary value (a cosine, a mean) no token dominates by its size.
+            sized = quantity.scale == "log"
+            remark, robust = _compare_with_robust(line, lines) if sized else ("", None)
+            rows.append(SummaryRow(label, line, line.growth, quantity.scale, remark))
+            if robust is not None:
+                rows.append(SummaryRow(label, robust, robust.growth, quantity.scale, "", True))
+    return rows
+
+
+def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
+    """Return the lines of the headline statistic; of the first one there is if it is absent."""
+    statistics = [line.statistic for line in lines]
+    shown = headline if headline in statistics else statistics[0] if statistics else headline
+    return [line for line in lines if line.statistic == shown]
+
+
+def heading(record: Record) -> list[str]:
+    """Return the first sentences: the model, its anatomy, the input, the loss and the passes."""
+    provenance = record.provenance
+    cells = _cells(provenance)
+    return [
+        line
+        for line in (
+            _model(provenance) or _sweep(provenance) or f"Record with {len(record):,} readings",
+            # The models of a sweep differ in depth.
+            "" if cells else _anatomy(provenance, record),
+            *(() if cells else _unusual(provenance)),
+            _input(provenance),
+            passes_text(provenance),
+            _task(provenance),
+            ending_text(provenance),
+            cells,
+            _runs(record) if record.stacks else "",
+        )
+        if line
+    ]
+
+
+def cotangent_text(record: Record) -> str:
+    """Say that gradients are those of a random cotangent, and why; empty where they are not."""
+    if text_at(record.provenance, "loss", "kind") != "random cotangent":
+        return ""
+    if not any(name.startswith("gradient") for name in record.quantities):
+        return ""
+    reason = text_at(record.provenance, "loss", "reason") or "no loss was known for the model"
+    return f"The gradients are those of a random cotangent and not of a loss, because {reason}."
+
+
+def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:
+    """Return what is remarkable about the rows, and what could not be measured and why."""
+    found = [f"{row.label}: {row.remark}" for row in rows if row.remark]
+    if how_far := unfinished_text(record.provenance):
+        found.append(f"{how_far}; the same request with this file goes on")
+    refused = value_at(record.provenance, "coverage", "refused")
+    if isinstance(refused, list):
+        found += [
+            f"not measured: {text_at(entry, 'what')}: {text_at(entry, 'why')}"
+            for entry in cast(list[dict[str, Any]], refused)
+        ]
+    return found
+
+
+def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, Profile | None]:
+    """Find the layer where the mean stands farthest from the median without the first token."""
+    if line.statistic != "mean":
+        return "", None
+    robust = _same_place(line, lines, ROBUST)
+    if robust is None or robust.layers != line.layers:
+        return "", None
+    upper, lower = np.abs(line.values), np.abs(robust.values)
+    # Near zero a ratio says nothing: the gap must show on the scale of the whole line.
+    scale = float(np.nanmax(upper, initial=0.0, where=np.isfinite(upper)))
+    visible = np.isfinite(upper) & np.isfinite(lower) & (lower > 0)
+    # Infinite on both sides is no gap; it is invisible already, and must not warn either.
+    gap = np.subtract(upper, lower, out=np.zeros_like(upper), where=visible)
+    visible &= (np.abs(gap) > 0.05 * scale) & (np.sign(line.values) == np.sign(robust.values))
+    ratio = np.divide(upper, lower, out=np.ones_like(upper), where=visible)
+    worst = int(np.argmax(ratio))
+    if ratio[worst] <= APART:
+        return "", None
+    without = _same_place(line, lines, "mean_without_first")
+    first_alone = without is not None and upper[worst] > APART * abs(without.values[worst])
+    who = "the first token dominates" if first_alone else "a few tokens dominate"
+    return (
+        f"{who}: at layer {line.layers[worst]} the mean is {format_number(ratio[worst], digits=2)}"
+        " times the median without the first token",
+        robust,
+    )
+
+
+def _same_place(line: Profile, lines: Sequence[Profile], statistic: str) -> Profile | None:
+    for other in lines:
+        if (other.statistic, other.stack, other.point, other.sublayer) == (
+            statistic,
+            line.stack,
+            line.point,
+            line.sublayer,
+        ):
+            return other
+    return None
+
+
+def _model(provenance: Mapping[str, Any]) -> str:
+    name, kind = text_at(provenance, "model", "name"), text_at(provenance, "model", "class")
+    count = number_at(provenance, "model", "parameters")
+    parts = [
+        kind if kind != name else "",
+        "" if count is None else f"{format_count(count)} parameters",
+        _precision(provenance),
+        text_at(provenance, "model", "source"),
+    ]
+    described = ", ".join(part for part in parts if part)
+    return f"{name}: {described}" if name and described else name or described
+
+
+_HALF = ("bfloat16", "float16")
+
+
+def _precision(provenance: Mapping[str, Any]) -> str:
+    """The number type of the weights, and how half precision was multiplied on the CPU."""
+    dtype, route = (text_at(provenance, "model", key) for key in ("dtype", "half_precision"))
+    if not route:
+        return dtype
+    return f"{dtype} ({route})" if dtype in _HALF else f"{dtype}, products in bfloat16 ({route})"
+
+
+def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:
+    stacks = record.stacks
+    if not stacks:
+        return ""
+    depths = [f"{stack} {_plural(record.depth(stack), 'layer')}" for stack in stacks]
+    shape = [_plural(record.depth(), "layer")] if len(stacks) == 1 else depths
+    sublayers = number_at(provenance, "anatomy", "sublayers")
+    if sublayers is not None:
+        shape.append(_plural(int(sublayers), "sublayer"))
+    shape += _placements(provenance)
+    proof: list[str] = []
+    if source := text_at(provenance, "anatomy", "source"):
+        proof.append(f"anatomy: {source}")
+    balance = number_at(provenance, "anatomy", "balance_eps")
+    if balance is not None:
+        proof.append(f"balance {format_number(balance, digits=2)} eps")
+    return "; ".join(part for part in (", ".join(shape), ", ".join(proof)) if part)
+
+
+def _unusual(provenance: Mapping[str, Any]) -> list[str]:
+    """What is unusual about the equations of the model, as its anatomy says it."""
+    sentences = value_at(provenance, "anatomy", "unusual")
+    return [f"unusual: {line}" for line in cast(list[str], sentences or [])]
+
+
+def _placements(provenance: Mapping[str, Any]) -> list[str]:
+    layers = value_at(provenance, "anatomy", "layers")
+    if not isinstance(layers, list):
+        return []
+    blocks = cast(list[dict[str, Any]], layers)
+    placements = dict.fromkeys(block.get("placement") for block in blocks)
+    words = [f"{placement}-norm" for placement in placements if placement not in (None, "none")]
+    if any(block.get("parallel") for block in blocks):
+        words.append("parallel")
+    return words
+
+
+def _input(provenance: Mapping[str, Any]) -> str:
+    examples = number_at(provenance, "input", "examples")
+    tokens = number_at(provenance, "input", "tokens")
+    seed = number_at(provenance, "input", "seed")
+    given = [
+        text_at(provenance, "input", "kind"),
+        "" if examples is None else _plural(int(examples), "example"),
+        "" if tokens is None else _plural(int(tokens), "token"),
+        "" if seed is None else f"seed {int(seed)}",
+    ]
+    described = ", ".join(part for part in given if part)
+    loss = text_at(provenance, "loss", "kind")
+    value = number_at(provenance, "loss", "value")
+    if loss and value is not None:
+        loss = f"{loss} {format_number(value)}"
+    parts = (f"input: {described}" if described else "", f"loss: {loss}" if loss else "")
+    return "; ".join(part for part in parts if part)
+
+
+def passes_text(provenance: Mapping[str, Any]) -> str:
+    """Say how many passes were made, and what for; empty where the record does not say."""
+
+    def of(kind: str) -> int:
+        return int(number_at(provenance, "passes", kind) or 0)
+
+    measuring = [f"{of(kind)} {kind}" for kind in ("forward", "backward") if of(kind)]
+    if not measuring:
+        return ""
+    told = f"{' and '.join(measuring)} pass"
+    others = [
+        f"{of(kind)} forward {'pass' if of(kind) == 1 else 'passes'} {purpose}"
+        for kind, purpose in (
+            ("anatomy_forward", "to read the anatomy"),
+            ("head_forward", "to see what the model returns"),
+            ("ablation_forward", "with a part left out"),
+        )
+        if of(kind)
+    ]
+    return ", and ".join([told, *others])
+
+
+def _sweep(provenance: Mapping[str, Any]) -> str:
+    axes = value_at(provenance, "sweep", "axes")
+    if not isinstance(axes, list):
+        return ""
+    named = [
+        f"{text_at(axis, 'name')} ({len(axis.get('labels') or ())})"
+        for axis in cast(list[dict[str, Any]], axes)
+    ]
+    name = sweep_name(provenance)
+    return f"{f'Sweep {name}' if name else 'Sweep'}: {' x '.join(named)}"
+
+
+def sweep_name(provenance: Mapping[str, Any]) -> str:
+    """Return the name of a sweep; empty where it was given none, and is called sweep."""
+    name = text_at(provenance, "sweep", "name")
+    return "" if name == "sweep" else name
+
+
+def _cells(provenance: Mapping[str, Any]) -> str:
+    """Say how the cells of a sweep ended."""
+    asked = number_at(provenance, "sweep", "cells")
+    if asked is None:
+        return ""
+    ended = [text_at(entry, "status") for key, entry in provenance.items() if is_cell(key)]
+    words = [f"{ended.count(status)} {status}" for status in dict.fromkeys(ended)]
+    if len(ended) < asked:
+        words.append(f"{int(asked) - len(ended)} not run yet")
+    return f"{_plural(int(asked), 'cell')}: {', '.join(words)}"
+
+
+def _task(provenance: Mapping[str, Any]) -> str:
+    """Say what a training run was to learn, and what knowing frequencies alone would cost."""
+    entropies = [
+        f"{kind} entropy {format_number(value)}"
+        for kind in ("unigram", "bigram")
+        if (value := number_at(provenance, "task", kind)) is not None
+    ]
+    described = [text_at(provenance, "task", "name"), *entropies]
+    words = ", ".join(word for word in described if word)
+    return f"task: {words}" if words else ""
+
+
+def _runs(record: Record) -> str:
+    runs = record.runs
+    return f"{len(runs)} runs; shown: {runs[0]!r}" if len(runs) > 1 else ""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,110 @@
+"""Claims in the terminal and as a picture file."""
+
+from __future__ import annotations
+
+import io
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from leadline.claims.claim import Check, Claim, Picture
+from leadline.claims.page.svg import claim_svg
+from leadline.claims.page.terminal import (
+    counted,
+    plain_formula,
+    readable,
+    show_claim,
+    show_claims,
+    strip,
+)
+from leadline.claims.ruling import judge, rule
+
+BECAUSE = "The bound is a theorem [1]."
+
+
+def check(part, limit=1.0, **others):
+    fields = {"label": f"the {part} [a]", "because": BECAUSE, **others}
+    return Check(part, part, "at most", limit, **fields)
+
+
+def ruling(said=0.5, right=0.5, **others):
+    claim = Claim(
+        "a-claim", "norms", ("card",), "The norm is $\\sigma_1$ [sic]", "x", "‖J‖ ≤ 1",
+        "It says $\\frac{a}{b}$.", "It is {claim}.", "Because {claim:.1f}.",
+        (check("claim"), check("correction")), source="A paper",
+    )  # fmt: skip
+    picture = Picture("x", "y", {"a [0]": ((1.0, 2.0, 3.0), (1.0, 10.0, math.inf))}, y_log=True)
+    numbers = {"claim": [said, said], "correction": [right, right]}
+    return rule(claim, numbers, pictures=[picture, picture], seeds=(0, 1), **others)
+
+
+def printed(draw, *arguments, width=120, **others):
+    console = Console(file=io.StringIO(), width=width)
+    draw(*arguments, console, **others)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_one_claim_is_told_at_any_width(width):
+    told = printed(show_claim, ruling(), width=width, code="def f():\n    pass\n", place="here")
+    for text in ("The norm is σ_1 [sic]", "‖J‖ ≤ 1", "It says a/b.", "✓ holds", "It is 0.5."):
+        assert text in told
+    assert "Because 0.5." in told
+    assert "Source: A paper" in told
+    assert "def f():" in told
+    assert max(map(len, told.splitlines())) <= width
+
+
+def test_a_reason_that_several_checks_share_is_told_once():
+    assert printed(show_claim, ruling()).count("The bound is a theorem [1].") == 1
+
+
+def test_a_correction_that_fails_is_marked():
+    assert "the correction fails" in printed(show_claims, [ruling(right=2.0)])
+    assert "the correction" not in printed(show_claims, [ruling()])
+
+
+def test_the_list_counts_the_verdicts():
+    rulings = [ruling(), ruling(said=2.0), ruling(said=2.0)]
+    assert counted(rulings) == {"holds": 1, "false as stated": 2}
+    told = printed(show_claims, rulings)
+    assert "✓ holds: 1   ✗ false as stated: 2" in told
+    assert "Norms (3)" in told
+
+
+@pytest.mark.parametrize(
+    ("latex", "plain"),
+    [
+        (r"\|A\|_2 \le \sqrt{n}", "‖A‖_2 ≤ √(n)"),
+        (r"\frac{\partial L}{\partial x}", "(∂ L)/(∂ x)"),
+        (r"\sqrt{\frac{n}{1+M}}", "√(n/(1+M))"),
+        (r"\mathrm{LN}(x)", "LN(x)"),
+    ],
+)
+def test_formulas_become_plain_characters(latex, plain):
+    assert plain_formula(latex) == plain
+    assert readable(f"So ${latex}$ holds.") == f"So {plain} holds."
+
+
+def test_a_strip_shows_limit_numbers_and_what_is_allowed():
+    inside = strip(judge(check("claim"), [0.2, 0.8]))
+    assert len(inside) == 25
+    assert inside.index("●") < inside.index("│")
+    assert "═" in inside[: inside.index("│")]
+    assert "═" not in inside[inside.index("│") :]
+    outside = strip(judge(check("claim"), [5.0]))
+    assert outside.index("│") < outside.index("●")
+
+
+def test_the_picture_is_a_file_that_any_program_reads():
+    drawn = claim_svg(ruling())
+    tree = ET.fromstring(drawn)
+    assert tree.tag == "{http://www.w3.org/2000/svg}svg"
+    words = " ".join(tree.itertext())
+    assert "a-claim: holds" in words
+    assert "a [0]" in words
+    assert "Median of 2 seeds" in words
+    assert "asked ≤ 1.00: holds" in words
+    assert float(tree.get("height")) > 300

@@ -1,0 +1,251 @@
+import io
+import json
+import os
+import threading
+
+import pytest
+
+from leadline.cli.screen import voice as _voice
+from leadline.cli.screen.voice import (
+    Voice,
+    check_page,
+    check_writable,
+    pause_between_stages,
+    pause_without_news,
+)
+from leadline.errors import RecordError
+from leadline.reading.show.columns import Column, print_line, show_table
+from tests.processes import wait_for
+
+
+def test_with_json_standard_output_holds_the_json_alone(capsys):
+    with Voice(as_json=True) as voice:
+        print("a model that talks")
+        voice.say("for people")
+        voice.show(lambda console: console.print("for people"))
+        voice.emit(lambda: {"value": 1})
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"value": 1}
+    assert "a model that talks" in printed.err
+
+
+def test_without_json_nothing_is_made_into_json(capsys):
+    with Voice() as voice:
+        voice.say("for people")
+        voice.emit(lambda: pytest.fail("not asked for"))
+    assert capsys.readouterr().out == "for people\n"
+
+
+def test_quiet_prints_nothing(capsys):
+    with Voice(quiet=True) as voice:
+        voice.say("for people")
+        voice.note("a remark")
+        voice.show(lambda console: console.print("for people"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_quiet_with_json_prints_the_json(capsys):
+    with Voice(as_json=True, quiet=True) as voice:
+        voice.emit(lambda: [1])
+    assert json.loads(capsys.readouterr().out) == [1]
+
+
+def test_json_that_is_not_strict_is_refused():
+    with Voice(as_json=True) as voice, pytest.raises(ValueError, match="JSON compliant"):
+        voice.emit(lambda: float("nan"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def opened_terminal(monkeypatch, *, patience):
+    """In the test itself: pytest sets its own standard error after the fixtures."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    return terminal
+
+
+def test_progress_is_worth_showing_after_two_seconds():
+    assert _voice.PATIENCE == 2.0
+
+
+def test_progress_appears_on_a_terminal_when_it_takes_long(monkeypatch):
+    terminal = opened_terminal(monkeypatch, patience=0.0)
+    with Voice().progress("Ablating") as gauge:
+        gauge("Ablating", 1, 4)
+        wait_for(lambda: "1/4" in terminal.getvalue())
+        gauge("Ablating", 3, 4)
+        wait_for(lambda: "3/4" in terminal.getvalue())
+    assert "Ablating" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("patience", "quiet"), [(1e6, False), (0.0, True)])
+def test_progress_does_not_appear_when_it_is_quick_or_quiet(monkeypatch, patience, quiet):
+    terminal = opened_terminal(monkeypatch, patience=patience)
+    with Voice(quiet=quiet).progress("Ablating") as gauge:
+        gauge("Ablating", 3, 4)
+    assert terminal.getvalue() == ""
+
+
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def opened_pipe(monkeypatch):
+    """What stands on a standard error that is no terminal, by a clock that the test turns."""
+    file, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", file)
+    monkeypatch.setattr(_voice, "PATIENCE", 0.01)
+    monkeypatch.setattr(_voice.time, "monotonic", clock.monotonic)
+    file.clock = clock
+    return file
+
+
+def test_in_a_pipe_progress_is_lines_with_an_estimate(monkeypatch, capsys):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Loading the model") as gauge:
+        wait_for(pipe.getvalue)
+        assert pipe.getvalue() == "Loading the model, 0:00 so far\n"
+        for second, step in ((3, 0), (4, 1), (11, 2)):
+            pipe.clock.now = second
+            gauge(f"block {step}", step, 4)
+    # At second 4 the line before is one second old. Two blocks took eight seconds, two are left.
+    assert pipe.getvalue().splitlines()[1:] == [
+        "Block 0, 0/4, 0:03 so far",
+        "Block 2, 2/4, about 0:08 left, 0:11 so far",
+    ]
+    assert capsys.readouterr().out == ""
+
+
+def test_in_a_pipe_a_long_stage_is_told_again(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Training"):
+        wait_for(pipe.getvalue)
+        pipe.clock.now = 11
+        wait_for(lambda: pipe.getvalue().count("\n") == 2)
+    assert pipe.getvalue().splitlines() == ["Training, 0:00 so far", "Training, 0:11 so far"]
+
+
+def test_lines_become_rarer_the_longer_it_takes():
+    # Ten thousand updates in two hours make some hundred lines, not ten thousand.
+    stages = [pause_between_stages(seconds) for seconds in (0, 20, 3600)]
+    waits = [pause_without_news(seconds) for seconds in (0, 200, 3600)]
+    assert stages == [2, 4, 10]
+    assert waits == [10, 20, 60]
+
+
+def test_results_come_with_the_progress_and_not_without(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+        wait_for(lambda: "gpt2: 1.2\nMeasuring" in pipe.getvalue())
+        gauge.tell("bert: 1.3")
+        assert pipe.getvalue().endswith("bert: 1.3\n")
+    before = pipe.getvalue()
+    with Voice(quiet=True).progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    monkeypatch.setattr(_voice, "PATIENCE", 1e6)
+    with Voice().progress("Measuring") as gauge:
+        gauge.tell("gpt2: 1.2")
+    assert pipe.getvalue() == before
+
+
+@pytest.mark.parametrize("patience", [0.0, 1e6])
+def test_nothing_of_the_progress_is_left_running(monkeypatch, capsys, patience):
+    monkeypatch.setattr(_voice, "PATIENCE", patience)
+    before = set(threading.enumerate())
+    with Voice().progress("Measuring"):
+        ours = set(threading.enumerate()) - before
+    for thread in ours:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in ours)
+
+
+SENTENCE = "The quick brown fox jumps over the lazy dog and runs away into the dark forest again."
+
+
+def drawn(monkeypatch, capsys, columns):
+    """The lines that a table and a sentence are in a pipe, and those of a remark."""
+    if columns is None:
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    words = SENTENCE.split()
+    wide = [Column(word, [word, "x" * 9]) for word in words]
+    with Voice() as voice:
+        voice.show(lambda console: show_table([wide, wide[:3]], console, gaps=[2, 2]))
+        voice.show(lambda console: print_line(console, SENTENCE, style="bold red"))
+        voice.note(SENTENCE)
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    return printed.out.splitlines(), printed.err.splitlines()
+
+
+@pytest.mark.parametrize("columns", ["60", "72"])
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch, capsys, columns):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == 3  # the narrower of two layouts
+    assert " ".join(line.strip() for line in out[-2:]) == SENTENCE
+    assert " ".join(err) == SENTENCE
+    assert max(map(len, out + err)) <= int(columns)
+
+
+@pytest.mark.parametrize("columns", [None, "", "0", "5", "-80", "wide"])
+def test_a_pipe_without_a_sane_width_gets_every_column_and_whole_lines(
+    monkeypatch, capsys, columns
+):
+    out, err = drawn(monkeypatch, capsys, columns)
+    assert len(out[0].split()) == len(SENTENCE.split())
+    assert out[-1] == SENTENCE
+    assert err == [SENTENCE]
+
+
+def test_an_error_is_one_line_in_a_pipe_and_fits_the_columns_that_were_asked_for(
+    monkeypatch, leadline
+):
+    arguments = ("measure", "--recipe", "nothing-of-this-name")
+    (whole,) = leadline(*arguments).err.splitlines()
+    assert len(whole) > 60
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = leadline(*arguments).err.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines) == whole
+
+
+def test_checking_a_path_leaves_nothing_behind(tmp_path):
+    check_writable(tmp_path / "a.leadline", "record")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file_to_write(tmp_path):
+    with pytest.raises(RecordError, match="it is a folder"):
+        check_writable(tmp_path, "record")
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"the folder .*missing does not exist"):
+        check_writable(tmp_path / "missing" / "a.leadline", "record")
+
+
+def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(_voice.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(RecordError, match="Read-only file system"):
+        check_writable(tmp_path / "a.leadline", "record")
+
+
+def test_a_report_is_a_page(tmp_path):
+    check_page(tmp_path / "a.html")
+    with pytest.raises(RecordError, match=r"must end in \.html"):
+        check_page(tmp_path / "weights.safetensors")

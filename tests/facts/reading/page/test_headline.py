@@ -1,0 +1,228 @@
+"""The sentences at the top of the report are made from the numbers and are true."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from leadline.reading.page.headline import (
+    balance_sentence,
+    comparing_sentences,
+    facts,
+    first_token_ratio,
+    growth_in_words,
+    sentences,
+)
+from leadline.record import Quantity, Reading, Record, Site
+from tests.synthetic import broken_record, gpt2_record, t5_record
+
+
+def norms(values: list[float]) -> Record:
+    record = Record()
+    record.describe(Quantity("stream.norm", "Stream norm", "‖x_l‖", "q", scale="log"))
+    record.append(
+        Reading("stream.norm", Site("decoder", at), "mean", value)
+        for at, value in enumerate(values)
+    )
+    return record
+
+
+def test_the_norm_of_the_first_token_is_recovered_from_two_means() -> None:
+    record = Record()
+    record.describe(Quantity("stream.norm", "Stream norm", "‖x_l‖", "q"))
+    rng = np.random.default_rng(0)
+    tokens = rng.uniform(1.0, 2.0, size=(3, 5, 40))  # layer, example, token
+    tokens[1:, :, 0] = 500.0
+    for layer, values in enumerate(tokens):
+        rest = values[:, 1:]
+        for statistic, value in (
+            ("mean", values.mean()),
+            ("mean_without_first", rest.mean()),
+            ("median_without_first", np.median(rest)),
+        ):
+            record.append([Reading("stream.norm", Site("decoder", layer), statistic, float(value))])
+    record.note("input", {"examples": 5, "tokens": 200})
+    ratio = first_token_ratio(record)
+    assert ratio is not None
+    expected = [v[:, 0].mean() / np.median(v[:, 1:]) for v in tokens]
+    np.testing.assert_allclose(ratio.values, expected, rtol=1e-9)
+
+
+def test_without_the_number_of_tokens_nothing_is_said_about_the_first() -> None:
+    record = gpt2_record()
+    record.note("input", {"kind": "tensor"})
+    assert first_token_ratio(record) is None
+    assert not any("first token" in sentence for sentence in sentences(record))
+
+
+def test_gradients_of_a_random_cotangent_are_the_first_thing_said() -> None:
+    record = gpt2_record()
+    record.note("loss", {"kind": "random cotangent", "reason": "no head was found", "value": 0.1})
+    expected = "The gradients are those of a random cotangent and not of a loss, because no head was found."
+    assert sentences(record)[0] == expected
+    assert not any("cotangent" in sentence for sentence in sentences(gpt2_record()))
+
+
+def test_a_massive_first_token_is_named_with_its_layers() -> None:
+    # In the synthetic record it has 900 times the others' norm, whose median is 0.98 of it.
+    (sentence,) = [one for one in sentences(gpt2_record(depth=12)) if "first token" in one]
+    assert "up to 920 times" in sentence
+    assert "between layers 3 and 11" in sentence
+    assert "without it the median jumps ×2.96 at layer 1, then grows in square by" in sentence
+
+
+def test_an_ordinary_first_token_is_not_mentioned() -> None:
+    told = " ".join(sentences(gpt2_record(massive=False)))
+    assert "first token" not in told
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(9.9, False), (10.1, True)])
+def test_a_first_token_is_massive_from_ten_times_the_median_on(ratio: float, told: bool) -> None:
+    record = Record()
+    record.describe(Quantity("stream.norm", "Stream norm", "‖x_l‖", "q"))
+    record.note("input", {"examples": 1, "tokens": 100})
+    for layer in range(5):
+        heavy = ratio if layer == 2 else 1.0
+        for statistic, value in (
+            ("mean", (99 + heavy) / 100),
+            ("mean_without_first", 1.0),
+            ("median_without_first", 1.0),
+        ):
+            record.append([Reading("stream.norm", Site("decoder", layer), statistic, value)])
+    assert any("first token" in sentence for sentence in sentences(record)) == told
+    if told:
+        assert "up to 10 times the median norm of the others at layer 2" in sentences(record)[2]
+
+
+def test_the_structure_is_said_in_one_sentence() -> None:
+    first = sentences(gpt2_record(depth=12, name="my model"))[0]
+    assert first == (
+        "my model is a decoder stack of 12 layers with norms before the branches (pre-norm)."
+    )
+    two = sentences(t5_record())[0]
+    assert "an encoder stack of 6 layers and a decoder stack of 12 layers" in two
+
+
+def test_lanes_and_parallel_branches_are_mentioned() -> None:
+    record = gpt2_record()
+    anatomy = record.provenance["anatomy"]
+    anatomy["stacks"]["decoder"]["lanes"] = 4
+    for block in anatomy["layers"]:
+        block["sublayers"][1]["parallel"] = True
+    record.note("anatomy", anatomy)
+    first = sentences(record)[0]
+    assert "attention and MLP in parallel" in first
+    assert "its stream 4 lanes wide" in first
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([1.0] * 9, "stays flat (±< 0.1 %), from 1.00 at layer 0 to 1.00 at layer 8"),
+        ([3.0 * l**0.5 for l in range(9)], "grows in square by 9 per layer (R² 1.000), from 0 at"),
+        ([2.0**l for l in range(9)], "changes by ×2.00 per layer (R² 1.000), from 1.00"),
+        (
+            [0.319, *[11.3] * 8],
+            "jumps ×35.4 at layer 1, then stays flat (±< 0.1 %), "
+            "which takes it from 0.319 at layer 0 to 11.3 at layer 8",
+        ),
+        (
+            [*[11.3] * 8, 0.319],
+            "stays flat (±< 0.1 %), then drops ×0.0282 at layer 8, "
+            "which takes it from 11.3 at layer 0 to 0.319 at layer 8",
+        ),
+        (
+            [*[2.0] * 5, *[1.0] * 4],
+            "stays flat (±< 0.1 %), then drops ×0.50 at layer 5, then stays flat (±< 0.1 %), "
+            "which takes it from 2.00 at layer 0 to 1.00 at layer 8",
+        ),
+        (
+            [0.0, *[1.2**l for l in range(8)]],
+            "jumps from 0 at layer 1, then changes by ×1.20 per layer (R² 1.000), "
+            "which takes it from 0 at layer 0 to 3.58 at layer 8",
+        ),
+        (
+            [1.0, 1.03, 1.05, 1.10, 1.12, 1.17, 1.19],
+            "grows ×1.19, from 1.00 at layer 0 to 1.19 at layer 6",
+        ),
+        (
+            [1.0, 9.0, 1.0, 9.0, 2.0, 1.0, 9.0],
+            "goes from 1.00 at layer 0 to 9.00 at layer 6 and follows no simple law",
+        ),
+        ([1.0, 2.0], "goes from 1.00 at layer 0 to 2.00 at layer 1"),
+        ([2.0**l for l in range(8)] + [math.nan], "to 128 at layer 7, the last finite one"),
+        ([math.nan] * 4, "is nowhere finite"),
+    ],
+)
+def test_growth_is_said_with_its_ends(values: list[float], words: str) -> None:
+    assert words in growth_in_words(norms(values)["stream.norm"])
+
+
+def test_values_that_are_not_finite_are_told_with_their_first_layer() -> None:
+    told = sentences(broken_record(first_bad=5))
+    assert told[-1] == "Values that are not finite appear from layer 5 on (Norm of the stream)."
+
+
+def test_both_stacks_are_told() -> None:
+    (growth,) = [one for one in sentences(t5_record()) if "norm of the stream" in one]
+    assert "in the encoder it" in growth
+    assert "in the decoder it" in growth
+
+
+def test_an_empty_record_says_so() -> None:
+    assert sentences(Record()) == ["This record holds no readings."]
+
+
+def test_two_records_are_compared_with_their_ratio_at_the_end() -> None:
+    slow, fast = norms([1.0, 2.0, 3.0, 4.0, 5.0]), norms([1.0, 4.0, 9.0, 16.0, 25.0])
+    (told,) = comparing_sentences([slow, fast], ["slow", "fast"])
+    assert told.startswith("Stream norm: slow 1.00 → 5.00 (")
+    assert told.endswith("At the last layer fast has 5.00 times the value of slow.")
+
+
+def test_equal_records_get_no_ratio() -> None:
+    (told,) = comparing_sentences([norms([1.0, 2.0]), norms([1.0, 2.0])], ["a", "b"])
+    assert "times" not in told
+
+
+def test_a_massive_first_token_is_left_out_of_a_comparison() -> None:
+    massive, plain = gpt2_record(), gpt2_record(massive=False, name="plain")
+    told = comparing_sentences([massive, plain], ["massive", "plain"])[0]
+    assert told.startswith("Norm of the stream, median without first token:")
+
+
+def test_records_that_share_no_quantity_are_not_compared() -> None:
+    assert comparing_sentences([Record(), gpt2_record()], ["a", "b"]) == []
+
+
+def test_the_balance_names_the_worst_layer() -> None:
+    worst = {"layer": 7, "stack": "encoder"}
+    one = {"anatomy": {"balance_eps": 0.9, "balance_worst": worst, "stacks": {"encoder": {}}}}
+    assert balance_sentence(one) == "The books balance: 0.90 eps, worst at layer 7."
+    two = {"anatomy": one["anatomy"] | {"stacks": {"encoder": {}, "decoder": {}}}}
+    assert balance_sentence(two) == "The books balance: 0.90 eps, worst at encoder layer 7."
+    exact = {"anatomy": {"balance_eps": 0.0, "balance_worst": worst}}
+    assert balance_sentence(exact) == "The books balance to the last bit: 0 eps."
+    assert balance_sentence({}) == "The balance of this anatomy was not recorded."
+
+
+def test_facts_tell_what_was_measured() -> None:
+    found = {fact.label: (fact.value, fact.detail) for fact in facts(gpt2_record(depth=12))}
+    assert found["Layers"] == ("12", "decoder; width 768")
+    assert found["Writes"] == ("24", "norm: pre")
+    assert found["Parameters"] == ("124 million", "float32")
+    assert found["Input"] == ("random tokens", "4 examples, 512 tokens")
+    assert found["Loss"][0] == "next-token"
+    assert found["Passes"] == ("1 forward + 1 backward", "6 forward passes to read the anatomy")
+
+
+def test_facts_of_a_bare_record_leave_out_what_is_unknown() -> None:
+    assert [fact.label for fact in facts(norms([1.0, 2.0]))] == ["Layers"]
+
+
+def test_a_decoder_is_compared_with_the_decoder_of_an_encoder_decoder() -> None:
+    sentence = comparing_sentences([gpt2_record(massive=False), t5_record()], ["gpt2", "t5"])[0]
+    assert "gpt2 (decoder)" in sentence
+    assert "t5 (decoder)" in sentence
