@@ -112,8 +112,18 @@ def _restore(tensor: torch.Tensor, saved: torch.Tensor, version: int) -> None:
     with torch.no_grad():
         if tensor.shape != saved.shape or tensor.dtype != saved.dtype:
             tensor.data = saved
-        elif tensor._version != version or not torch.equal(tensor, saved):
+        elif tensor._version != version or not _is_same(tensor, saved):
             tensor.copy_(saved)
+
+
+def _is_same(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
+    """Whether the content is the same, NaN for NaN; of what torch cannot compare, versions tell."""
+    try:
+        return torch.equal(tensor, saved) or bool(
+            torch.isclose(tensor, saved, rtol=0.0, atol=0.0, equal_nan=True).all()
+        )
+    except NotImplementedError:  # a sparse tensor, one on meta, or one of four bits
+        return True
 
 
 class _Plain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import leadline
-from leadline.anatomy import read_anatomy
+from leadline.anatomy import read_anatomy, refuse_imbalance
 from leadline.errors import AnatomyError, BalanceError
 
 Formula = Callable[["_Parts", Tensor], Tensor]
@@ -335,6 +336,38 @@ class _Gated(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.gate(self.alpha) * self.attention(x)
         return x + self.gate(self.alpha) * self.mlp(x)
+
+
+class _Silent(nn.Module):
+    """Calls none of its modules; the bias of its norm is zero, as that of any new norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+
+def test_a_bias_that_is_zero_is_no_gate() -> None:
+    model = nn.Sequential(nn.Sequential(*(_Silent() for _ in range(3))))
+    with pytest.raises(AnatomyError, match="nothing is written") as caught:
+        leadline.anatomy_of(model, torch.randn(2, 6, 8))
+    assert "gate" not in str(caught.value)
+    assert "Look at the forward of _Silent" in str(caught.value)
+
+
+@pytest.mark.parametrize(("dtype", "helps"), [("float32", True), ("float64", False)])
+def test_a_small_miss_is_sent_to_float64_unless_it_is_there(dtype: str, helps: bool) -> None:
+    model = _model("gpt2").eval().to(getattr(torch, dtype))
+    ids = torch.randint(0, 100, (2, 8), generator=torch.Generator().manual_seed(0))
+    anatomy = leadline.anatomy_of(model, ids)
+    assert anatomy.balance is not None
+    missed = replace(anatomy.balance, eps=6.0)
+    assert missed.dtype == dtype
+    with pytest.raises(BalanceError, match="So small a miss may be rounding") as caught:
+        refuse_imbalance(model, anatomy, missed, lambda: model(ids))
+    assert ("measure in float64" in str(caught.value)) is helps
 
 
 @pytest.mark.parametrize("gate", [torch.tanh, lambda a: 0.5 * a])

@@ -239,3 +239,26 @@ def test_what_is_changed_past_the_version_counter_is_put_back() -> None:
         [0] * 3,
     ]
     assert model.table is table
+
+
+@pytest.mark.parametrize("place", ["buffer", "attribute"])
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.eye(3).to_sparse(),
+        torch.empty(3, device="meta"),
+        torch.full((1,), torch.nan).expand(3),
+    ],
+    ids=["sparse", "meta", "nan"],
+)
+def test_what_torch_does_not_compare_stays_as_it_is(place: str, tensor: torch.Tensor) -> None:
+    model = nn.Linear(2, 2)
+    if place == "buffer":
+        model.register_buffer("odd", tensor)
+    else:
+        model.odd = tensor
+    version = tensor._version
+    with untouched(model):
+        model(torch.zeros(1, 2))
+    assert model.odd is tensor
+    assert tensor._version == version

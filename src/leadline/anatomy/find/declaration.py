@@ -9,7 +9,7 @@ A declaration is judged by the balance like any other anatomy.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -205,7 +205,7 @@ def declare(
                 if (
                     isinstance(entry, bool)
                     or not isinstance(entry, int | float)
-                    or not math.isfinite(entry)
+                    or not abs(entry) <= sys.float_info.max
                 ):
                     raise AnatomyError(f"An entry of {label} is {shown(entry)}; give a number.")
             elif of_text or entry is not None:

@@ -120,6 +120,11 @@ _BOOKS = {
 
 def _unexplained(balance: Balance) -> str:
     """What to do about a miss of which no more is known."""
+    if balance.eps <= _NEARLY and balance.dtype == "float64":
+        return (
+            "So small a miss may be rounding inside the block, or a coefficient that could not be "
+            f"read exactly. If you know it, declare it: {DECLARE}, with gains=[...]."
+        )
     if balance.eps <= _NEARLY:
         return (
             "So small a miss may be rounding inside the block: measure in float64, with "

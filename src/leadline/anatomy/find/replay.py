@@ -212,7 +212,7 @@ def zero_gates(replay: Replay) -> list[str]:
     names = [
         (f"{replay.path}.{name}", parameter)
         for name, parameter in replay.block.named_parameters()
-        if _is_zero(parameter)
+        if _is_zero(parameter) and not name.endswith("bias")
     ]
     return [name for name, p in names if p.numel() == 1 or name.rpartition(".")[0] not in called]
 

@@ -120,8 +120,9 @@ def _idle(
         own: list[_Sense] = [one for one in missing if _SENSES[one].search(name.lower())]
         reasons.setdefault(_why_idle(module, own or missing), []).append(name)
     for why, names in reasons.items():
-        they = "it" if len(names) == 1 else "they"
-        yield ", ".join(names), f"{they} did not run, because {why}"
+        they, them = ("it", "it") if len(names) == 1 else ("they", "them")
+        reason = why or f"nothing in these inputs leads to {them}"
+        yield ", ".join(names), f"{they} did not run, because {reason}"
 
 
 def _is_inside(name: str, other: str) -> bool:
@@ -140,7 +141,7 @@ def _missing_senses(module: nn.Module, batch: Inputs) -> list[_Sense]:
 
 def _why_idle(module: nn.Module, senses: Sequence[_Sense]) -> str:
     if not senses:
-        return "nothing in these inputs leads to it"
+        return ""
     nouns = {"image": "image", "audio": "sound"}
     why = f"the inputs hold no {' and no '.join(nouns[sense] for sense in senses)}"
     for sense in senses:

@@ -341,12 +341,15 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
 
 @contextmanager
 def _calls(module: nn.Module, called: set[str]) -> Iterator[None]:
-    """Note the name of every module that is called."""
+    """Note the names of every module that is called: one that is shared has several."""
 
     def note(name: str) -> Callable[..., None]:
         return lambda *_: called.add(name)
 
-    handles = [part.register_forward_pre_hook(note(name)) for name, part in module.named_modules()]
+    handles = [
+        part.register_forward_pre_hook(note(name))
+        for name, part in module.named_modules(remove_duplicate=False)
+    ]
     try:
         yield
     finally:

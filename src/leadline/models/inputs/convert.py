@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from leadline.anatomy import check_module, configured_model
 from leadline.anatomy.tensors import check_dense
-from leadline.errors import InputError, shown
+from leadline.errors import InputError, shown, words_of
 from leadline.models.inputs.batch import Inputs, check_ids, check_length, preview_of_ids
 from leadline.models.inputs.model_facts import (
     context_limit,
@@ -109,8 +109,10 @@ def _from_tensors(values: Mapping[str, Any], model: nn.Module) -> Inputs:
 def _is_stacked(ids: Tensor, model: nn.Module) -> bool:
     """Whether ids have an axis too many; models of sound take several ids at every place."""
     config = text_configuration(model)
-    several = any("codebook" in name or name == "num_channels" for name in vars(config or object))
-    return ids.ndim > 2 and not ids.is_floating_point() and config is not None and not several
+    # Of models that are not of transformers nobody knows how many axes their ids have.
+    if ids.ndim <= 2 or ids.is_floating_point() or not hasattr(config, "model_type"):
+        return False
+    return not any("codebook" in name or name == "num_channels" for name in vars(config))
 
 
 def _targets_of(tensors: Mapping[str, Tensor], ids: Tensor | None) -> Tensor | None:
@@ -128,7 +130,20 @@ def _with_decoder_ids(
     shift = getattr(configured_model(model), "prepare_decoder_input_ids_from_labels", None)
     if labels is None or not is_pair(model) or "decoder_input_ids" in tensors or shift is None:
         return tensors
-    return {**tensors, "decoder_input_ids": shift(labels=labels)}
+    if labels.ndim != 2:
+        raise InputError(
+            f"The labels have the shape {list(labels.shape)}; they must be [example, token]."
+        )
+    if not labels.is_floating_point():
+        labels = labels.long().masked_fill(labels < 0, -100)  # the one code that transformers knows
+    try:
+        return {**tensors, "decoder_input_ids": shift(labels=labels)}
+    except (ValueError, TypeError) as error:  # the configuration names no id to begin with
+        raise InputError(
+            f"What the decoder reads cannot be made of the labels: {words_of(error)} Set "
+            "decoder_start_token_id and pad_token_id in the configuration, or give "
+            "'decoder_input_ids' beside the labels."
+        ) from error
 
 
 def _check_tokens(ids: Tensor, model: nn.Module) -> None:

@@ -154,7 +154,7 @@ def _by_output(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> tupl
             "the model returns logits over its vocabulary, but sees the tokens that it would have "
             "to predict; if it predicts masked words, ask for loss='masked' (--loss masked)"
         )
-    if ids.shape[1] < 2 and inputs.labels is None:
+    if ids.shape[1] < 2 and inputs.labels is None and inputs.targets is None:
         return "random", "one token has no next one"
     return "next-token", "the model is causal and returns logits over its vocabulary"
 
@@ -222,7 +222,7 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
     ids = inputs.tensors.get("decoder_input_ids" if pair else name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         raise InputError(f"The next-token loss needs token ids; {_ASK_FOR_RANDOM}.")
-    given = ids if inputs.labels is None else inputs.labels
+    given = (ids if inputs.labels is None else inputs.labels).long()  # -100 is no byte
     if given.shape != ids.shape:
         raise InputError(
             f"The labels have the shape {list(given.shape)} and the token ids {list(ids.shape)}; "
@@ -246,6 +246,7 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
 
 def _asked(targets: Tensor) -> Tensor:
     """The targets with -100 wherever nothing is asked: codes differ, ids are never below zero."""
+    targets = targets.long()
     if not bool((targets >= 0).any()):
         raise InputError(
             "No label is an id, so there is nothing to predict; give labels of at least one token, "

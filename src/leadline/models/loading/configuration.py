@@ -167,7 +167,7 @@ def _mapped_class(mapping: Any, config: Any) -> tuple[Any, bool]:
         found = mapping[type(config)]
         model_class = found[0] if isinstance(found, (list, tuple)) else found
         fits = isinstance(config, getattr(model_class, "config_class", None) or object)
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    except (ImportError, OSError, RuntimeError, AttributeError, ValueError) as error:
         raise LoadingError(
             f"The model class for {type(config).__name__} cannot be imported: {words_of(error, first_line=True)}"
         ) from error

@@ -190,7 +190,12 @@ def _precision(provenance: Mapping[str, Any]) -> str:
     dtype, route = (text_at(provenance, "model", key) for key in ("dtype", "half_precision"))
     if not route:
         return dtype
-    return f"{dtype} ({route})" if dtype in _HALF else f"{dtype}, products in bfloat16 ({route})"
+    if dtype in _HALF:
+        return f"{dtype} ({route})"
+    # Training in bfloat16 keeps its weights as they are; other models mix the types of weights.
+    trained = text_at(provenance, "precision") == "bfloat16"
+    how = "products in bfloat16" if trained else "partly in half precision"
+    return f"{dtype}, {how} ({route})"
 
 
 def _anatomy(provenance: Mapping[str, Any], record: Record) -> str:

@@ -320,6 +320,7 @@ def test_the_anatomy_of_another_model(entry):
         ({"gains": ["x"]}, "An entry of gains is 'x'"),
         ({"keeps": [None]}, "An entry of keeps is None"),
         ({"gains": [math.nan]}, "An entry of gains is nan"),
+        ({"keeps": [10**400]}, "An entry of keeps is a whole number of 1329 bits"),
         ({"settle": [3]}, "An entry of settle is 3"),
     ],
     ids=str,

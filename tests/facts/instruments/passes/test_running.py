@@ -349,6 +349,16 @@ def test_a_part_that_is_never_called_is_told_and_a_layer_or_an_expert_is_not() -
     ]
 
 
+def test_a_layer_that_stands_in_two_lists_ran_in_both() -> None:
+    class Listed(_Tower):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pairs = nn.ModuleList([nn.ModuleList(self.layers)])
+
+    record = leadline.measure(Listed(), _stream(), probes="stream")
+    assert record.provenance["coverage"]["refused"] == []
+
+
 def test_noting_which_modules_run_leaves_no_hook() -> None:
     model = _Tower()
     leadline.measure(model, _stream(), probes="stream")

@@ -344,6 +344,82 @@ def test_labels_that_cannot_be_predicted_are_refused(labels: torch.Tensor, words
         leadline.measure(model, {"input_ids": torch.full((2, 7), 5), "labels": labels})
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int16, torch.float32])
+def test_labels_may_be_of_any_number_type(kind: torch.dtype) -> None:
+    model = ZOO["gpt2"].build(0).eval()
+    ids = torch.randint(5, 90, (2, 7), generator=torch.Generator().manual_seed(0))
+    expected = leadline.measure(model, ids).provenance["loss"]["value"]
+    record = leadline.measure(model, {"input_ids": ids, "labels": ids.to(kind)})
+    assert record.provenance["loss"]["value"] == expected
+
+
+def test_any_negative_label_of_a_pair_asks_for_nothing() -> None:
+    model = ZOO["t5"].build(0).eval()
+    model.config.decoder_start_token_id = 0
+    ids = torch.randint(5, 90, (2, 7), generator=torch.Generator().manual_seed(0))
+    losses = []
+    for code in (-100, -1):
+        labels = ids.masked_fill(ids % 2 == 0, code)
+        record = leadline.measure(model, {"input_ids": ids, "labels": labels})
+        losses.append(record.provenance["loss"])
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("start", "labels", "words"),
+    [
+        (None, torch.full((2, 6), 5), "Set decoder_start_token_id"),
+        (0, torch.full((6,), 5), r"labels have the shape \[6\]"),
+    ],
+)
+def test_labels_of_which_a_decoder_can_read_nothing_are_refused(
+    start: int | None, labels: torch.Tensor, words: str
+) -> None:
+    model = ZOO["t5"].build(0).eval()
+    model.config.decoder_start_token_id = start
+    with pytest.raises(InputError, match=words):
+        leadline.measure(model, {"input_ids": torch.full((2, 7), 5), "labels": labels})
+
+
+def test_one_token_with_a_target_has_a_next_one() -> None:
+    model = _OwnLoss()
+    record = leadline.measure(model, {"idx": IDS[:, :1], "targets": IDS[:, 1:2]})
+    with torch.no_grad():
+        expected = float(model(IDS[:, :1], IDS[:, 1:2])[1])
+    assert record.provenance["loss"]["value"] == pytest.approx(expected, rel=1e-6)
+
+
+class _Sizes(NamedTuple):
+    vocab_size: int
+
+
+@pytest.mark.parametrize("config", [{"vocab_size": VOCABULARY}, _Sizes(VOCABULARY)])
+def test_a_configuration_may_be_of_any_kind(config: Any) -> None:
+    model = _Model()
+    expected = leadline.measure(model, IDS).provenance["loss"]
+    model.config = config
+    assert leadline.measure(model, IDS).provenance["loss"] == expected
+
+
+class _SeveralIds(_Model):
+    """Several ids at every place, as codes of sound have: the model reads their remainder."""
+
+    config = SimpleNamespace(vocab_size=VOCABULARY)
+
+    def forward(self, idx: torch.Tensor) -> Any:
+        return super().forward(idx.sum(1) % VOCABULARY)
+
+
+def test_a_model_of_somebody_else_may_take_several_ids_at_every_place() -> None:
+    codes = torch.randint(0, VOCABULARY, (2, 4, 9), generator=torch.Generator().manual_seed(0))
+    record = leadline.measure(_SeveralIds(), codes)
+    several = [r.value for r in record.select("stream.norm")]
+    flat = [
+        r.value for r in leadline.measure(_Model(), codes.sum(1) % VOCABULARY).select("stream.norm")
+    ]
+    assert several == flat
+
+
 @pytest.mark.parametrize("shape", [(1, 2, 7), (2, 1, 7)])
 def test_ids_with_an_axis_too_many_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"takes \[example, token\]"):

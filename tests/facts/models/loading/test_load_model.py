@@ -421,10 +421,11 @@ def test_sizes_that_do_not_fit_together_are_refused_with_the_option_that_changes
     )
 
 
-def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypatch):
+@pytest.mark.parametrize("kind", [ImportError, ValueError])
+def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypatch, kind):
     class Broken(dict):
         def __getitem__(self, key):
-            raise ImportError("\nGPT2 needs the library hearing.\n")
+            raise kind("\nGPT2 needs the library hearing.\n")
 
     config = transformers.CONFIG_MAPPING["gpt2"]()
     library = SimpleNamespace(MODEL_FOR_MASKED_LM_MAPPING=Broken({type(config): None}))

@@ -321,6 +321,8 @@ def test_zero_at_the_embedding_belongs_to_a_root_and_is_a_jump_otherwise() -> No
     assert level.text == "jumps from 0 at layer 1, then flat (±< 0.1 %)"
     growing = fit_growth(range(9), [0.0, *[1.2**l for l in range(8)]])
     assert growing.text == "jumps from 0 at layer 1, then ×1.20 per layer (R² 1.000)"
+    below = fit_growth(range(9), [0.0, *[-3.0] * 8])
+    assert below.text == "drops from 0 at layer 1, then flat (±< 0.1 %)"
 
 
 def test_what_two_laws_tell_equally_well_is_only_said_to_grow() -> None:

@@ -339,3 +339,19 @@ def test_a_mean_and_a_median_that_are_both_infinite_are_printed_without_a_warnin
         for statistic in ("mean", "median_without_first"):
             record.append([Reading("stream.norm", Site("decoder", layer), statistic, value)])
     assert "∞" in str(record)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "words"),
+    [
+        ("float16", None, "float16 (by hand)"),
+        ("float32", "bfloat16", "float32, products in bfloat16 (by hand)"),
+        ("float32", None, "float32, partly in half precision (by hand)"),
+    ],
+)
+def test_half_precision_is_said_as_it_was_used(dtype, precision, words) -> None:
+    record = gpt2_record()
+    record.note("model", {"name": "small", "dtype": dtype, "half_precision": "by hand"})
+    if precision is not None:
+        record.note("precision", precision)
+    assert words in str(record)

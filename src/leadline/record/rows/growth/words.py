@@ -176,7 +176,7 @@ def jump_text(jump: Jump) -> str:
         verb = "jumps" if jump.by > 0 else "drops"
         size = f"by {format_number(abs(jump.by), digits=3)}"
     elif math.isinf(jump.factor):
-        verb, size = "jumps", "from 0"
+        verb, size = "jumps" if jump.by > 0 else "drops", "from 0"
     else:
         verb = "jumps" if jump.factor > 1 else "drops"
         size = f"×{_factor(jump.factor)}"
