@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import runpy
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -413,10 +414,16 @@ def claims_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def house_picture() -> str:
+    """The rooms of the package and who imports whom, drawn from the code."""
+    return runpy.run_path(str(HERE / "house.py"))["house_picture"]()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "bounds.md": bounds_page,
     "claims.md": claims_page,
     "cli.md": cli_page,
+    "images/house.svg": house_picture,
     # Before the page of the zoo, which repeats its counts.
     "survey.md": survey_page,
     "models.md": models_page,

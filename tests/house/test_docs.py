@@ -47,6 +47,14 @@ def test_a_generated_page_is_fresh(page):
     assert written == GENERATOR.PAGES[page](), f"docs/{page} is stale: run make docs"
 
 
+def test_every_file_that_the_architecture_names_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page)
+    assert len(named) > 30
+    rooms = (ROOT / "src" / "leadline", ROOT)
+    assert not [name for name in named if not any((room / name).exists() for room in rooms)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
