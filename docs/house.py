@@ -14,8 +14,15 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "leadline"
 WITH_ROOMS_INSIDE = ("instruments", "reading")
+SIDE_BY_SIDE = (
+    [f"instruments/{name}" for name in ("attacks", "collapse", "jacobian", "paths")],
+    [f"reading/{name}" for name in ("bounds", "compare", "map")],
+)
+"""Rooms that stand on one floor though some of them could stand lower."""
 WITHOUT_TORCH = ("record", "theory", "reading", "catalog", "choice", "errors")
-WIDTH, BOX, LINE, GAP, MARGIN = 1120, 148, 15, 46, 20
+WIDTH, BOX, LINE, GAP, MARGIN = 1240, 166, 15, 50, 20
+TORCH_SIDE = 0.5
+"""Which share of the width belongs to the rooms that need torch; the others stand to the right."""
 STYLE = """
   svg { font-family: system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
   .room { fill: #eef3f8; stroke: #5b7793; }
@@ -47,9 +54,7 @@ def house_picture() -> str:
     top = MARGIN
     for floor in reversed(floors):
         height = max(26 + LINE * len(lines[room]) for room in floor)
-        step = (WIDTH - 2 * MARGIN) / len(floor)
-        for index, room in enumerate(floor):
-            left = MARGIN + step * (index + 0.5) - BOX / 2
+        for room, left in across(floor).items():
             places[room] = (left, top, 26 + LINE * len(lines[room]))
         top += height + GAP
     height = top - GAP + MARGIN
@@ -64,7 +69,7 @@ def house_picture() -> str:
     for room, others in sorted(reduced(imports).items()):
         drawn += [arrow(places[room], places[other]) for other in sorted(others)]
     for room, (left, above, tall) in places.items():
-        kind = "reading" if room.partition("/")[0] in WITHOUT_TORCH else "room"
+        kind = "room" if needs_torch(room) else "reading"
         drawn.append(
             f'<rect class="{kind}" x="{left:.0f}" y="{above:.0f}" width="{BOX}" '
             f'height="{tall:.0f}" rx="5"/>'
@@ -76,6 +81,25 @@ def house_picture() -> str:
             for index, line in enumerate(lines[room])
         ]
     return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+def across(floor: list[str]) -> dict[str, float]:
+    """Return the left edges of the rooms of a floor: those that need torch left, others right."""
+    split = MARGIN + (WIDTH - 2 * MARGIN) * TORCH_SIDE
+    left = [room for room in floor if needs_torch(room)]
+    right = [room for room in floor if not needs_torch(room)]
+    if not left or not right:
+        split = WIDTH - MARGIN if left else MARGIN
+    places: dict[str, float] = {}
+    for rooms, start, end in ((left, MARGIN, split), (right, split, WIDTH - MARGIN)):
+        for index, room in enumerate(rooms):
+            places[room] = start + (end - start) / len(rooms) * (index + 0.5) - BOX / 2
+    return places
+
+
+def needs_torch(room: str) -> bool:
+    """Whether a room belongs to the half that needs torch."""
+    return room.partition("/")[0] not in WITHOUT_TORCH
 
 
 def arrow(start: tuple[float, float, float], end: tuple[float, float, float]) -> str:
@@ -119,9 +143,13 @@ def floors_of(imports: dict[str, set[str]]) -> list[list[str]]:
             level[room] = 1 + max((height(other) for other in imports[room]), default=-1)
         return level[room]
 
+    for room in imports:
+        height(room)
+    for floor in SIDE_BY_SIDE:
+        level |= dict.fromkeys(floor, max(level[room] for room in floor))
     floors: dict[int, list[str]] = defaultdict(list)
     for room in sorted(imports):
-        floors[height(room)].append(room)
+        floors[level[room]].append(room)
     return [floors[number] for number in sorted(floors)]
 
 
