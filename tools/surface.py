@@ -617,7 +617,8 @@ def _compare_calls(name: str, old: list[Surface], new: list[Surface]) -> Differe
 def _compare_results(old: Surface, new: Surface) -> Differences:
     for path, described in old.items():
         if path not in new:
-            yield path, "what is there cannot be reached any more"
+            if not _told_before(path, old, new):
+                yield path, "what is there cannot be reached any more"
             continue
         was, now = _followed(old, described), _followed(new, new[path])
         first = described.get("like")
@@ -631,6 +632,17 @@ def _compare_results(old: Surface, new: Surface) -> Differences:
                 yield place, "was a method or an attribute and is the other"
             elif "parameters" in member:
                 yield from _compare_calls(place, member["parameters"], now[name]["parameters"])
+
+
+def _told_before(path: str, old: Surface, new: Surface) -> bool:
+    """Whether a path is missing because of what stands before it, which is a difference itself."""
+    module, _, steps = path.rpartition(":")
+    before, _, last = steps.rpartition(".")
+    if not before:  # `imports` compares the names of modules
+        return bool(module)
+    before = f"{module}:{before}" if module else before
+    name = last.partition("#")[0].removesuffix("()")
+    return before in old and (before not in new or name not in _followed(new, new[before]))
 
 
 def _followed(surface: Surface, described: Surface) -> Surface:

@@ -127,6 +127,9 @@ SMALL: dict[str, Any] = {
     "results": {
         "gauge()": {"depth": {}, "save": {"parameters": []}},
         "other()": {"like": "gauge()"},
+        "gauge().depth": {"by_seed": {}},
+        "leadline.lab:Axis": {"labels": {}},
+        "leadline.lab:Axis.labels": {"text": {}},
     },
     "commands": {
         "leadline gauge": {
@@ -182,6 +185,10 @@ def put(place: str, value: Any) -> dict[str, Any]:
         ("names > DeepError > is", ["DeepError"], "names: DeepError"),
         ("results > gauge() > depth", None, "results: gauge().depth"),
         ("results > gauge() > save", {}, "results: gauge().save"),
+        ("results > gauge().depth", None, "results: gauge().depth"),
+        ("results > gauge().depth > by_seed", None, "results: gauge().depth.by_seed"),
+        ("results > leadline.lab:Axis > labels", None, "results: leadline.lab:Axis.labels"),
+        ("results > leadline.lab:Axis.labels", None, "results: leadline.lab:Axis.labels"),
         ("results > other()", None, "results: other()"),
         ("results > other()", {"depth": {}}, "results: other().save"),
         ("commands > leadline gauge", None, "commands: leadline gauge"),
@@ -241,6 +248,22 @@ def test_what_breaks_a_user_is_a_difference(place, value, named):
 )
 def test_what_is_added_or_allows_more_is_no_difference(place, value):
     assert tool.differences(SMALL, put(place, value)) == {}
+
+
+def test_what_stood_behind_something_that_is_missing_is_not_told_again():
+    without = copy.deepcopy(SMALL)
+    del without["results"]["gauge()"]["depth"], without["results"]["gauge().depth"]
+    assert list(tool.differences(SMALL, without)) == ["results: gauge().depth"]
+
+
+def test_a_module_that_is_missing_is_told_once(monkeypatch):
+    monkeypatch.setattr(
+        tool, "IMPORTS", {m: n for m, n in tool.IMPORTS.items() if m != "leadline.lab.grid"}
+    )
+    assert unexplained(tool.surface(["imports", "results"]), set()) == {
+        "imports: leadline.lab.grid:Axis": "is missing",
+        "imports: leadline.lab.grid:Grid": "is missing",
+    }
 
 
 def test_a_name_that_was_taken_away_is_noticed(monkeypatch):
