@@ -7,6 +7,10 @@ depth. The public names are imported when they are first used: `import leadline`
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -130,6 +134,46 @@ _HOME = (
         "UnknownName": "errors",
     }
 )
+
+
+_MOVED = {
+    "leadline.analysis.claim": "leadline.claims.claim",
+    "leadline.probes": "leadline.instruments.passes.probes",
+    "leadline.reporting": "leadline.reading.page",
+    "leadline.reproduce": "leadline.experiments",
+}
+"""Rooms that pages told plug-ins to import from, by the names that they had in version 0.1.0."""
+
+
+class _MovedRooms(MetaPathFinder, Loader):
+    """Finds a room under its old name, with a warning that says the new one."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> Any:
+        """Return the spec of a module that has moved."""
+        return ModuleSpec(fullname, self) if _new_name(fullname) else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make an empty module, which `exec_module` replaces."""
+
+    def exec_module(self, module: Any) -> None:
+        """Put the module itself under its old name, so that nothing in it runs twice."""
+        old, new = module.__name__, _new_name(module.__name__)
+        assert new is not None
+        warnings.warn(f"{old} is now {new}.", DeprecationWarning, stacklevel=2)
+        sys.modules[old] = importlib.import_module(new)
+
+
+def _new_name(old: str) -> str | None:
+    for before, now in _MOVED.items():
+        if old == before or old.startswith(f"{before}."):
+            return now + old.removeprefix(before)
+        if before.startswith(f"{old}."):
+            return "leadline.reading"  # leadline.analysis held more than one room
+    return None
+
+
+# First, because the folder of a moved room would otherwise be imported a second time.
+sys.meta_path.insert(0, _MovedRooms())
 
 
 def __getattr__(name: str) -> Any:
