@@ -14,6 +14,9 @@ import pytest
 import leadline
 from tools import surface as tool
 
+# Rooms that have moved are still found under their old names, with a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:leadline.* is now leadline:DeprecationWarning")
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RECORDED: dict[str, Any] = json.loads((HERE / "surface.json").read_text(encoding="utf-8"))
