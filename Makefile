@@ -62,12 +62,13 @@ coverage: $(VENV)/.ready-dev ## run the tests with coverage of lines and branche
 	$(BIN)/python tools/coverage_figures.py out/coverage.json docs/coverage.json
 	$(BIN)/python docs/generate.py coverage.md
 
-# Without build isolation, as everywhere: the build uses the constrained setuptools.
+# Without build isolation, as everywhere: the build uses the constrained setuptools. In one process,
+# because every process of the tests would build a wheel of its own.
 package: $(VENV)/.ready-dev ## build the package into dist, check it, and try its wheel in an empty environment
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*
-	$(PYTEST) -m "" tests/house/test_package.py
+	$(PYTEST) --numprocesses 0 -m "" tests/house/test_package.py
 
 docs: $(VENV)/.ready-dev ## write every generated page again
 	$(BIN)/python docs/generate.py

@@ -23,6 +23,8 @@ import leadline
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "leadline"
+BARE = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+"""The environment variables without those that could lead to this repository."""
 pytestmark = pytest.mark.slow
 
 
@@ -56,20 +58,15 @@ def place(wheel, tmp_path_factory):
     """An environment with the wheel in it, and the libraries of this one beside it."""
     folder = tmp_path_factory.mktemp("place") / "venv"
     venv.create(folder, symlinks=True)
+    # The libraries come after the wheel: pip would take the Leadline among them for installed.
+    installing = ("install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"))
+    run(*pip, *installing, env=BARE)
     paths = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
     libraries = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (packages / "libraries_of_the_tests.pth").write_text("\n".join(sorted(libraries)) + "\n")
-    python = folder / "bin" / "python"
-    installing = ("install", "--quiet", "--no-deps", "--no-index", str(wheel))
-    run(sys.executable, "-m", "pip", "--python", str(python), *installing)
     return folder
-
-
-@pytest.fixture
-def bare():
-    """The environment variables without those that lead to this repository."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def test_the_wheel_holds_every_file_of_the_source(wheel):
@@ -105,17 +102,17 @@ def test_the_package_passes_the_check_of_the_index(built):
     run(sys.executable, "-m", "twine", "check", "--strict", *files)
 
 
-def test_the_wheel_alone_is_what_runs(place, bare, tmp_path):
+def test_the_wheel_alone_is_what_runs(place, tmp_path):
     script = "import leadline, sys; print(leadline.__file__, leadline.__version__)"
-    file, version = run(place / "bin" / "python", "-c", script, env=bare, cwd=tmp_path).split()
+    file, version = run(place / "bin" / "python", "-c", script, env=BARE, cwd=tmp_path).split()
     assert Path(file).is_relative_to(place)
     assert version == leadline.__version__
 
 
-def test_the_installed_command_measures_the_pair_and_writes_a_page(place, bare, tmp_path):
+def test_the_installed_command_measures_the_pair_and_writes_a_page(place, tmp_path):
     command = [place / "bin" / "leadline", "measure", "leadline.lab.pair:pre"]
     command += ["--text", "The sea is deep.", "-o", "pre.leadline", "--html", "pre.html", "--json"]
-    told = json.loads(run(*command, env=bare, cwd=tmp_path))
+    told = json.loads(run(*command, env=BARE, cwd=tmp_path))
     assert told["model"]["recipe"]["depth"] == 6
     assert "</html>" in (tmp_path / "pre.html").read_text(encoding="utf-8")
     with leadline.Record.open(tmp_path / "pre.leadline") as record:
@@ -123,8 +120,8 @@ def test_the_installed_command_measures_the_pair_and_writes_a_page(place, bare, 
         assert record["stream.norm"].values.size > 0
 
 
-def test_the_installed_command_reads_the_ledger_of_the_claims(place, bare, tmp_path):
+def test_the_installed_command_reads_the_ledger_of_the_claims(place, tmp_path):
     command = [place / "bin" / "leadline", "claims", "--json"]
-    told = json.loads(run(*command, env=bare, cwd=tmp_path))
+    told = json.loads(run(*command, env=BARE, cwd=tmp_path))
     assert {"eigenvalues-decide-decay"} <= {claim["id"] for claim in told["claims"]}
     assert told["measured"]["seeds"]
