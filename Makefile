@@ -16,7 +16,7 @@ MODELS := .cache/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pair test test-all check docs bench models clean
+.PHONY: help demo pair test test-all check coverage package docs bench models clean
 .DELETE_ON_ERROR:
 
 help: ## say what each target does
@@ -46,11 +46,29 @@ test: $(VENV)/.ready-dev ## run the tests
 test-all: $(VENV)/.ready-dev $(MODELS)/.ready ## run all tests: trained models, browser, torch.compile, slow ones too
 	$(PYTEST) -m ""
 
-check: $(VENV)/.ready-dev ## check format, lint, types and import contracts
+check: $(VENV)/.ready-dev ## check format, lint, types, import contracts and spelling
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md docs src benchmarks examples
+
+# The figures are written only where all tests pass and the floor holds. pytest-cov would enforce the
+# floor itself, but before the report of the run is there.
+coverage: $(VENV)/.ready-dev ## run the tests with coverage of lines and branches; write docs/coverage.md
+	@mkdir -p out
+	$(PYTEST) --cov --cov-report=json:out/coverage.json --cov-fail-under=0
+	$(BIN)/coverage report --format=total
+	$(BIN)/python tools/coverage_figures.py out/coverage.json docs/coverage.json
+	$(BIN)/python docs/generate.py coverage.md
+
+# Without build isolation, as everywhere: the build uses the constrained setuptools. In one process,
+# because every process of the tests would build a wheel of its own.
+package: $(VENV)/.ready-dev ## build the package into dist, check it, and try its wheel in an empty environment
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(PYTEST) --numprocesses 0 -m "" tests/house/test_package.py
 
 docs: $(VENV)/.ready-dev ## write every generated page again
 	$(BIN)/python docs/generate.py
@@ -61,7 +79,7 @@ bench: $(VENV)/.ready-bench ## run the benchmarks (one with ONLY=name); write be
 models: $(MODELS)/.ready ## fetch the two trained models that some tests use
 
 clean: ## remove what the targets made, but neither .venv nor the fetched models
-	rm -rf out build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf out build dist src/*.egg-info .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. A half-made one is finished, a whole one is kept.

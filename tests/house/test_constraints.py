@@ -59,3 +59,26 @@ def test_every_declared_range_contains_the_pinned_version(text):
     requirement = Requirement(text)
     pinned = PINS[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(pinned, prereleases=True)
+
+
+USED_AS = {
+    "import-linter": "lint-imports",
+    "pytest-cov": "--cov",
+    "pytest-timeout": "timeout = ",
+    "pytest-xdist": "--numprocesses",
+    "sentencepiece": "gguf",  # transformers reads the tokenizers of GGUF files by it
+}
+"""Dependencies that are used under another name."""
+
+
+def test_every_declared_dependency_is_used():
+    folders = ("src", "tests", "benchmarks", "docs", "tools")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    files += [ROOT / "Makefile", ROOT / ".pre-commit-config.yaml", ROOT / "setup.py"]
+    texts = [file.read_text(encoding="utf-8") for file in files if file != Path(__file__)]
+    texts.append((ROOT / "pyproject.toml").read_text().partition("[tool.")[2])
+    words = "\n".join(texts)
+    for text in EVERY:
+        name = Requirement(text).name
+        used = USED_AS.get(name, name)
+        assert used in words or used.replace("-", "_") in words or name == "leadline", name

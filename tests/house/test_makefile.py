@@ -1,6 +1,5 @@
 """The targets explain themselves, and a machine that lacks something is told what."""
 
-import os
 import re
 import subprocess
 import sys
@@ -24,7 +23,8 @@ def make(*arguments, python=sys.executable):
 
 
 def test_the_promised_targets_are_there():
-    assert {"demo", "test", "test-all", "check", "docs", "bench", "models", "clean"} <= set(TARGETS)
+    promised = "demo test test-all check coverage package docs bench models clean"
+    assert set(promised.split()) <= set(TARGETS)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -40,12 +40,6 @@ def test_every_install_obeys_the_constraints():
     installs = re.findall(r".*\bpip\b.* install .*|.*\$\(PIP\) install .*", MAKEFILE)
     assert len(installs) >= 3
     assert all("--constraint constraints.txt" in line for line in installs)
-
-
-def test_continuous_integration_runs_make_test():
-    script = ROOT / ".ci" / "run"
-    assert os.access(script, os.X_OK)
-    assert "exec make test" in script.read_text()
 
 
 def pretend_python(folder, *, without, version="3.9.7"):

@@ -352,6 +352,8 @@ def test_a_full_disk_on_saving_says_so_and_leaves_nothing_behind(tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only a fork shares what is open")
+# Python 3.12 warns of a fork beside threads, which torch and pytest-xdist have started.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_copy_does_not_close_the_record_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "a.leadline"
     record = Record.create(path)
