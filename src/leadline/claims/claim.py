@@ -196,9 +196,9 @@ class Claim:
         for note in self.notes:
             if note not in NOTES:
                 raise CatalogError(f"The claim {self.name!r} comes from no note {note!r}.")
-        known = {check.number for check in self.checks}
+        known = {(check.part, check.number) for check in self.checks}
         if len(known) < len(self.checks):
-            raise CatalogError(f"The claim {self.name!r} checks a number twice.")
+            raise CatalogError(f"The claim {self.name!r} checks a number twice in one part.")
         if self.checks and not any(check.part == "claim" for check in self.checks):
             raise CatalogError(f"The claim {self.name!r} has no check of what the note says.")
 

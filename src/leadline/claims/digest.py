@@ -15,7 +15,7 @@ import inspect
 from functools import cache, partial
 from pathlib import Path
 
-from leadline.claims.entry import Entry, Trial
+from leadline.claims.catalog import Entry, Trial
 
 __all__ = ["code_digest", "place_of", "source_of", "trial_digest"]
 

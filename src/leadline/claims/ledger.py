@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leadline.claims.catalog import CLAIMS
 from leadline.claims.claim import Picture
-from leadline.claims.entry import CLAIMS
 from leadline.claims.ruling import Ruling, rule
 from leadline.errors import RecordError
 from leadline.record.provenance import strict_json

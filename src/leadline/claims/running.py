@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline.catalog import load_plugin
+from leadline.claims.catalog import CLAIMS, trials
 from leadline.claims.digest import code_digest, trial_digest
-from leadline.claims.entry import CLAIMS, trials
 from leadline.claims.ledger import Ledger, Line
 from leadline.errors import InputError, LabError, LeadlineError
 from leadline.record.file.lock import only_writer

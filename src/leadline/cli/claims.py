@@ -14,7 +14,7 @@ from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import InputError, RecordError, UnknownName
 
 if TYPE_CHECKING:
-    from leadline.claims.entry import Entry
+    from leadline.claims.catalog import Entry
     from leadline.claims.ledger import Ledger
     from leadline.claims.ruling import Ruling
 

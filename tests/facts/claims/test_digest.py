@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from leadline.claims import CLAIMS
+from leadline.claims.catalog import Trial
 from leadline.claims.digest import _without_texts, code_digest, place_of, source_of, trial_digest
-from leadline.claims.entry import Trial
 
 MODULE = '''
 """A text."""

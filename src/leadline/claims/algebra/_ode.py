@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 
 __all__ = ["ODE", "line_of", "order_of", "spectrum_of"]
 

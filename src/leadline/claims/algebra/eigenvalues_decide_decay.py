@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 PAIRS, LAYERS, SIZE = 20, 40, 8
 UPPER = np.array([[0.0, 2.0], [0.0, 0.0]])

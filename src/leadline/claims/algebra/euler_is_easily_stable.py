@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from leadline.claims.algebra._ode import ODE, spectrum_of
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 RATE, LAYERS, DRAWS, LONG = -3.0, 20, 500, 400
 BLOCK = "identity, pre, xavier, block 1"

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTH, LENGTH = 32, 12, 8
 SIZES = {"depth": DEPTH, "width": WIDTH, "heads": 4}

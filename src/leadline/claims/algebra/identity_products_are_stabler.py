@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 LAYERS, SIZE, SMALL = 96, 16, 0.1
 

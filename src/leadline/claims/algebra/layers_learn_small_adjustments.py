@@ -10,8 +10,8 @@ The two models are the same for every seed; only the text differs.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 EXAMPLES, LENGTH = 8, 128
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH = 100
 SHOWN = 1e-12

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from leadline.claims.algebra._ode import ODE, line_of, order_of
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 NORMED, SCALED = "step T/L, normed", "step T/L"
 FEW, MANY, LENGTH, WIDTH = 8, 128, 8, 16

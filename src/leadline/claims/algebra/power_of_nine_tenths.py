@@ -5,8 +5,8 @@ exp(100 log 0.9) = exp(-10.536) = 2.656e-5, exp(100 log 1.1) = exp(9.531) = 1378
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH = 100
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.claims.algebra._ode import ODE, line_of, order_of
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 SCALED, LONG, LENGTH = "step T/L", 8, 8
 DEPTHS = (8, 16, 32, 64, 128)

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 STEPS, NEAR = 300, 0.1
 MUCH = "Much simpler is read as an error that is at most half as large: log10 2 = 0.3."

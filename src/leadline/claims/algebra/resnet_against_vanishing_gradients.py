@@ -6,7 +6,7 @@ as its reason; nothing that is measured can decide it. He et al. 2015, arXiv 151
 
 from __future__ import annotations
 
-from leadline.claims.entry import uncheckable
+from leadline.claims.catalog import uncheckable
 
 uncheckable(
     "resnet-against-vanishing-gradients",

@@ -9,8 +9,8 @@ shift, so a post-norm block with F = 0 leaves alone what has already gone throug
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH, EPS = 4, 16, 1e-5
 SIZES = {"depth": DEPTH, "width": 64, "heads": 4}

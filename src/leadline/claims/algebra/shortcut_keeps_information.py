@@ -15,8 +15,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, PAIRS, LIPSCHITZ, STEPS = 16, 200, 0.9, 400
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 48, 16
 SIZES = {"depth": DEPTH, "width": 64, "heads": 4}

@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTH, LENGTH, TENTH = 64, 12, 8, 0.1
 SIZES = {"depth": DEPTH, "width": WIDTH, "heads": 4}

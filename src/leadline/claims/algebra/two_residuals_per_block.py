@@ -9,8 +9,8 @@ read the same stream and add both at once, so there is one addition per block (i
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 FAMILIES = ("gpt2", "bert", "llama", "gptj", "t5")
 

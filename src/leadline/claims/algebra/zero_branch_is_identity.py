@@ -7,8 +7,8 @@ in floating-point arithmetic, so the limit is 0 itself.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, LENGTH = 12, 8
 

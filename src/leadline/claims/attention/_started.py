@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 
 __all__ = ["DEPTH", "STARTED", "TOKENS"]
 

@@ -6,8 +6,8 @@ Query i sees m_i keys. Attacked with windows, blocks of documents and random mas
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -8,8 +8,8 @@ that model: with no sink, the weights of each row sum to one.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 KINDS = ("open", "open-rotary", "causal", "causal-rotary", "random")
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from leadline.claims.attention._drawn import largest, softmax
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS = 96, 16
 

@@ -8,8 +8,8 @@ mask of padding, or the words change with the filler. Devlin et al. 2018, arXiv 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 REAL, PADDED = 7, 12
 

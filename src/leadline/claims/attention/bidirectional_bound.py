@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from leadline.claims.attention._drawn import largest, softmax
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 TOKENS = 8
 SPANS = tuple(float(span) for span in np.linspace(0, 8, 33))

@@ -14,8 +14,8 @@ import math
 import numpy as np
 
 from leadline.claims.attention._drawn import largest
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 KINDS = ("causal", "causal-rotary", "causal-sink")
 TOKENS = 256

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ import numpy as np
 
 from leadline.claims.attention._started import STARTED
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -10,8 +10,8 @@ tokens kept, each new token is one query over all keys that exist, and no mask i
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS = 10
 

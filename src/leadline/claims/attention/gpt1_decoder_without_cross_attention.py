@@ -9,8 +9,8 @@ its positions are sines, GPT-1 has GELU and learned positions. Radford et al. 20
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

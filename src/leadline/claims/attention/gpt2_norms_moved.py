@@ -7,8 +7,8 @@ block" is read as after the last block, attention and MLP, as the paper's blocks
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

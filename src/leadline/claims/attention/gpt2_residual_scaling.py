@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTHS, STD = 128, (2, 8), 0.02
 

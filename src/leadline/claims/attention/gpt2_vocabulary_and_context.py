@@ -6,8 +6,8 @@ released models, and from Leadline's own recipes. Radford et al. 2019.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 COUNT = "A whole number, so it is met exactly or not at all."
 

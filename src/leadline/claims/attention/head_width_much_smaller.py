@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import statistics
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -11,8 +11,8 @@ with the weights P_h from the slow reference.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, HEADS, TOKENS = 24, 3, 7
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SHARP = 60.0
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from leadline.claims.attention._trained import TRAINED, text_windows
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from leadline.claims.attention._drawn import softmax
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DRAWN = 300
 

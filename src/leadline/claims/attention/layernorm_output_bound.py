@@ -8,8 +8,8 @@ with directions pushed to the worst: all weight on the feature of the largest ga
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DRAWN = 2000
 

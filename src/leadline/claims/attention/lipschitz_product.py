@@ -11,8 +11,8 @@ others alike, and its Jacobian holds their covariance.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS, SCALE = 3, 16, 6, 2.0
 

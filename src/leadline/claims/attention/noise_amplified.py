@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.claims.attention._drawn import softmax
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, DRAWN = 24, 32, 2000
 

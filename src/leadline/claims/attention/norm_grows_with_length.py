@@ -15,8 +15,8 @@ import numpy as np
 
 from leadline.claims.attention._padded import PADDED
 from leadline.claims.attention._trained import text_windows
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SHORT, LONG = 3, 15
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.claims.attention._drawn import attention_matrices, balanced
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 COUNT = 200
 UNEVEN = 0.01

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from leadline.claims.attention._padded import PADDED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 SAID, READ = 2.25, 2.2
 """What the note reads from the end of its figure, and what it may be to 0.05."""

@@ -9,8 +9,8 @@ factor is read as the root of a thousand.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTHS = (12, 24, 48)
 WIDTH, HEADS, TOKENS, EXAMPLES = 64, 4, 32, 2

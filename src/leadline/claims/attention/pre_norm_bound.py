@@ -9,8 +9,8 @@ gradient ascent.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1 + 1e-9
 SIZES = {"gain": 0.5, "shift": 8.0, "query_weight": 0.7, "key_weight": 0.7}

@@ -8,8 +8,8 @@ because logits are sqrt(d / d_h) times as large as M allows. For GPT-2 the facto
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SIZES = {"gain": 0.5, "query_weight": 0.7, "key_weight": 0.7}
 """M = 0.5 at width 16; a head of width 1 has logits four times as large."""

@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 SMALL = {"gain": 0.2, "query_weight": 0.5, "key_weight": 0.5}
 """M = 0.04 at width 16: nearly equal logits, where the note's bound is nearly 1."""

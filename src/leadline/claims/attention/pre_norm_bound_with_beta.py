@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SIZES = {"gain": 0.5, "shift": 8.0, "query_weight": 0.7, "key_weight": 0.7}
 """M = 0.5 at width 16, and a shift four times as long as what is normed."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from leadline.claims.attention._started import STARTED, TOKENS
 from leadline.claims.attention._trained import TRAINED
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 CONTEXT, WIDTH = 1024, 64
 SIZES = (64, 1024, 10**6)

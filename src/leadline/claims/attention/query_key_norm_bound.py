@@ -7,8 +7,8 @@ GPT-2 has both: the reach. Corrected: |q| <= sigma_Q (Gamma sqrt(d) + |beta|) + 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1 + 1e-9
 

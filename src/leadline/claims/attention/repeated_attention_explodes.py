@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.claims.attention._drawn import softmax
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, FEATURES, GAIN = 96, 32, 4, 1.1
 

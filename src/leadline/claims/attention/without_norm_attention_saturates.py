@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.claims.attention._started import DEPTH, HEADS, STARTED, TOKENS, WIDTH
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 EXAMPLES, VOCABULARY = 4, 100
 """As in the trial."""

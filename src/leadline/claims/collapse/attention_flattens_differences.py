@@ -9,8 +9,8 @@ becomes a group. The network: feature 1 marks the outlier, feature 2, tiny, deci
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS = 10
 DRAWS = 200

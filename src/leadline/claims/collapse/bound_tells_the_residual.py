@@ -7,8 +7,8 @@ ordinary weights the bound explodes while the residual vanishes.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH = 10
 

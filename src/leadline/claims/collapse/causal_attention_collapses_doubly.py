@@ -10,8 +10,8 @@ so the rate is max_{i>=2} P_ii times the gain of W along it: 1 for norm-keeping 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH = 30
 

@@ -8,8 +8,8 @@ below it. Carried to a causal stack the second fails: it too falls on a straight
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH = 12
 MANY = 10.0

@@ -5,7 +5,7 @@ That is a statement about trained models of 2021 (BERT, ALBERT, XLNet) and the p
 
 from __future__ import annotations
 
-from leadline.claims.entry import uncheckable
+from leadline.claims.catalog import uncheckable
 
 uncheckable(
     "collapse-shown-in-standard-transformers",

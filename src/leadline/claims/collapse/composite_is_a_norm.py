@@ -8,8 +8,8 @@ submultiplicative (both factors are) and never below the spectral norm, since |A
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SIZE = 100
 DRAWS = 200

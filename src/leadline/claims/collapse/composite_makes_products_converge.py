@@ -9,8 +9,8 @@ tau = 1 - min over pairs of rows of sum_j min(P_ij, P_kj), which is 1 for a perm
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, TOKENS, SHARPNESS = 100, 6, 1000.0
 DRAWS = 100

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
 from leadline.claims.collapse._note_figure import NOTE_FIGURE, curves
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -8,8 +8,8 @@ network.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 4, 128, 10
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 MANY, FEWER, FEW = 10**8, 10**6, 40
 SIZES = (10, 100, 1000, 10**4, 10**5, 10**6, 10**7, 10**8)

@@ -9,8 +9,8 @@ sqrt(2) H a^3, so sqrt(2)/8 of it, and H times as much of the bound without H.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 HEADS, START = 8, 0.01
 

@@ -7,8 +7,8 @@ Shown by a continuum: W_V = 0 with any queries and keys. And by one that does so
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS, DRAWS = 100, 8, 6, 2
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
 from leadline.claims.collapse._lipschitz_cost import LIPSCHITZ_COST, grown
-from leadline.claims.entry import Measured, claim
 
 
 @claim(

@@ -9,8 +9,8 @@ the tokens do not differ. Whatever lambda is, the collapse stays cubic.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS, FACTOR = 6, 16, 8, 4.0
 STRETCH = 100.0

@@ -6,8 +6,8 @@ row of P gives weight to.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS, WIDTH = 6, 8
 

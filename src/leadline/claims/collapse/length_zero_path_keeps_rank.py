@@ -5,8 +5,8 @@ Z_0 of Leadline's decomposition, which runs the model's own forward pass, is the
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, HEADS, TOKENS = 12, 16, 2, 8
 

@@ -9,8 +9,8 @@ image of the zero token is taken away.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS, WIDTH, HIDDEN = 8, 8, 32
 SMALL, LARGE, SHIFT = 0.1, 10.0, 1e4

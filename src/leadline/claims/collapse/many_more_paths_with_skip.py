@@ -6,8 +6,8 @@ The ratio is (1 + 1/H)^L, about e^{L/H}. Read for the note's own experiment, one
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, HEADS = 12, 1
 MUCH = 10.0

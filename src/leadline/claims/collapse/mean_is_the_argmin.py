@@ -8,8 +8,8 @@ Since |I - 11'/n| = 2 (1 - 1/n) in both factors, the mean costs at most 2 (1 - 1
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DRAWS = 20
 

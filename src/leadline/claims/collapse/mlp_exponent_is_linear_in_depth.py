@@ -8,8 +8,8 @@ is about c^4 r^9 and far above c^2.5 r^9, since c is large and c r^2 small.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 START, QUERY_KEY, DEPTH = 1e-4, 1e6, 2
 

@@ -8,8 +8,8 @@ slope grows with its input. What is needed is a bounded slope.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS, WIDTH, HIDDEN, DRAWS = 6, 5, 12, 200
 TINY = 1e-7

@@ -7,8 +7,8 @@ same image, and the rank stays one.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS, WIDTH = 8, 16
 

@@ -9,8 +9,8 @@ v < tanh(tau), here 0.76, and vanish for larger v. Without the norm they vanish 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 8, 16, 8
 LAYERS, START = 150, 0.01

@@ -6,8 +6,8 @@ is that of the transpose. The table of the note states the two formulas.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SIZE = 8
 ROUNDING = 1e-12

@@ -9,8 +9,8 @@ every write; it holds if every token of U is orthogonal to every token of X.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 SHARPNESS = 100.0
 

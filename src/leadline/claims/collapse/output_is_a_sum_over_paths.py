@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, HEADS, TOKENS = 4, 8, 2, 5
 ROUNDING = 1e-12

@@ -5,8 +5,8 @@ Counted three ways: by walking all paths, by Leadline's decomposition of a netwo
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, HEADS, WIDTH, TOKENS = 5, 3, 12, 4
 

@@ -7,8 +7,8 @@ each path would compute its patterns from its own stream. The sum of those is an
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, HEADS, TOKENS = 3, 8, 2, 5
 

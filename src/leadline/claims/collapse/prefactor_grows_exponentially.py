@@ -7,8 +7,8 @@ double exponential, and where 4 gamma beta < sqrt d, which the note asks for, it
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 LAYER = 10
 

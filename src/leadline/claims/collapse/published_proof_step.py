@@ -11,8 +11,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, appendix A.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 TOKENS, DRAWS = 4, 300
 RANGE = 1.256

@@ -10,8 +10,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, HEADS = 12, 2
 SWAPS = 100

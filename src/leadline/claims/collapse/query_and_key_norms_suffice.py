@@ -8,8 +8,8 @@ grows like k, inside its own hypotheses.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 HEAD_WIDTH, START = 64, 0.01
 DRAWS = 100

@@ -6,8 +6,8 @@ Read as it stands: |res X| < 1 suffices. The bound falls where c r^2 < 1, and c 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 START, QUERY_KEY, VALUE, DEPTH = 0.5, 10.0, 2.0, 20
 TAME = 0.25

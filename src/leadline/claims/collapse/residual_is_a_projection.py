@@ -7,8 +7,8 @@ every X.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1e-13
 

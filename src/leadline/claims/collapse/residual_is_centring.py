@@ -6,8 +6,8 @@ and adding one vector to all tokens changes nothing.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1e-12
 

@@ -11,8 +11,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404; the proof of `collapse-
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 ROUNDING = 1.0 + 1e-9
 DEPTH, SMALL = 4, 1e-4

@@ -9,8 +9,8 @@ Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, HEADS, TOKENS, SAMPLES = 8, 32, 4, 10, 8
 

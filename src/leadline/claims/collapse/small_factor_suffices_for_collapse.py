@@ -8,8 +8,8 @@ note's condition and without the true one grow too. That is inside the note's hy
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 START, QUERY_KEY, VALUE, DEPTH = 4.0, 0.3, 1.05, 40
 SMALLER = 0.5

@@ -7,8 +7,8 @@ sum_h |W_QK,h|_1 and max_h of both norms of W_h (`collapse-proved`).
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 MOVED, HEADS = 1e8, 2
 EQUAL, START = 8, 0.01

@@ -8,8 +8,8 @@ sqrt(d), so that the scaling only makes up for it.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 NARROW, WIDE, WIDTH = 4, 64, 32
 SMALL = 1e-2

@@ -5,8 +5,8 @@ An identity: every update is zero.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 DEPTH, WIDTH, TOKENS = 30, 16, 8
 

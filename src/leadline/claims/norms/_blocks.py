@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 from leadline.claims.norms._start import drawn
 
 __all__ = ["BLOCKS", "DEPTH", "POST_DEPTH"]

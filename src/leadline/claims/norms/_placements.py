@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 
 __all__ = ["BERT_FAMILY", "GPT_FAMILY", "PLACEMENTS_OF", "placements_of", "share"]
 

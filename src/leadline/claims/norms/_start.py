@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 
 __all__ = [
     "AT_START",

@@ -8,8 +8,8 @@ c 1 changes the direction of x and nothing of the output. The branch is that of 
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, LENGTH = 64, 24
 

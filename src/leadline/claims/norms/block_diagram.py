@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 LENGTH = 12
 

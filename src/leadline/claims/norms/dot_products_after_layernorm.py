@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 WIDTHS, TOKENS, HEADS = (64, 128, 256, 512, 1024), 48, 4
 

@@ -8,8 +8,8 @@ block. A block is built without memory and counted. 175 billion is rounded, to h
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 PARAMETERS, WIDTH, HEADS, CONTEXT = 175e9, 12288, 96, 2048
 

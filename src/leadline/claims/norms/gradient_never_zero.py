@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import AT_START, DEPTHS, found_in
 
 WIDTH, LAYERS, SMALL = 32, 24, 0.05

@@ -8,8 +8,8 @@ with kept keys and values is tried on a whole pre-norm model.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, EXAMPLES, LENGTH = 64, 16, 12
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 WIDTH, TOKENS, EPS = 64, 8, 1e-5
 STDS = tuple(float(10.0**power) for power in np.linspace(-4.0, 1.0, 26))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 
 WIDTH, TOKENS = 64, 4096
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import AT_START, found_in
 
 WIDTH, TOKENS = 64, 16

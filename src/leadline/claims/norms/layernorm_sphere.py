@@ -17,8 +17,8 @@ import math
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 WIDTHS, TOKENS = (3, 64, 768), 32
 GAIN = np.array([1.6, 0.7, 1.0])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 
 WIDTH, DEPTH = 32, 100
 SHARE = (0.0, 0.5, 1.0, 1.5)

@@ -9,8 +9,8 @@ differs much from draw to draw, so the centre is the mean of four draws of the w
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check, Picture
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import EXAMPLES, LENGTH, drawn, own_seed
 
 DEPTH, AGAIN = 48, 3

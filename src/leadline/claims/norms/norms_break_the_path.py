@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._blocks import BLOCKS, LENGTH, POST_DEPTH
 from leadline.claims.norms._start import HEADS, WIDTH
 

@@ -9,8 +9,8 @@ linearity: with the divisors of the real pass, prod 1/s over the norms.
 
 from __future__ import annotations
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._start import EXAMPLES, LENGTH, drawn
 
 DEPTH = 48

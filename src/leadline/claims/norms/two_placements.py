@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.norms._placements import PLACEMENTS_OF, share
 
 WIDTH, HEADS, LENGTH = 32, 4, 10

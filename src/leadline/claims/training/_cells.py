@@ -27,8 +27,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from leadline.claims.catalog import Trial
 from leadline.claims.claim import Check
-from leadline.claims.entry import Trial
 from leadline.reading.map.trainability import MARGIN
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadline.claims.entry import Trial
+from leadline.claims.catalog import Trial
 
 if TYPE_CHECKING:
     from leadline.experiments.fine_tuning.adapting import Tuning

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.claims.catalog import Measured, Trial, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, Trial, claim
 from leadline.claims.training._cells import cell, fields_of, gain, trains
 from leadline.claims.training._pictures import losses
 

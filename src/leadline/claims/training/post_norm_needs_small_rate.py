@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.claims.entry import Measured, claim
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.training._cells import cell, gain, leaves, stuck, trains
 from leadline.claims.training._pictures import losses
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from leadline.claims.catalog import Measured, claim
 from leadline.claims.claim import Check
-from leadline.claims.entry import Measured, claim
 from leadline.claims.training._cells import cell, cosines, curve, gain, ratios, stuck, trains
 from leadline.claims.training._pictures import losses
 

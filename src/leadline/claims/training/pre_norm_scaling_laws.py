@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.claims.entry import uncheckable
+from leadline.claims.catalog import uncheckable
 
 uncheckable(
     "pre-norm-scaling-laws",
