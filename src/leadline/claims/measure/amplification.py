@@ -4,50 +4,30 @@ A row of A = softmax(logits) sums to one, so A 1 = 1; c_j are the column sums, w
 are drawn in numpy from nearly uniform to nearly hard, without a mask and causal; their norms are those
 that Leadline measures, in float64.
 
-The ellipse: A = U S V' maps the unit circle to an ellipse with semi-axes sigma_1 and sigma_2; its
-farthest point is A v_1 = sigma_1 u_1. For two tokens, with w(a) = 1/(1 + e^-a),
-
-    A = [[w(a), w(-a)], [w(-b), w(b)]],
-
-by walking the circle, beside the singular values and the closed form of a 2 x 2.
-
-Jensen's step: |A x|^2 <= sum_j c_j x_j^2, since the square is convex and the weights of a row sum to
-one. The worst x there is: the largest ratio of both sides over all x is the largest eigenvalue of
-diag(c)^-1/2 A'A diag(c)^-1/2.
-
-Norm 1 exactly when the columns sum to one too: if c = 1 then |A| <= sqrt(c_max) = 1; if not, A' u with
-u = 1 / sqrt(n) gives |A|_2 >= |c| / sqrt(n) = sqrt(1 + var(c)) > 1.
-
-The smallest amplification is the smallest singular value, min |A x| / |x|; 1 bounds the LARGEST one
-from below. Uniform attention maps every vector of sum zero to zero.
-
-"Mostly expansive": a longest semi-axis above 1, as the note defines it, in more than half of the
-matrices. The reach is that a vector usually becomes longer. The mean square amplification over all
-directions is |A|_F^2 / n, and |A|_F^2 = sum A_ij^2 <= sum A_ij = n: at most 1 for every attention.
-Noise is read as independent noise on every token, so the same holds for it. What the norm says is
-about the one worst direction v: |A v|^2 <= sum_j c_j v_j^2, so only an error on tokens that get more
-than one query's attention can grow; an error that all tokens share is kept.
-
-Repeated attention: a product of row-stochastic matrices is row-stochastic, its norm at most sqrt(n) at
-any depth (bound `product`), whatever the norms of the factors multiply to. Exploding is read as a
-thousandfold. What does explode is W_V W_O with a gain above 1: X -> A X W_V is the Kronecker product.
-
-Backwards |A'| = |A|; "nearly non-expansive" is read as at most 1.1 in trained pre-norm attention, where
-it is 1.5 to 1.9. The norm of a product lies between 1 and sqrt(n), pre-norm or not. The reach is that
-every gradient keeps its size: products of averaging patterns tend to rank one, pi 1', so a gradient
-that sums to zero over the tokens vanishes. Drawn causal, as in the models of the note.
+    ellipse     A = U S V' maps the circle to semi-axes sigma_1 and sigma_2; farthest is A v_1. For two
+                tokens A = [[w(a), w(-a)], [w(-b), w(b)]], w(a) = 1/(1 + e^-a): the circle is walked,
+                beside singular values and the closed form of a 2 x 2
+    Jensen      |A x|^2 <= sum_j c_j x_j^2, since weights sum to one; the largest ratio over all x is the
+                largest eigenvalue of diag(c)^-1/2 A'A diag(c)^-1/2
+    norm 1      c = 1 gives |A| <= sqrt(c_max) = 1; else |A| >= |A' 1| / sqrt(n) = sqrt(1 + var(c)) > 1
+    smallest    min |A x| / |x| is the smallest singular value; 1 bounds the LARGEST one from below
+    any vector  the mean square amplification over all directions is |A|_F^2 / n, and
+                |A|_F^2 = sum A_ij^2 <= sum A_ij = n: at most 1, for independent noise too. Only an error
+                on tokens that get more than one query's attention can grow, by Jensen's step
+    products    of row-stochastic matrices are row-stochastic: norms from 1 to sqrt(n) at any depth, both
+                ways. What explodes is W_V W_O with a gain above 1: X -> A X W_V is a Kronecker product.
+                Averaging patterns tend to rank one, so a gradient of sum zero vanishes on its way back
 
 The Lipschitz constant: the note treats a layer as the fixed matrix A. A depends on X, so the Jacobian
-of X -> A(X) X W_V has a second term and can exceed |A|_2 |W_V|_2; read as: it does not. The true
-statement is the chain rule, the product of the norms of the layers' own Jacobians. Dot-product
-attention has no Lipschitz constant on unbounded inputs (Kim, Papamakarios and Mnih 2021, arXiv
-2006.04710): a token at zero attends to all others alike, and its Jacobian holds their covariance.
+of X -> A(X) X W_V has a second term and can exceed |A|_2 |W_V|_2. The true statement is the chain rule,
+with the layers' own Jacobians. Dot-product attention has no Lipschitz constant on unbounded inputs (Kim,
+Papamakarios and Mnih 2021, arXiv 2006.04710): a token at zero attends to all others alike, and its
+Jacobian holds their covariance.
 
 Gradients of post-norm: the note concludes from the norms of attention, for any weights, so it is read
-before training; exploding is a thousandfold, the gradient at any layer over that at the last one. Two
-designs are named, post-norm and stacks that lack norms; both are claims, and the second is right with
-Xavier's draw. Post-norm divides by what skips and branches add; a small factor is read as the root of
-a thousand.
+before training, as the gradient at any layer over that at the last one. It names two designs, post-norm
+and stacks that lack norms; both are claims, and the second is right with Xavier's draw. Post-norm
+divides by what skips and branches add; a small factor is read as the root of a thousand.
 """
 
 from __future__ import annotations
@@ -64,6 +44,7 @@ from leadline.claims.measure.architecture import (
     attention_by_layer,
     branch_of,
     farthest_from_one,
+    transformer,
 )
 from leadline.claims.measure.attention_in_models import TRAINED, Results, bound_at
 
@@ -396,11 +377,10 @@ def lipschitz_product(seed: int) -> Measured:
     import torch
 
     from leadline.instruments.jacobian.measure import jacobian
-    from leadline.parts import Transformer
 
     depth, width, tokens, scale = 3, 16, 6, 2.0
     missing = ("positions", "mlp", "norm", "connection", "placement", "embedding", "head")
-    model = Transformer(
+    model = transformer(
         depth=depth,
         width=width,
         heads=1,

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,32 @@ def attention_by_layer(model: Any, ids: Any, quantity: str, *, seed: int) -> Any
     return record.by_layer(f"attention.{quantity}", point="attention").values
 
 
+def transformer(**changes: Any) -> Any:
+    """Leadline's Transformer with these changes to its recipe."""
+    from leadline.parts import Transformer
+
+    return Transformer(**changes)
+
+
+def gpt2_start(seed: int, *, tokens: int) -> Any:
+    """The facts of a layer of GPT-2 small before training, for a text of `tokens` tokens.
+
+    Queries and keys are drawn alike in all layers, so one layer stands for all of them. It is measured
+    on a few tokens, and their number in the facts is set afterwards.
+    """
+    from leadline.models.inputs import random_tokens
+    from leadline.parts import Recipe, Transformer
+    from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of
+
+    recipe = Recipe.named("gpt2").but(depth=1, mlp="none", vocabulary=64, context=8)
+    model = Transformer(recipe, seed=seed)
+    ids = random_tokens(model, examples=1, length=8, seed=seed)
+    record = attention_record(model, ids, seed=seed)
+    sublayers = attention_sublayers(record)
+    facts = facts_of(record, sublayers)[sublayers[0].address, None][0]
+    return replace(facts, queries=tokens, keys=tokens)
+
+
 def farthest_from_one(ratios: Iterable[float]) -> float:
     """The ratio that is farthest from what it should be."""
     return float(max(ratios, key=lambda ratio: abs(ratio - 1)))
@@ -115,10 +142,8 @@ def _published() -> Iterator[tuple[str, Any]]:
 
 
 def _mlp(kind: str, *, context: int, seed: int) -> Any:
-    from leadline.parts import Transformer
-
     sizes = {"depth": 1, "width": 16, "heads": 2, "vocabulary": 4, "context": context}
-    return branch_of(Transformer(**sizes, mlp=kind, init="xavier", seed=seed), "mlp")
+    return branch_of(transformer(**sizes, mlp=kind, init="xavier", seed=seed), "mlp")
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -195,13 +220,11 @@ def gpt2_norms_moved(seed: int) -> Measured:
 @measures("gpt2-residual-scaling")
 def gpt2_residual_scaling(seed: int) -> Measured:
     """The spread of the weights that write to the stream, of Hugging Face and of Leadline's init."""
-    from leadline.parts import Transformer
-
     width = 128
     additions, blocks, leadline = [], [], []
     for depth in (2, 8):
         model = hf_model("gpt2", n_embd=width, n_layer=depth, seed=seed)
-        ours = Transformer(
+        ours = transformer(
             depth=depth, width=width, heads=4, vocabulary=8, context=8, init="gpt2", seed=seed
         )
         for layer, block in enumerate(model.h, start=1):

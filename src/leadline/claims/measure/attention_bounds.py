@@ -2,17 +2,15 @@
 
 Heads that meet the assumptions of a bound are drawn at random and pushed uphill by gradient ascent
 (`instruments.attacks`); a ratio norm / bound above 1 is a violation, to rounding. The bounds and their
-proofs stand in `theory.attention`. D is the span of a row's logits, n the number of keys, and
+proofs stand in `theory.attention`. D is the span of a row's logits, n the number of keys:
 
     1 <= |A|_2 <= sqrt(c_max) <= sqrt(n)                                        any row-stochastic A
     |A|_2^2 <= n max_k (k e^{2D} + n - k) / (k e^D + n - k)^2 <= cosh^2(D/2)    without a mask
     |A|_2 <= min{sqrt(sum_i max_k (k e^{2D} + i - k) / (k e^D + i - k)^2), |B|_2} < 2 e^D     causal
     |A|_2^2 <= sum_i max_k (k e^{2D} + m_i - k) / (k e^D + m_i - k)^2           query i sees m_i keys
 
-sqrt(n) is attained by a column of ones; the bound without a mask by equal rows, k logits at D and the
-others at 0, and it is never above the note's where that one holds. The causal bound needs the full
-lower triangle: at D = 0 a window of two keys and the first one, 256 tokens, has the norm 5.47, not
-below 2 (the reach).
+sqrt(n) is attained by a column of ones; the second bound by equal rows, k logits at D and the others at
+0. The causal one needs the full lower triangle: a window of two keys and the first one is the reach.
 
 The note's chain, in its own setting (no mask, no shift beta of the norm, no biases, logits divided by
 sqrt(d), d the width of the stream), with M = Gamma^2 sigma_Q sigma_K sqrt(d):
@@ -20,19 +18,15 @@ sqrt(d), d the width of the stream), with M = Gamma^2 sigma_Q sigma_K sqrt(d):
     |h - mean| = sqrt(d) sigma, |diag(gamma)| = Gamma, so |LN(h)| <= Gamma sqrt(d)
     |q| <= Gamma sigma_Q sqrt(d), |k| <= Gamma sigma_K sqrt(d)
     |l| <= M, and logits of a row differ by at most 2M
-    a weight is at most 1 / (1 + (n-1) e^-D): sharp for one logit at the top, all others D below
     |A|_2 <= sqrt(n / (1 + (n-1) e^{-2M}))
 
 That setting is the claim of each step. GPT-2, of which the note speaks, is causal, has a shift and
-biases and divides by sqrt(d_h), which makes logits sqrt(d / d_h) times as large (3.46 times in GPT-2):
-the reach, and for the last bound a claim of its own each, because the note states it for LayerNorm with
-beta, for attention and for GPT-2. The reach of a single weight is the mask: row i has i keys, so n must
-be i. Corrected: |LN(h)| by |beta|; |q| <= sigma_Q (Gamma sqrt(d) + |beta|) + |b_Q|; the range of a row
-by Delta of `theory.attention.logit_span`, where shift and biases of the keys cancel and on the side of
-the queries do not; |A| by the bounds above at Delta. That beta is not zero in practice is read from the
-trained pre-norm model. Two causal tokens and M = 0 refute the note's bound: A = [[1, 0], [1/2, 1/2]]
-has norm 1.144, the bound is 1. Uniform causal attention has a norm that rises with n towards 2 (Hardy's
-inequality), and the causal bound gives it exactly at D = 0.
+biases and divides by sqrt(d_h), so logits are sqrt(d / d_h) = 3.46 times as large: the reach, and for
+the last bound a claim of its own each. Corrected: |LN(h)| by |beta|; |q| <= sigma_Q (Gamma sqrt(d) +
+|beta|) + |b_Q|; the range of a row by Delta of `theory.attention.logit_span`, where shift and biases
+cancel on the side of the keys and not of the queries; |A| by the bounds above at Delta. Two causal
+tokens and M = 0 refute the note's: A = [[1, 0], [1/2, 1/2]] has norm 1.144, the bound is 1. Uniform
+causal attention has a norm that rises with n towards 2 (Hardy's inequality), attained at D = 0.
 """
 
 from __future__ import annotations
@@ -57,8 +51,6 @@ from leadline.claims.measure.attention_in_models import AS_WRITTEN, TRAINED, Res
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from leadline.instruments.attacks.heads import Heads
 
 CLIMBED_WIDTH = 16
 """The width of the heads that are pushed from sizes that are set; each has the width 1."""
@@ -149,7 +141,7 @@ def reached(kind: str, *, seed: int) -> Reached:
     return Reached(*map(max, zip(*ratios, strict=True)))
 
 
-def _reached_by(heads: Heads) -> list[Reached]:
+def _reached_by(heads: Any) -> list[Reached]:
     import torch
 
     from leadline.theory.attention.logit_span import weight_span

@@ -1,6 +1,6 @@
-"""Attention in models, before and after training: norms, column sums, logits, distances.
+"""Attention in models, before and after training: norms, column sums, logits.
 
-Three trials, one run per seed each:
+Three trials, one run per seed each, by the probes `attention` and `attention_product`:
 
     STARTED   24 layers of width 64 on 32 random tokens, with the norm before the branch (pre), after
               the addition (post) or nowhere (none), drawn as Xavier draws and as GPT-2 does
@@ -8,49 +8,30 @@ Three trials, one run per seed each:
     PADDED    the note's experiment on attention norms with padding removed and kept: two untrained
               models, built like GPT-1 and GPT-2, on random sentences of 1 to 5 and of 12 to 18 tokens
 
-Numbers come from the probes `attention` and `attention_product`, bounds from the catalog of theory at
-the facts of every layer. M = Gamma^2 sigma_Q sigma_K sqrt(d), with Gamma the largest gain of the norm.
+The note's bound has M = Gamma^2 sigma_Q sigma_K sqrt(d), Gamma the largest gain of the norm. At GPT-2's
+start and in the trained model M is 14 to 50, and from M = 1/2 ln n + 1 on the bound is at least
+sqrt(n) / sqrt(1 + e^-2) = 0.94 sqrt(n). With small weights (GPT-2's draw at width 64, M below 1) it does
+press: the condition. M is the same in all layers at the start; whether its growth in training is
+exponential cannot be told from six layers of one model. From the second layer on post-norm attention
+also reads the output of a norm, so the same bound holds there. Each trained model is one draw.
 
-Column sums: "very near 1" is read as at most 1.1. Both meanings are checked, the bound n alpha that the
-note derives, at GPT-2's start and context, and the sums themselves in a trained model. With equal
-logits a causal column sums to the harmonic number 1 + 1/2 + ... + 1/n, far from 1.
+"Very near 1" of column sums has two meanings, and both are checked: the bound n alpha that the note
+derives, and the sums themselves. With equal logits a causal column sums to 1 + 1/2 + ... + 1/n.
 
-Gains over depth: the claim is that at the start ln(Gamma^2 sigma_Q sigma_K) has no slope over the
-layers, the reach that it has none after training. Whether a growth is exponential cannot be told from
-the six layers of one model. Gamma is also read from the weights.
+Without a norm attention "may" soar, which asks for one case: Xavier's draw, where the stream grows and
+the logits with it. That it always does is the reach. That longer sentences have larger norms is read in
+language models; "inevitably" is the reach: a head that looks at its own token has the norm 1.
 
-Pressing the bound has two halves. That it does not depend on depth is right: M is the same in all
-layers at the start. That it lies below sqrt(n) is read as at most 90 % of it. M is 14 to 50 there, and
-from M = 1/2 ln n + 1 on the bound is at least sqrt(n) / sqrt(1 + e^-2) = 0.94 sqrt(n). With small
-weights (GPT-2's draw at width 64, M below 1) it does press: the condition.
-
-Post-norm's lack of control: from the second layer on its attention also reads the output of a norm, so
-the same bound holds; only the first layer has none. The claim has three parts: the bound rises from
-layer to layer, the norms rise, and trained post-norm attention has larger norms than pre-norm (in the
-note's figures by 0.1 or more). The two trained models are one draw of training each.
-
-Without a norm attention "may" soar, which asks for a case: Xavier's draw, where the stream grows and
-the logits with it. Soaring is read as growing by half, and to more than half of sqrt(n). That it always
-does is the reach: drawn as GPT-2 draws, nothing happens. Logits are also computed by hand.
-
-Ranges of heads are mean attention distances sum_j A_ij |i - j|. "Different" is read as a factor of two
-between the farthest and the nearest head of the whole model; within one layer it is the reach. The
-control is an untrained model, whose heads average over everything before them.
-
-Growth with length: the claim is that the mean norm grows in the note's own setting, language models.
-"Inevitably" is the reach: a head that looks at its own token has the norm 1 at any length.
-
-Short sentences: the note reads 2.25 from its figure for 1 to 5 tokens, 2.2 to 0.05, but no norm is
-above sqrt(5) = 2.236; where all lengths come equally often the mean is at most 1.68. The numbers can be
-norms of padded sentences: the note's script pads to the longest one and keeps the rows of padding, which
-see the real keys. One real token padded to five gives a column of five ones and the norm sqrt(5).
+For 1 to 5 tokens the note reads 2.25 from its figure, 2.2 to 0.05, but no norm is above sqrt(5) = 2.236;
+where all lengths come equally often the mean is at most 1.68. The numbers can be norms of padded
+sentences: the note's script keeps the rows of padding, which see the real keys. One real token padded
+to five gives a column of five ones and the norm sqrt(5).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +42,9 @@ from leadline.claims.measure.architecture import (
     attention_by_layer,
     attention_record,
     farthest_from_one,
+    gpt2_start,
     hf_model,
+    transformer,
 )
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -99,25 +82,6 @@ def bound_at(name: str, tokens: int, **facts: Any) -> float:
     return bound_of(name, AttentionFacts(queries=tokens, keys=tokens, **facts))
 
 
-def gpt2_start(seed: int, *, tokens: int) -> Any:
-    """The facts of a layer of GPT-2 small before training, for a text of `tokens` tokens.
-
-    Queries and keys are drawn alike in all layers, so one layer stands for all of them. It is measured
-    on a few tokens, and their number in the facts is set afterwards.
-    """
-    from leadline.models.inputs import random_tokens
-    from leadline.parts import Recipe, Transformer
-    from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of
-
-    recipe = Recipe.named("gpt2").but(depth=1, mlp="none", vocabulary=64, context=8)
-    model = Transformer(recipe, seed=seed)
-    ids = random_tokens(model, examples=1, length=8, seed=seed)
-    record = attention_record(model, ids, seed=seed)
-    sublayers = attention_sublayers(record)
-    facts = facts_of(record, sublayers)[sublayers[0].address, None][0]
-    return replace(facts, queries=tokens, keys=tokens)
-
-
 def text_windows(seed: int, *, length: int, examples: int) -> Any:
     """Windows of Python's standard library, [example, token]."""
     from leadline.lab.tasks import build_task
@@ -126,10 +90,8 @@ def text_windows(seed: int, *, length: int, examples: int) -> Any:
 
 
 def _started_model(placement: str, norm: str, init: str, seed: int) -> Any:
-    from leadline.parts import Transformer
-
     sizes = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "vocabulary": 100, "context": TOKENS}
-    return Transformer(**sizes, placement=placement, norm=norm, init=init, seed=seed)
+    return transformer(**sizes, placement=placement, norm=norm, init=init, seed=seed)
 
 
 def _run_started(seed: int) -> Mapping[str, Any]:

@@ -37,6 +37,13 @@ with W_O,h the rows of W_O that meet head h: exact without value biases, the for
 part. Its later form has a bias b_V and keeps b_O as it is: the reach. Since P_h 1 = 1 the value biases
 pass through, and b_O must take them in: b_O + sum_h W_O,h' b_V,h.
 
+A weight is at most 1 / (1 + (n-1) e^-D) where the logits of a row differ by at most D: sharp for one
+logit at the top and all others D below. Under a causal mask row i has i keys, so n must be i: the reach.
+
+Ranges of heads are mean attention distances sum_j A_ij |i - j|. "Different" is read as a factor of two
+between the farthest and the nearest head of the whole model; within one layer it is the reach. The
+control is an untrained model, whose heads average over everything before them.
+
 Beyond one average: one head gives a point of the convex hull of the values. For two tokens with the
 values (0, 0) and (1, 1), a head for the first feature that looks at the first token and one for the
 second that looks at the second give (0, 1); averages are (t, t), the nearest at sqrt(1/2). How far
@@ -58,6 +65,7 @@ from leadline.claims.measure.architecture import (
     attention_record,
     branch_of,
     hf_model,
+    transformer,
 )
 from leadline.claims.measure.attention_in_models import (
     TRAINED,
@@ -118,10 +126,8 @@ def largest_weight_bound(seed: int) -> Measured:
 
 
 def _stack(causal: str, **sizes: int) -> Any:
-    from leadline.parts import Transformer
-
     attention = f"multihead(causal={causal})"
-    return Transformer(**sizes, vocabulary=50, init="xavier", attention=attention).double()
+    return transformer(**sizes, vocabulary=50, init="xavier", attention=attention).double()
 
 
 @measures("mask-hides-the-future")
@@ -221,12 +227,11 @@ def scaling_keeps_logits_level(seed: int) -> Measured:
 def scaled_by_head_width(seed: int) -> Measured:
     """Read the scaling of a small GPT-2 and of Leadline's attention, beside both readings."""
     from leadline.models.inputs import random_tokens
-    from leadline.parts import Transformer
 
     width, heads = 64, 4
     models = (
         hf_model("gpt2", n_embd=width, n_head=heads, n_layer=2, seed=seed),
-        Transformer(
+        transformer(
             depth=1, width=width, heads=heads, vocabulary=100, context=16, init="xavier", seed=seed
         ),
     )
@@ -305,12 +310,11 @@ def heads_are_a_sum(seed: int) -> Measured:
     import torch
 
     from leadline.numerics.reference import attention_weights
-    from leadline.parts import Transformer
     from leadline.parts.branches import Run
 
     width, heads, tokens = 24, 3, 7
     size = width // heads
-    model = Transformer(
+    model = transformer(
         depth=1, width=width, heads=heads, vocabulary=10, context=tokens, init="xavier", seed=seed
     )
     branch = branch_of(model, "attention")
@@ -348,7 +352,6 @@ def heads_beyond_one_average(seed: int, results: Results) -> Measured:
     """How far one head and two, set by hand, get from all averages; how trained heads differ."""
     import torch
 
-    from leadline.parts import Transformer
     from leadline.parts.branches import Run
 
     sharp = 60.0
@@ -357,7 +360,7 @@ def heads_beyond_one_average(seed: int, results: Results) -> Measured:
     distances = []
     for heads in (1, 2):
         sizes = {"depth": 1, "width": 4, "heads": heads, "vocabulary": 2, "context": 2}
-        model = Transformer(**sizes, attention="multihead(causal=false)")
+        model = transformer(**sizes, attention="multihead(causal=false)")
         branch = branch_of(model, "attention")
         with torch.no_grad():
             for weight in branch.parameters():
@@ -386,13 +389,12 @@ def heads_beyond_one_average(seed: int, results: Results) -> Measured:
 @measures("heads-learn-different-ranges", needs=(TRAINED,))
 def heads_learn_different_ranges(seed: int, results: Results) -> Measured:
     """Compare the mean attention distances of all heads, trained and untrained."""
-    from leadline.parts import Transformer
     from leadline.reading.bounds.attention_facts import attention_sublayers, head_readings
 
     trained = results[TRAINED.name]
     tokens = trained["tokens"]
     pre, post = (np.array(trained[name]["distance_by_head"]) for name in ("pre", "post"))
-    model = Transformer(depth=6, width=64, heads=4, vocabulary=256, context=128, seed=seed)
+    model = transformer(depth=6, width=64, heads=4, vocabulary=256, context=128, seed=seed)
     record = attention_record(model, text_windows(seed, length=tokens, examples=4), seed=seed)
     readings = head_readings(record, "attention.distance", "mean")
     start = np.array(
