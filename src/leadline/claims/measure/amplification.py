@@ -82,7 +82,7 @@ def largest(matrix: Floats) -> float:
     return float(np.linalg.svd(matrix, compute_uv=False)[0])
 
 
-def measured_norm(matrix: Floats) -> float:
+def measured_norm(matrix: np.ndarray) -> float:
     """The spectral norm, as Leadline measures it."""
     import torch
 
