@@ -155,7 +155,7 @@ def test_the_drawn_ellipse_is_that_of_its_matrix() -> None:
 
 def test_the_reach_of_gpt2_is_that_of_random_matrices() -> None:
     """The norm of a 768 x 64 matrix of spread 0.02 is near 0.02 (sqrt 768 + sqrt 64)."""
-    from leadline.claims.attention._gpt2_start import gpt2_start
+    from leadline.claims.measure.architecture import gpt2_start
 
     facts = gpt2_start(0, tokens=1024)
     expected = 0.02 * (math.sqrt(768) + math.sqrt(64))
@@ -190,7 +190,7 @@ def test_the_product_of_causal_matrices_copies_the_first_token() -> None:
 
 
 def test_padding_one_token_to_five() -> None:
-    from leadline.claims.attention._padded import PADDED
+    from leadline.claims.measure.attention_in_models import PADDED
 
     lines = PADDED.run(0)
     kept, removed = (

@@ -1,1 +1,0 @@
-"""Attention matrices: their norms, their bounds, what keeps them. One file per claim."""
