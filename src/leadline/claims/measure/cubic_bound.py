@@ -49,6 +49,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -430,12 +431,8 @@ def published_proof_step(seed: int) -> Measured:
 
     tokens, draws, widest = 4, 300, 1.256
     generator = torch.Generator().manual_seed(1000 * seed + 63)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-    def uniform(*shape: int) -> torch.Tensor:
-        return torch.rand(shape, generator=generator, dtype=torch.float64)
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+    uniform = partial(torch.rand, generator=generator, dtype=torch.float64)
 
     def span(logits: torch.Tensor) -> torch.Tensor:
         return logits.amax(-1, keepdim=True) - logits.amin(-1, keepdim=True)

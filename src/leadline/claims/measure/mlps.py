@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,10 +159,7 @@ def mlp_is_lipschitz(seed: int) -> Measured:
 
     tokens, width, hidden, draws, tiny = 6, 5, 12, 200, 1e-7
     generator = torch.Generator().manual_seed(1000 * seed + 28)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
     up, down, gate = normal(width, hidden), normal(hidden, width), normal(width, hidden)
     norms = [float(w.abs().sum(at).max()) for w in (up, down) for at in (0, 1)]
     near = normal(draws, tokens, width)
@@ -174,17 +172,18 @@ def mlp_is_lipschitz(seed: int) -> Measured:
         steepest = float((composite(change) / composite(moves)).max())
         return steepest / composite_lipschitz(act, *norms)
 
-    edge = near - near @ up[:, :1] @ torch.linalg.pinv(up[:, :1])  # unit 1 stands at zero
+    # Inputs at which unit 1 stands at zero, where a step jumps.
+    edge = near - near @ up[:, :1] @ torch.linalg.pinv(up[:, :1])
     push = tiny * up[:, 0].expand(edge.shape)
     jump = (((edge + push) @ up > 0).double() - ((edge - push) @ up > 0).double()) @ down
     stepped = float((composite(jump) / composite(2.0 * push)).max())
 
     def gated(size: float) -> float:
-        def run(z: torch.Tensor) -> torch.Tensor:
-            return (F.silu(z @ gate) * (z @ up)) @ down
-
         move = tiny * normal(draws, tokens, width)
-        change = run(size * near + move) - run(size * near)
+        after, before = (
+            (F.silu(z @ gate) * (z @ up)) @ down for z in (size * near + move, size * near)
+        )
+        change = after - before
         return float((composite(change) / composite(move)).mean())
 
     steepest = torch.tensor(2.0, dtype=torch.float64).sqrt()
@@ -232,10 +231,7 @@ def _follow_stretched(seed: int, *, gain: float) -> Collapse:
 
     width, depth = 4, 4
     generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
     x = normal(5, width)
     x[:, 0] = 1.0
     one = torch.eye(width, dtype=torch.float64)

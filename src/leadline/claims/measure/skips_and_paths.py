@@ -36,12 +36,7 @@ import numpy as np
 
 from leadline.claims.catalog import Measured, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.collapse_speed import (
-    NOTE_FIGURE,
-    SKIP,
-    Results,
-    note_curves,
-)
+from leadline.claims.measure.collapse_speed import NOTE_FIGURE, SKIP, Results, note_curves
 from leadline.claims.measure.cubic_bound import search
 from leadline.claims.measure.token_residuals import (
     RELATIVE_RESIDUAL,

@@ -139,12 +139,7 @@ def attend(
 
 
 def follow_layers(
-    x: Matrix,
-    layers: Sequence[Layer],
-    *,
-    heads: int = 1,
-    causal: bool = False,
-    facts: bool = False,
+    x: Matrix, layers: Sequence[Layer], *, heads: int = 1, causal: bool = False, facts: bool = False
 ) -> Collapse:
     """Follow the residual through layers that are matrices."""
     from leadline.instruments.collapse.measure import collapse_weights
