@@ -1,33 +1,33 @@
 """How fast tokens become equal: in the long note's experiment, and elsewhere.
 
 Pure attention without a mask, with weights that are neither tiny nor sharp, is the theorem's own
-setting: res X' = (s/n) sum_h R W_QK,h R'R W_h to leading order, so log |res X| triples per layer. The
-sentence names no conditions and is carried to where it fails: patterns near a permutation, and a
-causal mask, which GPT-2, the note's subject, has. There the first token sees itself alone. Measured
-from it, x_i - x_1 becomes sum_{2<=j<=i} P_ij (x_j - x_1) W: a triangular matrix, whose powers fall like
-its largest diagonal entry. Equal tokens make patterns even, and then that is P_22 = 1/2. What is left in
-depth points where x_2 - x_1 does, which becomes P_22 (x_2 - x_1) W exactly, so the rate is
-max_{i>=2} P_ii times the gain of W along it: 1 for norm-keeping values, at most |W|. A product of
-unrelated stochastic matrices falls on a straight line in the logarithm too ("linearly", in the words
-of numerical analysis), and attention without a mask runs away below it.
+setting: res X' = (s/n) sum_h R W_QK,h R'R W_h to leading order, so log |res X| triples per layer.
+The sentence names no conditions and is carried to where it fails: patterns near a permutation, and
+a causal mask, which GPT-2, the note's subject, has. There the first token sees itself alone.
+Measured from it, x_i - x_1 becomes sum_{2<=j<=i} P_ij (x_j - x_1) W: a triangular matrix, whose
+powers fall like its largest diagonal entry. Equal tokens make patterns even, and then that is
+P_22 = 1/2. What is left in depth points where x_2 - x_1 does, which becomes P_22 (x_2 - x_1) W
+exactly, so the rate is max_{i>=2} P_ii times the gain of W along it: 1 for norm-keeping values, at
+most |W|. A product of unrelated stochastic matrices falls on a straight line in the logarithm too
+("linearly", in the words of numerical analysis), and attention without a mask runs away below it.
 
-Norms in front of attention leave random weights cubic, which is the part "claim". Values that shrink
-the mean token more than the differences are the exception (Wu et al. 2024, arXiv 2405.18781). Two
-tokens (m, +-a), RMSNorm, W_QK on the second feature alone, values (v, 1): m/a is multiplied by
-v / tanh(tau) while a is the larger, so differences survive for v < tanh(tau), here 0.76, and vanish for
-larger v. Without the norm they vanish for every v.
+Norms in front of attention leave random weights cubic, which is the part "claim". Values that
+shrink the mean token more than the differences are the exception (Wu et al. 2024, arXiv
+2405.18781). Two tokens (m, +-a), RMSNorm, W_QK on the second feature alone, values (v, 1): m/a is
+multiplied by v / tanh(tau) while a is the larger, so differences survive for v < tanh(tau), here
+0.76, and vanish for larger v. Without the norm they vanish for every v.
 
-The note's figure: 10 normal tokens of width 128, 12 layers with a LayerNorm before every attention, four
-variants, means of |res X|_F over 32 samples in float32. Seed 0 draws the note's numbers. Curves begin at
-sqrt((n - 1) d) = sqrt(9 * 128) = 33.94. What the note says of the drawing is read on its linear axis:
-nearly 0 is a tenth or a hundredth of the start, coincident is less than a marker apart, about two and a
-half per cent of the axis. From the fourth layer on, the curve of attention alone is the rounding of
-float32, about eps times the size of the stream: one ratio of logarithms is left below a residual of 1,
-and no rate can be read. The truth, followed below rounding, does triple. With a LayerNorm the network is
-not the theorem's, and without it the tokens start where c r^2 > 1 and the bound promises nothing.
-That skips keep the residual at every layer is so for the mean that the figure draws (the part
-"claim") and not for one input, which the bound is about: no update was asked to be orthogonal to
-anything.
+The note's figure: 10 normal tokens of width 128, 12 layers with a LayerNorm before every attention,
+four variants, means of |res X|_F over 32 samples in float32. Seed 0 draws the note's numbers.
+Curves begin at sqrt((n - 1) d) = sqrt(9 * 128) = 33.94. What the note says of the drawing is read
+on its linear axis: nearly 0 is a tenth or a hundredth of the start, coincident is less than a
+marker apart, about two and a half per cent of the axis. From the fourth layer on, the curve of
+attention alone is the rounding of float32, about eps times the size of the stream: one ratio of
+logarithms is left below a residual of 1, and no rate can be read. The truth, followed below
+rounding, does triple. With a LayerNorm the network is not the theorem's, and without it the tokens
+start where c r^2 > 1 and the bound promises nothing. That skips keep the residual at every layer is
+so for the mean that the figure draws (the part "claim") and not for one input, which the bound is
+about: no update was asked to be orthogonal to anything.
 Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404.
 """
 
@@ -92,12 +92,12 @@ NOTE_FIGURE = Trial("note-figure", _run_note_figure, seconds=6.5)
 
 
 def note_curves(trials: Results, panel: str) -> Mapping[str, list[float]]:
-    """By layer, 0 to 12: residuals ("drawn"), log10 of them ("true") or of their share ("relative")."""
+    """By layer: residuals ("drawn"), log10 of them ("true") or of their share ("relative")."""
     return trials[NOTE_FIGURE.name][panel]
 
 
 def sample_curves(seed: int) -> dict[str, torch.Tensor]:
-    """The residual of every sample, [layer, sample], by variant: forward passes in float32 alone."""
+    """The residual of every sample, [layer, sample], by variant, of forward passes in float32."""
     import torch
 
     from leadline.experiments.rank_collapse.experiment import VARIANTS, Setting

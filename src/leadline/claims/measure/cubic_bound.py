@@ -1,47 +1,52 @@
 """The bound on the residual of pure attention: its constants, hypotheses, proof and looseness.
 
-    |res X^L| <= c^((3^L - 1)/2) |res X|^(3^L) = r (c r^2)^((3^L - 1)/2),    c = 4 gamma beta H / sqrt(d)
+    |res X^L| <= c^((3^L - 1)/2) |res X|^(3^L) = r (c r^2)^((3^L - 1)/2),  c = 4 gamma beta H / sqrt(d)
 
-in |.|_{1,inf} of `token_residuals`, for attention alone, without mask and norm, with
-beta = max |W_QK,h|_1 |W_V,h W_O,h|_{1,inf}, times the Lipschitz constant lambda where there are MLPs, and
+in |.|_{1,inf} of `token_residuals`, for attention alone, without mask and norm, with beta = max
+|W_QK,h|_1 |W_V,h W_O,h|_{1,inf}, times the Lipschitz constant lambda where there are MLPs, and
 gamma as `theory` defines it from the logits (at most sqrt(n)/2). Networks are drawn at random and
-climb on measured over predicted. What can be proved has 2 (1 - 1/n), and sqrt(2) (1 - 1/n), in place
-of 4, with sum_h |W_QK,h|_1 and max_h of both norms of W_h (`collapse-proved`). Under a causal mask the
-bound fails, since the fall is only exponential. Two tokens +a and -a of width one, which become
-w a tanh(tau a^2), are within most hypotheses: gamma = sqrt(2)/2 (E = a^2 (1, -1; -1, 1) has ranges and
-1-norm 2 a^2) and r = sqrt(2) a, so that near tokens reach sqrt(2)/8 of the published bound.
+climb on measured over predicted. What can be proved has 2 (1 - 1/n), and sqrt(2) (1 - 1/n), in
+place of 4, with sum_h |W_QK,h|_1 and max_h of both norms of W_h (`collapse-proved`). Under a causal
+mask the bound fails, since the fall is only exponential. Two tokens +a and -a of width one, which
+become w a tanh(tau a^2), are within most hypotheses: gamma = sqrt(2)/2 (E = a^2 (1, -1; -1, 1) has
+ranges and 1-norm 2 a^2) and r = sqrt(2) a, so that near tokens reach sqrt(2)/8 of the published
+bound.
 Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, and the proof of `collapse-proved`.
 
-Size. The exponent 3^L describes what happens, which is the part "claim" of `bound-tells-the-residual`;
-the prefactor is loose, and the looseness is raised to (3^L - 1)/2. That exponent is 1, 4, 13, 40: the
-prefactor is double exponential, its logarithm triples where an exponential would add a constant, and
-where c < 1 it falls.
+Size. The exponent 3^L describes what happens, which is the part "claim" of
+`bound-tells-the-residual`; the prefactor is loose, and the looseness is raised to (3^L - 1)/2. That
+exponent is 1, 4, 13, 40: the prefactor is double exponential, its logarithm triples where an
+exponential would add a constant, and where c < 1 it falls.
 
 Convergence. The bound falls where c r^2 < 1. The note concludes from c < 1 alone, elsewhere from
 r < 1 alone. Both are read as they stand and refuted by two tokens: tau = 0.3, w = 1.05, a = 4 (c is
 0.89) and tau = 10, w = 2, a = 0.5 grow for ever.
 
-Hypotheses. The note writes |W_Q|_1 |W_K|_1 where |W_Q W_K'|_1 <= |W_Q|_1 |W_K|_inf has the other norm of
-W_K: for width one and k entries of 1 its product is 1 and |W_QK|_1 is k. With heads it leaves W_O out of
-beta: moving a factor from W_V to W_O leaves the network as it is and makes that beta as small as one
-likes. H in the factor: the published proof adds heads in |.|_{1,inf}, whose triangle inequality fails,
-so it proves less; no violation was found, which is evidence and no proof. H is needed: H equal heads
-on +a and -a write H a tanh(a^2).
+Hypotheses. The note writes |W_Q|_1 |W_K|_1 where |W_Q W_K'|_1 <= |W_Q|_1 |W_K|_inf has the other
+norm of W_K: for width one and k entries of 1 its product is 1 and |W_QK|_1 is k. With heads it
+leaves W_O out of beta: moving a factor from W_V to W_O leaves the network as it is and makes that
+beta as small as one likes. H in the factor: the published proof adds heads in |.|_{1,inf}, whose
+triangle inequality fails, so it proves less, and the bound's conditions ask for one head; no
+violation was found, which is evidence and no proof. H is needed: H equal heads on +a and -a write H
+a tanh(a^2).
 
-gamma, called a constant, is read as a number that does not grow with the tokens (the first version of
-the theorem has 1 in its place). A family needs more than any: n one-hot tokens, W_QK = T on the features
-of half of them (the set S), a query bias that raises the logit of token 0 by c, values that look at
-feature 0 alone. Logits are T for a token of S with itself, c with token 0, else 0: tokens of S turn
-from token 0 to themselves and the others do not, r' is near sqrt(n)/2 while beta r^3 / sqrt(d) is near
-8 T with T = log n + 6, and the gamma that is needed grows like sqrt(n) / log n.
+gamma, called a constant, is read as a number that does not grow with the tokens (the first version
+of the theorem has 1 in its place). A family needs more than any: n one-hot tokens, W_QK = T on the
+features of half of them (the set S), a query bias that raises the logit of token 0 by b, values
+that look at feature 0 alone. Logits are T for a token of S with itself, b with token 0, else 0:
+tokens of S turn from token 0 to themselves and the others do not, r' is near sqrt(n)/2 while beta
+r^3 / sqrt(d) is near 8 T with T = log n + 6, and the gamma that is needed grows like sqrt(n) / log
+n. For many tokens the row sums are taken in closed form, which is set beside the followed network
+for few.
 
-sqrt(d) is said to curb errors. At a fixed W_QK, as the formula has it, a head 16 times as wide has a
-quarter of the residual in the cubic regime: the part "claim". A reader takes it for wider heads: with
-entries of a fixed size W_QK is a sum of d terms and grows like sqrt(d), which the scaling only makes up for.
+sqrt(d) is said to curb errors. At a fixed W_QK, as the formula has it, a head 16 times as wide has
+a quarter of the residual in the cubic regime: the part "claim". A reader takes it for wider heads:
+with entries of a fixed size W_QK is a sum of d terms and grows like sqrt(d), which the scaling only
+makes up for.
 
-The proof, which the note leaves out, concludes P R <= (I + 2D) 1p'R from P <= (I + 2D) 1p', D the ranges
-of the rows of E. R has both signs, and where p'R = 0 the right side is zero and the left is not.
-|P R - 1p'R| <= 2D 1p'|R| repairs it. Its lemma asks for ranges of at most 1.256;
+The proof, which the note leaves out, concludes P R <= (I + 2D) 1p'R from P <= (I + 2D) 1p', D the
+ranges of the rows of E. R has both signs, and where p'R = 0 the right side is zero and the left is
+not. |P R - 1p'R| <= 2D 1p'|R| repairs it. Its lemma asks for ranges of at most 1.256;
 |softmax(a + e) - softmax(a)|_1 <= 2 tanh(osc(e)/4) asks for nothing. Source: the same, appendix A.
 """
 
@@ -85,7 +90,7 @@ EQUAL_HEADS = 8
 def search(
     kind: str, bounds: tuple[str, ...], *, seed: int, climbed: int = 25
 ) -> dict[str, Attacked]:
-    """The worst measured over predicted (upper bounds) of 400 random networks and of climbed ones."""
+    """The worst measured over predicted of 400 random networks and of climbed ones."""
     from leadline.instruments.attacks.collapse import (
         optimised_collapse_attack,
         random_collapse_attack,
@@ -295,7 +300,7 @@ def value_norms_suffice_with_heads(seed: int) -> Measured:
 
 @measures("heads-multiply-the-factor")
 def heads_multiply_the_factor(seed: int) -> Measured:
-    """Equal heads, and a search among networks of several heads; the bound's conditions ask for one."""
+    """Equal heads, and a search among networks of several heads, without and with MLPs."""
     many = equal_heads(EQUAL_HEADS)
     heads, mlps = (
         search(kind, (PUBLISHED,), seed=seed)[PUBLISHED].outside.ratio

@@ -1,35 +1,34 @@
 """What MLPs do against the collapse: rank, Lipschitz constants, and what larger ones cost.
 
-MLPs can raise rank: there are inputs whose rank they raise, and random ones do it to generic inputs.
-A reader carries it to where it would help, tokens that have become equal: these have one image, and
-the rank stays one. Rank comes from the kinks, not from the size that lambda measures. An MLP whose units
-are all on is affine, x A + c, and adds at most one, that of 1c'; small weights with the same kinks raise
-as much as large ones, since s (x W_1 + b_1) through ReLU and s W_2 is s^2 times what it was.
+The rank that an MLP adds comes from its kinks, not from the size that lambda measures. One whose
+units are all on is affine, x A + c, and adds at most one, that of 1c'; small weights with the same
+kinks raise as much as large ones, since s (x W_1 + b_1) through ReLU and s W_2 is s^2 times what it
+was.
 
-In |.|_{1,inf} an MLP is Lipschitz with lambda = Lip(act) |W_1| |W_2|: the part "claim", for ReLU of the
-note's script and GELU of GPT-2. The note's reason, bounded maps and activations, is carried to others:
-ReLU is not bounded, a step is bounded and not Lipschitz, and a gated MLP (SwiGLU) is a product whose
-slope grows with its input. What is needed is a bounded slope.
+In |.|_{1,inf} an MLP is Lipschitz with lambda = Lip(act) |W_1| |W_2|: the part "claim", for ReLU of
+the note's script and GELU of GPT-2. The note's reason, bounded maps and activations, is carried to
+others: ReLU is not bounded, a step is bounded and not Lipschitz, and a gated MLP (SwiGLU) is a
+product whose slope grows with its input. What is needed is a bounded slope.
 
 lambda enters an upper bound only. With one and the same MLP made larger, in the theorem's setting
 (no skip, norm, mask), the last residual is larger: the part "claim". It does not carry over to any
 larger lambda: with LayerNorm, as in the note's experiment, the size of the weights cancels; and an
 MLP may stretch a direction in which the tokens do not differ. The collapse stays cubic. That MLPs
-alone cannot stop it holds in the note's experiment and fails elsewhere: after a -> a tanh(a^2) the MLP
-z -> clip(g z, -1, 1), two ReLU units, has a stable pair +-1 for g = 2; there c r^2 < 1 fails, as it must.
-The theorem with MLPs is printed with the exponent (3L - 1)/2: 1, 2.5, 4, 5.5 in place of 1, 4, 13, 40. It
-is read as printed and refuted inside its hypotheses by two layers with a large W_QK and the identity
-relu(z) - relu(-z) as MLP, lambda = 2: the residual is near c^4 r^9, far above c^2.5 r^9, since c is
-large and c r^2 small.
+alone cannot stop it holds in the note's experiment and fails elsewhere: after a -> a tanh(a^2) the
+MLP z -> clip(g z, -1, 1), two ReLU units, has a stable pair +-1 for g = 2; there c r^2 < 1 fails,
+as it must. The theorem with MLPs is printed with the exponent (3L - 1)/2: 1, 2.5, 4, 5.5 in place
+of 1, 4, 13, 40. It is read as printed and refuted inside its hypotheses by two layers with a large
+W_QK and the identity relu(z) - relu(-z) as MLP, lambda = 2: the residual is near c^4 r^9, far above
+c^2.5 r^9, since c is large and c r^2 small.
 
-What a large lambda costs (robustness, the variance tr Cov(g) of gradients over batches) is read in that
-setting with MLP weights 8 times as large, lambda 64 times, and carried to pre-norm with skips, where norms
-take the size of the weights out again, and larger weights get smaller gradients.
+What a large lambda costs (robustness, the variance tr Cov(g) of gradients over batches) is read in
+that setting with MLP weights 8 times as large, lambda 64 times, and carried to pre-norm with skips,
+where norms take the size of the weights out again, and larger weights get smaller gradients.
 
 In the note's figure MLPs alone are said to fall more slowly than attention alone: read as a larger
-residual at every layer before rounding. That skips with MLPs do best is read as a residual that ends
-above that of skips alone; the note's draw, seed 0, is always run, so that the verdict does not hang on
-the seeds, and other seeds judge the correction.
+residual at every layer before rounding. That skips with MLPs do best is read as a residual that
+ends above that of skips alone; the note's draw, seed 0, is always run, so that the verdict does not
+hang on the seeds, and other seeds judge the correction.
 """
 
 from __future__ import annotations
@@ -58,13 +57,11 @@ from leadline.claims.measure.token_residuals import (
     RESIDUAL,
     Matrix,
     attend,
-    attention_network,
-    drawn_tokens,
     facts_of,
     log10_factor,
     log10_growth,
     plot_by_layer,
-    residual,
+    rank_of,
     two_tokens,
 )
 
@@ -72,36 +69,6 @@ if TYPE_CHECKING:
     import torch
 
     from leadline.instruments.collapse.result import Collapse
-
-
-@measures("mlp-raises-rank")
-def mlp_raises_rank(seed: int) -> Measured:
-    """One random MLP of ours on two matrices of rank one: tokens on a line, and equal tokens."""
-    import torch
-
-    tokens, width = 8, 16
-    kind = {"attention": "none", "mlp": "relu", "connection": "none"}
-    model = attention_network(seed, depth=1, width=width, heads=1, **kind)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    direction = drawn_tokens(seed, tokens=1, width=width)
-    line = np.linspace(-1.0, 1.0, tokens)[:, None] * direction
-
-    def image(x: Matrix) -> Matrix:
-        with torch.no_grad():
-            return model(torch.from_numpy(x).unsqueeze(0))[0].numpy()
-
-    curved, equal = image(line), image(np.repeat(direction, tokens, 0))
-    return Measured(
-        {
-            "before": _rank(line),
-            "after": _rank(curved),
-            "equal": _rank(equal),
-            "left": float(np.linalg.norm(residual(equal)) / np.linalg.norm(equal)),
-        }
-    )
 
 
 @measures("lipschitz-measures-rank-raising")
@@ -123,7 +90,7 @@ def lipschitz_measures_rank_raising(seed: int) -> Measured:
     def rank(size: float, bias: Matrix) -> float:
         units = np.maximum(size * (x @ up) + bias, 0.0)
         # The image of the zero token is taken away, so that a linear network has rank one.
-        return _rank((units - np.maximum(bias, 0.0)) @ (size * down))
+        return rank_of((units - np.maximum(bias, 0.0)) @ (size * down))
 
     kinked = rank(small, small * biases)
     straight = rank(large, np.full(hidden, shift))
@@ -139,13 +106,9 @@ def lipschitz_measures_rank_raising(seed: int) -> Measured:
             "larger": lipschitz(large) / lipschitz(small),
             "gained": straight - kinked,
             "unchanged": grown - kinked,
-            "added": _rank(affine) - _rank(x),
+            "added": rank_of(affine) - rank_of(x),
         }
     )
-
-
-def _rank(x: Matrix) -> float:
-    return float(np.linalg.matrix_rank(x, rtol=1e-9))
 
 
 @measures("mlp-is-lipschitz")

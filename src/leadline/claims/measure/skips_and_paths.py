@@ -1,29 +1,32 @@
 """What skips do: the paths that they add, and whether they keep tokens apart.
 
-The output of attention layers is a sum over paths that take one head, or with skips none, per layer:
-SAN(X) = sum_path P_path X W_path + 1b'. Weights act from the right, on each token alone; patterns from
-the left, on all tokens that a row gives weight to. The P_path are products of stochastic matrices and
-depend on X, the W_path and b do not (P 1 = 1 makes biases the same for all tokens and inputs; with
-norms in the blocks b depends on the input). Paths run over {0, ..., H}^L with a skip and over [H]^L
-without (the note prints [H]): C(L, l) H^l of length l, (1 + H)^L in all, H^L without a skip. The ratio
-(1 + 1/H)^L is about e^{L/H}: 4096 for the note's experiment, one head and 12 layers, and
-(13/12)^12 = 2.6 for GPT-2. The path of length 0 passes the input on. Each path is one head per layer
-with the patterns of this forward pass (the part "claim"); single-head networks that compute their
-patterns from streams of their own sum to another output. Short paths keep more of the differences:
-the mean of |res Y| / |Y| over drawn paths Y of a length, as in the paper.
+The output of attention layers is a sum over paths that take one head, or with skips none, per
+layer: SAN(X) = sum_path P_path X W_path + 1b'. Weights act from the right, on each token alone;
+patterns from the left, on all tokens that a row gives weight to. The P_path are products of
+stochastic matrices and depend on X, the W_path and b do not (P 1 = 1 makes biases the same for all
+tokens and inputs; with norms in the blocks b depends on the input). Paths run over {0, ..., H}^L
+with a skip and over [H]^L without (the note prints [H]): C(L, l) H^l of length l, (1 + H)^L in all,
+H^L without a skip. The ratio (1 + 1/H)^L is about e^{L/H}: 4096 for the note's experiment, one head
+and 12 layers, and (13/12)^12 = 2.6 for GPT-2. The path of length 0 passes the input on. Each path
+is one head per layer with the patterns of this forward pass (the part "claim"); single-head
+networks that compute their patterns from streams of their own sum to another output. Short paths
+keep more of the differences: the mean of |res Y| / |Y| over drawn paths Y of a length, as in the
+paper.
 Source: Dong, Cordonnier, Loukas 2021, arXiv 2103.03404, theorem 2.1.
 
 |res X^L| >= |res X| is said to hold where updates U are orthogonal to their inputs, read as
-<X, U> = 0 and as token by token. <X, U> = <res X, res U> + n <x, u> with the mean tokens, so an update may
-take the residual away and make up for it in the mean: tokens 2 and 0 that look at each other alone
-have U = (0, 2)', orthogonal token by token, and X + U = (2, 2)'. The true condition is
-<res X, res U> >= 0 at every write (`skip-keeps-residual`). Infinitely many weights meet it: W_V = 0 with
-any queries and keys, and even patterns (W_QK = 0) with any values, whose update is the same for all
-tokens; read for "however deep", 100 layers. In the note's experiment the mean over the samples, which
-its figure draws, is kept at every layer, and single samples fall below their start by a fraction of a
-per cent. "Skips prevent the collapse" names no conditions and is carried further: without norms
-|res X| / |X|, which is what a norm passes on, falls, since the mean grows faster than the differences;
-and with P near the identity and W_V = -1 the update takes the stream away.
+<X, U> = 0 and as token by token. <X, U> = <res X, res U> + n <x, u> with the mean tokens, so an
+update may take the residual away and make up for it in the mean: tokens 2 and 0 that look at each
+other alone have U = (0, 2)', orthogonal token by token, and X + U = (2, 2)'. The true condition is
+<res X, res U> >= 0 at every write (`skip-keeps-residual`), which holds if every token of U is
+orthogonal to every token of X. Infinitely many weights meet it: W_V = 0 with any queries and keys,
+and even patterns (W_QK = 0) with any values, whose update is the same for all tokens; read for
+"however deep", 100 layers. In the note's experiment the mean over the samples, which its figure
+draws, is kept at every layer, and single samples fall below their start by a fraction of a per
+cent. "Skips prevent the collapse" holds there (the part "claim"), names no conditions and is
+carried further: without norms |res X| / |X|, which is what a norm passes on, falls, since the mean
+grows faster than the differences; and with P near the identity and W_V = -1 the update takes the
+stream away. With norms before the branches the relative residual falls only slowly.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from leadline.claims.measure.token_residuals import (
     follow_model,
     log10_growth,
     plot_by_layer,
+    rank_of,
     residual,
     softmax,
     stream,
@@ -313,13 +317,13 @@ def length_zero_path_keeps_rank(seed: int) -> Measured:
     model = path_network(seed, depth=depth, width=width, heads=2, connection="identity")
     inputs = stream(seed, tokens=8, width=width)
     x, shortest = inputs[0].numpy(), components(model, inputs)[0][0]
-    before, after = (int(np.linalg.matrix_rank(one, rtol=1e-9)) for one in (x, shortest))
+    before, after = rank_of(x), rank_of(shortest)
     return Measured(
         {
             "depth": float(depth),
-            "rank": float(after),
+            "rank": after,
             "apart": float(np.linalg.norm(shortest - x) / np.linalg.norm(x)),
-            "lost": float(before - after),
+            "lost": before - after,
         }
     )
 

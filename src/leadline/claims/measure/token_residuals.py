@@ -1,23 +1,30 @@
 """What the residual of tokens is, how large it is called, and what one layer does to it.
 
 The residual of tokens X, one per row, is res(X) = X - 1x' with x the mean token. With the matrix
-C = I - 11'/n it is C X, and C C = C = C': an orthogonal projection, |X|_F^2 = |res X|_F^2 + n |x|^2,
-and res(X)' res(X) / (n - 1) is the sample covariance of the tokens.
+C = I - 11'/n it is C X, and C C = C = C': an orthogonal projection, |X|_F^2 = |res X|_F^2 + n
+|x|^2, and res(X)' res(X) / (n - 1) is the sample covariance of the tokens.
 
 The theorems measure it by |A|_{1,inf} = sqrt(|A|_1 |A|_inf), the largest column sum and the largest
-row sum of |A|; |A|_inf = max |Ax|_inf over |x|_inf = 1 is attained at signs, and |A|_1 is that of A'.
-It is called a norm, but the triangle inequality fails: ones in the first row (A) and ones in the
-first column (B), of size 100, measure 10 each and A + B 101. It is homogeneous, submultiplicative
-(both factors are) and never below the spectral norm (Schur's test: |A|_2^2 <= |A|_1 |A|_inf).
-The note does not say which norm the mean token minimises. In the Frobenius norm it does, which is
-the part "claim"; in |.|_{1,inf}, where a reader puts the sentence, it does not: (0, 0, 0, 1)' has
-1.061 at the mean and 1 at 0. Since I - 11'/n measures 2 (1 - 1/n), the mean costs at most that.
+row sum of |A|; |A|_inf = max |Ax|_inf over |x|_inf = 1 is attained at signs, and |A|_1 is that of
+A'. It is called a norm, but the triangle inequality fails: ones in the first row (A) and ones in
+the first column (B), of size 100, measure 10 each and A + B 101. It is homogeneous,
+submultiplicative (both factors are) and never below the spectral norm (Schur's test:
+|A|_2^2 <= |A|_1 |A|_inf). The note does not say which norm the mean token minimises. In the
+Frobenius norm it does, which is the part "claim"; in |.|_{1,inf}, where a reader puts the sentence,
+it does not: (0, 0, 0, 1)' has 1.061 at the mean and 1 at 0. Since I - 11'/n measures 2 (1 - 1/n),
+the mean costs at most that.
 
-A pattern P is row-stochastic. The range of a feature cannot grow, range(PX) <= tau(P) range(X) with
-Dobrushin's tau = 1 - min_{i,k} sum_j min(P_ij, P_kj). |res X|_F can, since |P|_2 may exceed 1: if half
-of the tokens copy an outlier, the outlier becomes a group. And no bound on |P|_{1,inf} makes products
-converge: 1 is the least value of a stochastic matrix, a permutation has it, and attention can be one
-(one-hot tokens, W_QK a large multiple of a cyclic shift).
+That attention wears differences away is read as: its pattern P brings tokens nearer to each other.
+P is row-stochastic, so the range of a feature cannot grow (the part "claim", with random attention,
+whose residual falls): range(PX) <= tau(P) range(X) with Dobrushin's tau = 1 - min_{i,k} sum_j
+min(P_ij, P_kj). |res X|_F can, since |P|_2 may exceed 1: if half of the tokens copy an outlier, the
+outlier becomes a group. And no bound on |P|_{1,inf} makes products converge: 1 is the least value
+of a stochastic matrix, a permutation has it, and attention can be one (one-hot tokens, W_QK a large
+multiple of a cyclic shift).
+
+An MLP can raise the rank of tokens: there are inputs whose rank it raises, and a random one does it
+to generic inputs. A reader carries it to where it would help, tokens that have become equal: these
+have one image, and the rank stays one.
 
 Here stand also the tokens, layers and networks on which the other files follow the residual.
 """
@@ -58,6 +65,11 @@ def composite(a: Matrix) -> float:
     """sqrt(|A|_1 |A|_inf), by hand: beside that of the product."""
     sizes = np.abs(a)
     return math.sqrt(float(sizes.sum(0).max()) * float(sizes.sum(1).max()))
+
+
+def rank_of(x: Matrix) -> float:
+    """The number of singular values above a billionth of the largest."""
+    return float(np.linalg.matrix_rank(x, rtol=1e-9))
 
 
 def softmax(logits: Matrix) -> Matrix:
@@ -359,5 +371,35 @@ def composite_makes_products_converge(seed: int) -> Measured:
             "size": composite(pattern),
             "kept": 10.0 ** log10_growth(follow_layers(x, layers)),
             "share": share,
+        }
+    )
+
+
+@measures("mlp-raises-rank")
+def mlp_raises_rank(seed: int) -> Measured:
+    """One random MLP of ours on two matrices of rank one: tokens on a line, and equal tokens."""
+    import torch
+
+    tokens, width = 8, 16
+    kind = {"attention": "none", "mlp": "relu", "connection": "none"}
+    model = attention_network(seed, depth=1, width=width, heads=1, **kind)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    direction = drawn_tokens(seed, tokens=1, width=width)
+    line = np.linspace(-1.0, 1.0, tokens)[:, None] * direction
+
+    def image(x: Matrix) -> Matrix:
+        with torch.no_grad():
+            return model(torch.from_numpy(x).unsqueeze(0))[0].numpy()
+
+    curved, equal = image(line), image(np.repeat(direction, tokens, 0))
+    return Measured(
+        {
+            "before": rank_of(line),
+            "after": rank_of(curved),
+            "equal": rank_of(equal),
+            "left": float(np.linalg.norm(residual(equal)) / np.linalg.norm(equal)),
         }
     )
