@@ -1,6 +1,6 @@
 """The bound on the residual of pure attention: its constants, hypotheses, proof and looseness.
 
-    |res X^L| <= c^((3^L - 1)/2) |res X|^(3^L) = r (c r^2)^((3^L - 1)/2),  c = 4 gamma beta H / sqrt(d)
+    |res X^L| <= c^((3^L - 1)/2) |res X|^(3^L) = r (c r^2)^((3^L - 1)/2), c = 4 gamma beta H / sqrt(d)
 
 in |.|_{1,inf} of `token_residuals`, for attention alone, without mask and norm, with beta = max
 |W_QK,h|_1 |W_V,h W_O,h|_{1,inf}, times the Lipschitz constant lambda where there are MLPs, and
