@@ -6,20 +6,20 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import leadline.collapsing
-import leadline.numerics.attacked_stacks
-import leadline.numerics.attacked_steps
-import leadline.numerics.composite
-import leadline.numerics.weight_products
-import leadline.record.path_lengths
-import leadline.theory.rank_collapse._log
 import pytest
 import torch
 
+import leadline.instruments.attacks.stacks
+import leadline.instruments.attacks.steps
+import leadline.instruments.collapse.composite
+import leadline.instruments.collapse.measure
+import leadline.instruments.collapse.weight_products
+import leadline.instruments.paths.result
 import leadline.theory.rank_collapse.collapse_published as published
 import leadline.theory.rank_collapse.convergence
 import leadline.theory.rank_collapse.cubic as cubic
 import leadline.theory.rank_collapse.lipschitz
+import leadline.theory.rank_collapse.log
 from leadline.theory.rank_collapse import StackFacts
 from leadline.theory.rank_collapse.collapse_causal_rate import CollapseCausalRate
 from leadline.theory.rank_collapse.collapse_cubic_law import CollapseCubicLaw

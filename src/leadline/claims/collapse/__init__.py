@@ -1,1 +1,0 @@
-"""Rank collapse: how fast tokens become equal, and what keeps them apart. One file per claim."""
