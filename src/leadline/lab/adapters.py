@@ -7,8 +7,8 @@ Bottleneck adapters: Houlsby et al. 2019, arXiv 1902.00751; u is the update, f i
 b_up start at zero, so the model begins as it was. They stand where a norm on the branch's output
 stands, after it where there is one. LoRA: Hu et al. 2021, arXiv 2106.09685, done by PEFT; B starts
 at zero, and scale is the rank unless given, so that a rank changes how many directions there are
-and not how loud they are; the maps of a connection are not adapted. Both freeze every other weight of the model. `switched_off` leaves all
-of them out for a moment.
+and not how loud they are; the maps of a connection are not adapted. Both freeze every other
+weight of the model. `switched_off` leaves all adapters out for a moment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "switched_off",
 ]
 
-DRAWN = 0.02
+DOWN_STD = 0.02
 """The standard deviation of W_down at the start."""
 
 
@@ -50,7 +50,7 @@ class Bottleneck(nn.Module):
         self.up = linear(size, width, bias=True)
         self.on = True
         with torch.no_grad():
-            self.down.weight.normal_(std=DRAWN, generator=generator)
+            self.down.weight.normal_(std=DOWN_STD, generator=generator)
             self.up.weight.zero_()
 
     def forward(self, u: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Bottleneck(nn.Module):
 
 
 def add_bottlenecks(model: Transformer, size: int, *, seed: int = 0) -> Transformer:
-    """Put an adapter of so many features after every branch; train these alone."""
+    """Put an adapter of so many features after every branch, and let only adapters be trained."""
     size = check_count(size, "The size of an adapter", error=LabError)
     _refuse_adapted(model)
     model.requires_grad_(False)
@@ -77,7 +77,7 @@ def add_bottlenecks(model: Transformer, size: int, *, seed: int = 0) -> Transfor
 def add_lora(
     model: Transformer, rank: int, *, scale: float | None = None, seed: int = 0
 ) -> Transformer:
-    """Put a LoRA of a rank beside every linear map of the branches; train these alone."""
+    """Put a LoRA of a rank beside every linear map of the branches, and let only them be trained."""
     rank = check_count(rank, "The rank of an adapter", error=LabError)
     _refuse_adapted(model)
     peft = require("peft", extra="tune")
@@ -87,14 +87,14 @@ def add_lora(
         for name, part in model.named_modules()
         if isinstance(part, nn.Linear) and part in inside
     ]
-    wanted = peft.LoraConfig(
+    config = peft.LoraConfig(
         r=rank, lora_alpha=rank if scale is None else scale, target_modules=names
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         # PEFT looks for a Hugging Face configuration, which a model of ours has not.
         warnings.simplefilter("ignore")
         torch.default_generator.manual_seed(seed)
-        peft.inject_adapter_in_model(wanted, model)
+        peft.inject_adapter_in_model(config, model)
     return model.train(model.training)
 
 
@@ -105,7 +105,7 @@ def adapter_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
-    """The model without its adapters, for a moment."""
+    """Run the model without its adapters inside."""
     parts = [part for part in model.modules() if _is_adapter(part)]
     for part in parts:
         _switch(part, on=False)

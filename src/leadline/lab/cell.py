@@ -2,7 +2,7 @@
 
 `run_cell` gives rows and facts. What the cell itself does wrong is one of its facts: a recipe
 that cannot be built is "impossible", a run that raises has "failed", each with its reason and
-without rows. So a run in the record is a whole run.
+without rows. So every run in the record is complete.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CellResult:
 
 
 def prepare(cell: Cell) -> tuple[Recipe, Training, Task]:
-    """What a cell is made of; a sentence where it cannot be."""
+    """Return recipe, training and task of a cell, or raise if it cannot be built."""
     recipe, training = cell.recipe(), cell.training()
     return recipe, training, build_task(training.task)
 
@@ -129,7 +129,7 @@ def run_cell(
             recipe, training, task = prepare(cell)
             trainer = _trainer(cell, recipe, training, task, folder=folder, every=every)
             running = True
-            ending = trainer.run(beat=_saved_soon(trainer, every, beat))
+            ending = trainer.run(beat=_save_at_first_beat(trainer, every, beat))
         except Paused:
             raise
         except LabError as error:
@@ -142,7 +142,7 @@ def run_cell(
             step = trainer.step if trainer is not None else 0
             return _without_rows(cell, "failed", _reason(error, step), steps=step)
     facts = {
-        **_places(cell),
+        **_place_on_axes(cell),
         "depth": recipe.depth,
         "task": str(training.task_choice),
         "status": ending.status,
@@ -162,7 +162,7 @@ def facts_without_run(cell: Cell, status: str, reason: str, *, steps: int = 0) -
     """The facts of a cell that has no rows: it could not be built, or it failed."""
     depth, task = cell.fields.get("depth"), cell.fields.get("task")
     return {
-        **_places(cell),
+        **_place_on_axes(cell),
         "depth": depth if isinstance(depth, int) else Recipe().depth,
         "task": task if isinstance(task, str) else str(Training().task_choice),
         "status": status,
@@ -178,7 +178,7 @@ def facts_without_run(cell: Cell, status: str, reason: str, *, steps: int = 0) -
 
 
 def total_flops(recipe: Recipe, training: Training, task: Task, *, steps: int) -> float:
-    """What so many steps cost; NaN where a part cannot be counted without its numbers."""
+    """Return what so many steps cost; NaN if a part cannot be counted."""
     of_the_task = recipe.but(vocabulary=task.vocabulary, context=task.length)
     text = json.dumps(of_the_task.to_json(), sort_keys=True)
     return steps * _step_flops(text, training.batch, task.length)
@@ -218,10 +218,10 @@ def _trainer(
         return build()
 
 
-def _saved_soon(
+def _save_at_first_beat(
     trainer: Trainer, every: float, beat: Callable[[Beat], None] | None
 ) -> Callable[[Beat], None]:
-    """Let the trainer save when it first beats; it saves before it speaks."""
+    """Let the trainer save at its first beat: it saves before it calls `beat`."""
     trainer.every = min(every, BEAT)
 
     def tell(now: Beat) -> None:
@@ -236,7 +236,7 @@ def _without_rows(cell: Cell, status: str, reason: str, *, steps: int = 0) -> Ce
     return CellResult(cell.run, (), facts_without_run(cell, status, reason, steps=steps))
 
 
-def _places(cell: Cell) -> dict[str, Any]:
+def _place_on_axes(cell: Cell) -> dict[str, Any]:
     return {"labels": dict(cell.labels), "seed": cell.seed}
 
 
@@ -244,7 +244,7 @@ def _reason(error: Exception, step: int) -> str:
     memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if memory or (isinstance(error, RuntimeError) and "memory" in str(error).lower()):
         return (
-            f"the memory did not suffice at step {step}; choose a smaller width, depth or batch, "
+            f"memory ran out at step {step}; choose a smaller width, depth or batch, "
             "or fewer workers"
         )
     return f"{type(error).__name__}: {words_of(error, first_line=True).rstrip('.')}"
@@ -252,7 +252,7 @@ def _reason(error: Exception, step: int) -> str:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """So many threads of torch inside, as many as before afterwards."""
+    """Let torch use so many threads inside, and as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

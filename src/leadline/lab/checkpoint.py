@@ -36,7 +36,7 @@ class Checkpoint:
     run: dict[str, Any]
     """Which run: recipe, training, seed. Another one is refused."""
     state: dict[str, Any]
-    """Numbers that are no tensors."""
+    """Numbers that are not tensors."""
     tensors: dict[str, Tensor]
     readings: list[Reading]
 
@@ -74,7 +74,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(folder: Path, run: dict[str, Any]) -> Checkpoint | None:
-    """The checkpoint in a folder, None where there is none."""
+    """Read the checkpoint in a folder; None if there is none, an error if another run wrote it."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -88,17 +88,17 @@ def read_checkpoint(folder: Path, run: dict[str, Any]) -> Checkpoint | None:
             f"The checkpoint {path} cannot be read ({error}); remove it to begin the run anew."
         ) from error
     if about.get("format") != _FORMAT:
-        raise LabError(f"{path} is no checkpoint of a training run; choose another folder.")
-    found = json.loads(about["run"])
-    asked = json.loads(json.dumps(run))
-    if found != asked:
+        raise LabError(f"{path} is not a checkpoint of a training run; choose another folder.")
+    saved_run = json.loads(about["run"])
+    this_run = json.loads(json.dumps(run))
+    if saved_run != this_run:
         raise LabError(
-            f"The checkpoint in {folder} belongs to another run ({_difference(found, asked)}); "
+            f"The checkpoint in {folder} belongs to another run ({_difference(saved_run, this_run)}); "
             "choose another folder, or remove it to begin anew."
         )
     rows = json.loads(bytes(tensors.pop(_ROWS).numpy()).decode())
     return Checkpoint(
-        run=found,
+        run=saved_run,
         state=json.loads(about["state"]),
         tensors=tensors,
         readings=[_reading(row) for row in rows],
@@ -120,14 +120,14 @@ def _row(reading: Reading) -> list[Any]:
 
 
 def _reading(row: list[Any]) -> Reading:
-    quantity, site, *rest = row
-    return Reading(quantity, Site(*site), *rest)
+    quantity, site, *values = row
+    return Reading(quantity, Site(*site), *values)
 
 
-def _difference(found: dict[str, Any], asked: dict[str, Any], path: str = "") -> str:
+def _difference(saved_run: dict[str, Any], this_run: dict[str, Any], path: str = "") -> str:
     """The first field in which two runs differ: `steps is 200 there and 300 here`."""
-    for key in dict.fromkeys((*found, *asked)):
-        one, other = found.get(key), asked.get(key)
+    for key in dict.fromkeys((*saved_run, *this_run)):
+        one, other = saved_run.get(key), this_run.get(key)
         if one == other:
             continue
         if isinstance(one, dict) and isinstance(other, dict):

@@ -26,20 +26,20 @@ __all__ = ["affordable_steps", "flops_of"]
 
 
 def flops_of(recipe: Recipe, *, examples: int, length: int) -> float:
-    """The operations of one training step of so many examples of that length."""
+    """Count the operations of one training step of so many examples of that length."""
     try:
         with torch.device("meta"):
-            return _counted(Transformer(recipe, draw=False), examples, length)
+            return _count_flops(Transformer(recipe, draw=False), examples, length)
     except LeadlineError:
         raise
     except Exception:  # a part that needs numbers raises whatever it likes
         model = Transformer(recipe).eval()  # nothing is dropped, as without numbers
-        one = _counted(model, 1, length)
-        return one + (examples - 1) * (_counted(model, 2, length) - one)
+        one = _count_flops(model, 1, length)
+        return one + (examples - 1) * (_count_flops(model, 2, length) - one)
 
 
 def affordable_steps(steps: int, *, cost: float, flops: float | None) -> int:
-    """How many of the steps a budget of FLOPs allows; a sentence where it allows none."""
+    """Return how many of the steps a budget of FLOPs allows; refuse a budget that allows none."""
     if flops is None:
         return steps
     if cost > flops:
@@ -50,7 +50,7 @@ def affordable_steps(steps: int, *, cost: float, flops: float | None) -> int:
     return min(steps, int(flops // cost))
 
 
-def _counted(model: Transformer, examples: int, length: int) -> float:
+def _count_flops(model: Transformer, examples: int, length: int) -> float:
     ids = torch.zeros(examples, length, dtype=torch.long)
     counter = FlopCounterMode(display=False)
     with sdpa_kernel(SDPBackend.MATH), counter:

@@ -30,7 +30,7 @@ from leadline.lab.trainer import Trainer, model_for
 __all__ = ["CellCost", "estimate", "makespan"]
 
 _STEPS = 3
-"""So many steps are timed, after one that is not timed."""
+"""So many steps are timed, after one that fills the caches."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _count(cell: Cell) -> _Count:
 
 
 def _build(cell: Cell) -> None:
-    """Build the model without numbers; a sentence where the task does not fit it."""
+    """Build the model without numbers, to refuse one that the task does not fit."""
     recipe, _, task = prepare(cell)
     try:
         with torch.device("meta"):

@@ -18,15 +18,15 @@ def known_fields() -> tuple[str, ...]:
     return (*(field.name for field in dataclasses.fields(Recipe)), *Training.fields())
 
 
-def split_fields(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of the recipe, and those of the training."""
-    known = known_fields()
-    for name in found:
-        if name not in known:
+    names = known_fields()
+    for name in fields:
+        if name not in names:
             raise LabError(
                 f"Neither a recipe nor a training has a field {name!r}."
-                f"{did_you_mean(name, known)} Fields: {', '.join(known)}."
+                f"{did_you_mean(name, names)} Fields: {', '.join(names)}."
             )
-    mine = Training.fields()
-    of_training = {name: value for name, value in found.items() if name in mine}
-    return {n: v for n, v in found.items() if n not in mine}, of_training
+    of_training = Training.fields()
+    training = {name: value for name, value in fields.items() if name in of_training}
+    return {n: v for n, v in fields.items() if n not in of_training}, training

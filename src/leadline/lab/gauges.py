@@ -49,27 +49,27 @@ class Gauges:
         return (*GAUGES, *self.plan.quantities) if self.layers else GAUGES
 
     def read(self, *, run_name: str, step: int, seed: int) -> list[Reading]:
-        """The readings of this moment."""
+        """Measure the model as it is now."""
         with torch.enable_grad(), untouched(self.model):
             if self.anatomy is None:
                 self.anatomy, _ = read(
                     self.model, self.batch, declared=None, families=True, seed=self.seed
                 )
-            done = run(self.model, self.anatomy, self.plan, self.batch, self.loss)
-            refuse_imbalance(self.model, self.anatomy, done.balance)
-            found = done.collector.readings()
-        numbers = gauges_of(found)
+            outcome = run(self.model, self.anatomy, self.plan, self.batch, self.loss)
+            refuse_imbalance(self.model, self.anatomy, outcome.balance)
+            readings = outcome.collector.readings()
+        numbers = gauges_of(readings)
         rows = [
             Reading(quantity.name, RUN, "value", numbers[quantity.name])
             for quantity in GAUGES
             if quantity.name in numbers
         ]
-        rows += found if self.layers else []
+        rows += readings if self.layers else []
         return [replace(row, run=run_name, step=step, seed=seed) for row in rows]
 
 
 def gauges_of(readings: Sequence[Reading]) -> Mapping[str, float]:
-    """The few numbers that stand for a whole measurement, of its first stack."""
+    """Return the few numbers that stand for a measurement, of its first stack."""
     stack = readings[0].site.stack
 
     def at(quantity: str, statistic: str) -> dict[int, float]:
@@ -83,17 +83,17 @@ def gauges_of(readings: Sequence[Reading]) -> Mapping[str, float]:
             and r.site.lane is None
         }
 
-    found: dict[str, float] = {}
+    gauges: dict[str, float] = {}
     cosine = at("tokens.cosine", "mean")
     if cosine:
-        found[TOKEN_COSINE.name] = cosine[max(cosine)]
+        gauges[TOKEN_COSINE.name] = cosine[max(cosine)]
     norm = at("stream.norm", "mean")
     if norm:
-        found[STREAM_GROWTH.name] = _over(norm[max(norm)], norm[0])
+        gauges[STREAM_GROWTH.name] = _over(norm[max(norm)], norm[0])
     gradient = at("gradient.stream", "total")
     if 0 in gradient:
-        found[GRADIENT_RATIO.name] = _over(gradient[0], gradient[max(gradient)])
-    return found
+        gauges[GRADIENT_RATIO.name] = _over(gradient[0], gradient[max(gradient)])
+    return gauges
 
 
 def task_loss(output: object, targets: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 
 An axis has settings. A setting changes one or several fields of the recipe or the training, and
 its label stands in tables and in the name of the run. Grids of the same axes are united, so that
-what is no full product can be asked for too. Fields that no axis changes are `fixed`: those of a
+a sweep need not be one full product. Fields that no axis changes are `fixed`: those of a
 grid come before those of the sweep.
 
 The digest is the SHA-256 of the JSON with sorted keys: sweeps with one digest train the same.
@@ -66,8 +66,10 @@ class Axis:
             raise LabError(
                 f"The axis {self.name!r} has no values; write for example depth=6,12,24."
             )
-        if twice := _first_twice(self.labels):
-            raise LabError(f"The axis {self.name!r} has the value {twice[0]} twice; give it once.")
+        if duplicate := _first_duplicate(self.labels):
+            raise LabError(
+                f"The axis {self.name!r} has the value {duplicate[0]} twice; give it once."
+            )
         if self.name == "seed" or "," in self.name or "=" in self.name or not self.name.strip():
             raise LabError(
                 f"An axis cannot be called {self.name!r}: it is one word, and seeds are given "
@@ -119,7 +121,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """Grids, seeds and what is fixed. See the module's first lines."""
+    """What a sweep trains: every cell of its grids with every seed, and the fields that are fixed."""
 
     name: str
     grids: tuple[Grid, ...]
@@ -130,8 +132,8 @@ class Sweep:
         object.__setattr__(self, "grids", tuple(self.grids))
         if isinstance(self.seeds, str) or not isinstance(self.seeds, Iterable):
             raise LabError(f"seeds is {shown(self.seeds)}; give them as a list, such as (0, 1, 2).")
-        whole = ((seed, as_whole_number(seed)) for seed in self.seeds)
-        seeds = tuple(seed if number is None else number for seed, number in whole)
+        numbers = ((seed, as_whole_number(seed)) for seed in self.seeds)
+        seeds = tuple(seed if number is None else number for seed, number in numbers)
         object.__setattr__(self, "seeds", seeds)
         object.__setattr__(self, "fixed", _plain_fields(self.fixed))
         if not self.grids:
@@ -143,9 +145,9 @@ class Sweep:
                     f"{', '.join(self.grids[0].names)} and another {', '.join(grid.names)}."
                 )
         _check_seeds(self.seeds)
-        if twice := _first_twice([cell.run for cell in self.cells()]):
+        if duplicate := _first_duplicate([cell.run for cell in self.cells()]):
             raise LabError(
-                f"The cell {twice[0]!r} stands in two grids; leave it out of one of them."
+                f"The cell {duplicate[0]!r} stands in two grids; leave it out of one of them."
             )
 
     @classmethod
@@ -175,15 +177,15 @@ class Sweep:
     @property
     def axes(self) -> dict[str, list[Label]]:
         """The labels of every axis, united over the grids in order of appearance."""
-        found: dict[str, dict[Label, None]] = {name: {} for name in self.grids[0].names}
+        by_axis: dict[str, dict[Label, None]] = {name: {} for name in self.grids[0].names}
         for grid in self.grids:
             for axis in grid.axes:
-                found[axis.name].update(dict.fromkeys(axis.labels))
-        return {name: list(labels) for name, labels in found.items()}
+                by_axis[axis.name].update(dict.fromkeys(axis.labels))
+        return {name: list(labels) for name, labels in by_axis.items()}
 
     def cells(self) -> list[Cell]:
         """Every run of the sweep, grid by grid; the seed changes fastest."""
-        found: list[Cell] = []
+        cells: list[Cell] = []
         for grid in self.grids:
             for place in itertools.product(*(axis.settings for axis in grid.axes)):
                 labels = {
@@ -193,13 +195,13 @@ class Sweep:
                 for setting in place:
                     fields.update(setting.changes)
                 where = ", ".join(f"{name}={label}" for name, label in labels.items())
-                found += [
+                cells += [
                     Cell(f"{where}, seed={seed}", labels, seed, fields) for seed in self.seeds
                 ]
-        return found
+        return cells
 
     def but(self, **changes: Any) -> Sweep:
-        """The same with these fields fixed everywhere; one that an axis sets is refused."""
+        """Return the sweep with these fields fixed everywhere; refuse one that an axis sets."""
         for grid in self.grids:
             for axis in grid.axes:
                 if both := sorted(axis.fields & set(changes)):
@@ -214,21 +216,21 @@ class Sweep:
         return replace(self, grids=grids, fixed={**self.fixed, **changes})
 
     def only(self, axis: str, labels: Sequence[Label]) -> Sweep:
-        """The same with some labels of one axis alone."""
-        known = self.axes
-        if axis not in known:
+        """Return the sweep with only some labels of one axis."""
+        axes = self.axes
+        if axis not in axes:
             raise LabError(
-                f"The sweep {self.name!r} has no axis {axis!r}.{did_you_mean(axis, known)} "
-                f"Its axes: {', '.join(known)}."
+                f"The sweep {self.name!r} has no axis {axis!r}.{did_you_mean(axis, axes)} "
+                f"Its axes: {', '.join(axes)}."
             )
         for label in labels:
-            if label not in known[axis]:
+            if label not in axes[axis]:
                 raise LabError(
                     f"The axis {axis!r} of the sweep {self.name!r} has no value {label}; it has "
-                    f"{', '.join(map(str, known[axis]))}."
+                    f"{', '.join(map(str, axes[axis]))}."
                 )
-        kept = [_only(grid, axis, labels) for grid in self.grids]
-        return replace(self, grids=tuple(grid for grid in kept if grid is not None))
+        grids = [_only(grid, axis, labels) for grid in self.grids]
+        return replace(self, grids=tuple(grid for grid in grids if grid is not None))
 
     @property
     def digest(self) -> str:
@@ -268,9 +270,9 @@ class Sweep:
             raise LabError(
                 f"A sweep in JSON is a mapping with {join_words(keys)}, not {shown(found)}."
             )
-        if missing := [repr(key) for key in keys if key not in found]:
+        if missing_keys := [repr(key) for key in keys if key not in found]:
             raise LabError(
-                f"A sweep in JSON has {join_words(keys)}; this one lacks {join_words(missing)}."
+                f"A sweep in JSON has {join_words(keys)}; this one lacks {join_words(missing_keys)}."
             )
         grids = tuple(
             Grid(
@@ -294,7 +296,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
 
 def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
     """Read fields with one value each: `steps=400`, `task=copy(length=32)`."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for text in texts:
         name, values = read_values(text)
         if len(values) != 1:
@@ -302,10 +304,10 @@ def parse_fields(texts: Sequence[str]) -> dict[str, Any]:
                 f"{text!r} gives {name} {len(values)} values and one was expected; "
                 "several make an axis of the grid."
             )
-        if name in found and found[name] != values[0]:
-            raise LabError(f"{name} is given twice: {found[name]} and {values[0]}; give it once.")
-        found[name] = values[0]
-    return found
+        if name in fields and fields[name] != values[0]:
+            raise LabError(f"{name} is given twice: {fields[name]} and {values[0]}; give it once.")
+        fields[name] = values[0]
+    return fields
 
 
 def read_values(text: str) -> tuple[str, tuple[Any, ...]]:
@@ -316,20 +318,20 @@ def read_values(text: str) -> tuple[str, tuple[Any, ...]]:
     name, equals, values = text.partition("=")
     if not (equals and name.strip()):
         raise LabError(
-            f"{text!r} is no field with values; write the field, =, and its values with commas "
+            f"{text!r} is not a field with values; write the field, =, and its values with commas "
             "between them, such as depth=6,12,24."
         )
     try:
-        read = Choice.parse(f"axis(of=[{_quoted(values)}])").options["of"]
+        items = Choice.parse(f"axis(of=[{_quoted(values)}])").options["of"]
     except CatalogError:
         raise LabError(
             f"The values of {text!r} cannot be read; write numbers, words or choices with commas "
             'between them, such as connection=identity,hyper(lanes=4), and texts in "quotes".'
         ) from None
-    assert isinstance(read, tuple)
+    assert isinstance(items, tuple)
     name = name.strip()
     # Of a part, none is a name: no connection, no norm, no attention.
-    return name, tuple("none" if v is None else v for v in read) if name in PARTS else read
+    return name, tuple("none" if v is None else v for v in items) if name in PARTS else items
 
 
 def _quoted(values: str) -> str:
@@ -344,7 +346,7 @@ def _quoted(values: str) -> str:
 
 def _plain_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Bring every value into the form that JSON holds; unknown fields are refused by name."""
-    found: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     for name, value in changes.items():
         if name in OF_THE_TASK:
             raise LabError(f"The {name} of a cell follows from its task; leave it out.")
@@ -353,8 +355,8 @@ def _plain_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
                 f"Neither a recipe nor a training has a field {name!r}."
                 f"{did_you_mean(name, FIELDS)} The fields: {', '.join(FIELDS)}."
             )
-        found[name] = _plain(name, value)
-    return found
+        plain[name] = _plain(name, value)
+    return plain
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -377,13 +379,13 @@ def _label(name: str, value: Any) -> Label:
 
 
 def _only(grid: Grid, name: str, labels: Sequence[Label]) -> Grid | None:
-    """The grid with some labels of one axis; None where it has none of them."""
+    """Return the grid with some labels of one axis; None if it has none of them."""
     axes: list[Axis] = []
     for axis in grid.axes:
-        kept = [one for one in axis.settings if axis.name != name or one.label in labels]
-        if not kept:
+        settings = [one for one in axis.settings if axis.name != name or one.label in labels]
+        if not settings:
             return None
-        axes.append(Axis(axis.name, tuple(kept)))
+        axes.append(Axis(axis.name, tuple(settings)))
     return replace(grid, axes=tuple(axes))
 
 
@@ -392,14 +394,14 @@ def _check_seeds(seeds: Sequence[Any]) -> None:
         raise LabError("A sweep needs at least one seed; give --seeds 3, or seeds=(0, 1, 2).")
     for seed in seeds:
         check_seed(seed, error=LabError)
-    if twice := _first_twice(seeds):
-        raise LabError(f"The seed {twice[0]} is given twice; give it once.")
+    if duplicate := _first_duplicate(seeds):
+        raise LabError(f"The seed {duplicate[0]} is given twice; give it once.")
 
 
-def _first_twice(values: Sequence[Any]) -> list[Any]:
-    seen: set[Any] = set()
+def _first_duplicate(values: Sequence[Any]) -> list[Any]:
+    earlier: set[Any] = set()
     for value in values:
-        if value in seen:
+        if value in earlier:
             return [value]
-        seen.add(value)
+        earlier.add(value)
     return []

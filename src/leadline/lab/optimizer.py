@@ -1,7 +1,7 @@
 """AdamW over one buffer: all parameters of a kind stand in one tensor, their gradients in another.
 
-A deep narrow model has hundreds of small tensors, and an optimizer that walks over them spends
-its time on the way. The parameters become views of two buffers, those that decay (matrices and
+A deep narrow model has hundreds of small tensors, and an optimizer that visits them one by one
+spends its time on calls. The parameters become views of two buffers, those that decay (matrices and
 tables) and those that do not (biases, norms, gains); fused AdamW then sees two tensors. The
 numbers are those of `torch.optim.AdamW` over the same groups.
 """
@@ -62,12 +62,12 @@ class FlatAdamW:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs: weights and both moments of each buffer, and the count."""
-        found: dict[str, Tensor] = {}
+        state: dict[str, Tensor] = {}
         for index, buffer in enumerate(self.buffers):
-            found[f"{index}.values"] = buffer.values.detach()
+            state[f"{index}.values"] = buffer.values.detach()
             for name, value in self.adamw.state.get(buffer.values, {}).items():
-                found[f"{index}.{name}"] = value
-        return found
+                state[f"{index}.{name}"] = value
+        return state
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Put back what `state` gave, into the same buffers."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["WIDE", "bfloat16_units", "chosen_precision"]
+__all__ = ["WIDE", "bfloat16_units", "choose_precision"]
 
 WIDE = 256
+"""The least width at which `auto` takes bfloat16."""
 
 
-def chosen_precision(asked: str, *, width: int | None, device: torch.device) -> str:
-    """float32 or bfloat16 for what was asked: one of these, or auto."""
-    if asked != "auto":
-        return asked
+def choose_precision(precision: str, *, width: int | None, device: torch.device) -> str:
+    """Return float32 or bfloat16 for a precision that is one of these or auto."""
+    if precision != "auto":
+        return precision
     pays = width is not None and width >= WIDE and bfloat16_units(device)
     return "bfloat16" if pays else "float32"
 

@@ -77,16 +77,16 @@ def train(
     }
     if path is None:
         trainer = Trainer(model, task, training, seed=seed)
-        return _run(trainer, _begun(trainer, about), save=save, beat=beat)
+        return _run(trainer, _start_record(trainer, about), save=save, beat=beat)
     place = path
     _refuse_other(place, about)
     with working_folder(place, what="run") as folder:
-        own = folder / "run"
-        trainer = Trainer(model, task, training, seed=seed, folder=own, every=every)
-        if not place.exists():  # as a whole, so that nobody ever finds the half of one
-            _begun(trainer, about).save(place)
+        run_folder = folder / "run"
+        trainer = Trainer(model, task, training, seed=seed, folder=run_folder, every=every)
+        if not place.exists():  # in one step, so that nobody ever opens half a record
+            _start_record(trainer, about).save(place)
         trained = _run(trainer, Record.reopen(place), save=save, beat=beat)
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(run_folder, ignore_errors=True)
     return trained
 
 
@@ -97,12 +97,12 @@ def _run(
     save: str | Path | None,
     beat: Callable[[Beat], None] | None,
 ) -> Trained:
-    """Train, and let the record follow the checkpoints: it never knows more than they do."""
+    """Train, and append to the record only rows that a checkpoint holds."""
     model, of_bytes = trainer.model, isinstance(trainer.task, ByteTask)
     assert isinstance(model, Transformer)
 
     def catch_up() -> None:
-        record.append(trainer.readings[len(record) : trainer.kept])
+        record.append(trainer.readings[len(record) : trainer.saved_rows])
 
     def follow(now: Beat) -> None:
         catch_up()
@@ -129,8 +129,8 @@ def _run(
     return Trained(model.eval(), record, ending, of_bytes)
 
 
-def _begun(trainer: Trainer, about: Mapping[str, Any]) -> Record:
-    """A record that says what is about to be trained."""
+def _start_record(trainer: Trainer, about: Mapping[str, Any]) -> Record:
+    """Begin a record that says what is about to be trained."""
     record = Record()
     for quantity in trainer.quantities:
         record.describe(quantity)
@@ -147,35 +147,35 @@ def _begun(trainer: Trainer, about: Mapping[str, Any]) -> Record:
 
 
 def task_facts(task: Task, examples: int) -> dict[str, Any]:
-    """What a record says about a task: what it is, and what a stuck model would score."""
-    found = task.entropies(examples)
-    return {**task.facts(), "unigram": found.unigram, "bigram": found.bigram}
+    """Return what a record says about a task: what it is, and what a stuck model would score."""
+    entropies = task.entropies(examples)
+    return {**task.facts(), "unigram": entropies.unigram, "bigram": entropies.bigram}
 
 
 def _model(
-    given: Recipe | Transformer | Mapping[str, Any] | None, task: Task, seed: int
+    source: Recipe | Transformer | Mapping[str, Any] | None, task: Task, seed: int
 ) -> Transformer:
-    if isinstance(given, Transformer):
-        refuse_misfit(given, task)
-        return given
-    recipe = given if isinstance(given, Recipe) else Recipe.from_json(given or {})
+    if isinstance(source, Transformer):
+        refuse_misfit(source, task)
+        return source
+    recipe = source if isinstance(source, Recipe) else Recipe.from_json(source or {})
     return model_for(recipe, task, seed=seed)
 
 
 def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
-    """Refuse a file that holds something else than the beginning of this run."""
+    """Refuse a file that holds anything but the beginning of this run."""
     if not path.exists():
         return
-    with Record.open(path) as found:
-        known = found.provenance
-    if "outcome" in known and "training" in known:
+    with Record.open(path) as record:
+        provenance = record.provenance
+    if "outcome" in provenance and "training" in provenance:
         raise LabError(
             f"{path} holds a run that has ended; choose another file, or remove it to train anew."
         )
     for key, value in about.items():
-        if known.get(key) != _as_json(value):
+        if provenance.get(key) != _as_json(value):
             raise LabError(
-                f"{path} holds something else than this run (its {key} differs); choose another "
+                f"{path} does not hold the beginning of this run (its {key} differs); choose another "
                 "file, or remove it."
             )
 

@@ -32,7 +32,7 @@ from leadline.lab.cell import Cell, CellResult, facts_without_run, prepare
 from leadline.lab.engines import ENGINES, Engine, Job, News, Orders
 from leadline.lab.grid import Sweep
 from leadline.lab.recording import task_facts
-from leadline.lab.sweep_record import add, begin, ended_cells, stopped
+from leadline.lab.sweep_record import add_cells, ended_cells, note_stop, open_record
 from leadline.lab.tasks import build_task
 from leadline.lab.work_folder import LOCK, cell_folder, remove_cell, working_folder
 from leadline.record import Record
@@ -102,39 +102,43 @@ def sweep(
     )
     with (
         working_folder(place) as folder,
-        runner.ready(orders),  # first, so that nothing is begun which nobody can run
-        begin(place, what, tasks) as record,
+        runner.ready(orders),  # first, so that no record is begun that no engine can fill
+        open_record(place, what, tasks) as record,
     ):
         say = progress or (lambda _: None)
-        ended = ended_cells(record)
-        new = [result for run, result in impossible.items() if run not in ended]
-        if new:
-            add(record, new)
-        known = {**ended, **{result.run: result.facts for result in new}}
-        say(Begun(tuple(what.cells()), known, tasks))
-        again = {run for run, facts in ended.items() if retry and facts["status"] == "failed"}
-        for run in set(known) - again:
+        ended_before = ended_cells(record)
+        new_results = [result for run, result in impossible.items() if run not in ended_before]
+        if new_results:
+            add_cells(record, new_results)
+        facts_by_run = {**ended_before, **{result.run: result.facts for result in new_results}}
+        say(Begun(tuple(what.cells()), facts_by_run, tasks))
+        again = {
+            run for run, facts in ended_before.items() if retry and facts["status"] == "failed"
+        }
+        for run in set(facts_by_run) - again:
             remove_cell(folder, run)
-        waiting = [cell for cell in what.cells() if cell.run not in known or cell.run in again]
+        waiting = [
+            cell for cell in what.cells() if cell.run not in facts_by_run or cell.run in again
+        ]
         waiting.sort(key=lambda cell: _order(cell, what.seeds))
         jobs = [Job(cell, cell_folder(folder, cell.run)) for cell in waiting]
-        left = _work(runner, jobs, orders, record=record, say=say)
-        done = len(what.cells()) - len(left)
-        if left:
+        remaining = _work(runner, jobs, orders, record=record, say=say)
+        count = len(what.cells()) - len(remaining)
+        if remaining:
             total = len(what.cells())
-            stopped(
+            note_stop(
                 record,
                 what,
-                f"the budget of {budget:g} seconds was over with {done} of {total} cells ended",
+                f"the budget of {budget:g} seconds was over with {count} of {total} cells ended",
             )
         else:
-            stopped(record, what, None)
+            note_stop(record, what, None)
             _clear(folder)
     return Record.open(place)
 
 
 def check_cells(what: Sweep) -> tuple[dict[str, CellResult], dict[str, dict[str, Any]]]:
-    """(the cells that cannot be built, with the reason; the facts of every task).
+    """Return the cells that cannot be built, with the reason, and the facts of every task.
 
     A sweep without a cell that can be built is an error, and so is a name that nothing has.
     """
@@ -143,7 +147,7 @@ def check_cells(what: Sweep) -> tuple[dict[str, CellResult], dict[str, dict[str,
     for cell in what.cells():
         try:
             _, training, _ = prepare(cell)
-        except (CatalogError, UnknownName) as error:  # a slip of the pen, not a finding
+        except (CatalogError, UnknownName) as error:  # a typing error, not a result
             raise LabError(f"The cell {cell.run!r} cannot be built: {error}") from error
         except LeadlineError as error:
             facts = facts_without_run(cell, "impossible", str(error))
@@ -165,17 +169,17 @@ def check_cells(what: Sweep) -> tuple[dict[str, CellResult], dict[str, dict[str,
 def _work(
     engine: Engine, jobs: list[Job], orders: Orders, *, record: Record, say: Progress
 ) -> list[str]:
-    """Run the jobs and keep what they give; the runs that did not end."""
-    left = {job.cell.run: job for job in jobs}
-    with closing(engine.run(jobs, orders)) as heard:
-        for news in heard:
+    """Run the jobs and record what they give; return the runs that did not end."""
+    remaining = {job.cell.run: job for job in jobs}
+    with closing(engine.run(jobs, orders)) as messages:
+        for news in messages:
             if isinstance(news, News):
                 say(news)
                 continue
-            add(record, [news])
-            shutil.rmtree(left.pop(news.run).folder, ignore_errors=True)
+            add_cells(record, [news])
+            shutil.rmtree(remaining.pop(news.run).folder, ignore_errors=True)
             say(Ended(news.run, news.facts))
-    return list(left)
+    return list(remaining)
 
 
 def _clear(folder: Path) -> None:
@@ -186,17 +190,17 @@ def _clear(folder: Path) -> None:
 
 
 def _order(cell: Cell, seeds: Sequence[int]) -> tuple[int, float]:
-    """Seed by seed, the largest first."""
+    """Return the sort key: seed by seed, the largest cell first."""
     return seeds.index(cell.seed), -cell.recipe().depth * cell.training().steps
 
 
 def check_numbers(*, workers: object, threads: object, budget: object, every: object) -> None:
     """Refuse numbers of workers, threads and seconds that make no sense."""
     for name, value in (("workers", workers), ("threads", threads)):
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not (whole or (name == "workers" and value is None)):
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not (is_count or (name == "workers" and value is None)):
             raise LabError(f"{name} is a whole number from 1 on, not {value!r}.")
     for name, value in (("budget", budget), ("every", every)):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        if not (number or (name == "budget" and value is None)):
+        is_duration = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if not (is_duration or (name == "budget" and value is None)):
             raise LabError(f"{name} is a number of seconds above 0, not {value!r}.")

@@ -1,12 +1,12 @@
 """The record of a sweep: what it says before the first cell, and what each cell adds.
 
     "sweep"        name, digest, axes with their labels, seeds, what is fixed, number of cells,
-                   the whole description, and "stopped": why it is not whole, or None
+                   the full description, and "stopped": why it is incomplete, or None
     "tasks"        each task with its unigram and bigram entropies
     "cell:RUN"     of every cell that has ended: labels, seed, status, reason, loss, cost, time
 
-The rows of a cell and its entry come in one transaction: a cell is in the record whole or not at
-all. Times and hosts stand in the entries, never in rows.
+The rows of a cell and its entry come in one transaction: a cell is in the record completely or
+not at all. Times and hosts stand in the entries, never in rows.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from leadline.record import Record
 from leadline.record.provenance import decode, encode
 from leadline.record.run.training import TRAINING
 
-__all__ = ["CELL", "RUNNING", "add", "begin", "ended_cells", "stopped"]
+__all__ = ["CELL", "RUNNING", "add_cells", "ended_cells", "note_stop", "open_record"]
 
 CELL = "cell:"
 RUNNING = "it still runs, or was cut off; the same sweep on this file goes on"
-"""What the record says as long as the sweep is neither whole nor over its budget."""
+"""What the record says as long as the sweep is neither complete nor over its budget."""
 _SHOWN = 3
 """So many differences between two sweeps are named."""
 
 
-def begin(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
-    """The record of this sweep, begun or gone on with; that of another is refused.
+def open_record(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
+    """Begin the record of a sweep, or open the one that the same sweep began; refuse any other.
 
-    So is one whose tasks have changed, such as a text that was edited: its cells would have
-    learned different things.
+    A record whose tasks have changed since, such as a text that was edited, is refused too: its
+    cells have learned something else.
 
-    A new one is written beside its place and put there in one step, so that a file is a record
-    of a sweep from its first moment.
+    A new record is written beside its place and moved there in one step, so that the file is a
+    record of a sweep from its first moment.
     """
     if path.exists():
         return _go_on(path, what, tasks)
     for litter in path.parent.glob(f".{path.name}.*.partial"):
         with suppress(OSError):
             litter.unlink()
-    with Record() as fresh:
+    with Record() as record:
         for quantity in TRAINING:
-            fresh.describe(quantity)
-        fresh.note("sweep", _about(what, stopped=RUNNING))
-        fresh.note("tasks", dict(tasks))
-        fresh.note("versions", versions())
-        fresh.save(path)
+            record.describe(quantity)
+        record.note("sweep", _about(what, stopped=RUNNING))
+        record.note("tasks", dict(tasks))
+        record.note("versions", versions())
+        record.save(path)
     return Record.reopen(path)
 
 
 def ended_cells(record: Record) -> dict[str, dict[str, Any]]:
-    """The facts of the cells that have ended, by run."""
+    """Return the facts of the cells that have ended, by run."""
     return {
         key.removeprefix(CELL): value
         for key, value in record.provenance.items()
@@ -67,8 +67,8 @@ def ended_cells(record: Record) -> dict[str, dict[str, Any]]:
     }
 
 
-def add(record: Record, results: Iterable[CellResult]) -> None:
-    """Add cells that have ended: all that they gave, or nothing."""
+def add_cells(record: Record, results: Iterable[CellResult]) -> None:
+    """Add the rows and facts of cells that have ended, in one transaction."""
     with record.together():
         for result in results:
             for quantity in result.quantities:
@@ -77,8 +77,8 @@ def add(record: Record, results: Iterable[CellResult]) -> None:
             record.note(f"{CELL}{result.run}", dict(result.facts))
 
 
-def stopped(record: Record, what: Sweep, reason: str | None) -> None:
-    """Say why the sweep is not whole; None when it is."""
+def note_stop(record: Record, what: Sweep, reason: str | None) -> None:
+    """Note why the sweep is incomplete; None when it is complete."""
     record.note("sweep", _about(what, stopped=reason))
 
 
@@ -96,31 +96,31 @@ def _about(what: Sweep, *, stopped: str | None) -> dict[str, Any]:
 
 
 def _go_on(path: Path, what: Sweep, tasks: Mapping[str, Any]) -> Record:
-    with Record.open(path) as found:
-        about, known = found.provenance.get("sweep"), found.provenance.get("tasks") or {}
+    with Record.open(path) as record:
+        about, tasks_there = record.provenance.get("sweep"), record.provenance.get("tasks") or {}
     if not isinstance(about, dict):
-        raise LabError(f"{path} holds a record that is no sweep; choose another file for this one.")
+        raise LabError(f"{path} holds a record that is not a sweep; choose another file.")
     if about.get("digest") != what.digest:
         differences = _differences(about.get("description") or {}, what.to_json())
-        shown = "; ".join(differences[:_SHOWN])
+        listing = "; ".join(differences[:_SHOWN])
         more = len(differences) - _SHOWN
         raise LabError(
-            f"{path} holds another sweep: {shown}{f'; and {more} more' if more > 0 else ''}. "
+            f"{path} holds another sweep: {listing}{f'; and {more} more' if more > 0 else ''}. "
             "Ask for the same one to go on with it, or choose another file."
         )
-    for spelling, facts in known.items():
+    for spelling, facts in tasks_there.items():
         if change := _change(facts, tasks.get(spelling)):
             raise LabError(
                 f"The task {spelling} is not what it was when the sweep in {path} began: {change}. "
                 "Bring it back to go on, or choose another file to begin anew."
             )
     record = Record.reopen(path)
-    stopped(record, what, RUNNING)
+    note_stop(record, what, RUNNING)
     return record
 
 
 def _change(there: Mapping[str, Any], here: Mapping[str, Any] | None) -> str:
-    """In which fact a task differs from what the record says; empty where in none."""
+    """Say in which fact a task differs from what the record says; empty if it does not."""
     if here is None:
         return "it cannot be read now"
     if there.get("digest") != here.get("digest"):  # before all that follows from it
@@ -135,7 +135,7 @@ def _change(there: Mapping[str, Any], here: Mapping[str, Any] | None) -> str:
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """In which words two descriptions differ: the name, the seeds, what is fixed, the axes."""
+    """List where two descriptions differ: the name, the seeds, what is fixed, the axes."""
     one, other = _flat(there), _flat(here)
     return [
         f"{key} is {one.get(key, 'not set')} there and {other.get(key, 'not set')} here"
@@ -145,18 +145,18 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]
 
 
 def _flat(description: Mapping[str, Any]) -> dict[str, str]:
-    found = {"the name": str(description.get("name"))}
-    for at, grid in enumerate(description.get("grids", ())):
-        place = f" of grid {at + 1}" if at else ""
+    entries = {"the name": str(description.get("name"))}
+    for index, grid in enumerate(description.get("grids", ())):
+        place = f" of grid {index + 1}" if index else ""
         for axis in grid["axes"]:
             labels = ",".join(str(setting["label"]) for setting in axis["settings"])
-            found[f"the axis {axis['name']}{place}"] = labels
+            entries[f"the axis {axis['name']}{place}"] = labels
             for setting in axis["settings"]:
                 for name, value in setting["changes"].items():
                     if name == axis["name"]:
                         continue  # the label says it
-                    found[f"{name} at {axis['name']}={setting['label']}{place}"] = str(value)
-        found.update({f"{name}{place}": str(value) for name, value in grid["fixed"].items()})
-    found["seeds"] = ",".join(map(str, description.get("seeds", ())))
-    found.update({name: str(value) for name, value in description.get("fixed", {}).items()})
-    return found
+                    entries[f"{name} at {axis['name']}={setting['label']}{place}"] = str(value)
+        entries.update({f"{name}{place}": str(value) for name, value in grid["fixed"].items()})
+    entries["seeds"] = ",".join(map(str, description.get("seeds", ())))
+    entries.update({name: str(value) for name, value in description.get("fixed", {}).items()})
+    return entries

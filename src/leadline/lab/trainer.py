@@ -27,7 +27,7 @@ from leadline.lab.checkpoint import Checkpoint, read_checkpoint, write_checkpoin
 from leadline.lab.cost import affordable_steps, flops_of
 from leadline.lab.gauges import Gauges, task_loss
 from leadline.lab.optimizer import FlatAdamW
-from leadline.lab.precision import chosen_precision
+from leadline.lab.precision import choose_precision
 from leadline.lab.tasks import Batch, Task
 from leadline.lab.training import Training, learning_rate
 from leadline.numerics.denormals import flushed
@@ -47,7 +47,7 @@ from leadline.record.run.training import (
 __all__ = ["Beat", "Ending", "Trainer", "model_for", "refuse_misfit"]
 
 VALIDATION_BATCH = 64
-"""So many validation examples at a time."""
+"""So many validation examples are passed through the model at a time."""
 WINDOW = 10
 """Progress is judged by the mean loss of so many updates."""
 BEAT = 0.25
@@ -77,7 +77,7 @@ class Ending:
 
 
 @dataclass
-class _Memory:
+class _RunState:
     """What a run remembers from one update to the next, beside its tensors."""
 
     step: int = 0
@@ -95,7 +95,7 @@ class _Memory:
 
 
 def model_for(recipe: Recipe, task: Task, *, seed: int) -> Transformer:
-    """A model of the recipe with the vocabulary and the context of a task."""
+    """Build a model of the recipe with the vocabulary and the context of a task."""
     model = Transformer(recipe.but(vocabulary=task.vocabulary, context=task.length), seed=seed)
     refuse_misfit(model, task)
     return model
@@ -118,7 +118,7 @@ def refuse_misfit(model: Transformer, task: Task) -> None:
 
 
 class Trainer:
-    """Trains one model on one task. See the module's first lines.
+    """Trains one model on one task, writes its rows and checkpoints, and says why it ended.
 
     With a `folder` a checkpoint is written there every `every` seconds and at the end, and the
     run goes on from the one that it finds. `model` is trained in place.
@@ -143,11 +143,11 @@ class Trainer:
         self.folder = folder
         self.every = every
         self.readings: list[Reading] = []
-        self.kept = 0
+        self.saved_rows = 0
         """How many of the readings the checkpoint holds."""
         self.device = next(model.parameters()).device
         self.steps = self._steps()
-        self.precision = chosen_precision(
+        self.precision = choose_precision(
             training.precision, width=_width(model), device=self.device
         )
         in_half = self.precision == "bfloat16" and self.device.type == "cpu"
@@ -156,7 +156,7 @@ class Trainer:
         self._validation = _on(self.device, task.validation(training.examples))
         self._gauges = Gauges(model, self._validation, layers=training.layers, seed=seed)
         self._optimizer = FlatAdamW(model, decay=training.decay)
-        self._memory = _Memory()
+        self._memory = _RunState()
         self._random = torch.Generator().manual_seed(seed).get_state()
         self._resume()
 
@@ -193,18 +193,18 @@ class Trainer:
         """Train until an end; what `beat` raises pauses the run, after a checkpoint."""
         if self._memory.ending is not None:
             return Ending(**self._memory.ending)
-        self._started = self._spoken = self._written = time.perf_counter()
-        self._before, self._tokens = self._memory.seconds, 0
-        self._cut = self._started
+        self._started = self._spoke_at = self._saved_at = time.perf_counter()
+        self._seconds_before, self._tokens = self._memory.seconds, 0
+        self._speed_since = self._started
         self.model.train()
         with self._own_random_numbers(), flushed():
             if self.step == 0:
-                self._look(last=False)
+                self._read_due(last=False)
             reason = self._why_end()
             while reason is None:
                 self._update()
-                self._look(last=self._why_end() is not None)
-                # Once more: the gauges may have met what is not finite.
+                self._read_due(last=self._why_end() is not None)
+                # Ask again: the gauges may have met a value that is not finite.
                 reason = self._why_end()
                 if reason is None:
                     self._keep_up(beat)
@@ -264,7 +264,7 @@ class Trainer:
 
     # --- rows --------------------------------------------------------------------------------
 
-    def _look(self, *, last: bool) -> None:
+    def _read_due(self, *, last: bool) -> None:
         """Read what is due at this step; at the last one everything is."""
         training, memory, step = self.training, self._memory, self.step
         if step and training.log and (step % training.log == 0 or last):
@@ -280,14 +280,14 @@ class Trainer:
             self._row(VALIDATION_LOSS, self.validate())
         if training.gauges and (step % training.gauges == 0 or last):
             try:
-                found = self._gauges.read(run_name=self.run_name, step=step, seed=self.seed)
+                readings = self._gauges.read(run_name=self.run_name, step=step, seed=self.seed)
             except AnatomyError:
                 if math.isfinite(self.validate()):
                     raise
                 memory.broken = "validation loss"
                 return
-            self.readings += found
-            memory.gauges = {r.quantity: r.value for r in found if r.site == RUN}
+            self.readings += readings
+            memory.gauges = {r.quantity: r.value for r in readings if r.site == RUN}
 
     def _row(self, quantity: Quantity, value: float) -> None:
         self.readings.append(
@@ -305,19 +305,19 @@ class Trainer:
     # --- ends --------------------------------------------------------------------------------
 
     def _why_end(self) -> tuple[str, str] | None:
-        """(status, reason) where the run ends at this step."""
+        """Return (status, reason) if the run ends at this step."""
         training, memory = self.training, self._memory
-        memory.seconds = self._before + time.perf_counter() - self._started
+        memory.seconds = self._seconds_before + time.perf_counter() - self._started
         if memory.broken:
             return "diverged", f"the {memory.broken} was not finite at step {self.step}"
         if self.step >= self.steps:
             if self.steps == training.steps:
                 return "finished", ""
-            told = f"{training.flops:.3g} FLOPs allow {self.steps} of {training.steps} steps"
-            return "finished", told
+            reason = f"{training.flops:.3g} FLOPs allow {self.steps} of {training.steps} steps"
+            return "finished", reason
         if training.seconds is not None and memory.seconds >= training.seconds:
             return "seconds", f"{training.seconds:g} seconds of training were over"
-        # Judged after every window alone: in between it is not known whether the loss has fallen.
+        # Judged only after a full window: before, it is not known whether the mean loss has fallen.
         stuck = not memory.recent and self.step - memory.lowest_at >= training.plateau
         if training.plateau and stuck and self.step:
             return (
@@ -337,7 +337,7 @@ class Trainer:
                     f"the validation loss was not finite at step {self.step}",
                 )
         memory = self._memory
-        memory.seconds = self._before + time.perf_counter() - self._started
+        memory.seconds = self._seconds_before + time.perf_counter() - self._started
         ending = Ending(status, reason, self.step, loss, memory.seconds)
         memory.ending = asdict(ending)
         return ending
@@ -355,24 +355,24 @@ class Trainer:
     # --- going on ----------------------------------------------------------------------------
 
     def _keep_up(self, beat: Callable[[Beat], None] | None) -> None:
-        """Speak and save when it is time."""
+        """Save a checkpoint and call `beat` when they are due."""
         now = time.perf_counter()
-        if self.folder is not None and now - self._written >= self.every:
+        if self.folder is not None and now - self._saved_at >= self.every:
             self._save()
-            self._written = time.perf_counter()
-        if beat is not None and now - self._spoken >= BEAT:
+            self._saved_at = time.perf_counter()
+        if beat is not None and now - self._spoke_at >= BEAT:
             try:
                 beat(self._beat())
             except BaseException:
                 self._save()
                 raise
-            self._spoken = now
+            self._spoke_at = now
 
     def _beat(self) -> Beat:
         memory, now = self._memory, time.perf_counter()
-        speed = self._tokens / max(now - self._cut, 1e-9)
-        if now - self._cut > 5.0:
-            self._cut, self._tokens = now, 0
+        speed = self._tokens / max(now - self._speed_since, 1e-9)
+        if now - self._speed_since > 5.0:
+            self._speed_since, self._tokens = now, 0
         loss = memory.sum / memory.count if memory.count else memory.loss
         return Beat(self.step, self.steps, loss, speed, dict(memory.gauges))
 
@@ -392,7 +392,7 @@ class Trainer:
     def _save(self) -> None:
         if self.folder is None:
             return
-        self._memory.seconds = self._before + time.perf_counter() - self._started
+        self._memory.seconds = self._seconds_before + time.perf_counter() - self._started
         buffers = {f"buffer.{name}": b.clone() for name, b in self.model.named_buffers()}
         state = {f"optimizer.{name}": t for name, t in self._optimizer.state().items()}
         random = {"random.cpu": torch.random.get_rng_state()}
@@ -407,18 +407,18 @@ class Trainer:
                 readings=self.readings,
             ),
         )
-        self.kept = len(self.readings)
+        self.saved_rows = len(self.readings)
 
     def _resume(self) -> None:
         if self.folder is None:
             return
-        found = read_checkpoint(self.folder, self._identity())
-        if found is None:
+        checkpoint = read_checkpoint(self.folder, self._identity())
+        if checkpoint is None:
             return
-        self._memory = _Memory(**found.state)
-        self.readings = list(found.readings)
-        self.kept = len(self.readings)
-        tensors = found.tensors
+        self._memory = _RunState(**checkpoint.state)
+        self.readings = list(checkpoint.readings)
+        self.saved_rows = len(self.readings)
+        tensors = checkpoint.tensors
         self._optimizer.load(_under("optimizer.", tensors))
         self._random = tensors["random.cpu"]
         self._cuda_random = tensors.get("random.cuda")
@@ -429,7 +429,7 @@ class Trainer:
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """The run has a random state of its own; the caller's is as before afterwards."""
+        """Use the random state of the run inside; restore the caller's afterwards."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.random.set_rng_state(self._random)
@@ -457,7 +457,7 @@ def _on(device: torch.device, batch: Batch) -> Batch:
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin so, by the rest of their names."""
+    """Return the tensors whose names begin with a prefix, by the rest of their names."""
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 

@@ -1,4 +1,4 @@
-"""How a model is trained, on one page: task, length, batch, optimizer, what is watched.
+"""How a model is trained: task, length, batch, optimizer, learning rate, what is watched.
 
     learning rate of update s (from 1):   rate * min(1, s / warmup) * shape(s)
     shape   constant   1
@@ -35,7 +35,7 @@ Spelling = str | Mapping[str, Any] | Choice
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """See the module's first lines. Numbers are read every so many updates, and after the last.
+    """How a model is trained: task, length, batch, optimizer, and how often numbers are read.
 
     `batch` examples are one update, taken in `accumulate` pieces. `log`, `validate` and `gauges`
     say after how many updates the training loss, the validation loss (of `examples` examples)
@@ -98,14 +98,14 @@ class Training:
         return Choice.parse(self.task)
 
     def but(self, **changes: Any) -> Training:
-        """The same with some fields changed."""
+        """Return the training with some fields changed."""
         _refuse_unknown(changes)
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """The training as JSON."""
-        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return found | {"task": self.task_choice.to_json()}
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return fields | {"task": self.task_choice.to_json()}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Training:
@@ -125,21 +125,21 @@ def learning_rate(training: Training, update: int, *, steps: int | None = None) 
     warm = min(1.0, update / training.warmup) if training.warmup else 1.0
     if training.schedule == "constant":
         return training.rate * warm
-    done = (update - training.warmup) / max(1, last - training.warmup)
-    shape = (1.0 + math.cos(math.pi * min(1.0, max(0.0, done)))) / 2.0
+    progress = (update - training.warmup) / max(1, last - training.warmup)
+    shape = (1.0 + math.cos(math.pi * min(1.0, max(0.0, progress)))) / 2.0
     return training.rate * warm * (FLOOR + (1.0 - FLOOR) * shape)
 
 
-def _refuse_unknown(found: Mapping[str, Any]) -> None:
-    if not isinstance(found, Mapping):
-        raise LabError(f"A training is a leadline.Training or its fields, not {shown(found)}.")
-    known = Training.fields()
-    for name in found:
-        if name not in known:
-            near = nearest_names(name, known, at_most=1)
+def _refuse_unknown(fields: Mapping[str, Any]) -> None:
+    if not isinstance(fields, Mapping):
+        raise LabError(f"A training is a leadline.Training or its fields, not {shown(fields)}.")
+    names = Training.fields()
+    for name in fields:
+        if name not in names:
+            near = nearest_names(name, names, at_most=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise LabError(
-                f"A training has no field {name!r}.{hint} Its fields: {', '.join(known)}."
+                f"A training has no field {name!r}.{hint} Its fields: {', '.join(names)}."
             )
 
 
@@ -150,10 +150,10 @@ def _number(name: str, value: object, *, above: float | None = None) -> None:
         fits = value >= 0.0 if above is None else value > above
     if fits:
         return
-    wanted = f"a number above {above:g}" if above is not None else "a number from 0 on"
-    raise LabError(f"{name} is {wanted} in a training, not {value!r}.")
+    expected = f"a number above {above:g}" if above is not None else "a number from 0 on"
+    raise LabError(f"{name} is {expected} in a training, not {value!r}.")
 
 
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise LabError(f"No {name} is called {value!r}. Known: {', '.join(known)}.")
+def _one_of(name: str, value: object, names: tuple[str, ...]) -> None:
+    if value not in names:
+        raise LabError(f"No {name} is called {value!r}. Known: {', '.join(names)}.")

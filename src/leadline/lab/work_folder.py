@@ -27,9 +27,9 @@ LOCK = "lock"
 
 @contextmanager
 def working_folder(path: Path, *, what: str = "sweep") -> Iterator[Path]:
-    """The folder of the record at `path`, held while inside; a second sweep is refused.
+    """Lock the folder of the record at `path` while inside; refuse a second sweep.
 
-    What is left in it afterwards is what unfinished cells need; if that is nothing, it is removed.
+    Afterwards only what unfinished cells need is left in it; if that is nothing, it is removed.
     """
     folder = work_folder(path)
     try:
@@ -41,16 +41,18 @@ def working_folder(path: Path, *, what: str = "sweep") -> Iterator[Path]:
         ) from error
     if lock is None:
         raise LabError(
-            f"Another {what} is at work on {path}; wait until it has ended, or choose another file."
+            f"Another {what} is working on {path}; wait until it ends, or choose another file."
         )
     try:
         yield folder
     finally:
-        left = [place for place in folder.iterdir() if place.name != LOCK]
-        if not left and os.name != "nt":  # while it is held, so that nobody waits for a lost file
+        checkpoints = [place for place in folder.iterdir() if place.name != LOCK]
+        if (
+            not checkpoints and os.name != "nt"
+        ):  # while locked, so that nobody waits for a file that is gone
             (folder / LOCK).unlink(missing_ok=True)
         lock.close()
-        if not left:
+        if not checkpoints:
             with suppress(OSError):
                 (folder / LOCK).unlink(missing_ok=True)
                 folder.rmdir()
@@ -68,12 +70,12 @@ def remove_cell(folder: Path, run: str) -> None:
 
 
 def saved_step(folder: Path) -> int:
-    """The step of the checkpoint in a cell's folder; -1 where there is none."""
+    """Return the step of the checkpoint in a cell's folder, or -1 if there is none."""
     path = folder / FILE
     if not path.is_file():
         return -1
     try:
         with require("safetensors", extra="hf").safe_open(path, framework="numpy") as file:
             return int(json.loads(file.metadata()["state"])["step"])
-    except Exception:  # whatever it is, nobody can go on from it
+    except Exception:  # whatever is wrong with it, no run can go on from it
         return -1

@@ -13,7 +13,7 @@ import leadline
 from leadline.errors import LabError
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.lab.adapters import (
-    DRAWN,
+    DOWN_STD,
     Bottleneck,
     adapter_parameters,
     add_bottlenecks,
@@ -100,7 +100,7 @@ def test_a_bottleneck_starts_with_small_random_weights_by_seed() -> None:
     down = add_bottlenecks(copy.deepcopy(model), 64, seed=1).blocks[0].mlp.exit.down
     again = add_bottlenecks(copy.deepcopy(model), 64, seed=1).blocks[0].mlp.exit.down
     other = add_bottlenecks(copy.deepcopy(model), 64, seed=2).blocks[0].mlp.exit.down
-    assert DRAWN == 0.02
+    assert DOWN_STD == 0.02
     assert float(down.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
     assert torch.equal(down.weight, again.weight)
     assert not torch.equal(down.weight, other.weight)

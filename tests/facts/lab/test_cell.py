@@ -12,7 +12,7 @@ from leadline.lab.cell import FIELDS, Cell, Paused, refuse_changed, run_cell
 from leadline.lab.checkpoint import FILE
 from leadline.lab.cost import flops_of
 from leadline.lab.tasks import build_task
-from leadline.lab.tasks._task import _built
+from leadline.lab.tasks._task import _build_once
 from leadline.lab.trainer import Trainer, model_for
 from leadline.parts import Recipe
 
@@ -79,8 +79,8 @@ def test_a_cell_that_cannot_be_built_is_impossible_and_says_why(tiny, changes, s
     [
         (ValueError("boom\nand more"), "ValueError: boom"),
         (ZeroDivisionError(), "ZeroDivisionError"),
-        (MemoryError(), "the memory did not suffice at step 0; choose a smaller"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "the memory did not suffice"),
+        (MemoryError(), "memory ran out at step 0; choose a smaller"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory ran out"),
     ],
 )
 def test_a_cell_that_raises_has_failed_and_says_why(tiny, monkeypatch, error, reason):
@@ -186,6 +186,6 @@ def test_a_text_that_is_not_what_it_was_is_refused(tmp_path):
     with pytest.raises(LabError, match=r"has changed while the sweep ran; the finished cells"):
         refuse_changed(of_text, {name: "0" * 64})
     text.unlink()
-    _built.cache_clear()
+    _build_once.cache_clear()
     with pytest.raises(LabError, match=r"cannot be read any more: There is no file"):
         refuse_changed(of_text, {name: digest})

@@ -126,7 +126,7 @@ def test_three_seeds_are_the_default():
     [
         (lambda: sweep("dept=6"), "has a field 'dept'. Did you mean 'depth'"),
         (lambda: sweep("depth="), "The axis 'depth' has no values"),
-        (lambda: sweep("depth"), "'depth' is no field with values"),
+        (lambda: sweep("depth"), "'depth' is not a field with values"),
         (lambda: sweep("depth=6,,"), "The values of 'depth=6,,' cannot be read"),
         (lambda: sweep("depth=6,12,6"), "The axis 'depth' has the value 6 twice"),
         (lambda: sweep("depth=6", "depth=12"), "The axis 'depth' is given twice"),

@@ -91,8 +91,8 @@ def test_a_cell_that_dies_three_times_at_one_place_has_failed():
     again, deaths = lives(*[(-1, [], -1)] * 3)
     assert again == [True, True, False]
     assert deaths.reason("the worker", "signal 9", memory=True) == (
-        "the worker died 3 times (signal 9) after step 0, often because the memory did not "
-        "suffice; choose a smaller width, depth or batch, or fewer workers"
+        "the worker died 3 times (signal 9) after step 0, often because memory ran out; "
+        "choose a smaller width, depth or batch, or fewer workers"
     )
     assert deaths.reason("the worker", "signal 11", memory=False) == (
         "the worker died 3 times (signal 11) after step 0; run this cell alone to see why"
@@ -129,7 +129,7 @@ def test_thirty_deaths_without_a_later_checkpoint_are_enough():
     assert again == [True] * 29 + [False]
     assert deaths.reason("the worker", "signal 9", memory=True) == (
         "the worker died 30 times (signal 9) without a later checkpoint than that of step 0; "
-        "find out who ends it, then try it again"
+        "find out what ends it, then try it again"
     )
     again, _ = lives(*((n, [], n) for n in range(40)))
     assert again == [True] * 40

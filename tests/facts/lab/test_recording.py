@@ -159,7 +159,7 @@ def test_a_second_run_on_the_same_file_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "run.leadline"
 
     def again(now):
-        with pytest.raises(LabError, match="Another run is at work"):
+        with pytest.raises(LabError, match="Another run is working"):
             train(TINY, path, training=FAST)
         raise Cut
 
@@ -176,7 +176,7 @@ def test_a_seed_is_a_whole_number(seed):
 def test_a_measurement_is_no_run_to_go_on_with(tmp_path):
     path = tmp_path / "other.leadline"
     Record().save(path)
-    with pytest.raises(LabError, match="holds something else"):
+    with pytest.raises(LabError, match="does not hold the beginning of this run"):
         train(TINY, path, training=FAST)
 
 

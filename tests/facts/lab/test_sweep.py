@@ -13,7 +13,7 @@ from leadline.lab.grid import Axis, Grid, Setting, Sweep
 from leadline.lab.sweep import Begun, Ended, sweep
 from leadline.lab.sweep_record import RUNNING
 from leadline.lab.tasks import build_task
-from leadline.lab.tasks._task import _built
+from leadline.lab.tasks._task import _build_once
 from leadline.record import Record
 
 
@@ -175,7 +175,7 @@ def test_a_text_that_has_changed_is_another_task(tiny, here, tmp_path):
     (spelling,) = {str(cell.training().task_choice) for cell in what.cells()}
 
     def go_on():
-        _built.cache_clear()  # as in a new process
+        _build_once.cache_clear()  # as in a new process
         return sweep(what, path, engine="here")
 
     here.stop = 1
@@ -221,7 +221,7 @@ def test_a_task_that_cannot_be_read_any_more_is_refused(tiny, here, tmp_path):
     axes = (f'task=copy(items=4),text(path="{text}", length=16)', "depth=1")
     sweep(tiny(*axes), tmp_path / "s", engine="here").close()
     text.unlink()
-    _built.cache_clear()
+    _build_once.cache_clear()
     with pytest.raises(LabError, match=r"The task text\(.*began: it cannot be read now\."):
         sweep(tiny(*axes), tmp_path / "s", engine="here")
 
@@ -256,7 +256,7 @@ def test_a_change_inside_a_setting_is_named(here, tmp_path):
 
 def test_a_record_that_is_no_sweep_and_a_file_that_is_no_record_are_refused(tiny, here, tmp_path):
     Record().save(tmp_path / "plain")
-    with pytest.raises(LabError, match="holds a record that is no sweep"):
+    with pytest.raises(LabError, match="holds a record that is not a sweep"):
         sweep(tiny(), tmp_path / "plain", engine="here")
     (tmp_path / "text").write_text("words")
     with pytest.raises(RecordError, match="not a Leadline record"):
@@ -270,7 +270,7 @@ def test_a_second_sweep_on_the_same_record_is_refused_while_the_first_runs(tiny,
 
     def second(event):
         if isinstance(event, News):
-            with pytest.raises(LabError, match="Another sweep is at work on"):
+            with pytest.raises(LabError, match="Another sweep is working on"):
                 sweep(tiny(), path, engine="here")
             refused.append(event.run)
 
@@ -314,7 +314,7 @@ def test_a_full_disk_stops_the_sweep_and_the_finished_cells_are_kept(
     tiny, here, tmp_path, monkeypatch
 ):
     what, path = tiny(seeds=(0, 1)), tmp_path / "s"
-    add, calls = sweep_module.add, []
+    add, calls = sweep_module.add_cells, []
 
     def add_until_full(record, results):
         if len(calls) == 2:  # SQLite's own limit stands for the disk's
@@ -323,10 +323,10 @@ def test_a_full_disk_stops_the_sweep_and_the_finished_cells_are_kept(
         calls.append(results)
         add(record, results)
 
-    monkeypatch.setattr(sweep_module, "add", add_until_full)
+    monkeypatch.setattr(sweep_module, "add_cells", add_until_full)
     with pytest.raises(RecordError, match=r"disk is full.*What it held before is kept; free some"):
         sweep(what, path, engine="here")
-    monkeypatch.setattr(sweep_module, "add", add)
+    monkeypatch.setattr(sweep_module, "add_cells", add)
     with Record.open(path) as cut:
         kept = len(cells(cut))
         assert 0 < kept < 4

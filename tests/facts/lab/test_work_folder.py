@@ -32,7 +32,7 @@ def test_what_unfinished_cells_need_stays(tmp_path):
 def test_two_at_a_time_are_refused_and_one_after_the_other_are_not(tmp_path):
     with (
         working_folder(tmp_path / "s"),
-        pytest.raises(LabError, match="Another sweep is at work"),
+        pytest.raises(LabError, match="Another sweep is working"),
         working_folder(tmp_path / "s"),
     ):
         pass

@@ -1,4 +1,4 @@
-"""What an engine is: it runs cells and tells what it hears of them, in any order.
+"""What an engine is: it runs the cells of a sweep and reports on them, in any order.
 
     run(jobs, orders) -> Generator[News | CellResult]
 
@@ -8,7 +8,7 @@ once; what was saved stays. An engine writes no record.
 
 A cell whose worker dies is run again, from its checkpoint. It has failed when it cannot go on:
 
-    after 3 deaths in a row at one place, which is what a cell does whose memory does not suffice
+    after 3 deaths in a row at one place, the mark of a cell that needs more memory than there is
     after 30 deaths without a later checkpoint, wherever they were
 
 Two deaths are at one place when the checkpoint did not move between them and the last steps that
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["DEATHS", "ENGINES", "STUCK", "Deaths", "Engine", "Job", "News", "Orders"]
 
 DEATHS = 3
-"""So many deaths of its worker at one place, and a cell has failed."""
+"""A cell has failed after so many deaths of its worker at one place."""
 STUCK = 30
-"""So many deaths without a later checkpoint, and a cell has failed."""
+"""A cell has failed after so many deaths without a later checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class News:
 
 
 class Engine(ABC):
-    """See the module's first lines. Options are the arguments of the constructor."""
+    """Runs the cells of a sweep; its options are the arguments of the constructor."""
 
     def ready(self, orders: Orders) -> AbstractContextManager[None]:
-        """What must stand before a record is begun, such as a connection; a sentence if it cannot."""
+        """Set up what the cells need, such as a connection, before the record is begun, or refuse."""
         return nullcontext()
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Engine(ABC):
 
 @dataclass
 class Deaths:
-    """The deaths of the workers of one cell: see the module's first lines for what they mean."""
+    """Counts how often the workers of one cell died, and decides whether the cell is tried again."""
 
     total: int = 0
     stuck: int = 0
@@ -103,26 +103,26 @@ class Deaths:
     """The step of the checkpoint at the last death; -1 where there was none."""
     place: int = 0
     """The last step that was heard before the last death."""
-    _heard: int = 0
+    _last_step: int = 0
     _beat: int = 1
 
     def begin(self, saved: int) -> None:
-        """A worker begins at the checkpoint of this step."""
-        self._heard, self._beat = max(0, saved), 1
+        """Note that a worker begins at the checkpoint of this step."""
+        self._last_step, self._beat = max(0, saved), 1
 
     def hear(self, step: int) -> None:
-        """The worker says that it is at this step."""
-        self._beat = max(self._beat, step - self._heard)
-        self._heard = step
+        """Note that the worker has reached this step."""
+        self._beat = max(self._beat, step - self._last_step)
+        self._last_step = step
 
     def count(self, saved: int) -> bool:
-        """The worker died, with the checkpoint at this step; True where it should be tried again."""
+        """Count a death with the checkpoint at this step; return whether to try the cell again."""
         self.total += 1
         moved = saved > self.saved
-        away = abs(self._heard - self.place) > self._beat
+        away = abs(self._last_step - self.place) > self._beat
         self.stuck = 1 if moved else self.stuck + 1
         self.here = 1 if moved or away else self.here + 1
-        self.saved, self.place = max(saved, self.saved), self._heard
+        self.saved, self.place = max(saved, self.saved), self._last_step
         return self.here < DEATHS and self.stuck < STUCK
 
     def reason(self, worker: str, how: str, *, memory: bool) -> str:
@@ -130,13 +130,13 @@ class Deaths:
         if self.here < DEATHS:
             return (
                 f"{worker} died {self.stuck} times ({how}) without a later checkpoint than that "
-                f"of step {max(0, self.saved)}; find out who ends it, then try it again"
+                f"of step {max(0, self.saved)}; find out what ends it, then try it again"
             )
         where = f"{worker} died {self.here} times ({how}) after step {self.place}"
         if not memory:
             return f"{where}; run this cell alone to see why"
         return (
-            f"{where}, often because the memory did not suffice; choose a smaller width, depth or "
+            f"{where}, often because memory ran out; choose a smaller width, depth or "
             "batch, or fewer workers"
         )
 

@@ -30,9 +30,9 @@ __all__ = ["GRACE", "LocalEngine", "usable_cores", "workers_for"]
 GRACE = 30.0
 """Seconds that a running cell has to write its checkpoint when time is up."""
 _STILLBORN = 10
-"""So many workers in a row that were killed before they began, and none will begin."""
+"""After so many workers in a row that were killed before they began, the sweep is given up."""
 _LOOK = 0.5
-"""Seconds after which the clock is looked at even if no worker says anything."""
+"""The deadline is checked at least every so many seconds, even if no worker says anything."""
 
 
 @ENGINES.register("local")
@@ -70,17 +70,17 @@ class LocalEngine(Engine):
                     elif kind == w.HALT:
                         raise LabError(what)
                 for job, how in pool.bury():
-                    found = deaths[job.cell.run]
-                    if found.count(saved_step(job.folder)):
+                    cell_deaths = deaths[job.cell.run]
+                    if cell_deaths.count(saved_step(job.folder)):
                         waiting.appendleft(job)
                     else:
-                        yield _failed(job, how, found)
+                        yield _failed(job, how, cell_deaths)
         finally:
             pool.end()
 
 
 def workers_for(workers: int | None, threads: int) -> int:
-    """So many workers as are asked for; if none are, as many as have a core for every thread."""
+    """Return the number of workers: `workers`, or as many as have a core for every thread."""
     return workers or max(1, usable_cores() // max(1, threads))
 
 
@@ -140,7 +140,7 @@ class _Pool:
             worker.pipe.send(job)
 
     def hear(self) -> Iterator[tuple[str, Any]]:
-        """What the workers have said, after waiting for it a little."""
+        """Yield the messages of the workers, after waiting a moment for them."""
         pipes = {worker.pipe: worker for worker in self.workers}
         ends = [worker.process.sentinel for worker in self.workers]
         wait([*pipes, *ends], timeout=_LOOK)
@@ -157,7 +157,7 @@ class _Pool:
                 worker.dead = True
 
     def bury(self) -> Iterator[tuple[Job, str]]:
-        """Take dead workers away; the jobs that they were at, and how each died."""
+        """Remove dead workers; yield the jobs that they ran, and how each worker died."""
         for worker in [one for one in self.workers if one.dead]:
             worker.process.join()
             worker.pipe.close()
@@ -175,7 +175,7 @@ class _Pool:
                 yield worker.job, how
 
     def pause(self) -> None:
-        """Ask for checkpoints, once; who has written none after the grace is ended."""
+        """Ask for checkpoints, once; end the workers that have written none after the grace period."""
         now = time.monotonic()
         if self._paused_at is None:
             self._paused_at = now
@@ -205,7 +205,7 @@ def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
 
 @contextmanager
 def _surroundings(threads: int) -> Iterator[None]:
-    """What a worker inherits: its number of threads, and deafness to Ctrl-C.
+    """Set what a worker inherits: its number of threads, and that it ignores Ctrl-C.
 
     Ctrl-C reaches every process of a terminal; the coordinator alone answers it. The variables
     must stand before the worker imports torch.

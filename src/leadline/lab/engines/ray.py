@@ -43,9 +43,11 @@ __all__ = ["RayEngine"]
 SPEAK = 1.0
 """Seconds between two news of a cell, at least."""
 _LOOK = 0.5
+"""The deadline is checked at least every so many seconds."""
 _GRACE = 60.0
+"""Seconds that running cells have to write their checkpoints when time is up."""
 _IN_FLIGHT = 256
-"""So many tasks are handed to Ray at a time if nobody says how many workers there are."""
+"""So many tasks are handed to Ray at a time if the number of workers is not given."""
 
 
 @ENGINES.register("ray")
@@ -64,7 +66,7 @@ class RayEngine(Engine):
         ray = require("ray", extra="ray")
         with _connected(ray, self.address, orders):
             board = ray.remote(num_cpus=0)(_Board).remote()
-            # Ray's own retries would have no end where the memory does not suffice.
+            # Ray's own retries would never end where memory runs out.
             task = ray.remote(num_cpus=orders.threads, max_retries=0)(_run_on_ray)
             waiting = deque(jobs)
             running: dict[Any, Job] = {}
@@ -83,24 +85,24 @@ class RayEngine(Engine):
                         job = waiting.popleft()
                         deaths[job.cell.run].begin(saved_step(job.folder))
                         running[task.remote(job, orders, board, str(Path.cwd()))] = job
-                    done, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
+                    references, _ = ray.wait(list(running), timeout=_LOOK) if running else ([], [])
                     for news in ray.get(board.take.remote()):
                         if news.beat is not None:
                             deaths[news.run].hear(news.beat.step)
                         yield news
-                    for reference in done:
+                    for reference in references:
                         job = running.pop(reference)
-                        found = deaths[job.cell.run]
+                        cell_deaths = deaths[job.cell.run]
                         answer = _answer(ray, reference)
                         if isinstance(answer, CellResult):
                             yield replace(
-                                answer, facts={**answer.facts, "attempts": found.total + 1}
+                                answer, facts={**answer.facts, "attempts": cell_deaths.total + 1}
                             )
                         elif isinstance(answer, _Died):
-                            if found.count(saved_step(job.folder)):
+                            if cell_deaths.count(saved_step(job.folder)):
                                 waiting.appendleft(job)
                             else:
-                                yield _failed(job, answer.how, found)
+                                yield _failed(job, answer.how, cell_deaths)
             finally:
                 for reference in running:
                     with contextlib.suppress(Exception):
@@ -119,8 +121,8 @@ class _Board:
         return self.pausing
 
     def take(self) -> list[News]:
-        taken, self.news = self.news, []
-        return taken
+        news, self.news = self.news, []
+        return news
 
     def pause(self) -> None:
         self.pausing = True
@@ -128,7 +130,7 @@ class _Board:
 
 @dataclass(frozen=True)
 class _Died:
-    """What is left of a task whose worker died."""
+    """The answer of a task whose worker died."""
 
     how: str
 
@@ -166,7 +168,7 @@ def _run_on_ray(job: Job, orders: Orders, board: Any, where: str) -> CellResult 
 
 
 def _answer(ray: Any, reference: Any) -> CellResult | _Died | None:
-    """What a task gave; a death where its worker or its machine is gone."""
+    """Return what a task gave, or a death if its worker or its machine is gone."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -216,20 +218,20 @@ def _connected(ray: Any, address: str | None, orders: Orders) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silenced() -> Iterator[None]:
-    """Nothing reaches standard error inside, not even from Ray's code in C++."""
+    """Silence standard error, also for Ray's code in C++."""
     sys.stderr.flush()
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
+    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
 
 
 def _answers(address: str | None) -> bool:
-    """Whether somebody listens there. Ray itself would try for minutes where nobody does."""
+    """Whether the address answers. Ray itself would try for minutes where nothing does."""
     host, colon, port = (address or "").rpartition(":")
     if not (colon and port.isdigit()):
         return False
@@ -241,17 +243,17 @@ def _answers(address: str | None) -> bool:
 
 
 def _why_not(address: str | None, error: Exception, *, answers: bool) -> str:
-    said = _last_line(error)
+    message = _last_line(error)
     if address is None:
-        return f"A Ray of this machine cannot be started ({said})."
+        return f"A Ray of this machine cannot be started ({message})."
     where = f"The Ray cluster {address} cannot be reached"
     if answers:
         return (
-            f"{where}, though somebody listens there ({said}). Most often the token differs: set "
+            f"{where}, though something listens there ({message}). Most often the token differs: set "
             "RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token of the cluster, or "
             "RAY_AUTH_MODE=disabled on both sides; both need the same version of Ray."
         )
-    return f"{where} ({said}). Start one with `ray start --head`, or leave the address out."
+    return f"{where} ({message}). Start one with `ray start --head`, or leave the address out."
 
 
 def _last_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""What a worker process of the local engine does: one cell after the other, until it is told to end.
+"""What a worker process of the local engine does: one cell after the other, until it is ended.
 
 One thread listens to the coordinator, so that a worker whose coordinator has died ends at once,
-in the middle of whatever it does. On Linux the kernel sees to the same.
+in the middle of whatever it does. On Linux the kernel does the same.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
 
         try:
             refuse_changed(job.cell, orders.texts)
-            found = run_cell(
+            result = run_cell(
                 job.cell,
                 folder=job.folder,
                 threads=orders.threads,
                 every=orders.every,
                 beat=tell,
             )
-            pipe.send((RESULT, found))
+            pipe.send((RESULT, result))
         except Paused:
             pipe.send((PAUSED, None))
         except LabError as error:

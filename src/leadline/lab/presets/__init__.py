@@ -1,4 +1,4 @@
-"""Sweeps that somebody has asked before: one file each, a function of `quick` that returns a Sweep."""
+"""Sweeps that answer a common question: one file each, a function of `quick` that returns a Sweep."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ from leadline.lab.tasks._batch import IGNORED, Batch
 from leadline.lab.tasks._entropies import Entropies
 from leadline.lab.tasks._task import HELD_OUT, Task, at_least_one, generator_of
 
-__all__ = ["Drawn", "asked", "different", "is_held_out"]
+__all__ = ["Drawn", "ask", "draw_distinct", "is_held_out"]
 
 _PRIME = 2**31 - 1
 _FACTOR = 48271
 _ROUNDS = 100
-"""Draws of a batch before it is said that there are no such examples."""
+"""A task that gives too few examples in so many draws of a batch is refused."""
 _TIMES = 20
-"""Training targets per symbol from which on a symbol that is not among them counts as unseen."""
+"""From so many training targets per symbol on, a symbol that is not among them counts as unseen."""
 
 
 class Drawn(Task):
@@ -37,7 +37,7 @@ class Drawn(Task):
 
     @abstractmethod
     def draw(self, examples: int, generator: torch.Generator) -> Batch:
-        """As many examples from a generator, held out or not."""
+        """Draw so many examples, held out or not."""
 
     def train(self, step: int, examples: int, *, seed: int) -> Batch:
         generator = generator_of(self.name, seed=seed, step=step)
@@ -50,10 +50,10 @@ class Drawn(Task):
     def entropies(self, examples: int) -> Entropies:
         """See `Task`; a task that asks in validation only for what training never does is refused."""
         targets = self.validation(examples).targets
-        shown = self._counts.targets
-        unseen = not bool(shown[targets[targets != IGNORED]].any())
+        counts = self._counts.targets
+        unseen = not bool(counts[targets[targets != IGNORED]].any())
         # So many draws that a symbol that can be drawn is among them.
-        if unseen and int(shown.sum()) >= _TIMES * self.vocabulary:
+        if unseen and int(counts.sum()) >= _TIMES * self.vocabulary:
             raise LabError(
                 f"Validation of the task {self.choice()} asks only for symbols that its training "
                 "examples never do, so nothing can be learned for it; give it larger options."
@@ -73,9 +73,9 @@ class Drawn(Task):
         ids, targets = [], []
         for _ in range(_ROUNDS):
             batch = self.draw(draws, generator)
-            kept = is_held_out(batch.ids) == held_out
-            ids.append(batch.ids[kept])
-            targets.append(batch.targets[kept])
+            belongs = is_held_out(batch.ids) == held_out
+            ids.append(batch.ids[belongs])
+            targets.append(batch.targets[belongs])
             if sum(map(len, ids)) >= examples:
                 return Batch(torch.cat(ids)[:examples], torch.cat(targets)[:examples])
         raise LabError(
@@ -85,23 +85,23 @@ class Drawn(Task):
 
 
 def is_held_out(ids: Tensor) -> Tensor:
-    """[example] whether each example belongs to validation."""
+    """Return [example] whether each example belongs to validation."""
     factors = [pow(_FACTOR, i + 1, _PRIME) for i in range(ids.shape[1])]
     mixed = (ids * torch.tensor(factors) % _PRIME).sum(1) % _PRIME
     return mixed % HELD_OUT == 0
 
 
-def asked(shown: Tensor, query: Tensor, answer: Tensor) -> Batch:
-    """What is shown, then queries with their answers; the answer to the last is not shown."""
+def ask(prompt: Tensor, query: Tensor, answer: Tensor) -> Batch:
+    """Return examples of a prompt and then queries with their answers, the last without its answer."""
     tail = torch.stack([query, answer], 2).flatten(1)[:, :-1]
     targets = torch.stack([answer, torch.full_like(answer, IGNORED)], 2).flatten(1)[:, :-1]
     return Batch(
-        torch.cat([shown, tail], 1), torch.cat([torch.full_like(shown, IGNORED), targets], 1)
+        torch.cat([prompt, tail], 1), torch.cat([torch.full_like(prompt, IGNORED), targets], 1)
     )
 
 
-def different(examples: int, *, items: int, symbols: int, generator: torch.Generator) -> Tensor:
-    """[example, item] different symbols in every example, in an even order."""
-    drawn = torch.rand(examples, symbols, generator=generator)
+def draw_distinct(examples: int, *, items: int, symbols: int, generator: torch.Generator) -> Tensor:
+    """Return [example, item] symbols, different in every example and in uniformly random order."""
+    noise = torch.rand(examples, symbols, generator=generator)
     # Stable: a tie has the same order on every machine.
-    return drawn.sort(dim=1, stable=True).indices[:, :items]
+    return noise.sort(dim=1, stable=True).indices[:, :items]

@@ -30,6 +30,7 @@ from leadline.lab.tasks._batch import IGNORED, Batch
 __all__ = ["ADDED", "Counts", "Entropies", "count", "entropies_of"]
 
 ADDED = 0.01
+"""a: what is added to every count, so that an unseen pair has a finite cost."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Counts:
 
 def count(batches: Iterable[Batch], vocabulary: int) -> Counts:
     """Count inputs, targets and pairs of both over batches."""
-    seen = [_codes(batch, vocabulary) for batch in batches]
-    codes, pairs = torch.cat(seen).unique(return_counts=True)
+    codes_by_batch = [_codes(batch, vocabulary) for batch in batches]
+    codes, pairs = torch.cat(codes_by_batch).unique(return_counts=True)
     inputs, targets = torch.zeros(2, vocabulary, dtype=torch.int64)
     return Counts(
         vocabulary=vocabulary,
@@ -74,11 +75,11 @@ def count(batches: Iterable[Batch], vocabulary: int) -> Counts:
 
 
 def entropies_of(counts: Counts, batch: Batch) -> Entropies:
-    """The cross-entropies of a batch by what was counted."""
-    asked = _codes(batch, counts.vocabulary)
-    x, y = asked // counts.vocabulary, asked % counts.vocabulary
-    place = torch.searchsorted(counts.codes, asked).clamp(max=len(counts.codes) - 1)
-    both = torch.where(counts.codes[place] == asked, counts.pairs[place], 0)
+    """Return the cross-entropies of a batch by the counts of training."""
+    codes = _codes(batch, counts.vocabulary)
+    x, y = codes // counts.vocabulary, codes % counts.vocabulary
+    place = torch.searchsorted(counts.codes, codes).clamp(max=len(counts.codes) - 1)
+    both = torch.where(counts.codes[place] == codes, counts.pairs[place], 0)
     return Entropies(
         unigram=_cost(counts.targets[y], counts.targets.sum(), counts.vocabulary),
         bigram=_cost(both, counts.inputs[x], counts.vocabulary),
@@ -90,6 +91,6 @@ def _codes(batch: Batch, vocabulary: int) -> Tensor:
     return batch.ids[counted] * vocabulary + batch.targets[counted]
 
 
-def _cost(hits: Tensor, all_of_them: Tensor, vocabulary: int) -> float:
-    share = (hits.double() + ADDED) / (all_of_them.double() + ADDED * vocabulary)
+def _cost(hits: Tensor, total: Tensor, vocabulary: int) -> float:
+    share = (hits.double() + ADDED) / (total.double() + ADDED * vocabulary)
     return min(float(-share.log().mean()), math.log(vocabulary))

@@ -34,8 +34,8 @@ __all__ = [
     "Task",
     "at_least_one",
     "build_task",
+    "check_whole",
     "generator_of",
-    "whole",
 ]
 
 TASKS: Catalog[type[Task]] = Catalog("task", package="leadline.lab.tasks", group="leadline.tasks")
@@ -45,10 +45,11 @@ HELD_OUT = 10
 SAMPLE = 131072
 """Frequencies of a task that has no end are counted on at least so many training targets."""
 _AT_ONCE = 4096
+"""So many examples are drawn at a time while frequencies are counted."""
 
 
 class Task(ABC):
-    """See the module's first lines."""
+    """Draws examples by seed and step, and keeps some of them out of training for validation."""
 
     name: ClassVar[str]
     """The name in the catalog."""
@@ -61,11 +62,11 @@ class Task(ABC):
 
     @abstractmethod
     def train(self, step: int, examples: int, *, seed: int) -> Batch:
-        """The batch of one step."""
+        """Return the batch of one step."""
 
     @abstractmethod
     def validation(self, examples: int) -> Batch:
-        """As many examples that are never trained on, the same in every run."""
+        """Return so many examples that are never trained on, the same in every run."""
 
     def evidence(self) -> Iterable[Batch]:
         """The training targets that frequencies are counted on: the first batches of seed 0."""
@@ -85,7 +86,7 @@ class Task(ABC):
         return Choice(self.name, **{option: getattr(self, option) for option in options})
 
     def facts(self) -> dict[str, Any]:
-        """What there is to know about the task, as JSON."""
+        """Describe the task as JSON, for the record."""
         return {
             "name": self.name,
             "options": {k: v for k, v in self.choice().to_json().items() if k != "name"},
@@ -100,15 +101,15 @@ class Task(ABC):
 
 
 def build_task(choice: str | Mapping[str, Any] | Choice) -> Task:
-    """The task of a choice.
+    """Build the task of a choice.
 
     A process builds each once: a text is read once, and not again where its file has changed.
     """
-    return _built(str(TASKS.check(choice)))
+    return _build_once(str(TASKS.check(choice)))
 
 
 @functools.lru_cache(maxsize=16)
-def _built(spelling: str) -> Task:
+def _build_once(spelling: str) -> Task:
     # By its text, because as values the options 1, 1.0 and true would be one.
     return TASKS.build(spelling)
 
@@ -134,8 +135,8 @@ def at_least_one(task: str, examples: int) -> None:
         )
 
 
-def whole(task: str, option: str, value: object, *, least: int = 1) -> int:
-    """The value of an option, a whole number from `least` on."""
+def check_whole(task: str, option: str, value: object, *, least: int = 1) -> int:
+    """Return the value of an option, or refuse what is no whole number from `least` on."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise LabError(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from leadline.errors import LabError
 from leadline.lab.tasks._batch import IGNORED, Batch
-from leadline.lab.tasks._task import TASKS, Task, at_least_one, generator_of, whole
+from leadline.lab.tasks._task import TASKS, Task, at_least_one, check_whole, generator_of
 
 MOST = 2048
 """The largest p."""
@@ -36,7 +36,7 @@ class Addition(Task):
     causal = False
 
     def __init__(self, *, p: int = 59, share: float = 0.5) -> None:
-        self.p = whole("addition", "p", p, least=2)
+        self.p = check_whole("addition", "p", p, least=2)
         if p > MOST:
             raise LabError(
                 f"The option p of the task addition is {p}, and all p * p pairs are held in "
@@ -46,39 +46,39 @@ class Addition(Task):
         self.vocabulary = p + 1
         self.length = 3
         is_number = isinstance(share, numbers.Real) and not isinstance(share, bool)
-        trained = int(share * p * p) if is_number and 0.0 < share < 1.0 else 0
-        if trained == 0:
+        count = int(share * p * p) if is_number and 0.0 < share < 1.0 else 0
+        if count == 0:
             raise LabError(
                 f"The option share of the task addition is {share!r}, which leaves no pair to "
                 f"train on or to hold out of {p * p}; give a number between 0 and 1, such as 0.5."
             )
         order = torch.randperm(p * p, generator=generator_of(self.name, part="split"))
-        self._trained, self._held = order[:trained], order[trained:]
+        self._training_pairs, self._validation_pairs = order[:count], order[count:]
 
     def train(self, step: int, examples: int, *, seed: int) -> Batch:
         at_least_one(self.name, examples)
         generator = generator_of(self.name, seed=seed, step=step)
-        place = torch.randint(len(self._trained), (examples,), generator=generator)
-        return self._sums(self._trained[place])
+        place = torch.randint(len(self._training_pairs), (examples,), generator=generator)
+        return self._sums(self._training_pairs[place])
 
     def validation(self, examples: int) -> Batch:
         at_least_one(self.name, examples)
-        if examples > len(self._held):
+        if examples > len(self._validation_pairs):
             raise LabError(
                 f"{examples:,} validation examples were asked for and the task {self.choice()} "
-                f"holds out {len(self._held):,}; ask for fewer, or give a larger p."
+                f"holds out {len(self._validation_pairs):,}; ask for fewer, or give a larger p."
             )
-        return self._sums(self._held[:examples])
+        return self._sums(self._validation_pairs[:examples])
 
     def evidence(self) -> Iterable[Batch]:
         """Every training pair once."""
-        return [self._sums(self._trained)]
+        return [self._sums(self._training_pairs)]
 
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "train_pairs": len(self._trained),
-            "validation_pairs": len(self._held),
+            "train_pairs": len(self._training_pairs),
+            "validation_pairs": len(self._validation_pairs),
             "split": "by a fixed permutation of all pairs",
         }
 

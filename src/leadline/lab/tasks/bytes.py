@@ -25,11 +25,12 @@ from torch import Tensor
 
 from leadline.errors import InputError, LabError
 from leadline.lab.tasks._batch import Batch
-from leadline.lab.tasks._task import HELD_OUT, Task, at_least_one, generator_of, whole
+from leadline.lab.tasks._task import HELD_OUT, Task, at_least_one, check_whole, generator_of
 
 __all__ = ["CHUNK", "HANDFUL", "ByteTask", "Runs", "chunk_of", "split"]
 
 CHUNK = 4096
+"""The bytes of a chunk of a long text."""
 HANDFUL = 8
 """A chunk holds at least so many windows."""
 
@@ -52,15 +53,16 @@ class Runs:
     def begin(self, place: Tensor) -> Tensor:
         """The byte at which the window of each place begins; places count from 0."""
         run = torch.searchsorted(self._ends, place, right=True)
-        return self.firsts[run] + place - (self._ends[run] - self._own[run])
+        return self.firsts[run] + place - (self._ends[run] - self._starts[run])
 
     @property
-    def _own(self) -> Tensor:
+    def _starts(self) -> Tensor:
+        """[run] at how many bytes of each a window may begin."""
         return (self.sizes - self.window + 1).clamp(min=0)
 
     @property
     def _ends(self) -> Tensor:
-        return self._own.cumsum(0)
+        return self._starts.cumsum(0)
 
 
 def chunk_of(size: int, window: int) -> int:
@@ -72,9 +74,9 @@ def split(size: int, window: int) -> tuple[Runs, Runs]:
     """The runs of training and of validation in a text of `size` bytes."""
     chunk = chunk_of(size, window)
     period = HELD_OUT * chunk
-    trained = [(s, min(s + period - chunk, size)) for s in range(0, size, period)]
-    held = [(s, min(s + chunk, size)) for s in range(period - chunk, size, period)]
-    return _runs(trained, window), _runs(held, window)
+    training = [(s, min(s + period - chunk, size)) for s in range(0, size, period)]
+    validation = [(s, min(s + chunk, size)) for s in range(period - chunk, size, period)]
+    return _runs(training, window), _runs(validation, window)
 
 
 def _runs(pairs: list[tuple[int, int]], window: int) -> Runs:
@@ -89,28 +91,28 @@ class ByteTask(Task):
 
     def read(self, text: bytes, *, source: str, length: int) -> None:
         """Take a text; `source` names it in a message."""
-        self.length = whole(self.name, "length", length)
+        self.length = check_whole(self.name, "length", length)
         window = length + 1
-        needed = HELD_OUT * HANDFUL * window
-        if len(text) < needed:
+        least = HELD_OUT * HANDFUL * window
+        if len(text) < least:
             raise InputError(
                 f"{source} has {len(text):,} bytes, which is too short to train on windows of "
-                f"{length} + 1 bytes and to hold some out: give {needed:,} bytes or more, or a "
+                f"{length} + 1 bytes and to hold some out: give {least:,} bytes or more, or a "
                 "smaller length."
             )
         self.digest = hashlib.sha256(text).hexdigest()
         self._text = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        self._trained, self._held = split(len(text), window)
+        self._training_runs, self._validation_runs = split(len(text), window)
 
     def train(self, step: int, examples: int, *, seed: int) -> Batch:
         at_least_one(self.name, examples)
         generator = generator_of(self.name, seed=seed, step=step)
-        place = torch.randint(self._trained.places, (examples,), generator=generator)
-        return self._windows(self._trained.begin(place))
+        place = torch.randint(self._training_runs.places, (examples,), generator=generator)
+        return self._windows(self._training_runs.begin(place))
 
     def validation(self, examples: int) -> Batch:
         at_least_one(self.name, examples)
-        places = self._held.places
+        places = self._validation_runs.places
         if examples > places:
             raise LabError(
                 f"{examples:,} validation examples were asked for and the task {self.choice()} "
@@ -118,13 +120,13 @@ class ByteTask(Task):
             )
         # The middle of each of as many equal parts.
         return self._windows(
-            self._held.begin((2 * torch.arange(examples) + 1) * places // (2 * examples))
+            self._validation_runs.begin((2 * torch.arange(examples) + 1) * places // (2 * examples))
         )
 
     def evidence(self) -> Iterable[Batch]:
         """Every training byte but the first of each run, with the byte before it."""
         for first, size in zip(
-            self._trained.firsts.tolist(), self._trained.sizes.tolist(), strict=True
+            self._training_runs.firsts.tolist(), self._training_runs.sizes.tolist(), strict=True
         ):
             run = self._text[first : first + size].long()
             yield Batch(run[None, :-1], run[None, 1:])
@@ -135,8 +137,8 @@ class ByteTask(Task):
             **super().facts(),
             "digest": self.digest,
             "bytes": size,
-            "train_bytes": int(self._trained.sizes.sum()),
-            "validation_bytes": int(self._held.sizes.sum()),
+            "train_bytes": int(self._training_runs.sizes.sum()),
+            "validation_bytes": int(self._validation_runs.sizes.sum()),
             "chunk": chunk_of(size, self.length + 1),
             "split": f"every {HELD_OUT}th chunk is held out",
         }

@@ -15,7 +15,7 @@ import torch
 
 from leadline.lab.tasks._batch import IGNORED, Batch
 from leadline.lab.tasks._drawn import Drawn
-from leadline.lab.tasks._task import TASKS, whole
+from leadline.lab.tasks._task import TASKS, check_whole
 
 
 @TASKS.register("copy")
@@ -25,15 +25,15 @@ class Copy(Drawn):
     name = "copy"
 
     def __init__(self, *, symbols: int = 16, items: int = 16) -> None:
-        self.symbols = whole("copy", "symbols", symbols, least=2)
-        self.items = whole("copy", "items", items)
+        self.symbols = check_whole("copy", "symbols", symbols, least=2)
+        self.items = check_whole("copy", "items", items)
         self.vocabulary = symbols + 1
         self.length = 2 * items
 
     def draw(self, examples: int, generator: torch.Generator) -> Batch:
-        shown = torch.randint(self.symbols, (examples, self.items), generator=generator)
-        delimiter = shown.new_full((examples, 1), self.symbols)
-        nothing = torch.full_like(shown, IGNORED)
+        prompt = torch.randint(self.symbols, (examples, self.items), generator=generator)
+        delimiter = prompt.new_full((examples, 1), self.symbols)
+        nothing = torch.full_like(prompt, IGNORED)
         return Batch(
-            torch.cat([shown, delimiter, shown[:, :-1]], 1), torch.cat([nothing, shown], 1)
+            torch.cat([prompt, delimiter, prompt[:, :-1]], 1), torch.cat([nothing, prompt], 1)
         )

@@ -14,19 +14,19 @@ import torch
 
 from leadline.lab.tasks._batch import Batch
 from leadline.lab.tasks._drawn import Drawn
-from leadline.lab.tasks._task import TASKS, whole
+from leadline.lab.tasks._task import TASKS, check_whole
 
 
 @TASKS.register("identity")
-class Identity(Drawn):
+class IdentityTask(Drawn):
     """Say the token that stands at the position."""
 
     name = "identity"
     causal = False
 
     def __init__(self, *, symbols: int = 64, items: int = 32) -> None:
-        self.symbols = whole("identity", "symbols", symbols, least=2)
-        self.items = whole("identity", "items", items)
+        self.symbols = check_whole("identity", "symbols", symbols, least=2)
+        self.items = check_whole("identity", "items", items)
         self.vocabulary = symbols
         self.length = items
 

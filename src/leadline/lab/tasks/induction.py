@@ -16,8 +16,8 @@ import torch
 
 from leadline.errors import LabError
 from leadline.lab.tasks._batch import Batch
-from leadline.lab.tasks._drawn import Drawn, asked, different
-from leadline.lab.tasks._task import TASKS, whole
+from leadline.lab.tasks._drawn import Drawn, ask, draw_distinct
+from leadline.lab.tasks._task import TASKS, check_whole
 
 
 @TASKS.register("induction")
@@ -27,9 +27,9 @@ class Induction(Drawn):
     name = "induction"
 
     def __init__(self, *, symbols: int = 32, items: int = 16, queries: int = 8) -> None:
-        self.symbols = whole("induction", "symbols", symbols, least=2)
-        self.items = whole("induction", "items", items, least=2)
-        self.queries = whole("induction", "queries", queries)
+        self.symbols = check_whole("induction", "symbols", symbols, least=2)
+        self.items = check_whole("induction", "items", items, least=2)
+        self.queries = check_whole("induction", "queries", queries)
         if items > symbols:
             raise LabError(
                 f"The task induction shows {items} different symbols and has {symbols}; "
@@ -39,6 +39,8 @@ class Induction(Drawn):
         self.length = items + 2 * queries - 1
 
     def draw(self, examples: int, generator: torch.Generator) -> Batch:
-        shown = different(examples, items=self.items, symbols=self.symbols, generator=generator)
+        prompt = draw_distinct(
+            examples, items=self.items, symbols=self.symbols, generator=generator
+        )
         place = torch.randint(self.items - 1, (examples, self.queries), generator=generator)
-        return asked(shown, shown.gather(1, place), shown.gather(1, place + 1))
+        return ask(prompt, prompt.gather(1, place), prompt.gather(1, place + 1))

@@ -16,8 +16,8 @@ import torch
 
 from leadline.errors import LabError
 from leadline.lab.tasks._batch import Batch
-from leadline.lab.tasks._drawn import Drawn, asked, different
-from leadline.lab.tasks._task import TASKS, whole
+from leadline.lab.tasks._drawn import Drawn, ask, draw_distinct
+from leadline.lab.tasks._task import TASKS, check_whole
 
 
 @TASKS.register("recall")
@@ -29,10 +29,10 @@ class Recall(Drawn):
     def __init__(
         self, *, keys: int = 16, values: int = 16, pairs: int = 8, queries: int = 4
     ) -> None:
-        self.keys = whole("recall", "keys", keys)
-        self.values = whole("recall", "values", values, least=2)
-        self.pairs = whole("recall", "pairs", pairs)
-        self.queries = whole("recall", "queries", queries)
+        self.keys = check_whole("recall", "keys", keys)
+        self.values = check_whole("recall", "values", values, least=2)
+        self.pairs = check_whole("recall", "pairs", pairs)
+        self.queries = check_whole("recall", "queries", queries)
         if pairs > keys:
             raise LabError(
                 f"The task recall shows {pairs} pairs with different keys and has {keys} keys; "
@@ -42,8 +42,8 @@ class Recall(Drawn):
         self.length = 2 * pairs + 2 * queries - 1
 
     def draw(self, examples: int, generator: torch.Generator) -> Batch:
-        key = different(examples, items=self.pairs, symbols=self.keys, generator=generator)
+        key = draw_distinct(examples, items=self.pairs, symbols=self.keys, generator=generator)
         value = torch.randint(self.values, (examples, self.pairs), generator=generator) + self.keys
         place = torch.randint(self.pairs, (examples, self.queries), generator=generator)
-        shown = torch.stack([key, value], 2).flatten(1)
-        return asked(shown, key.gather(1, place), value.gather(1, place))
+        prompt = torch.stack([key, value], 2).flatten(1)
+        return ask(prompt, key.gather(1, place), value.gather(1, place))

@@ -15,7 +15,7 @@ import torch
 
 from leadline.lab.tasks._batch import IGNORED, Batch
 from leadline.lab.tasks._drawn import Drawn
-from leadline.lab.tasks._task import TASKS, whole
+from leadline.lab.tasks._task import TASKS, check_whole
 
 
 @TASKS.register("sorting")
@@ -25,16 +25,16 @@ class Sorting(Drawn):
     name = "sorting"
 
     def __init__(self, *, symbols: int = 16, items: int = 16) -> None:
-        self.symbols = whole("sorting", "symbols", symbols, least=2)
-        self.items = whole("sorting", "items", items)
+        self.symbols = check_whole("sorting", "symbols", symbols, least=2)
+        self.items = check_whole("sorting", "items", items)
         self.vocabulary = symbols + 1
         self.length = 2 * items
 
     def draw(self, examples: int, generator: torch.Generator) -> Batch:
-        shown = torch.randint(self.symbols, (examples, self.items), generator=generator)
-        rising = shown.sort(1).values
-        delimiter = shown.new_full((examples, 1), self.symbols)
-        nothing = torch.full_like(shown, IGNORED)
+        prompt = torch.randint(self.symbols, (examples, self.items), generator=generator)
+        rising = prompt.sort(1).values
+        delimiter = prompt.new_full((examples, 1), self.symbols)
+        nothing = torch.full_like(prompt, IGNORED)
         return Batch(
-            torch.cat([shown, delimiter, rising[:, :-1]], 1), torch.cat([nothing, rising], 1)
+            torch.cat([prompt, delimiter, rising[:, :-1]], 1), torch.cat([nothing, rising], 1)
         )

@@ -26,15 +26,15 @@ class StandardLibrary(ByteTask):
 
     def __init__(self, *, length: int = 64) -> None:
         folder = Path(sysconfig.get_paths()["stdlib"])
-        there = [name for name in MODULES if (folder / name).is_file()]
-        if not there:
+        names = [name for name in MODULES if (folder / name).is_file()]
+        if not names:
             raise InputError(
                 f"The text of Python's standard library is not in {folder}: a zipped or frozen "
                 'Python has none; give a text of your own, such as text(path="notes.txt").'
             )
-        self._files = there
-        self._missing = [name for name in MODULES if name not in there]
-        text = b"".join((folder / name).read_bytes() for name in there)
+        self._files = names
+        self._missing_files = [name for name in MODULES if name not in names]
+        text = b"".join((folder / name).read_bytes() for name in names)
         self.read(text, source="Python's standard library", length=length)
 
     def facts(self) -> dict[str, Any]:
@@ -42,5 +42,5 @@ class StandardLibrary(ByteTask):
             **super().facts(),
             "python": platform.python_version(),
             "files": self._files,
-            "missing": self._missing,
+            "missing": self._missing_files,
         }

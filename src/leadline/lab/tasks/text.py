@@ -45,7 +45,7 @@ def _texts(place: Path) -> tuple[dict[str, bytes], dict[str, int]]:
         return {place.name: _bytes(place)}, left_out
     if not place.is_dir():
         raise InputError(f"There is no file or folder {place} to read a text from.")
-    found: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
     names = {file.relative_to(place).as_posix(): file for file in place.rglob("*")}
     for name, file in sorted(names.items()):
         if not file.is_file():
@@ -55,15 +55,15 @@ def _texts(place: Path) -> tuple[dict[str, bytes], dict[str, int]]:
             continue
         text = _bytes(file)
         if _is_text(text):
-            found[name] = text
+            texts[name] = text
         else:
             left_out["binary"] += 1
-    if not found:
+    if not texts:
         raise InputError(
             f"The folder {place} holds no text: {left_out['hidden']} hidden and "
             f"{left_out['binary']} binary files were left out; give a folder with UTF-8 texts."
         )
-    return found, left_out
+    return texts, left_out
 
 
 def _bytes(file: Path) -> bytes:
