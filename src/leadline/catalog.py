@@ -1,4 +1,4 @@
-"""How anything in Leadline is found: by its name, in a catalog.
+"""Catalogs: everything that can be chosen in Leadline is registered and found by its name.
 
 A `Catalog` maps names to entries. To add an entry, put one file into the catalog's folder and one
 decorator into the file:
@@ -6,9 +6,9 @@ decorator into the file:
     @PROBES.register("stream")
     class StreamProbe: ...
 
-Others add theirs through an entry point of the catalog's group, or through a file given to
-`load_plugin` (`--plugin FILE.py`). Nothing is imported before the first lookup. What an entry does
-stands in its docstring.
+A plug-in adds its own through an entry point of the catalog's group, or through a file given to
+`load_plugin` (`--plugin FILE.py`). Nothing is imported before the first lookup. The
+docstring of an entry says what it does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Catalog(Generic[T]):
     `kind` is the noun that messages use, `package` the folder whose files hold the entries (those
     whose name starts with an underscore hold none), `group` the entry-point group of outsiders.
     With `folders`, the entries stand in every folder of that name inside the package.
-    `given` names the arguments that whoever builds an entry hands over: they are no options.
+    `arguments` names what `build` is called with beside the choice; these are not options.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Catalog(Generic[T]):
         package: str | None = None,
         folders: str | None = None,
         group: str | None = None,
-        given: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.kind = kind
         self.package = package
         self.folders = folders
         self.group = group
-        self.given = given
+        self.arguments = arguments
         self._entries: dict[str, T] = {}
         self._places: dict[str, str] = {}
         self._loaded = False
@@ -72,8 +72,8 @@ class Catalog(Generic[T]):
             place = _place_of(entry)
             if name in self._entries:
                 raise CatalogError(
-                    f"Two entries want to be the {self.kind} {name!r}: {self._places[name]} has "
-                    f"it, {place} asks for it; give the second another name."
+                    f"Two entries are called the {self.kind} {name!r}: {self._places[name]} and "
+                    f"{place}; give the second another name."
                 )
             self._entries[name] = cast("T", entry)
             self._places[name] = place
@@ -111,20 +111,20 @@ class Catalog(Generic[T]):
             key: parameter
             for key, parameter in inspect.signature(entry).parameters.items()
             if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            and key not in self.given
+            and key not in self.arguments
         }
 
     def check(self, choice: str | Mapping[str, Any] | Choice) -> Choice:
-        """Return the choice, or raise when no such entry, or no such option of it, is there."""
+        """Return the choice, or raise if there is no such entry or it has no such option."""
         choice = Choice.parse(choice)
         entry = self.get(choice.name)
         if not callable(entry):
-            raise CatalogError(f"The {self.kind} {choice.name!r} is a value, it takes no options.")
-        known = self.options(choice.name)
+            raise CatalogError(f"The {self.kind} {choice.name!r} is a value and takes no options.")
+        options = self.options(choice.name)
         for option in choice.options:
-            if option not in known:
-                raise CatalogError(self._unknown_option(choice.name, option, list(known)))
-        for option, parameter in known.items():
+            if option not in options:
+                raise CatalogError(self._unknown_option(choice.name, option, list(options)))
+        for option, parameter in options.items():
             if parameter.default is parameter.empty and option not in choice.options:
                 raise CatalogError(
                     f"The {self.kind} {choice.name!r} needs the option {option!r}, "
@@ -132,11 +132,11 @@ class Catalog(Generic[T]):
                 )
         return choice
 
-    def build(self, choice: str | Mapping[str, Any] | Choice, **given: Any) -> Any:
-        """Call the chosen entry with what is given and the chosen options; return the result."""
+    def build(self, choice: str | Mapping[str, Any] | Choice, **arguments: Any) -> Any:
+        """Call the chosen entry with these arguments and the chosen options; return the result."""
         choice = self.check(choice)
         entry: Any = self.get(choice.name)
-        return entry(**given, **choice.options)
+        return entry(**arguments, **choice.options)
 
     def __contains__(self, name: object) -> bool:
         self._load()
@@ -192,7 +192,7 @@ class Catalog(Generic[T]):
                 )
 
     def _has(self, entry: object) -> bool:
-        return any(known is entry for known in self._entries.values())
+        return any(other is entry for other in self._entries.values())
 
 
 def load_plugin(path: str | Path) -> ModuleType:
@@ -222,25 +222,25 @@ def load_plugin(path: str | Path) -> ModuleType:
 
 
 def _import_folder(package: str, only: str | None = None) -> None:
-    """Import every module of a package folder, and of the folders in it, but those with a _.
+    """Import every module of a package and of the folders in it whose name has no leading _.
 
-    With `only`, modules count inside folders of that name alone.
+    With `only`, import only those inside folders of that name.
     """
     folder = importlib.import_module(package)
-    for found in pkgutil.iter_modules(folder.__path__):
-        if found.name.startswith("_"):
+    for module in pkgutil.iter_modules(folder.__path__):
+        if module.name.startswith("_"):
             continue
-        if found.ispkg:
-            _import_folder(f"{package}.{found.name}", None if found.name == only else only)
+        if module.ispkg:
+            _import_folder(f"{package}.{module.name}", None if module.name == only else only)
         elif only is None:
-            importlib.import_module(f"{package}.{found.name}")
+            importlib.import_module(f"{package}.{module.name}")
 
 
 def _place_of(entry: object) -> str:
     """Say where an entry was written, for people."""
-    shown: Any = inspect.unwrap(entry) if callable(entry) else entry
+    target: Any = inspect.unwrap(entry) if callable(entry) else entry
     try:
-        return f"{inspect.getsourcefile(shown)}:{inspect.getsourcelines(shown)[1]}"
+        return f"{inspect.getsourcefile(target)}:{inspect.getsourcelines(target)[1]}"
     except (OSError, TypeError):
-        name = getattr(shown, "__qualname__", None) or repr(shown)
-        return f"{getattr(shown, '__module__', '?')}.{name}"
+        name = getattr(target, "__qualname__", None) or repr(target)
+        return f"{getattr(target, '__module__', '?')}.{name}"

@@ -84,7 +84,9 @@ class Choice:
         if isinstance(spelling, str):
             choices = split_choices(spelling)
             if len(choices) != 1:
-                raise CatalogError(f"One choice was expected, {spelling!r} has {len(choices)}.")
+                raise CatalogError(
+                    f"One choice was expected, and {spelling!r} has {len(choices)}; give one."
+                )
             return choices[0]
         if not isinstance(spelling, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise CatalogError(
@@ -136,7 +138,7 @@ def _no_option(name: str, key: object) -> str:
 def _too_deep(name: str) -> str:
     return (
         f"The options of the choice {name} hold more than {MOST_NESTED} lists and choices inside "
-        "each other; no entry takes so many."
+        "each other; no entry takes as many."
     )
 
 
@@ -225,11 +227,11 @@ class _Parser:
         return tokens
 
     def choices(self) -> list[Choice]:
-        found = [self._choice(self._word())]
+        choices = [self._choice(self._word())]
         while self._take(","):
-            found.append(self._choice(self._word()))
+            choices.append(self._choice(self._word()))
         self._expect("end", "a comma or the end")
-        return found
+        return choices
 
     def _choice(self, name: str) -> Choice:
         options: dict[str, OptionValue] = {}
@@ -274,19 +276,19 @@ class _Parser:
 
     def _take(self, mark: str) -> bool:
         kind, token, _ = self.tokens[self.position]
-        taken = kind == "mark" and token == mark
-        self.position += taken
-        return taken
+        is_next = kind == "mark" and token == mark
+        self.position += is_next
+        return is_next
 
-    def _expect(self, mark: str, wanted: str) -> None:
+    def _expect(self, mark: str, expected: str) -> None:
         kind, _, start = self.tokens[self.position]
         if not (kind == mark == "end" or self._take(mark)):
-            raise self._error(start, wanted)
+            raise self._error(start, expected)
 
-    def _error(self, position: int, wanted: str) -> CatalogError:
-        rest = self.text[position:].strip()
-        found = f"found {rest!r}" if rest else "it ends there"
+    def _error(self, position: int, expected: str) -> CatalogError:
+        remainder = self.text[position:].strip()
+        finding = f"found {remainder!r}" if remainder else "it ends there"
         return CatalogError(
-            f"Cannot read the choice {self.text!r}: expected {wanted} at character "
-            f"{position + 1}, {found}. A choice looks like 'hyper(lanes=4)'."
+            f"Cannot read the choice {self.text!r}: expected {expected} at character "
+            f"{position + 1}, {finding}. A choice looks like 'hyper(lanes=4)'."
         )

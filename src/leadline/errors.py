@@ -1,4 +1,4 @@
-"""The exceptions of Leadline, how an optional library is asked for, and how arguments are checked.
+"""The exceptions of Leadline, the import of optional libraries, and the checks of arguments.
 
 Every message is one or two sentences that say what was asked, what was found and what to do.
 The command line prints the message alone and ends with exit code 2.
@@ -109,7 +109,7 @@ class RecipeError(LeadlineError):
 
 
 MOST_NAMES = 40
-"""So many known names a message lists."""
+"""A message lists at most so many known names."""
 
 
 class UnknownName(LeadlineError, LookupError):
@@ -128,12 +128,12 @@ class UnknownName(LeadlineError, LookupError):
         return nearest_names(str(self.name), self.known)
 
     def __str__(self) -> str:
-        # Whoever asks in Python may ask for a number or a list.
+        # A caller in Python may pass a number or a list as the name.
         near = did_you_mean(str(self.name), self.known)
         sentence = f"No {self.kind} is called {shown(self.name)}.{near}"
-        known = ", ".join(self.known[:MOST_NAMES]) if self.known else "none"
+        listing = ", ".join(self.known[:MOST_NAMES]) if self.known else "none"
         more = len(self.known) - MOST_NAMES
-        return f"{sentence} Known: {known}{f' and {more} more' if more > 0 else ''}."
+        return f"{sentence} Known: {listing}{f' and {more} more' if more > 0 else ''}."
 
 
 def nearest_names(name: str, known: Iterable[str], *, at_most: int = 3) -> list[str]:
@@ -146,7 +146,7 @@ def nearest_names(name: str, known: Iterable[str], *, at_most: int = 3) -> list[
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the question whether a near name was meant, after a space; empty where none is near."""
+    """Return " Did you mean ...?" with the nearest names, or nothing if none is near."""
     near = nearest_names(name, known)
     return f" Did you mean {join_words(map(repr, near), last='or')}?" if near else ""
 
@@ -198,7 +198,7 @@ def words_of(error: BaseException, *, first_line: bool = False) -> str:
 # --- arguments -----------------------------------------------------------------------------------
 
 MOST_NESTED = 64
-"""So many lists and mappings may stand inside each other; Python's own limit is not far above."""
+"""The deepest nesting of lists and mappings; the recursion limit of Python is not far above."""
 _LONGEST = 80
 _SEEDS = 2**63
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -299,7 +299,7 @@ def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # some functions written in C do not tell; the call will
+        return  # some functions written in C have no signature; the call itself will fail
     try:
         signature.bind(*arguments)
     except TypeError as reason:
@@ -325,17 +325,17 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 def is_nested_deeply(value: object) -> bool:
-    """Whether more than `MOST_NESTED` lists and mappings stand inside each other, or endlessly."""
+    """Whether more than `MOST_NESTED` lists and mappings are nested, or one contains itself."""
     level: list[Any] = [value]
     for _ in range(MOST_NESTED + 1):
         # Each object once per level, so that lists that hold each other do not multiply.
         holders: dict[int, Any] = {}
-        for held in level:
-            if isinstance(held, abc.Mapping | list | tuple):
-                holders[id(cast("object", held))] = held
+        for item in level:
+            if isinstance(item, abc.Mapping | list | tuple):
+                holders[id(cast("object", item))] = item
         if not holders:
             return False
         level = []
-        for held in holders.values():
-            level += held.values() if isinstance(held, abc.Mapping) else held
+        for item in holders.values():
+            level += item.values() if isinstance(item, abc.Mapping) else item
     return True

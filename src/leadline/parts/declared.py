@@ -41,7 +41,7 @@ class Joins:
 
 
 def declared_anatomy(model: Transformer) -> Anatomy:
-    """One stack; every block as it was built."""
+    """Return one stack with every block as it was built."""
     blocks: list[Block] = []
     for index, block in enumerate(model.blocks):
         path = f"blocks.{index}"

@@ -18,7 +18,7 @@ from torch.nn.utils import skip_init
 
 from leadline.catalog import Catalog
 from leadline.errors import InputError, RecipeError
-from leadline.parts.options import flag, number, whole
+from leadline.parts.options import flag, number, whole_number
 from leadline.parts.positions import Positions
 
 __all__ = ["EMBEDDINGS", "Embedding"]
@@ -26,7 +26,7 @@ __all__ = ["EMBEDDINGS", "Embedding"]
 EMBEDDINGS: Catalog[type[Embedding]] = Catalog(
     "embedding",
     group="leadline.embeddings",
-    given=("vocabulary", "width", "positions", "norm", "opening"),
+    arguments=("vocabulary", "width", "positions", "norm", "opening"),
 )
 
 
@@ -64,7 +64,7 @@ class TokenEmbedding(Embedding):
             raise RecipeError(f"The embedding's scale is {scale!r}; give a number or sqrt_width.")
         self.scale = math.sqrt(width) if isinstance(scale, str) else number("token", "scale", scale)
         self.tokens = _table(vocabulary, width)
-        types = whole("token", "types", types, least=0)
+        types = whole_number("token", "types", types, least=0)
         self.types = _table(types, width) if types else None
         self.norm = norm(width) if flag("token", "normed", normed) or opening else None
 

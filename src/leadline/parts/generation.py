@@ -88,14 +88,14 @@ def generate(
     with torch.no_grad(), _evaluating(model):
         for _ in range(steps):
             logits = _last_logits(model, ids, attention_mask, past)
-            new = _chosen(logits, temperature, top_k=top_k, top_p=top_p, generator=generator)
-            new = torch.where(ended, ids[:, -1], new.to(ids.dtype))
-            ids = torch.cat((ids, new[:, None]), 1)
+            next_ids = _choose(logits, temperature, top_k=top_k, top_p=top_p, generator=generator)
+            next_ids = torch.where(ended, ids[:, -1], next_ids.to(ids.dtype))
+            ids = torch.cat((ids, next_ids[:, None]), 1)
             if attention_mask is not None:
                 attention_mask = torch.cat(
                     (attention_mask, attention_mask.new_ones(len(ids), 1)), 1
                 )
-            ended = ended | torch.isin(new, stops)
+            ended = ended | torch.isin(next_ids, stops)
             if bool(ended.all()):
                 break
     return ids
@@ -104,8 +104,8 @@ def generate(
 def probabilities(
     logits: Tensor, temperature: float, *, top_k: int | None = None, top_p: float | None = None
 ) -> Tensor:
-    """What is sampled from: softmax(logits / temperature) over the tokens that are left."""
-    # Below the largest first: a tiny temperature then gives minus infinity, not NaN.
+    """Return what is sampled from: softmax(logits / temperature) over the remaining tokens."""
+    # Relative to the largest: a tiny temperature then gives minus infinity, not NaN.
     wide = logits.double()
     scaled = ((wide - wide.amax(-1, keepdim=True)) / temperature).float()
     if top_k is not None and top_k < scaled.shape[-1]:
@@ -116,10 +116,10 @@ def probabilities(
         ordered, order = shares.sort(dim=-1, descending=True, stable=True)
         # A token stays while those before it do not reach p.
         before = ordered.cumsum(-1) - ordered
-        kept = torch.empty_like(ordered).scatter_(
+        nucleus = torch.empty_like(ordered).scatter_(
             -1, order, ordered.masked_fill(before >= top_p, 0.0)
         )
-        shares = kept / kept.sum(-1, keepdim=True)
+        shares = nucleus / nucleus.sum(-1, keepdim=True)
     return shares
 
 
@@ -141,7 +141,7 @@ def _last_logits(
     return logits
 
 
-def _chosen(
+def _choose(
     logits: Tensor,
     temperature: float,
     *,
@@ -173,15 +173,15 @@ def _check_model(model: Transformer) -> None:
             "A bidirectional model cannot generate: its tokens see those after them; build it "
             "with attention multihead(causal=true)."
         )
-    for there, part in (
+    for exists, part in (
         (model.head.gives_logits, "head"),
         (model.embedding.takes_ids, "embedding"),
     ):
-        if not there:
+        if not exists:
             raise InputError(f"A model without {part} cannot generate: its {part} is none.")
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -224,11 +224,11 @@ def _check_ids(model: Transformer, ids: Tensor, steps: int, mask: Tensor | None)
 
 
 def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not _number(temperature) or not (math.isfinite(temperature) and temperature >= 0.0):
+    if not _is_number(temperature) or not (math.isfinite(temperature) and temperature >= 0.0):
         raise InputError(
             f"The temperature is {temperature!r}; give 0 (greedy) or a number above it."
         )
     if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
         raise InputError(f"top_k is {top_k!r}; give a whole number from 1 on, or none.")
-    if top_p is not None and (not _number(top_p) or not 0.0 < top_p <= 1.0):
+    if top_p is not None and (not _is_number(top_p) or not 0.0 < top_p <= 1.0):
         raise InputError(f"top_p is {top_p!r}; give a number above 0 and up to 1, or none.")

@@ -24,7 +24,7 @@ from leadline.parts.options import flag
 __all__ = ["HEADS", "Head", "LogitHead"]
 
 HEADS: Catalog[type[Head]] = Catalog(
-    "head", group="leadline.heads", given=("vocabulary", "width", "norm")
+    "head", group="leadline.heads", arguments=("vocabulary", "width", "norm")
 )
 
 

@@ -6,7 +6,7 @@
 The tokens are taken a few at a time, so that the logits of one piece stay in the cache, and the
 gradients with respect to x, W and b are made on the way: the backward pass only scales them. The
 reference beside it is `torch.nn.functional.cross_entropy`. Second derivatives are not available;
-who needs them takes the logits.
+compute them from the logits.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class _Streamed(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and wants_bias else None
         rows = max(ROWS, PIECE // weight.shape[0])
         for start in range(0, len(x), rows):
-            piece, wanted = x[start : start + rows], targets[start : start + rows].unsqueeze(1)
+            piece, labels = x[start : start + rows], targets[start : start + rows].unsqueeze(1)
             logits = F.linear(piece, weight, bias).to(wide)
-            own = logits.gather(1, wanted)
+            label_logits = logits.gather(1, labels)
             largest = logits.amax(1, keepdim=True)
             logits.sub_(largest).exp_()
             mass = logits.sum(1, keepdim=True)
-            total += (mass.log() + largest - own).sum()
+            total += (mass.log() + largest - label_logits).sum()
             if grad_x is None and grad_weight is None and grad_bias is None:
                 continue
-            logits.div_(mass).scatter_add_(1, wanted, torch.full_like(own, -1.0))
+            logits.div_(mass).scatter_add_(1, labels, torch.full_like(label_logits, -1.0))
             slope = logits.to(x.dtype)
             if grad_x is not None:
                 torch.mm(slope, weight, out=grad_x[start : start + rows])
@@ -89,5 +89,5 @@ class _Streamed(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         share = upstream / ctx.count
-        found = (None if g is None else (g * share).to(ctx.kind) for g in ctx.saved_tensors)
-        return *found, None
+        gradients = (None if g is None else (g * share).to(ctx.kind) for g in ctx.saved_tensors)
+        return *gradients, None

@@ -30,12 +30,12 @@ def mask_of(
             return None, False
         if start == 0:
             return None, True
-    every = torch.arange(start + tokens, device=device)
-    mine = every[start:].unsqueeze(1)
-    mask = every <= mine
+    keys = torch.arange(start + tokens, device=device)
+    queries = keys[start:].unsqueeze(1)
+    mask = keys <= queries
     if not causal:
         mask = torch.ones_like(mask)
     if padding is None:
         return mask[None, None], False
-    seen = mask & padding.bool()[:, None, None, :]
-    return seen | ((every == mine) & ~seen.any(-1, keepdim=True)), False
+    visible = mask & padding.bool()[:, None, None, :]
+    return visible | ((keys == queries) & ~visible.any(-1, keepdim=True)), False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from leadline.errors import RecipeError, join_words
 
-__all__ = ["flag", "number", "one_of", "whole"]
+__all__ = ["flag", "number", "one_of", "whole_number"]
 
 
 def number(
@@ -19,16 +19,16 @@ def number(
     wanted: str = "a number",
     fits: Callable[[float], bool] = math.isfinite,
 ) -> float:
-    """The value as a finite float for which `fits` is true; `wanted` says so in words."""
+    """Return the value as a finite float for which `fits` is true; `wanted` says so in words."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        found = float(value)
-        if math.isfinite(found) and fits(found):
-            return found
+        converted = float(value)
+        if math.isfinite(converted) and fits(converted):
+            return converted
     raise RecipeError(f"The option {option} of {part} is {value!r}; give {wanted}.")
 
 
-def whole(part: str, option: str, value: object, *, least: int = 1) -> int:
-    """The value, a whole number from `least` on."""
+def whole_number(part: str, option: str, value: object, *, least: int = 1) -> int:
+    """Return the value if it is a whole number from `least` on, or refuse it."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise RecipeError(
@@ -37,7 +37,7 @@ def whole(part: str, option: str, value: object, *, least: int = 1) -> int:
 
 
 def one_of(part: str, option: str, value: object, choices: Sequence[str]) -> str:
-    """The value, which is one of some words."""
+    """Return the value if it is one of the choices, or refuse it."""
     if isinstance(value, str) and value in choices:
         return value
     words = join_words(choices, last="or")
@@ -45,7 +45,7 @@ def one_of(part: str, option: str, value: object, choices: Sequence[str]) -> str
 
 
 def flag(part: str, option: str, value: object) -> bool:
-    """The value, which is true or false."""
+    """Return the value if it is true or false, or refuse it."""
     if isinstance(value, bool):
         return value
     raise RecipeError(f"The option {option} of {part} is {value!r}; give true or false.")

@@ -1,4 +1,4 @@
-"""A Transformer on one page: what it is made of, without a weight.
+"""What a Transformer is made of, without its weights.
 
     Recipe(depth=48, width=256, connection="deepnorm", placement="post")
 
@@ -48,7 +48,7 @@ Spelling = str | Mapping[str, Any] | Choice
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """See the module's first lines. `init=None` is the connection's own init, otherwise gpt2."""
+    """What a Transformer is made of. `init=None` is the connection's own init, otherwise gpt2."""
 
     depth: int = 12
     width: int = 256
@@ -73,16 +73,16 @@ class Recipe:
             object.__setattr__(self, "heads", heads if self.width % heads == 0 else 1)
         _positive("heads", self.heads)
         for field, catalog in PARTS.items():
-            asked = getattr(self, field)
-            if asked is None and field == "init":
+            spelling = getattr(self, field)
+            if spelling is None and field == "init":
                 connection = CONNECTIONS.get(self.choice("connection").name)
-                asked = connection.init or "gpt2"
-            if not isinstance(asked, str | Mapping | Choice):
+                spelling = connection.init or "gpt2"
+            if not isinstance(spelling, str | Mapping | Choice):
                 raise RecipeError(
                     f"The {field} of a recipe is a name such as {catalog.names()[0]!r}, "
-                    f"not a {type(asked).__name__}."
+                    f"not a {type(spelling).__name__}."
                 )
-            object.__setattr__(self, field, catalog.check(asked))
+            object.__setattr__(self, field, catalog.check(spelling))
         self._check_shapes()
         self._check_pair()
 
@@ -96,14 +96,14 @@ class Recipe:
         return tuple(f for f in ("attention", "mlp") if self.choice(f).name != "none")
 
     def but(self, **changes: Any) -> Recipe:
-        """The same recipe with some fields changed."""
-        known = [field.name for field in dataclasses.fields(self)]
+        """Return the recipe with some fields changed."""
+        names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
-            if name not in known:
-                raise RecipeError(_unknown_field(name, known))
+            if name not in names:
+                raise RecipeError(_unknown_field(name, names))
         if "connection" in changes and "init" not in changes:
-            old = CONNECTIONS.get(self.choice("connection").name).init or "gpt2"
-            if self.choice("init") == Choice(old):
+            old_init = CONNECTIONS.get(self.choice("connection").name).init or "gpt2"
+            if self.choice("init") == Choice(old_init):
                 changes["init"] = None
         if {"width", "heads"} & set(changes) == {"width"} and self.heads is not None:
             head_width = self.width // self.heads
@@ -114,18 +114,18 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """The recipe as JSON."""
-        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {k: v.to_json() if isinstance(v, Choice) else v for k, v in found.items()}
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {k: v.to_json() if isinstance(v, Choice) else v for k, v in fields.items()}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Recipe:
         """Read a recipe that `to_json` wrote."""
         if not isinstance(found, Mapping):
             raise RecipeError(f"A recipe in JSON is a mapping of its fields, not {shown(found)}.")
-        known = [field.name for field in dataclasses.fields(cls)]
+        names = [field.name for field in dataclasses.fields(cls)]
         for name in found:
-            if name not in known:
-                raise RecipeError(_unknown_field(name, known))
+            if name not in names:
+                raise RecipeError(_unknown_field(name, names))
         return cls(**found)
 
     @classmethod
@@ -194,7 +194,7 @@ def _positive(name: str, value: object) -> None:
         raise RecipeError(f"The {name} of a recipe is a whole number from 1 on, not {value!r}.")
 
 
-def _unknown_field(name: str, known: list[str]) -> str:
-    near = nearest_names(name, known, at_most=1)
+def _unknown_field(name: str, names: list[str]) -> str:
+    near = nearest_names(name, names, at_most=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"A recipe has no field {name!r}.{hint} Its fields: {', '.join(known)}."
+    return f"A recipe has no field {name!r}.{hint} Its fields: {', '.join(names)}."

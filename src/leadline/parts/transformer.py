@@ -36,7 +36,7 @@ from leadline.parts.place import Place
 from leadline.parts.placements import PLACEMENTS, Placement
 from leadline.parts.positions import POSITIONS
 from leadline.parts.recipe import Recipe
-from leadline.parts.sublayer import Block, Sublayer
+from leadline.parts.sublayer import Sublayer, TransformerBlock
 
 if TYPE_CHECKING:
     from leadline.parts.checkpoints import Origin
@@ -45,13 +45,13 @@ __all__ = ["Transformer"]
 
 
 class Transformer(nn.Module):
-    """A Transformer made by a recipe, or by the fields of one: see the module's first lines."""
+    """A Transformer built from a recipe, or from the fields of one."""
 
     embedding: Embedding
     head: Head
 
     origin: Origin | None = None
-    """Which checkpoint the weights came from, where they came from one of another library."""
+    """Which checkpoint of another library the weights came from, or None."""
 
     def __init__(
         self, recipe: Recipe | None = None, *, seed: int = 0, draw: bool = True, **fields: Any
@@ -115,11 +115,11 @@ class Transformer(nn.Module):
             branch=branch,
         )
 
-    def _block(self, layer: int) -> Block:
+    def _block(self, layer: int) -> TransformerBlock:
         if self.placement.joined:
             place = self.place(layer, branch="joined")
-            return Block({"joined": self._sublayer(place, self._joined(place))})
-        return Block(
+            return TransformerBlock({"joined": self._sublayer(place, self._joined(place))})
+        return TransformerBlock(
             {
                 name: self._sublayer(place, self._branch(name, place))
                 for name, place in (
@@ -200,7 +200,7 @@ class Transformer(nn.Module):
         return "masked" if self.causal is False else "next-token"
 
     def get_input_embeddings(self) -> nn.Module | None:
-        """The table of the token ids, as Hugging Face models name it; None without one."""
+        """The embedding table, under the name that Hugging Face models use; None without one."""
         return self.embedding.tokens if self.embedding.takes_ids else None  # type: ignore[return-value]
 
     def forward(
@@ -241,8 +241,8 @@ class Transformer(nn.Module):
                 )
             targets = input_ids[:, 1:]
             if attention_mask is not None:
-                seen = attention_mask[:, 1:].bool() & attention_mask[:, :-1].bool()
-                targets = targets.masked_fill(~seen, IGNORED)
+                real = attention_mask[:, 1:].bool() & attention_mask[:, :-1].bool()
+                targets = targets.masked_fill(~real, IGNORED)
             x = x[:, :-1]
         if targets.shape != x.shape[:2]:
             raise InputError(
@@ -313,12 +313,12 @@ class Transformer(nn.Module):
         """
         recipe = self.recipe.but(**{"init": self.recipe.init, **changes})
         other = Transformer(recipe, seed=self.seed)
-        mine = self.state_dict()
+        state = self.state_dict()
         redrawn = other._drawn_names() if recipe.init != self.recipe.init else set[str]()
         fitting = {
-            name: mine[name]
+            name: state[name]
             for name, weight in other.state_dict().items()
-            if name in mine and mine[name].shape == weight.shape and name not in redrawn
+            if name in state and state[name].shape == weight.shape and name not in redrawn
         }
         other.load_state_dict(fitting, strict=False)
         frozen = {name for name, p in self.named_parameters() if not p.requires_grad}
@@ -335,9 +335,11 @@ class Transformer(nn.Module):
             self.head,
             *(p for s in self.sublayers() for p in (s.branch, s.connection)),
         )
-        drawn = {w.untyped_storage().data_ptr() for part in parts for _, w in part.weights()}
+        storages = {w.untyped_storage().data_ptr() for part in parts for _, w in part.weights()}
         return {
-            name for name, p in self.named_parameters() if p.untyped_storage().data_ptr() in drawn
+            name
+            for name, p in self.named_parameters()
+            if p.untyped_storage().data_ptr() in storages
         }
 
     # --- checkpoints and text --------------------------------------------------------------
@@ -350,7 +352,7 @@ class Transformer(nn.Module):
         return from_hf(source, model_class=cls, dtype=dtype)
 
     def to_hf(self, folder: str | Path, *, family: str | None = None) -> None:
-        """Write a folder that transformers loads; refused where no family there can be this."""
+        """Write a folder that transformers loads; refuse a model that no family there can express."""
         from leadline.parts.checkpoints import to_hf
 
         to_hf(self, folder, family=family)
@@ -398,7 +400,7 @@ class Transformer(nn.Module):
         )
 
     def anatomy(self) -> Anatomy:
-        """The model's own word on its stream and sublayers; `measure` proves it by the balance."""
+        """Declare the model's stream and sublayers; `measure` proves them by the balance."""
         return declared_anatomy(self)
 
     @property
@@ -412,24 +414,24 @@ class Transformer(nn.Module):
         return f"{r.connection} connection, {r.placement} placement, depth {r.depth}"
 
 
-def _recipe(given: Recipe | str | Mapping[str, Any] | None, fields: dict[str, Any]) -> Recipe:
-    """The recipe that is meant by a recipe, its name, its fields, or nothing but changes."""
-    if given is None:
+def _recipe(source: Recipe | str | Mapping[str, Any] | None, fields: dict[str, Any]) -> Recipe:
+    """Return the recipe of a recipe, its name, its fields, or of changes to the default alone."""
+    if source is None:
         return Recipe.from_json(fields)
-    if isinstance(given, str):
-        given = Recipe.named(given)
-    if isinstance(given, Mapping):
-        return Recipe.from_json({**given, **fields})
-    if not isinstance(given, Recipe):
+    if isinstance(source, str):
+        source = Recipe.named(source)
+    if isinstance(source, Mapping):
+        return Recipe.from_json({**source, **fields})
+    if not isinstance(source, Recipe):
         raise RecipeError(
             f"A Transformer is made by a Recipe, the name of one such as 'gpt2', or its fields, "
-            f"not by a {type(given).__name__}."
+            f"not by a {type(source).__name__}."
         )
-    return given.but(**fields)
+    return source.but(**fields)
 
 
 def _check_targets(targets: Tensor, vocabulary: int) -> None:
-    """Refuse targets that are no tokens, and a batch in which none is counted."""
+    """Refuse targets outside of the vocabulary, and a batch in which no target is counted."""
     if targets.is_meta:
         return
     counted = targets[targets != IGNORED]

@@ -16,7 +16,7 @@ from leadline.parts import Recipe, Transformer
 from leadline.parts.branches import Run
 from leadline.parts.connections import Connection
 from leadline.parts.place import Place
-from leadline.parts.sublayer import Block, Sublayer
+from leadline.parts.sublayer import Sublayer, TransformerBlock
 
 SMALL: dict[str, Any] = {"depth": 3, "width": 16, "heads": 2, "vocabulary": 11, "context": 8}
 IDS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
@@ -288,11 +288,11 @@ def test_a_sublayer_reads_enters_computes_exits_writes_and_settles() -> None:
         exit=_Step("exit", trace, plus=0.125),
         settle=_Step("settle", trace, plus=1000.0),
     )
-    out = Block({"one": sublayer})(torch.tensor(1.0), Run())
+    out = TransformerBlock({"one": sublayer})(torch.tensor(1.0), Run())
     assert trace == ["read", "enter", "branch", "exit", "write", "settle"]
     assert out.item() == 1000 + 2 * 1 + (10 + 0.25 + 0.5 + 0.125)
     bare = Sublayer(branch, _Doubling(trace), enter=None, exit=None, settle=None)
-    both = Block({"one": bare, "two": bare})
+    both = TransformerBlock({"one": bare, "two": bare})
     assert both(torch.tensor(1.0), Run()).item() == 2 * 12.5 + 125.5
 
 

@@ -17,5 +17,5 @@ class Preset(Protocol):
 
 
 PRESETS: Catalog[Preset] = Catalog(
-    "preset", package="leadline.lab.presets", group="leadline.presets", given=("quick",)
+    "preset", package="leadline.lab.presets", group="leadline.presets", arguments=("quick",)
 )

@@ -2,7 +2,7 @@
 
 It returns an update of the same shape, names the weights that an init draws, and asks the
 placement for the norms inside it. Attention and MLP have a catalog each, because a recipe chooses
-one of both; "none" leaves that branch out of every layer.
+one of each; "none" leaves that branch out of every layer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ATTENTIONS: Catalog[Any] = Catalog(
     "attention",
     package="leadline.parts.branches.attention",
     group="leadline.attentions",
-    given=("place", "inside"),
+    arguments=("place", "inside"),
 )
 MLPS: Catalog[Any] = Catalog(
     "mlp",
     package="leadline.parts.branches.mlp",
     group="leadline.mlps",
-    given=("place", "inside"),
+    arguments=("place", "inside"),
 )
 
 
@@ -64,7 +64,7 @@ class Run:
 
 
 class Branch(nn.Module, ABC):
-    """See the module's first lines."""
+    """Computes the update of a sublayer from x and the running pass: attention or MLP."""
 
     causal: bool | None = None
     """Whether later tokens are hidden; None where tokens do not see each other at all."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family
 from leadline.parts.checkpoints._hf import Origin, from_hf, to_hf
-from leadline.parts.checkpoints._own import (
+from leadline.parts.checkpoints._native import (
     BYTES,
     RECIPE_FILE,
     check_free,

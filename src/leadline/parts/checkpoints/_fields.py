@@ -1,4 +1,4 @@
-"""How a configuration of transformers is read: field by field, with a sentence for what we lack.
+"""How a configuration of transformers is read, field by field.
 
 A field that is absent has the default of its class. A field that would change what the model
 computes, and that no part here can follow, is refused by name.
@@ -13,7 +13,7 @@ from leadline.catalog import Catalog, Choice
 from leadline.errors import RecipeError
 from leadline.parts.recipe import PARTS
 
-__all__ = ["Fields", "said"]
+__all__ = ["Fields", "part_choice"]
 
 FOREIGN = {
     "quantization_config": "the weights are quantised; save them in full first",
@@ -53,7 +53,7 @@ class Fields:
         """A field, or its class's default where it is absent."""
         return self.content.get(name, default)
 
-    def whole(self, name: str, default: int | None) -> int:
+    def count(self, name: str, default: int | None) -> int:
         """A field that must be a whole number from 1 on."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -80,22 +80,22 @@ class Fields:
             if self.get(name, value) != value:
                 self.refuse(name, f"parts here can only follow {name} = {value!r}")
 
-    def one_of(self, name: str, known: Mapping[str, str], default: str) -> str:
+    def one_of(self, name: str, parts: Mapping[str, str], default: str) -> str:
         """The part that a field's value names."""
         value = self.get(name, default)
-        if value not in known:
-            self.refuse(name, f"parts here know {', '.join(known)}")
-        return known[value]
+        if value not in parts:
+            self.refuse(name, f"parts here know {', '.join(parts)}")
+        return parts[value]
 
     def head(self, classes: Mapping[str, str]) -> str:
         """The head that the configuration's first architecture has; the first class without one."""
-        named = self.get("architectures", None) or list(classes)
-        if named[0] not in classes:
+        architectures = self.get("architectures", None) or list(classes)
+        if architectures[0] not in classes:
             raise RecipeError(
-                f"This {self.kind} checkpoint is a {named[0]}, whose head has no part here; "
+                f"This {self.kind} checkpoint is a {architectures[0]}, whose head has no part here; "
                 f"it can be read as {' or '.join(classes)}."
             )
-        return classes[named[0]]
+        return classes[architectures[0]]
 
     def rotary(
         self,
@@ -112,19 +112,21 @@ class Fields:
             if not isinstance(self.get(name, None) or {}, Mapping):
                 self.refuse(name, "a mapping is needed there")
         source = "rope_scaling" if self.get("rope_scaling", None) else "rope_parameters"
-        given = dict(self.get(source, None) or {})
-        if any(isinstance(value, Mapping) for value in given.values()):
+        parameters = dict(self.get(source, None) or {})
+        if any(isinstance(value, Mapping) for value in parameters.values()):
             self.refuse(
                 source, "rotary positions that differ from layer to layer have no part here"
             )
-        if given.get("rope_type", given.get("type", "default")) != "default":
+        if parameters.get("rope_type", parameters.get("type", "default")) != "default":
             self.refuse(
                 source, "only unscaled rotary positions (rope_type default) have a part here"
             )
-        self.content[base_name] = given.get("rope_theta", self.get(base_name, BASE)) or BASE
+        self.content[base_name] = parameters.get("rope_theta", self.get(base_name, BASE)) or BASE
         if self.content.get(share_name) is None:
             self.content[share_name] = 1.0 if share is None else share
-        self.content[share_name] = given.get("partial_rotary_factor") or self.content[share_name]
+        self.content[share_name] = (
+            parameters.get("partial_rotary_factor") or self.content[share_name]
+        )
         if share is None and self.content[share_name] != 1.0:
             self.refuse(share_name, f"the heads of {self.kind} are turned whole")
         return {"base": self.number(base_name, BASE), "share": self.number(share_name, 1.0)}
@@ -135,8 +137,8 @@ def _from_gguf(quantization: object) -> bool:
     return isinstance(quantization, Mapping) and quantization.get("quant_method") == "gguf"
 
 
-def said(field: str, name: str, **options: Any) -> Choice:
-    """A part with those options that differ from its own defaults."""
+def part_choice(field: str, name: str, **options: Any) -> Choice:
+    """Return the choice of a part with only those options that differ from its defaults."""
     catalog: Catalog[Any] = PARTS[field]
     defaults = {key: p.default for key, p in catalog.options(name).items()}
     return Choice(name, **{k: v for k, v in options.items() if v != defaults[k]})

@@ -1,4 +1,4 @@
-"""Files of a checkpoint: read safetensors only, write so that nothing is lost on the way."""
+"""Files of a checkpoint: only safetensors are read, and files are replaced in one step."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     places = read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise LoadingError(f"{folder / INDEX} has no weight_map; fetch it again.")
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name in sorted({Path(str(place)).name for place in places.values()}):
         if not (folder / name).is_file():
             raise LoadingError(
                 f"{name} is missing in {folder}, though {INDEX} names it; fetch it again."
             )
-        found.update(_read_part(folder / name))
-    return found
+        tensors.update(_read_part(folder / name))
+    return tensors
 
 
 def _read_part(path: Path) -> dict[str, Tensor]:
@@ -74,7 +74,7 @@ def _no_weights(folder: Path) -> str:
 def write_model(
     folder: Path, *, description: tuple[str, Mapping[str, Any]], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Write the describing JSON file and the weights, each beside its place, then in its place."""
+    """Write the describing JSON file and the weights beside their places, then move them there."""
     torch_files = require("safetensors.torch", extra="hf")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,9 @@ def write_model(
     }
     try:
         places[folder / name].write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        torch_files.save_file(_apart(tensors), places[folder / WEIGHTS], metadata={"format": "pt"})
+        torch_files.save_file(
+            _separate(tensors), places[folder / WEIGHTS], metadata={"format": "pt"}
+        )
         for place, part in places.items():
             part.replace(place)
     finally:
@@ -98,13 +100,13 @@ def write_model(
                 part.unlink()
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Each tensor in memory of its own: what two parts share is written under both names."""
-    seen: set[int] = set()
-    apart: dict[str, Tensor] = {}
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give each tensor its own memory: what two parts share is written under both names."""
+    storages: set[int] = set()
+    separate: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         plain = tensor.detach().contiguous()
-        place = plain.untyped_storage().data_ptr()
-        apart[name] = plain.clone() if place in seen else plain
-        seen.add(place)
-    return apart
+        storage = plain.untyped_storage().data_ptr()
+        separate[name] = plain.clone() if storage in storages else plain
+        storages.add(storage)
+    return separate

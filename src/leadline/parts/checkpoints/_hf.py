@@ -27,12 +27,12 @@ from leadline.parts.checkpoints._family import (
     CHECKPOINTS,
     TOKENS,
     Family,
-    compared,
-    expressed,
+    compare_config,
+    config_for,
     meaning,
 )
 from leadline.parts.checkpoints._files import INDEX, WEIGHTS, read_json, read_tensors, write_model
-from leadline.parts.checkpoints._own import RECIPE_FILE, misfit
+from leadline.parts.checkpoints._native import RECIPE_FILE, misfit
 from leadline.parts.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ def from_hf(
             "a checkpoint."
         )
     if isinstance(source, nn.Module):
-        config, found = _in_memory(source)
+        config, tensors = _in_memory(source)
         place = f"this {type(source).__name__}"
     else:
-        config, found = _in_folder(Path(source))
+        config, tensors = _in_folder(Path(source))
         place = str(source)
     kind = config["model_type"]
     family = _family(kind, place)
     recipe = family.recipe(config)
-    named, left_out = _named(family, found, place)
+    named, left_out = _named(family, tensors, place)
     _without_twins(family, recipe, named, place)
     model = model_class(recipe, draw=False)
-    state = _joined(family, model, named, place=place, dtype=dtype)
+    state = _join(family, model, named, place=place, dtype=dtype)
     model.load_state_dict(state, assign=True)
     model = model.to(next(iter(state.values())).device)
     model.origin = Origin(kind, left_out, {k: config[k] for k in TOKENS if k in config})
@@ -94,17 +94,17 @@ def to_hf(model: Transformer, folder: str | Path, *, family: str | None = None) 
     """
     folder = Path(folder)
     recipe = model.recipe
-    kind, config = _chosen(model, family)
-    known = model.origin.tokens if model.origin is not None else {}
-    config |= {name: known.get(name) for name in TOKENS}
+    kind, config = _choose_family(model, family)
+    special_tokens = model.origin.tokens if model.origin is not None else {}
+    config |= {name: special_tokens.get(name) for name in TOKENS}
     config["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     _check_free(folder, kind, recipe)
     head, entry = recipe.choice("head").name, CHECKPOINTS.get(kind)()
-    state, written = model.state_dict(), dict[str, Tensor]()
+    state, tensors = model.state_dict(), dict[str, Tensor]()
     for row in entry.rows(recipe):
         parts = row.change.split(state[row.ours])
-        written |= {entry.stored(n, head): p for n, p in zip(row.theirs, parts, strict=True)}
-    write_model(folder, description=(CONFIG, config), tensors=written)
+        tensors |= {entry.stored_name(n, head): p for n, p in zip(row.theirs, parts, strict=True)}
+    write_model(folder, description=(CONFIG, config), tensors=tensors)
 
 
 # --- in ------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _in_memory(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     config = getattr(model, "config", None)
     if not hasattr(config, "to_dict") or not getattr(config, "model_type", None):
         raise LoadingError(
-            f"A {type(model).__name__} is no model of transformers: it has no configuration with "
+            f"A {type(model).__name__} is not a model of transformers: it has no configuration with "
             "a model_type. Give one that has, or the folder of a checkpoint."
         )
     content = {**config.to_dict(), "architectures": [type(model).__name__]}  # type: ignore[union-attr]
@@ -128,16 +128,16 @@ def _in_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "transformers in memory."
         )
     if not (folder / CONFIG).is_file():
-        own = (
+        hint = (
             " It holds a model in Leadline's own format: use load."
             * (folder / RECIPE_FILE).is_file()
         )
         raise LoadingError(
-            f"{folder} has no {CONFIG}; give a folder that save_pretrained wrote.{own}"
+            f"{folder} has no {CONFIG}; give a folder that save_pretrained wrote.{hint}"
         )
     config = read_json(folder / CONFIG)
     if not isinstance(config.get("model_type"), str):
-        raise LoadingError(f"{folder / CONFIG} names no model_type, so the family is not known.")
+        raise LoadingError(f"{folder / CONFIG} names no model_type, so its family is unknown.")
     _family(config["model_type"], str(folder))  # before gigabytes are read
     return config, read_tensors(folder)
 
@@ -146,7 +146,7 @@ def _family(kind: str, place: str) -> Family:
     if kind in CHECKPOINTS:
         return CHECKPOINTS.get(kind)()
     near = nearest_names(kind, CHECKPOINTS.names(), at_most=1)
-    hint = f" It is near to {near[0]!r}, but not that." if near else ""
+    hint = f" The nearest known family is {near[0]!r}." if near else ""
     raise RecipeError(
         f"{place} is of the family {kind!r}, which cannot be built here.{hint} "
         f"Known: {', '.join(CHECKPOINTS.names())}."
@@ -154,13 +154,13 @@ def _family(kind: str, place: str) -> Family:
 
 
 def _named(
-    family: Family, found: Mapping[str, Tensor], place: str
+    family: Family, tensors: Mapping[str, Tensor], place: str
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The tensors under their full names, and the names of those that are left out."""
     named: dict[str, Tensor] = {}
     left_out: list[str] = []
-    for name, tensor in found.items():
-        full = family.named(name)
+    for name, tensor in tensors.items():
+        full = family.full_name(name)
         if any(re.search(pattern, full) for pattern in family.left_out):
             left_out.append(name)
             continue
@@ -185,7 +185,7 @@ def _without_twins(family: Family, recipe: Recipe, named: dict[str, Tensor], pla
             )
 
 
-def _joined(
+def _join(
     family: Family,
     model: Transformer,
     named: dict[str, Tensor],
@@ -193,15 +193,15 @@ def _joined(
     place: str,
     dtype: torch.dtype | None,
 ) -> dict[str, Tensor]:
-    """Our state from theirs, after every name and shape was found right."""
-    mine = model.state_dict()
+    """Return our state from their tensors, after checking every name and shape."""
+    ours = model.state_dict()
     rows = list(family.rows(model.recipe))
-    assert {row.ours for row in rows} == set(mine), "the table names other weights than the model"
-    asked: dict[str, torch.Size] = {}
+    assert {row.ours for row in rows} == set(ours), "the table names other weights than the model"
+    expected: dict[str, torch.Size] = {}
     for row in rows:
-        parts = row.change.split(torch.empty(mine[row.ours].shape, device="meta"))
-        asked |= {name: part.shape for name, part in zip(row.theirs, parts, strict=True)}
-    if reason := misfit(asked, {name: tensor.shape for name, tensor in named.items()}):
+        parts = row.change.split(torch.empty(ours[row.ours].shape, device="meta"))
+        expected |= {name: part.shape for name, part in zip(row.theirs, parts, strict=True)}
+    if reason := misfit(expected, {name: tensor.shape for name, tensor in named.items()}):
         raise RecipeError(
             f"The weights of {place} do not fit its configuration: {reason}. Nothing was loaded; "
             "check that configuration and weights belong together."
@@ -215,28 +215,28 @@ def _joined(
     kind = dtype or reduce(torch.promote_types, (tensor.dtype for tensor in named.values()))
     state: dict[str, Tensor] = {}
     for row in rows:
-        whole = row.change.join([named.pop(name).detach().to(kind) for name in row.theirs])
-        state[row.ours] = whole.clone(memory_format=torch.contiguous_format)
+        joined = row.change.join([named.pop(name).detach().to(kind) for name in row.theirs])
+        state[row.ours] = joined.clone(memory_format=torch.contiguous_format)
     return state
 
 
 # --- out -----------------------------------------------------------------------------------
 
 
-def _chosen(model: Transformer, family: str | None) -> tuple[str, dict[str, Any]]:
+def _choose_family(model: Transformer, family: str | None) -> tuple[str, dict[str, Any]]:
     if family is not None:
-        return family, expressed(family, model.recipe)
+        return family, config_for(family, model.recipe)
     first = [model.origin.family] if model.origin is not None else []
-    tried: list[tuple[int, str, str]] = []
+    candidates: list[tuple[int, str, str]] = []
     for kind in dict.fromkeys([*first, *CHECKPOINTS.names()]):
         try:
-            config, reasons = compared(kind, model.recipe)
+            config, reasons = compare_config(kind, model.recipe)
         except RecipeError:  # its configuration would be of a model that cannot be built
             continue
         if not reasons:
             return kind, config
-        tried.append((len(reasons), kind, reasons[0]))
-    _, nearest, reason = min(tried)
+        candidates.append((len(reasons), kind, reasons[0]))
+    _, nearest, reason = min(candidates)
     raise RecipeError(
         f"No family of Hugging Face checkpoints can be this model; {nearest} comes nearest, but "
         f"{reason}. Write Leadline's own format with save()."
@@ -244,23 +244,23 @@ def _chosen(model: Transformer, family: str | None) -> tuple[str, dict[str, Any]
 
 
 def _check_free(folder: Path, kind: str, recipe: Recipe) -> None:
-    """A folder may hold the same model already, and other files than models."""
-    lost = "which would be lost; choose another folder, or remove it first"
+    """Refuse a folder that holds another model; it may hold this model, or other files."""
+    consequence = "which would be lost; choose another folder, or remove it first"
     if folder.exists() and not folder.is_dir():
         raise RecipeError(f"{folder} is a file; give a folder to write into.")
     if (folder / RECIPE_FILE).exists():
-        raise RecipeError(f"{folder} holds a model in Leadline's own format, {lost}.")
+        raise RecipeError(f"{folder} holds a model in Leadline's own format, {consequence}.")
     if not (folder / CONFIG).exists():
         if (folder / WEIGHTS).exists():
-            raise RecipeError(f"{folder} holds weights without a configuration, {lost}.")
+            raise RecipeError(f"{folder} holds weights without a configuration, {consequence}.")
         return
     config = read_json(folder / CONFIG)
     try:
-        same = config.get("model_type") == kind and meaning(
+        is_same = config.get("model_type") == kind and meaning(
             CHECKPOINTS.get(kind)().recipe(config)
         ) == meaning(recipe)
     except RecipeError:
-        same = False
-    if not same or (folder / INDEX).exists():
-        what = "a model in several parts" if same else "another model"
-        raise RecipeError(f"{folder} holds {what}, {lost}.")
+        is_same = False
+    if not is_same or (folder / INDEX).exists():
+        what = "a model in several parts" if is_same else "another model"
+        raise RecipeError(f"{folder} holds {what}, {consequence}.")

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family, meaning
-from leadline.parts.checkpoints._fields import Fields, said
-from leadline.parts.checkpoints._table import Row, Stacked, linear_rows, norm_rows
-from leadline.parts.checkpoints.gpt2 import ACTIVATIONS, WRITTEN
+from leadline.parts.checkpoints._fields import Fields, part_choice
+from leadline.parts.checkpoints._table import StackedTensors, WeightRow, linear_rows, norm_rows
+from leadline.parts.checkpoints.gpt2 import ACTIVATIONS, THEIR_ACTIVATIONS
 from leadline.parts.recipe import Recipe
 
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
@@ -25,8 +25,8 @@ class BERT(Family):
 
     prefix = "bert."
     head_names = ("cls.",)
-    whole = "BertForMaskedLM"
-    bare = "BertModel"
+    class_with_head = "BertForMaskedLM"
+    class_without_head = "BertModel"
     left_out = (
         r"^bert\.pooler\.",
         r"^cls\.seq_relationship\.",
@@ -40,25 +40,33 @@ class BERT(Family):
             add_cross_attention=False,
             position_embedding_type="absolute",
         )
-        width = f.whole("hidden_size", 768)
-        inner = f.whole("intermediate_size", 3072)
+        width = f.count("hidden_size", 768)
+        inner = f.count("intermediate_size", 3072)
         mlp = f.one_of("hidden_act", ACTIVATIONS, "gelu")
-        head = f.head({self.whole: "masked", "BertForPreTraining": "masked", self.bare: "none"})
+        head = f.head(
+            {
+                self.class_with_head: "masked",
+                "BertForPreTraining": "masked",
+                self.class_without_head: "none",
+            }
+        )
         if head == "masked":
             f.must(tie_word_embeddings=True)
             if mlp != "gelu":
                 f.refuse("hidden_act", "the head for masked words here has the exact gelu")
         return Recipe(
-            depth=f.whole("num_hidden_layers", 12),
+            depth=f.count("num_hidden_layers", 12),
             width=width,
-            heads=f.whole("num_attention_heads", 12),
-            vocabulary=f.whole("vocab_size", 30522),
-            context=f.whole("max_position_embeddings", 512),
-            attention=said("attention", "multihead", causal=False),
-            mlp=said("mlp", mlp, hidden=None if inner == 4 * width else inner),
-            norm=said("norm", "layernorm", eps=f.number("layer_norm_eps", 1e-12)),
+            heads=f.count("num_attention_heads", 12),
+            vocabulary=f.count("vocab_size", 30522),
+            context=f.count("max_position_embeddings", 512),
+            attention=part_choice("attention", "multihead", causal=False),
+            mlp=part_choice("mlp", mlp, hidden=None if inner == 4 * width else inner),
+            norm=part_choice("norm", "layernorm", eps=f.number("layer_norm_eps", 1e-12)),
             placement="post",
-            embedding=said("embedding", "token", types=f.whole("type_vocab_size", 2), normed=True),
+            embedding=part_choice(
+                "embedding", "token", types=f.count("type_vocab_size", 2), normed=True
+            ),
             head=head,
         )
 
@@ -72,20 +80,20 @@ class BERT(Family):
             "vocab_size": recipe.vocabulary,
             "max_position_embeddings": recipe.context,
             "type_vocab_size": max(1, m["embedding"].get("types", 1)),
-            "hidden_act": WRITTEN.get(m["mlp"]["name"], "gelu"),
+            "hidden_act": THEIR_ACTIVATIONS.get(m["mlp"]["name"], "gelu"),
             "layer_norm_eps": m["norm"].get("eps", 1e-12),
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
         }
 
-    def rows(self, recipe: Recipe) -> Iterator[Row]:
+    def rows(self, recipe: Recipe) -> Iterator[WeightRow]:
         tables = {
             "tokens": "word_embeddings",
             "positions.table": "position_embeddings",
             "types": "token_type_embeddings",
         }
         for ours, theirs in tables.items():
-            yield Row(f"embedding.{ours}.weight", (f"bert.embeddings.{theirs}.weight",))
+            yield WeightRow(f"embedding.{ours}.weight", (f"bert.embeddings.{theirs}.weight",))
         yield from norm_rows("embedding.norm", "bert.embeddings.LayerNorm", bias=True)
         for i in range(recipe.depth):
             ours, theirs = f"blocks.{i}", f"bert.encoder.layer.{i}"
@@ -93,7 +101,7 @@ class BERT(Family):
                 f"{ours}.attention.branch.qkv",
                 [f"{theirs}.attention.self.{name}" for name in ("query", "key", "value")],
                 bias=True,
-                change=Stacked((recipe.width,) * 3),
+                change=StackedTensors((recipe.width,) * 3),
             )
             for mine, name in (
                 ("attention.branch.output", "attention.output.dense"),
@@ -107,7 +115,7 @@ class BERT(Family):
             transform = "cls.predictions.transform"
             yield from linear_rows("head.transform", f"{transform}.dense", bias=True)
             yield from norm_rows("head.norm", f"{transform}.LayerNorm", bias=True)
-            yield Row("head.bias", ("cls.predictions.bias",))
+            yield WeightRow("head.bias", ("cls.predictions.bias",))
 
     def twins(self, recipe: Recipe) -> dict[str, str]:
         if recipe.choice("head").name != "masked":
@@ -117,8 +125,8 @@ class BERT(Family):
             "cls.predictions.decoder.bias": "cls.predictions.bias",
         }
 
-    def named(self, name: str) -> str:
-        name = super().named(name)
+    def full_name(self, name: str) -> str:
+        name = super().full_name(name)
         for old, new in OLD_NAMES.items():
             if name.endswith(old):
                 return name.removesuffix(old) + new

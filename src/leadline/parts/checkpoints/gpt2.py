@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family, meaning
-from leadline.parts.checkpoints._fields import Fields, said
-from leadline.parts.checkpoints._table import TURNED, Row, linear_rows, norm_rows
+from leadline.parts.checkpoints._fields import Fields, part_choice
+from leadline.parts.checkpoints._table import TRANSPOSED, WeightRow, linear_rows, norm_rows
 from leadline.parts.recipe import Recipe
 
 ALIASES = {
@@ -20,7 +20,7 @@ ALIASES = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-"""Names that transformers takes too."""
+"""Names that transformers accepts as well."""
 
 ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -33,8 +33,8 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 """Their activations of a plain MLP, and ours."""
-WRITTEN = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
-"""Ours, and the one of theirs that is written."""
+THEIR_ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
+"""Our activations, and the name of each that is written."""
 
 
 @CHECKPOINTS.register("gpt2")
@@ -42,8 +42,8 @@ class GPT2(Family):
     """GPT-2 with a language head, tied or not, or without a head."""
 
     prefix = "transformer."
-    whole = "GPT2LMHeadModel"
-    bare = "GPT2Model"
+    class_with_head = "GPT2LMHeadModel"
+    class_without_head = "GPT2Model"
     left_out = (r"\.attn\.(masked_)?bias$",)
 
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
@@ -53,19 +53,19 @@ class GPT2(Family):
             scale_attn_by_inverse_layer_idx=False,
             add_cross_attention=False,
         )
-        width = f.whole("n_embd", 768)
+        width = f.count("n_embd", 768)
         tied = "tied" if f.flag("tie_word_embeddings", True) else "linear"
-        inner = f.whole("n_inner", None) if f.get("n_inner", None) is not None else 4 * width
+        inner = f.count("n_inner", None) if f.get("n_inner", None) is not None else 4 * width
         mlp = f.one_of("activation_function", ACTIVATIONS, "gelu_new")
         return Recipe(
-            depth=f.whole("n_layer", 12),
+            depth=f.count("n_layer", 12),
             width=width,
-            heads=f.whole("n_head", 12),
-            vocabulary=f.whole("vocab_size", 50257),
-            context=f.whole("n_positions", 1024),
-            mlp=said("mlp", mlp, hidden=None if inner == 4 * width else inner),
-            norm=said("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
-            head=f.head({self.whole: tied, self.bare: "none"}),
+            heads=f.count("n_head", 12),
+            vocabulary=f.count("vocab_size", 50257),
+            context=f.count("n_positions", 1024),
+            mlp=part_choice("mlp", mlp, hidden=None if inner == 4 * width else inner),
+            norm=part_choice("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
+            head=f.head({self.class_with_head: tied, self.class_without_head: "none"}),
         )
 
     def config(self, recipe: Recipe) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class GPT2(Family):
             "n_inner": None if hidden == 4 * recipe.width else hidden,
             "vocab_size": recipe.vocabulary,
             "n_positions": recipe.context,
-            "activation_function": WRITTEN.get(m["mlp"]["name"], "gelu_new"),
+            "activation_function": THEIR_ACTIVATIONS.get(m["mlp"]["name"], "gelu_new"),
             "layer_norm_epsilon": m["norm"].get("eps", 1e-5),
             "tie_word_embeddings": m["head"]["name"] != "linear",
             "resid_pdrop": 0.0,
@@ -86,24 +86,24 @@ class GPT2(Family):
             "attn_pdrop": 0.0,
         }
 
-    def rows(self, recipe: Recipe) -> Iterator[Row]:
-        yield Row("embedding.tokens.weight", ("transformer.wte.weight",))
-        yield Row("embedding.positions.table.weight", ("transformer.wpe.weight",))
+    def rows(self, recipe: Recipe) -> Iterator[WeightRow]:
+        yield WeightRow("embedding.tokens.weight", ("transformer.wte.weight",))
+        yield WeightRow("embedding.positions.table.weight", ("transformer.wpe.weight",))
         for i in range(recipe.depth):
             ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
             yield from norm_rows(f"{ours}.attention.enter", f"{theirs}.ln_1", bias=True)
             yield from norm_rows(f"{ours}.mlp.enter", f"{theirs}.ln_2", bias=True)
-            yield from turned_rows(ours, theirs)
+            yield from transposed_rows(ours, theirs)
         yield from norm_rows("norm", "transformer.ln_f", bias=True)
         if recipe.choice("head").name == "linear":
-            yield Row("head.projection.weight", ("lm_head.weight",))
+            yield WeightRow("head.projection.weight", ("lm_head.weight",))
 
     def twins(self, recipe: Recipe) -> dict[str, str]:
         tied = recipe.choice("head").name == "tied"
         return {"lm_head.weight": "transformer.wte.weight"} if tied else {}
 
 
-def turned_rows(ours: str, theirs: str) -> Iterator[Row]:
+def transposed_rows(ours: str, theirs: str) -> Iterator[WeightRow]:
     """The four matrices of a layer, transposed, with their biases."""
     for mine, name in (
         ("attention.branch.qkv", "attn.c_attn"),
@@ -111,4 +111,4 @@ def turned_rows(ours: str, theirs: str) -> Iterator[Row]:
         ("mlp.branch.up", "mlp.c_fc"),
         ("mlp.branch.down", "mlp.c_proj"),
     ):
-        yield from linear_rows(f"{ours}.{mine}", f"{theirs}.{name}", bias=True, change=TURNED)
+        yield from linear_rows(f"{ours}.{mine}", f"{theirs}.{name}", bias=True, change=TRANSPOSED)

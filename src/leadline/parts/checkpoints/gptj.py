@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family, meaning
-from leadline.parts.checkpoints._fields import Fields, said
-from leadline.parts.checkpoints._table import Row, Stacked, linear_rows, norm_rows
-from leadline.parts.checkpoints.gpt2 import ACTIVATIONS, ALIASES, WRITTEN
+from leadline.parts.checkpoints._fields import Fields, part_choice
+from leadline.parts.checkpoints._table import StackedTensors, WeightRow, linear_rows, norm_rows
+from leadline.parts.checkpoints.gpt2 import ACTIVATIONS, ALIASES, THEIR_ACTIVATIONS
 from leadline.parts.recipe import Recipe
 
 
@@ -22,31 +22,31 @@ class GPTJ(Family):
     """GPT-J with a language head of its own, or without a head."""
 
     prefix = "transformer."
-    whole = "GPTJForCausalLM"
-    bare = "GPTJModel"
+    class_with_head = "GPTJForCausalLM"
+    class_without_head = "GPTJModel"
     left_out = (r"\.attn\.(masked_)?bias$", r"\.embed_positions$")
 
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
         f = Fields(config, "gptj", ALIASES)
-        head = f.head({self.whole: "linear", self.bare: "none"})
+        head = f.head({self.class_with_head: "linear", self.class_without_head: "none"})
         if head == "linear":
             f.must(tie_word_embeddings=False)
-        width, heads = f.whole("n_embd", 4096), f.whole("n_head", 16)
-        inner = f.whole("n_inner", None) if f.get("n_inner", None) is not None else 4 * width
-        turned = share_of(f.whole("rotary_dim", 64), max(1, width // heads))
+        width, heads = f.count("n_embd", 4096), f.count("n_head", 16)
+        inner = f.count("n_inner", None) if f.get("n_inner", None) is not None else 4 * width
+        turned = share_of(f.count("rotary_dim", 64), max(1, width // heads))
         mlp = f.one_of("activation_function", ACTIVATIONS, "gelu_new")
         return Recipe(
-            depth=f.whole("n_layer", 28),
+            depth=f.count("n_layer", 28),
             width=width,
             heads=heads,
-            vocabulary=f.whole("vocab_size", 50400),
-            context=f.whole("n_positions", 2048),
-            attention=said("attention", "multihead", bias=False),
-            positions=said("positions", "rotary", share=turned, pairs="neighbours"),
-            mlp=said("mlp", mlp, hidden=None if inner == 4 * width else inner),
-            norm=said("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
+            vocabulary=f.count("vocab_size", 50400),
+            context=f.count("n_positions", 2048),
+            attention=part_choice("attention", "multihead", bias=False),
+            positions=part_choice("positions", "rotary", share=turned, pairs="neighbours"),
+            mlp=part_choice("mlp", mlp, hidden=None if inner == 4 * width else inner),
+            norm=part_choice("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
             placement="parallel",
-            head=said("head", head, bias=True) if head == "linear" else head,
+            head=part_choice("head", head, bias=True) if head == "linear" else head,
         )
 
     def config(self, recipe: Recipe) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class GPTJ(Family):
             "rotary_dim": max(1, int(size * m["positions"].get("share", 1.0))),
             "vocab_size": recipe.vocabulary,
             "n_positions": recipe.context,
-            "activation_function": WRITTEN.get(m["mlp"]["name"], "gelu_new"),
+            "activation_function": THEIR_ACTIVATIONS.get(m["mlp"]["name"], "gelu_new"),
             "layer_norm_epsilon": m["norm"].get("eps", 1e-5),
             "tie_word_embeddings": False,
             "resid_pdrop": 0.0,
@@ -70,8 +70,8 @@ class GPTJ(Family):
             "attn_pdrop": 0.0,
         }
 
-    def rows(self, recipe: Recipe) -> Iterator[Row]:
-        yield Row("embedding.tokens.weight", ("transformer.wte.weight",))
+    def rows(self, recipe: Recipe) -> Iterator[WeightRow]:
+        yield WeightRow("embedding.tokens.weight", ("transformer.wte.weight",))
         for i in range(recipe.depth):
             ours, theirs = f"blocks.{i}.joined", f"transformer.h.{i}"
             yield from norm_rows(f"{ours}.enter", f"{theirs}.ln_1", bias=True)
@@ -79,7 +79,7 @@ class GPTJ(Family):
                 f"{ours}.branch.attention.qkv",
                 [f"{theirs}.attn.{name}_proj" for name in "qkv"],
                 bias=False,
-                change=Stacked((recipe.width,) * 3),
+                change=StackedTensors((recipe.width,) * 3),
             )
             attention, mlp = f"{ours}.branch.attention", f"{ours}.branch.mlp"
             yield from linear_rows(f"{attention}.output", f"{theirs}.attn.out_proj", bias=False)

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family, meaning
-from leadline.parts.checkpoints._fields import Fields, said
-from leadline.parts.checkpoints._table import Row, Stacked, linear_rows, norm_rows
+from leadline.parts.checkpoints._fields import Fields, part_choice
+from leadline.parts.checkpoints._table import StackedTensors, WeightRow, linear_rows, norm_rows
 from leadline.parts.recipe import Recipe
 
 GATES = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu"}
 """Their activations of a gated MLP, and ours."""
-WRITTEN = {"swiglu": "silu", "geglu": "gelu_pytorch_tanh"}
+THEIR_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu_pytorch_tanh"}
+"""Our gated MLPs, and the activation of each that is written."""
 
 
 @CHECKPOINTS.register("llama")
@@ -24,33 +25,33 @@ class Llama(Family):
     """Llama with a language head, tied or not, or without a head."""
 
     prefix = "model."
-    whole = "LlamaForCausalLM"
-    bare = "LlamaModel"
+    class_with_head = "LlamaForCausalLM"
+    class_without_head = "LlamaModel"
     left_out = (r"\.rotary_emb\.inv_freq$",)
 
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
         f = Fields(config, "llama")
-        width, heads = f.whole("hidden_size", 4096), f.whole("num_attention_heads", 32)
+        width, heads = f.count("hidden_size", 4096), f.count("num_attention_heads", 32)
         return Recipe(
             **sizes(f, depth=32, vocabulary=32000, context=2048),
             width=width,
             heads=heads,
-            attention=grouped(f, width, heads, bias=f.flag("attention_bias", False)),
-            positions=said("positions", "rotary", **f.rotary()),
-            mlp=gated(f, 11008, bias=f.flag("mlp_bias", False)),
-            norm=said("norm", "rmsnorm", eps=f.number("rms_norm_eps", 1e-6)),
+            attention=grouped_attention(f, width, heads, bias=f.flag("attention_bias", False)),
+            positions=part_choice("positions", "rotary", **f.rotary()),
+            mlp=gated_mlp(f, 11008, bias=f.flag("mlp_bias", False)),
+            norm=part_choice("norm", "rmsnorm", eps=f.number("rms_norm_eps", 1e-6)),
             head=language_head(f, self, tied=False),
         )
 
     def config(self, recipe: Recipe) -> dict[str, Any]:
         m = meaning(recipe)
         return {
-            **written(recipe),
+            **shared_config(recipe),
             "attention_bias": m["attention"].get("bias", False),
             "mlp_bias": m["mlp"].get("bias", False),
         }
 
-    def rows(self, recipe: Recipe) -> Iterator[Row]:
+    def rows(self, recipe: Recipe) -> Iterator[WeightRow]:
         for i in range(recipe.depth):
             ours, theirs = f"blocks.{i}", f"model.layers.{i}"
             yield from norm_rows(f"{ours}.attention.enter", f"{theirs}.input_layernorm", bias=False)
@@ -68,18 +69,20 @@ class Llama(Family):
 def sizes(f: Fields, *, depth: int, vocabulary: int, context: int) -> dict[str, Any]:
     """The plain numbers of a recipe, each with its class's default."""
     return {
-        "depth": f.whole("num_hidden_layers", depth),
-        "vocabulary": f.whole("vocab_size", vocabulary),
-        "context": f.whole("max_position_embeddings", context),
+        "depth": f.count("num_hidden_layers", depth),
+        "vocabulary": f.count("vocab_size", vocabulary),
+        "context": f.count("max_position_embeddings", context),
     }
 
 
-def grouped(f: Fields, width: int, heads: int, *, groups: int | None = None, **options: Any) -> Any:
+def grouped_attention(
+    f: Fields, width: int, heads: int, *, groups: int | None = None, **options: Any
+) -> Any:
     """Attention with `num_key_value_heads` groups and heads of `head_dim`."""
-    given = f.get("num_key_value_heads", groups)
-    groups = None if given is None else f.whole("num_key_value_heads", groups)
-    size = f.whole("head_dim", None) if f.get("head_dim", None) is not None else width // heads
-    return said(
+    is_plain = f.get("num_key_value_heads", groups) is None
+    groups = None if is_plain else f.count("num_key_value_heads", groups)
+    size = f.count("head_dim", None) if f.get("head_dim", None) is not None else width // heads
+    return part_choice(
         "attention",
         "multihead",
         groups=None if groups == heads else groups,
@@ -88,19 +91,19 @@ def grouped(f: Fields, width: int, heads: int, *, groups: int | None = None, **o
     )
 
 
-def gated(f: Fields, hidden: int, **options: Any) -> Any:
+def gated_mlp(f: Fields, hidden: int, **options: Any) -> Any:
     """The gated MLP that `hidden_act` and `intermediate_size` name."""
     kind = f.one_of("hidden_act", GATES, "silu")
-    return said("mlp", kind, hidden=f.whole("intermediate_size", hidden), **options)
+    return part_choice("mlp", kind, hidden=f.count("intermediate_size", hidden), **options)
 
 
 def language_head(f: Fields, family: Family, *, tied: bool) -> str:
     """The head of the family's whole class, tied or not; none of its bare class."""
     head = "tied" if f.flag("tie_word_embeddings", tied) else "linear"
-    return f.head({family.whole: head, family.bare: "none"})
+    return f.head({family.class_with_head: head, family.class_without_head: "none"})
 
 
-def written(recipe: Recipe) -> dict[str, Any]:
+def shared_config(recipe: Recipe) -> dict[str, Any]:
     """The fields that all relatives of Llama share."""
     m = meaning(recipe)
     return {
@@ -112,7 +115,7 @@ def written(recipe: Recipe) -> dict[str, Any]:
         "intermediate_size": m["mlp"].get("hidden", 4 * recipe.width),
         "vocab_size": recipe.vocabulary,
         "max_position_embeddings": recipe.context,
-        "hidden_act": WRITTEN.get(m["mlp"]["name"], "silu"),
+        "hidden_act": THEIR_ACTIVATIONS.get(m["mlp"]["name"], "silu"),
         "rms_norm_eps": m["norm"].get("eps", 1e-6),
         "rope_parameters": {
             "rope_type": "default",
@@ -123,7 +126,7 @@ def written(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def layer_rows(recipe: Recipe, ours: str, theirs: str) -> Iterator[Row]:
+def layer_rows(recipe: Recipe, ours: str, theirs: str) -> Iterator[WeightRow]:
     """Attention and MLP of one layer, without its norms."""
     m = meaning(recipe)
     attention, mlp = m["attention"], m["mlp"]
@@ -133,7 +136,7 @@ def layer_rows(recipe: Recipe, ours: str, theirs: str) -> Iterator[Row]:
         f"{ours}.attention.branch.qkv",
         [f"{theirs}.self_attn.{name}_proj" for name in "qkv"],
         bias=attention["bias"],
-        change=Stacked((m["heads"] * size, groups, groups)),
+        change=StackedTensors((m["heads"] * size, groups, groups)),
     )
     yield from linear_rows(
         f"{ours}.attention.branch.output",
@@ -144,14 +147,14 @@ def layer_rows(recipe: Recipe, ours: str, theirs: str) -> Iterator[Row]:
         f"{ours}.mlp.branch.gate_up",
         [f"{theirs}.mlp.gate_proj", f"{theirs}.mlp.up_proj"],
         bias=mlp["bias"],
-        change=Stacked((hidden, hidden)),
+        change=StackedTensors((hidden, hidden)),
     )
     yield from linear_rows(f"{ours}.mlp.branch.down", f"{theirs}.mlp.down_proj", bias=mlp["bias"])
 
 
-def outer_rows(recipe: Recipe) -> Iterator[Row]:
+def outer_rows(recipe: Recipe) -> Iterator[WeightRow]:
     """Embedding, closing norm and head."""
-    yield Row("embedding.tokens.weight", ("model.embed_tokens.weight",))
+    yield WeightRow("embedding.tokens.weight", ("model.embed_tokens.weight",))
     yield from norm_rows("norm", "model.norm", bias=False)
     if recipe.choice("head").name == "linear":
-        yield Row("head.projection.weight", ("lm_head.weight",))
+        yield WeightRow("head.projection.weight", ("lm_head.weight",))

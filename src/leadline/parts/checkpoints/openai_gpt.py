@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS, Family, meaning
-from leadline.parts.checkpoints._fields import Fields, said
-from leadline.parts.checkpoints._table import Row, norm_rows
-from leadline.parts.checkpoints.gpt2 import ALIASES, turned_rows
+from leadline.parts.checkpoints._fields import Fields, part_choice
+from leadline.parts.checkpoints._table import WeightRow, norm_rows
+from leadline.parts.checkpoints.gpt2 import ALIASES, transposed_rows
 from leadline.parts.recipe import Recipe
 
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
-WRITTEN = {"gelu_tanh": "gelu", "relu": "relu", "silu": "silu"}
+THEIR_ACTIVATIONS = {"gelu_tanh": "gelu", "relu": "relu", "silu": "silu"}
 
 
 @CHECKPOINTS.register("openai-gpt")
@@ -23,23 +23,23 @@ class OpenAIGPT(Family):
     """GPT-1 with a language head, tied or not, or without a head."""
 
     prefix = "transformer."
-    whole = "OpenAIGPTLMHeadModel"
-    bare = "OpenAIGPTModel"
+    class_with_head = "OpenAIGPTLMHeadModel"
+    class_without_head = "OpenAIGPTModel"
     left_out = (r"\.attn\.bias$", r"\.position_ids$")
 
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
         f = Fields(config, "openai-gpt", ALIASES)
         tied = "tied" if f.flag("tie_word_embeddings", True) else "linear"
         return Recipe(
-            depth=f.whole("n_layer", 12),
-            width=f.whole("n_embd", 768),
-            heads=f.whole("n_head", 12),
-            vocabulary=f.whole("vocab_size", 40478),
-            context=f.whole("n_positions", 512),
+            depth=f.count("n_layer", 12),
+            width=f.count("n_embd", 768),
+            heads=f.count("n_head", 12),
+            vocabulary=f.count("vocab_size", 40478),
+            context=f.count("n_positions", 512),
             mlp=f.one_of("afn", ACTIVATIONS, "gelu"),
-            norm=said("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
+            norm=part_choice("norm", "layernorm", eps=f.number("layer_norm_epsilon", 1e-5)),
             placement="post",
-            head=f.head({self.whole: tied, self.bare: "none"}),
+            head=f.head({self.class_with_head: tied, self.class_without_head: "none"}),
         )
 
     def config(self, recipe: Recipe) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class OpenAIGPT(Family):
             "n_head": recipe.heads,
             "vocab_size": recipe.vocabulary,
             "n_positions": recipe.context,
-            "afn": WRITTEN.get(m["mlp"]["name"], "gelu"),
+            "afn": THEIR_ACTIVATIONS.get(m["mlp"]["name"], "gelu"),
             "layer_norm_epsilon": m["norm"].get("eps", 1e-5),
             "tie_word_embeddings": m["head"]["name"] != "linear",
             "resid_pdrop": 0.0,
@@ -58,16 +58,16 @@ class OpenAIGPT(Family):
             "attn_pdrop": 0.0,
         }
 
-    def rows(self, recipe: Recipe) -> Iterator[Row]:
-        yield Row("embedding.tokens.weight", ("transformer.tokens_embed.weight",))
-        yield Row("embedding.positions.table.weight", ("transformer.positions_embed.weight",))
+    def rows(self, recipe: Recipe) -> Iterator[WeightRow]:
+        yield WeightRow("embedding.tokens.weight", ("transformer.tokens_embed.weight",))
+        yield WeightRow("embedding.positions.table.weight", ("transformer.positions_embed.weight",))
         for i in range(recipe.depth):
             ours, theirs = f"blocks.{i}", f"transformer.h.{i}"
             yield from norm_rows(f"{ours}.attention.settle", f"{theirs}.ln_1", bias=True)
             yield from norm_rows(f"{ours}.mlp.settle", f"{theirs}.ln_2", bias=True)
-            yield from turned_rows(ours, theirs)
+            yield from transposed_rows(ours, theirs)
         if recipe.choice("head").name == "linear":
-            yield Row("head.projection.weight", ("lm_head.weight",))
+            yield WeightRow("head.projection.weight", ("lm_head.weight",))
 
     def twins(self, recipe: Recipe) -> dict[str, str]:
         tied = recipe.choice("head").name == "tied"

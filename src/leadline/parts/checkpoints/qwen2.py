@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.parts.checkpoints._family import CHECKPOINTS
-from leadline.parts.checkpoints._fields import Fields, said
+from leadline.parts.checkpoints._fields import Fields, part_choice
 from leadline.parts.checkpoints.llama import (
     Llama,
-    gated,
-    grouped,
+    gated_mlp,
+    grouped_attention,
     language_head,
+    shared_config,
     sizes,
-    written,
 )
 from leadline.parts.recipe import Recipe
 
@@ -22,29 +22,29 @@ from leadline.parts.recipe import Recipe
 class Qwen2(Llama):
     """Qwen2 without a sliding window, with a language head or without a head."""
 
-    whole = "Qwen2ForCausalLM"
-    bare = "Qwen2Model"
+    class_with_head = "Qwen2ForCausalLM"
+    class_without_head = "Qwen2Model"
 
     def recipe(self, config: Mapping[str, Any]) -> Recipe:
         f = Fields(config, "qwen2")
-        without_windows(f)
-        width, heads = f.whole("hidden_size", 4096), f.whole("num_attention_heads", 32)
+        refuse_windows(f)
+        width, heads = f.count("hidden_size", 4096), f.count("num_attention_heads", 32)
         return Recipe(
             **sizes(f, depth=32, vocabulary=151936, context=32768),
             width=width,
             heads=heads,
-            attention=grouped(f, width, heads, groups=32, bias=True, output_bias=False),
-            positions=said("positions", "rotary", **f.rotary()),
-            mlp=gated(f, 22016),
-            norm=said("norm", "rmsnorm", eps=f.number("rms_norm_eps", 1e-6)),
+            attention=grouped_attention(f, width, heads, groups=32, bias=True, output_bias=False),
+            positions=part_choice("positions", "rotary", **f.rotary()),
+            mlp=gated_mlp(f, 22016),
+            norm=part_choice("norm", "rmsnorm", eps=f.number("rms_norm_eps", 1e-6)),
             head=language_head(f, self, tied=False),
         )
 
     def config(self, recipe: Recipe) -> dict[str, Any]:
-        return written(recipe)
+        return shared_config(recipe)
 
 
-def without_windows(f: Fields) -> None:
+def refuse_windows(f: Fields) -> None:
     """Refuse a sliding window in any layer."""
     f.must(use_sliding_window=False)
     if "sliding_attention" in (f.get("layer_types", None) or ()):

@@ -19,7 +19,7 @@ A connection declares facts, which `leadline check` proves. They are those of th
 a constructor sets its own where an option changes them:
 
     keeps_identity   a zero update leaves the stream exactly as it was
-    starts_as        "identity": at initialisation the update is not heard at all;
+    starts_as        "identity": at initialisation the update adds nothing;
                      "plain": at initialisation it is x + u; None: neither
     keeps_variance   independent x and u of unit variance give unit variance
     mixes            "doubly stochastic": `mixing(state)` has rows and columns that sum to 1
@@ -48,12 +48,12 @@ CONNECTIONS: Catalog[type[Connection]] = Catalog(
     "connection",
     package="leadline.parts.connections",
     group="leadline.connections",
-    given=("place",),
+    arguments=("place",),
 )
 
 
 class Connection(nn.Module, ABC):
-    """See the module's first lines. Options are the keyword arguments of the constructor."""
+    """Joins updates to the stream; its options are the keyword arguments of the constructor."""
 
     formula: ClassVar[str] = ""
     """The write on one line, in x (the stream), u (the update) and the symbols of the file."""

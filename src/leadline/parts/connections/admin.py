@@ -74,17 +74,17 @@ def profile(model: nn.Module, ids: Tensor) -> list[float]:
             "Only a model with the connection admin can be profiled, and this one has no admin "
             "in it; build it with connection='admin'."
         )
-    found: list[float] = []
+    starts: list[float] = []
     sums: list[float] = []
 
     def enter(connection: Admin) -> Callable[..., None]:
         def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
             if not sums:
                 sums.append(_variance(args[0]))
-                found.append(1.0)
+                starts.append(1.0)
             else:
-                found.append(math.sqrt(sum(sums)))
-            connection.omega.fill_(found[-1])
+                starts.append(math.sqrt(sum(sums)))
+            connection.omega.fill_(starts[-1])
 
         return hook
 
@@ -103,7 +103,7 @@ def profile(model: nn.Module, ids: Tensor) -> list[float]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return starts
 
 
 def _variance(x: Tensor) -> float:

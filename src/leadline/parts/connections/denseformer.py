@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.options import whole
+from leadline.parts.options import whole_number
 from leadline.parts.place import Place
 
 State = tuple[Tensor, ...]
@@ -34,8 +34,8 @@ class DenseFormer(Connection):
 
     def __init__(self, place: Place, *, dilation: int = 1, period: int = 1) -> None:
         super().__init__(place)
-        self.dilation = whole("denseformer", "dilation", dilation)
-        period = whole("denseformer", "period", period)
+        self.dilation = whole_number("denseformer", "dilation", dilation)
+        period = whole_number("denseformer", "period", period)
         self.alpha = None
         if place.ends_layer and place.layer % period == 0:
             start = torch.zeros(place.layer // self.dilation + 1)
@@ -50,16 +50,18 @@ class DenseFormer(Connection):
         after = kept + written
         if not self.place.ends_layer:
             return after, *state[1:]
-        whole_layer = after if self.alpha is None else state[0] + update
-        return after, *state[1:], whole_layer
+        layer_output = after if self.alpha is None else state[0] + update
+        return after, *state[1:], layer_output
 
     def split(self, state: State, update: Tensor) -> tuple[Tensor, Tensor]:
         x, *stored = state
         if self.alpha is None:
             return x, update
-        own, *others = self.alpha.flip(0).unbind()
-        kept = own * x
+        newest_share, *older_shares = self.alpha.flip(0).unbind()
+        kept = newest_share * x
         # From the newest back: where a block was left out, the oldest numbers are not used.
-        for share, older in zip(others, stored[-self.dilation :: -self.dilation], strict=False):
+        for share, older in zip(
+            older_shares, stored[-self.dilation :: -self.dilation], strict=False
+        ):
             kept = kept + share * older
-        return kept, own * update
+        return kept, newest_share * update

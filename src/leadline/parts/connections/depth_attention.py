@@ -28,8 +28,8 @@ from torch.nn import functional as F
 
 from leadline.errors import RecipeError
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.connections._standing import standing
-from leadline.parts.options import whole
+from leadline.parts.connections._norm_points import norm_points
+from leadline.parts.options import whole_number
 from leadline.parts.place import Place
 from leadline.parts.placements import Placement
 
@@ -46,7 +46,7 @@ class DepthAttention(Connection):
 
     def __init__(self, place: Place, *, blocks: int | None = 0) -> None:
         super().__init__(place)
-        blocks = whole("depth_attention", "blocks", 0 if blocks is None else blocks, least=0)
+        blocks = whole_number("depth_attention", "blocks", 0 if blocks is None else blocks, least=0)
         if blocks > place.writes:
             raise RecipeError(
                 f"The option blocks of depth_attention is {blocks}, and the stack has "
@@ -58,7 +58,7 @@ class DepthAttention(Connection):
 
     @classmethod
     def refuses(cls, placement: Placement, sublayers: int) -> str | None:
-        if "settle" in standing(placement):
+        if "settle" in norm_points(placement):
             return (
                 "its stream is computed anew from all updates at every write, so a norm on the "
                 "stream would be lost (choose a placement such as pre or sandwich)"
@@ -91,8 +91,8 @@ class DepthAttention(Connection):
             (F.rms_norm(v.to(wide), query.shape, eps=EPS) * query).sum(-1, keepdim=True)
             for v in values
         ]
-        found = torch.softmax(torch.stack(logits), 0).to(values[0].dtype)
-        return found.unbind()
+        shares = torch.softmax(torch.stack(logits), 0).to(values[0].dtype)
+        return shares.unbind()
 
     def _values(self, state: State, update: Tensor) -> State:
         _, *values = state

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leadline.errors import RecipeError
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.connections._standing import standing
+from leadline.parts.connections._norm_points import norm_points
 from leadline.parts.place import Place
 from leadline.parts.placements import Placement
 
@@ -42,7 +42,7 @@ class Dual(Connection):
 
     @classmethod
     def refuses(cls, placement: Placement, sublayers: int) -> str | None:
-        if not placement.settles or standing(placement) != {"settle"} or placement.joined:
+        if not placement.settles or norm_points(placement) != {"settle"} or placement.joined:
             return (
                 "its first stream is normed after every addition and nowhere else (choose the "
                 "placement post)"

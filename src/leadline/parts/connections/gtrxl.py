@@ -50,8 +50,8 @@ class GTrXL(Connection):
         return kept + written
 
     def split(self, state: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
-        heard = torch.relu(update) if self.relu else update
-        reset_u, gate_u, candidate = self.from_update(heard).chunk(3, -1)
+        y = torch.relu(update) if self.relu else update
+        reset_u, gate_u, candidate = self.from_update(y).chunk(3, -1)
         reset_x, gate_x = self.from_stream(state).chunk(2, -1)
         r = torch.sigmoid(reset_u + reset_x)
         z = torch.sigmoid(gate_u + gate_x - self.bias)

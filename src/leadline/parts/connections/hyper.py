@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.options import flag, one_of, whole
+from leadline.parts.options import flag, one_of, whole_number
 from leadline.parts.place import Place
 
 SCALE = 0.01
@@ -43,7 +43,7 @@ class Hyper(Connection):
         self, place: Place, *, lanes: int = 4, dynamic: bool = True, close: str = "mean"
     ) -> None:
         super().__init__(place)
-        self.lanes = whole("hyper", "lanes", lanes)
+        self.lanes = whole_number("hyper", "lanes", lanes)
         self.ends_as = one_of("hyper", "close", close, ("mean", "sum"))
         if self.ends_as == "sum":
             self.starts_as = None

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.options import one_of, whole
+from leadline.parts.options import one_of, whole_number
 from leadline.parts.place import Place
 
 
@@ -40,8 +40,8 @@ class Laurel(Connection):
     ) -> None:
         super().__init__(place)
         self.kind = one_of("laurel", "kind", kind, ("rw", "lr", "pa"))
-        rank = whole("laurel", "rank", rank)
-        self.previous = whole("laurel", "previous", previous)
+        rank = whole_number("laurel", "rank", rank)
+        self.previous = whole_number("laurel", "previous", previous)
         if kind == "rw":
             self.balance = nn.Parameter(torch.zeros(2))
             return
@@ -64,12 +64,12 @@ class Laurel(Connection):
         if self.kind == "rw":
             a, b = 2.0 * torch.softmax(self.balance, 0)
             return b * x, a * update
-        heard = x
+        source = x
         if self.kind == "pa":
-            heard = self.gamma[0] * x
+            source = self.gamma[0] * x
             for share, older in zip(self.gamma[1:], state[1:], strict=False):
-                heard = heard + share * older
-        return x + self.up(self.down(heard)), update
+                source = source + share * older
+        return x + self.up(self.down(source)), update
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.kind != "rw":

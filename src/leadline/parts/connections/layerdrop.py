@@ -39,17 +39,17 @@ class LayerDrop(Scalar):
     def write(self, state: State, update: Tensor) -> State:
         if not self.training:
             return state + update
-        stream, drawn = self._drawn(state)
-        stream = torch.addcmul(stream, drawn, update)
-        return stream if self.place.ends_layer else (stream, drawn)
+        stream, b = self._draw(state)
+        stream = torch.addcmul(stream, b, update)
+        return stream if self.place.ends_layer else (stream, b)
 
     def write_kept(self, state: State, update: Callable[[Tensor | None], Tensor]) -> State:
-        stream, drawn = self._drawn(state)
-        if drawn:
+        stream, b = self._draw(state)
+        if b:
             stream = stream + update(None)
-        return stream if self.place.ends_layer else (stream, drawn)
+        return stream if self.place.ends_layer else (stream, b)
 
-    def _drawn(self, state: State) -> tuple[Tensor, Tensor]:
+    def _draw(self, state: State) -> tuple[Tensor, Tensor]:
         """The stream and b, which the first write of a layer draws."""
         if isinstance(state, tuple):
             return state

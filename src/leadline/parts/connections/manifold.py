@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from leadline.parts.connections._connection import CONNECTIONS, Connection
-from leadline.parts.options import flag, number, whole
+from leadline.parts.options import flag, number, whole_number
 from leadline.parts.place import Place
 
 SCALE = 0.01
@@ -58,8 +58,8 @@ class Manifold(Connection):
         exact: bool = True,
     ) -> None:
         super().__init__(place)
-        self.lanes = whole("manifold_hyper", "lanes", lanes)
-        self.iterations = whole("manifold_hyper", "iterations", iterations)
+        self.lanes = whole_number("manifold_hyper", "lanes", lanes)
+        self.iterations = whole_number("manifold_hyper", "iterations", iterations)
         start = number("manifold_hyper", "diagonal", diagonal)
         self.exact = flag("manifold_hyper", "exact", exact)
         self.keeps_identity = self.exact
@@ -95,8 +95,8 @@ class Manifold(Connection):
     def mixing(self, state: Tensor) -> Tensor:
         """H_res [example, token, lane out, lane in] of these lanes."""
         with torch.autocast(state.device.type, enabled=False):
-            found = sinkhorn(self._logits(state, 2, self.bias_res), self.iterations)
-            return doubly_stochastic(found) if self.exact else found
+            matrix = sinkhorn(self._logits(state, 2, self.bias_res), self.iterations)
+            return doubly_stochastic(matrix) if self.exact else matrix
 
     def _logits(self, state: Tensor, part: int, bias: Tensor) -> Tensor:
         """s (x~ phi) + b for pre (0), post (1) or res (2)."""
@@ -104,8 +104,8 @@ class Manifold(Connection):
         flat = state.flatten(-2).to(wide)
         n = self.lanes
         rows = self.phi.weight.split((n, n, n * n))[part].to(wide)
-        found = F.linear(F.rms_norm(flat, flat.shape[-1:], eps=EPS), rows)
-        return self.scale[part].to(wide) * found.unflatten(-1, bias.shape) + bias.to(wide)
+        projection = F.linear(F.rms_norm(flat, flat.shape[-1:], eps=EPS), rows)
+        return self.scale[part].to(wide) * projection.unflatten(-1, bias.shape) + bias.to(wide)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         yield "coefficients", self.phi.weight

@@ -40,19 +40,19 @@ class StochasticDepth(Scalar):
     def write(self, state: Tensor, update: Tensor) -> Tensor:
         if not self.training:
             return state + update
-        heard = self._heard(state).view(-1, *(1,) * (state.ndim - 1))
-        return torch.addcmul(state, heard / (1.0 - self.rate), update)
+        b = self._draw(state).view(-1, *(1,) * (state.ndim - 1))
+        return torch.addcmul(state, b / (1.0 - self.rate), update)
 
     def write_kept(self, state: Tensor, update: Callable[[Tensor | None], Tensor]) -> Tensor:
-        kept = self._heard(state).nonzero().flatten()
-        if not len(kept):
+        index = self._draw(state).nonzero().flatten()
+        if not len(index):
             return state
         louder = 1.0 / (1.0 - self.rate)
-        if len(kept) == len(state):
+        if len(index) == len(state):
             return torch.add(state, update(None), alpha=louder)
         # Under autocast the update has fewer digits than the stream.
-        return state.index_add(0, kept, update(kept).to(state.dtype), alpha=louder)
+        return state.index_add(0, index, update(index).to(state.dtype), alpha=louder)
 
-    def _heard(self, state: Tensor) -> Tensor:
+    def _draw(self, state: Tensor) -> Tensor:
         """b of every example, in the stream's number type."""
         return state.new_empty(len(state)).bernoulli_(1.0 - self.rate)

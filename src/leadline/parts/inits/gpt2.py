@@ -18,7 +18,7 @@ from leadline.parts.place import Place
 
 
 @INITS.register("gpt2")
-class GPT2(Init):
+class GPT2Init(Init):
     """Normal of std 0.02, less by sqrt(writes) for the weights that write to the stream."""
 
     def __init__(self, *, std: float = 0.02) -> None:

@@ -1,7 +1,7 @@
 """What an init is: something that fills a weight, given its role and its place.
 
-Roles: embedding (tied, where the head uses it too), positions, types, head (these at layer 0), query, key, value, output, up, gate, down,
-and what a connection names itself. Biases start at 0, norms at 1. Every weight is drawn by its
+Roles: embedding (tied, where the head uses it too), positions, types, head (these at layer 0),
+query, key, value, output, up, gate, down, and what a connection names itself. Biases start at 0, norms at 1. Every weight is drawn by its
 own generator, seeded by the model's seed and the weight's name: models of one seed share the
 weights of all parts that they share.
 """
@@ -23,10 +23,11 @@ __all__ = ["INITS", "RESIDUAL", "TABLES", "Init", "generator_of", "normal", "xav
 RESIDUAL = frozenset({"output", "down"})
 """The weights that write to the stream."""
 TABLES = frozenset({"embedding", "tied", "positions", "types"})
+"""The weights whose rows are looked up."""
 
 
 class Init(ABC):
-    """See the module's first lines. Options are the keyword arguments of the constructor."""
+    """Draws weights by role and place; its options are the constructor's keyword arguments."""
 
     @abstractmethod
     def fill(self, role: str, weight: Tensor, place: Place, generator: torch.Generator) -> None:

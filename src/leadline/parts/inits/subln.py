@@ -22,7 +22,7 @@ _LOUDER = frozenset({"value", "output", "up", "down"})
 
 
 @INITS.register("subln")
-class SubLN(Xavier):
+class SubLNInit(Xavier):
     """Xavier uniform, louder by sqrt(log 2L) on value, output, up and down weights."""
 
     def __init__(self) -> None:

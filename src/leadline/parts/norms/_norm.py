@@ -9,5 +9,5 @@ from leadline.catalog import Catalog
 __all__ = ["NORMS"]
 
 NORMS: Catalog[Any] = Catalog(
-    "norm", package="leadline.parts.norms", group="leadline.norms", given=("width",)
+    "norm", package="leadline.parts.norms", group="leadline.norms", arguments=("width",)
 )

@@ -35,7 +35,7 @@ PLACEMENTS: Catalog[type[Placement]] = Catalog(
 
 
 class Placement:
-    """See the module's first lines. Options are the keyword arguments of the constructor."""
+    """Hands out the norms of a sublayer; its options are the constructor's keyword arguments."""
 
     formula: ClassVar[str] = ""
     """The write on one line, in x (the stream), F (the branch), N (the norm)."""

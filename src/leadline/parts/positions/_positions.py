@@ -23,12 +23,12 @@ POSITIONS: Catalog[Any] = Catalog(
     "positions",
     package="leadline.parts.positions",
     group="leadline.positions",
-    given=("width", "context", "head_width"),
+    arguments=("width", "context", "head_width"),
 )
 
 
 class Positions(nn.Module):
-    """See the module's first lines."""
+    """Tells tokens apart by their positions: adds to the embedding, or turns queries and keys."""
 
     limit: int | None = None
 

@@ -50,7 +50,7 @@ class Rotary(Positions):
                 "Change share, width or heads."
             )
         self.turned = turned
-        self.whole = turned == head_width
+        self.turns_all = turned == head_width
         self.pairs = pairs
         self.base = base
         self.register_buffer("frequencies", self._frequencies(), persistent=False)
@@ -79,9 +79,9 @@ class Rotary(Positions):
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
 
         def rotate(x: Tensor) -> Tensor:
-            part = x if self.whole else x[..., : self.turned]
+            part = x if self.turns_all else x[..., : self.turned]
             part = part * cos + self._partner(part) * sin
-            return part if self.whole else torch.cat((part, x[..., self.turned :]), -1)
+            return part if self.turns_all else torch.cat((part, x[..., self.turned :]), -1)
 
         return rotate
 

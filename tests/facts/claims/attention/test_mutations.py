@@ -21,7 +21,7 @@ from leadline.instruments.passes.probe import Single
 from leadline.instruments.passes.probes import attention as attention_probe
 from leadline.parts import Recipe
 from leadline.parts.branches.mlp.perceptron import Plain
-from leadline.parts.inits.gpt2 import GPT2
+from leadline.parts.inits.gpt2 import GPT2Init
 from leadline.parts.inits.init import RESIDUAL, normal
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.theory import AttentionFacts
@@ -145,11 +145,11 @@ def test_singular_values_that_are_squares(monkeypatch: Patch) -> None:
 
 
 def test_residual_weights_scaled_by_the_number_of_blocks(monkeypatch: Patch) -> None:
-    def by_blocks(self: GPT2, role: str, weight: Any, place: Any, generator: Any) -> None:
+    def by_blocks(self: GPT2Init, role: str, weight: Any, place: Any, generator: Any) -> None:
         std = self.std / math.sqrt(place.depth) if role in RESIDUAL else self.std
         normal(weight, std, generator)
 
-    monkeypatch.setattr(GPT2, "fill", by_blocks)
+    monkeypatch.setattr(GPT2Init, "fill", by_blocks)
     assert ruled("gpt2-residual-scaling").correction == "fails"
 
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from leadline.errors import RecipeError
 from leadline.parts.branches.branch import ATTENTIONS, Branch, Inside, Run, linear
-from leadline.parts.options import flag, number, whole
+from leadline.parts.options import flag, number, whole_number
 from leadline.parts.place import Place
 
 LEARNED_START = 0.5
@@ -48,7 +48,7 @@ class MultiHead(Branch):
     ) -> None:
         super().__init__()
         heads = place.heads
-        groups = heads if groups is None else whole("multihead", "groups", groups)
+        groups = heads if groups is None else whole_number("multihead", "groups", groups)
         if heads % groups:
             raise RecipeError(
                 f"{heads} heads cannot share {groups} groups of keys and values; "
@@ -56,7 +56,7 @@ class MultiHead(Branch):
             )
         size = place.width // heads
         if head_width is not None:
-            size = whole("multihead", "head_width", head_width)
+            size = whole_number("multihead", "head_width", head_width)
         self.layer = place.layer
         self.causal = flag("multihead", "causal", causal)
         self.heads, self.groups, self.size = heads, groups, size
@@ -82,13 +82,13 @@ class MultiHead(Branch):
                 f"qk_norm is {qk_norm!r}; choose head (over each head), width (over all heads "
                 "together) or none."
             )
-        self.whole = qk_norm == "width"
+        self.norms_all_heads = qk_norm == "width"
         self.query_norm, self.key_norm, self.value_norm = (
             inside(point, size) for point in ("query", "key", "value")
         )
         if qk_norm is not None:
-            self.query_norm = place.norm(self.widths[0] if self.whole else size)
-            self.key_norm = place.norm(self.widths[1] if self.whole else size)
+            self.query_norm = place.norm(self.widths[0] if self.norms_all_heads else size)
+            self.key_norm = place.norm(self.widths[1] if self.norms_all_heads else size)
         self.head_scale = inside("heads", heads)
         self.mixed_norm = inside("mixed", heads * size)
         self.share = _share(value_residual, place.layer)
@@ -97,12 +97,12 @@ class MultiHead(Branch):
     def forward(self, x: Tensor, run: Run) -> Tensor:
         examples, tokens, _ = x.shape
         q, k, v = self.qkv(x).split(self.widths, -1)
-        if self.whole:
+        if self.norms_all_heads:
             q, k = _normed(self.query_norm, q), _normed(self.key_norm, k)
         q = q.view(examples, tokens, self.heads, self.size)
         k = k.view(examples, tokens, self.groups, self.size)
         v = v.view(examples, tokens, self.groups, self.size)
-        if not self.whole:
+        if not self.norms_all_heads:
             q, k = _normed(self.query_norm, q), _normed(self.key_norm, k)
         v = _normed(self.value_norm, v)
         if self.share is not None:

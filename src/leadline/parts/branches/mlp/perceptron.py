@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from torch import Tensor
 
 from leadline.parts.branches.branch import Branch, Inside, Run, linear
-from leadline.parts.options import flag, whole
+from leadline.parts.options import flag, whole_number
 from leadline.parts.place import Place
 
 __all__ = ["Gated", "Plain", "gated_width"]
@@ -33,7 +33,7 @@ class Plain(Branch):
         self, place: Place, inside: Inside, *, hidden: int | None = None, bias: bool = True
     ) -> None:
         super().__init__()
-        hidden = 4 * place.width if hidden is None else whole("mlp", "hidden", hidden)
+        hidden = 4 * place.width if hidden is None else whole_number("mlp", "hidden", hidden)
         bias = flag("mlp", "bias", bias)
         self.up = linear(place.width, hidden, bias=bias)
         self.down = linear(hidden, place.width, bias=bias)
@@ -59,7 +59,9 @@ class Gated(Branch):
         self, place: Place, inside: Inside, *, hidden: int | None = None, bias: bool = False
     ) -> None:
         super().__init__()
-        hidden = gated_width(place.width) if hidden is None else whole("mlp", "hidden", hidden)
+        hidden = (
+            gated_width(place.width) if hidden is None else whole_number("mlp", "hidden", hidden)
+        )
         bias = flag("mlp", "bias", bias)
         self.gate_up = linear(place.width, 2 * hidden, bias=bias)
         self.down = linear(hidden, place.width, bias=bias)

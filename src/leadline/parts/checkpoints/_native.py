@@ -4,7 +4,7 @@
                          and "tokenizer": "bytes" where the tokens are bytes of text
     model.safetensors    the state of the model by name
 
-Any recipe can be saved so. Parts of a plug-in must be loaded before the model is.
+Any recipe can be saved in it. Parts of a plug-in must be loaded before the model is.
 """
 
 from __future__ import annotations
@@ -62,63 +62,61 @@ def save(model: Transformer, folder: str | Path, *, tokenizer: str | None = None
 def load(folder: str | Path, *, model_class: type[Transformer]) -> Transformer:
     """The model that `save` wrote, in evaluation mode."""
     folder = check_path(folder, name="The folder", error=LoadingError)
-    recipe, seed = _described(folder)
+    recipe, seed = _read_description(folder)
     model = model_class(recipe, seed=seed, draw=False)
-    found = read_tensors(folder)
-    kinds = {tensor.dtype for tensor in found.values() if tensor.is_floating_point()}
+    tensors = read_tensors(folder)
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
     if len(kinds) == 1:
         model = model.to(kinds.pop())
-    mine = model.state_dict(keep_vars=True)
-    shapes = {name: tensor.shape for name, tensor in mine.items()}
-    if reason := misfit(shapes, {name: tensor.shape for name, tensor in found.items()}):
+    state = model.state_dict(keep_vars=True)
+    shapes = {name: tensor.shape for name, tensor in state.items()}
+    if reason := misfit(shapes, {name: tensor.shape for name, tensor in tensors.items()}):
         raise RecipeError(f"The weights in {folder} do not fit its recipe: {reason}.")
-    for name, tensor in mine.items():
-        if tensor.is_floating_point() != found[name].is_floating_point():
+    for name, tensor in state.items():
+        if tensor.is_floating_point() != tensors[name].is_floating_point():
             raise RecipeError(
                 f"The weights in {folder} do not fit its recipe: {name} is stored as "
-                f"{found[name].dtype}, and {tensor.dtype} is needed."
+                f"{tensors[name].dtype}, and {tensor.dtype} is needed."
             )
-    for name, tensor in mine.items():
-        tensor.data = found[name]
+    for name, tensor in state.items():
+        tensor.data = tensors[name]
     return model.eval()
 
 
 def tokenizer_of(folder: str | Path) -> str | None:
-    """The tokenizer that a saved model names, None where it names none."""
-    found = read_json(Path(folder) / RECIPE_FILE).get("tokenizer")
-    return found if isinstance(found, str) else None
+    """Return the tokenizer that a saved model names, or None."""
+    tokenizer = read_json(Path(folder) / RECIPE_FILE).get("tokenizer")
+    return tokenizer if isinstance(tokenizer, str) else None
 
 
-def misfit(asked: dict[str, torch.Size], found: dict[str, torch.Size]) -> str | None:
-    """What is missing, too many or of another shape, or None where all fits."""
-    if missing := [name for name in asked if name not in found]:
-        return f"{_few(missing)} {_are(missing)} missing"
-    if extra := [name for name in found if name not in asked]:
-        return f"{_few(extra)} {_are(extra)} not expected"
-    for name, shape in asked.items():
-        if found[name] != shape:
-            return f"{name} is stored as {list(found[name])}, and {list(shape)} is needed"
+def misfit(expected: dict[str, torch.Size], stored: dict[str, torch.Size]) -> str | None:
+    """Say what is missing, unexpected or of another shape; None if everything fits."""
+    if missing := [name for name in expected if name not in stored]:
+        return f"{_first_three(missing)} {_is_or_are(missing)} missing"
+    if extra := [name for name in stored if name not in expected]:
+        return f"{_first_three(extra)} {_is_or_are(extra)} not expected"
+    for name, shape in expected.items():
+        if stored[name] != shape:
+            return f"{name} is stored as {list(stored[name])}, and {list(shape)} is needed"
     return None
 
 
-def _are(names: list[str]) -> str:
+def _is_or_are(names: list[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _few(names: list[str]) -> str:
+def _first_three(names: list[str]) -> str:
     """The first three names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
-def _described(folder: Path) -> tuple[Recipe, int]:
+def _read_description(folder: Path) -> tuple[Recipe, int]:
     if not folder.is_dir():
         raise LoadingError(f"There is no folder {folder}; give one that save() wrote.")
     if not (folder / RECIPE_FILE).is_file():
-        other = " It holds a Hugging Face model: use from_hf." * (folder / "config.json").is_file()
-        raise LoadingError(
-            f"{folder} has no {RECIPE_FILE}; give a folder that save() wrote.{other}"
-        )
+        hint = " It holds a Hugging Face model: use from_hf." * (folder / "config.json").is_file()
+        raise LoadingError(f"{folder} has no {RECIPE_FILE}; give a folder that save() wrote.{hint}")
     content = read_json(folder / RECIPE_FILE)
     version: Any = content.get("version")
     if content.get("format") != "leadline" or not isinstance(content.get("recipe"), dict):
@@ -140,7 +138,7 @@ def check_free(folder: Path, recipe: Recipe) -> None:
     if not os.access(above, os.W_OK):
         raise RecipeError(f"Nothing can be written into {above}; give another folder to save into.")
     if (folder / RECIPE_FILE).is_file():
-        if _described(folder)[0] != recipe:
+        if _read_description(folder)[0] != recipe:
             raise RecipeError(
                 f"{folder} holds a model of another recipe, which would be lost; choose another "
                 "folder, or remove it first."

@@ -1,4 +1,4 @@
-"""Which norms a placement puts anywhere: what a connection asks before it refuses one."""
+"""At which points a placement puts norms: what a connection asks before it refuses one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from torch import nn
 from leadline.parts.place import Place
 from leadline.parts.placements import Placement
 
-__all__ = ["standing"]
+__all__ = ["norm_points"]
 
 DEEP = 1000
-"""Deep enough that a placement which changes from layer to layer shows both of its faces."""
+"""Deep enough that a placement which changes with depth is seen in all of its forms."""
 
 
-def standing(placement: Placement) -> frozenset[str]:
-    """Those of enter, exit and settle at which the placement puts a norm in at least one layer."""
-    found = {
+def norm_points(placement: Placement) -> frozenset[str]:
+    """Return those of enter, exit and settle at which a placement norms in at least one layer."""
+    points = {
         name
         for place in _places()
         for name in ("enter", "exit", "settle")
         if getattr(placement, name)(place) is not None
     }
-    return frozenset(found)
+    return frozenset(points)
 
 
 def _places() -> Iterator[Place]:
