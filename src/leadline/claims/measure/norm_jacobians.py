@@ -76,11 +76,7 @@ def measure_blocks(seed: int) -> dict[str, Any]:
     for design in ("pre", "scaled pre", "post"):
         model = draw_model(design, DEPTH_OF_BLOCKS, seed, length=LENGTH)
         blocks = blocks_of(model, batch, design=design, told=lambda: None)
-        results[design] = {
-            "largest": list(blocks.largest),
-            "distance": list(blocks.distance),
-            "whole": blocks.whole,
-        }
+        results[design] = {"largest": list(blocks.largest), "distance": list(blocks.distance)}
     apart = norms_apart(draw_model("post", DEPTH_OF_PRODUCT, seed, length=LENGTH), batch)
     results["norms apart"] = {
         "with": apart.with_size,
