@@ -41,7 +41,7 @@ def restamp(rows: list[str]) -> tuple[list[str], int]:
 
 def main() -> None:
     """Rewrite the file that is named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("ledger", type=Path)
     path: Path = parser.parse_args().ledger
     rows, changed = restamp(path.read_text(encoding="utf-8").splitlines())

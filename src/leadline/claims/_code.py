@@ -41,9 +41,7 @@ ENUMERATING = ("items", "names")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_SILENT_FIELDS = frozenset(
-    ("ctx", "type_comment", "annotation", "returns", "type_params", "kind")
-)
+_SILENT_FIELDS = frozenset(("ctx", "type_comment", "annotation", "returns", "type_params", "kind"))
 _CLASS_MARKERS = ("ClassVar", "InitVar", "KW_ONLY")
 
 
@@ -83,6 +81,7 @@ class Registered:
 class _Module:
     name: str
     path: Path
+    has_walrus: bool
     bindings: dict[str, list[Imported | ast.stmt]] = field(
         default_factory=dict[str, list[Imported | ast.stmt]]
     )
@@ -137,16 +136,28 @@ class Code:
             self.texts[name] = self.files[name].read_text(encoding="utf-8")
         return self.texts[name]
 
+    def but(self, texts: Mapping[str, str]) -> Code:
+        """The same code with other texts for some of its modules."""
+        other = Code(self.files, {**self.texts, **texts})
+        other._modules = {n: one for n, one in self._modules.items() if n not in texts}
+        return other
+
     def definition(self, key: Key) -> Definition:
         """The definition called by this key."""
-        self._read_catalogs()
-        if key not in self._definitions:
-            self._definitions[key] = self._define(key)
-        return self._definitions[key]
+        known = self._definitions.get(key)
+        if known is None:
+            known = self._definitions[key] = self._define(key)
+        return known
 
-    def registered(self, key: Key) -> Sequence[Registered]:
-        """What is entered into the catalog that this definition is; nothing if it is none."""
-        return self._read_catalogs().get(key, ())
+    @property
+    def catalogs(self) -> Mapping[Key, Sequence[Registered]]:
+        """The definitions that something is entered into, and what."""
+        if self._catalogs is None:
+            self._catalogs = {}
+            for name in self.files:
+                if re.search(r"\.register\b", self.text(name)):
+                    self._read_entries(self.module(name), self._catalogs)
+        return self._catalogs
 
     def module(self, name: str) -> _Module:
         """A module of the package, parsed."""
@@ -180,11 +191,12 @@ class Code:
         module, name = self.module(key[0]), key[1]
         writer = _Writer(self, module)
         if not name:
-            for one in module.bindings:
-                writer.out.append(one)
-                writer.refer((module.name, one))
+            for one, bound in sorted(module.bindings.items()):
+                if not isinstance(bound[0], Imported):
+                    writer.out.append(one)
+                    writer.refer((module.name, one))
         elif name == EFFECTS:
-            writer.write(module.effects)
+            writer.write(self._acting(module))
             for one in self._imported_for_effects(module):
                 writer.refer((one, ""))
         elif name.startswith(ENTRY.partition("{")[0]):
@@ -206,10 +218,23 @@ class Code:
         """The module and the packages around it, those of which do something on import."""
         if name not in self._effects:
             module, outer = self.module(name), name.rpartition(".")[0]
-            acts = bool(module.effects) or any(self._imported_for_effects(module))
+            acts = bool(self._acting(module)) or any(self._imported_for_effects(module))
             around = self._effects_of(outer) if outer in self.files else []
             self._effects[name] = [*([name] if acts else []), *around]
         return self._effects[name]
+
+    def _acting(self, module: _Module) -> list[ast.stmt]:
+        """The statements that act on import, without those that fill a catalog of the package."""
+        writer = _Writer(self, module)
+        others = [
+            one
+            for one in module.entering
+            if not _bound_names(module, [one])
+            and not any(
+                writer.catalog_of(node) for node in ast.walk(one) if isinstance(node, ast.Call)
+            )
+        ]
+        return [*module.effects, *others]
 
     def _imported_for_effects(self, module: _Module) -> Iterator[str]:
         """Modules of the package that a module imports and names nowhere else."""
@@ -222,19 +247,12 @@ class Code:
                         yield place
 
     def _parse(self, name: str) -> _Module:
-        module = _Module(name, self.files[name])
-        tree = ast.parse(self.text(name))
+        text = self.text(name)
+        module = _Module(name, self.files[name], ":=" in text)
+        tree = ast.parse(text)
         for statement in tree.body:
             _bind(module, statement)
         return module
-
-    def _read_catalogs(self) -> dict[Key, list[Registered]]:
-        if self._catalogs is None:
-            self._catalogs = {}
-            for name in self.files:
-                if re.search(r"\.register\b", self.text(name)):
-                    self._read_entries(self.module(name), self._catalogs)
-        return self._catalogs
 
     def _read_entries(self, module: _Module, catalogs: dict[Key, list[Registered]]) -> None:
         writer = _Writer(self, module)
@@ -246,22 +264,20 @@ class Code:
         for number, statement in enumerate(module.entering):
             key = (module.name, ENTRY.format(number))
             calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
-            enters = [_enter(writer, call, key, catalogs) for call in calls]
-            if not any(enters) and statement not in module.effects:
-                module.effects.append(statement)
+            for call in calls:
+                _enter(writer, call, key, catalogs)
 
 
 def _enter(
     writer: _Writer, node: ast.expr, key: Key, catalogs: dict[Key, list[Registered]]
-) -> bool:
-    """Note what `CATALOG.register(...)` enters; say whether this is such a call."""
+) -> None:
+    """Note what `CATALOG.register(...)` enters, if the node is such a call."""
     catalog = writer.catalog_of(node)
-    if catalog is None:
-        return False
-    first = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    spelled = isinstance(first, ast.Constant) and isinstance(first.value, str)
-    catalogs.setdefault(catalog, []).append(Registered(first.value if spelled else None, key))
-    return True
+    if catalog is not None:
+        first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        name = first.value if isinstance(first, ast.Constant) else None
+        entry = Registered(name if isinstance(name, str) else None, key)
+        catalogs.setdefault(catalog, []).append(entry)
 
 
 class _Writer:
@@ -280,7 +296,9 @@ class _Writer:
     def definition(self) -> Definition:
         """What was written."""
         digest = hashlib.sha256(" ".join(self.out).encode()).hexdigest()
-        return Definition(digest, (*self._numbers,), frozenset(self.words), frozenset(self.enumerated))
+        return Definition(
+            digest, (*self._numbers,), frozenset(self.words), frozenset(self.enumerated)
+        )
 
     def refer(self, key: Key) -> None:
         """Write a reference."""
@@ -702,6 +720,12 @@ def _bound_names(module: _Module, body: Iterable[ast.AST]) -> dict[str, Imported
             names.update(_imports(module, node))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             names.setdefault(node.id)
+        elif (
+            isinstance(node, ast.expr)
+            and not module.has_walrus
+            and isinstance(getattr(node, "ctx", None), ast.Load | None)
+        ):
+            continue  # it binds nothing; most nodes are such
         elif isinstance(node, ast.Global):
             outside.update(dict.fromkeys(node.names, GLOBAL))
         elif isinstance(node, ast.Nonlocal):
@@ -759,11 +783,9 @@ def _is_for_types(node: ast.If) -> bool:
 
 
 def _enters_claim(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in CLAIM_DECORATORS
-    )
+    called = node.func if isinstance(node, ast.Call) else None
+    name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
+    return name in CLAIM_DECORATORS
 
 
 def _files_beside(folder: Path) -> str:
