@@ -110,6 +110,8 @@ class Code:
     def __init__(self, files: Mapping[str, Path], texts: Mapping[str, str] | None = None) -> None:
         self.files = dict(files)
         self.texts = dict(texts or {})
+        self.outside: set[str] = set()
+        """Modules that were added: they may stand in any folder, among any files."""
         self._modules: dict[str, _Module] = {}
         self._definitions: dict[Key, Definition] = {}
         self._effects: dict[str, list[str]] = {}
@@ -128,6 +130,7 @@ class Code:
         """Add a module from outside the package, such as a plug-in; once."""
         if name not in self.files:
             self.files[name] = path
+            self.outside.add(name)
             self._catalogs = None  # it may enter parts of its own
 
     def text(self, name: str) -> str:
@@ -139,6 +142,7 @@ class Code:
     def but(self, texts: Mapping[str, str]) -> Code:
         """The same code with other texts for some of its modules."""
         other = Code(self.files, {**self.texts, **texts})
+        other.outside = set(self.outside)
         other._modules = {n: one for n, one in self._modules.items() if n not in texts}
         return other
 
@@ -386,7 +390,7 @@ class _Writer:
         target, rest = self._target(node)
         if target is None and isinstance(node, ast.Name):
             self.out.append(node.id)
-            if node.id == "__file__":
+            if node.id == "__file__" and self.module.name not in self.code.outside:
                 self.out.append(_files_beside(self.module.path.parent))
         elif target is None:
             self._plain(node)

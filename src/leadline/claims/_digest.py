@@ -17,6 +17,9 @@ Transformer anew whenever any connection changes. The price is that a name put t
 is not seen. A test traces measurements and finds every function that ran covered; what only words
 an error message is left out on purpose.
 
+Data files count if they stand in the package, beside a definition that asks for `__file__`. A
+plug-in counts with its one file and what that uses of the package.
+
 Versions of torch and numpy are not in the digest: every line of a ledger holds those that measured
 it, and a new release of either asks for no new run of every claim.
 """

@@ -8,6 +8,7 @@ import sys
 import threading
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,9 @@ from leadline.claims._digest import (
 from leadline.claims._entry import Trial
 from leadline.errors import CatalogError
 
-ENTRIES = {name: entry for name, entry in CLAIMS.items() if entry.measure is not None}
+ENTRIES: dict[str, Any] = {
+    name: entry for name, entry in CLAIMS.items() if entry.measure is not None
+}
 
 
 # A small package of its own: every rule by itself
@@ -175,7 +178,7 @@ def changes(tmp_path):
     """Which of the small measurements a change of the small package changes."""
     path = tmp_path / "small_measures.py"
     path.write_text(MEASURES)
-    spelled = {"__name__": "small_measures", "__file__": str(path)}
+    spelled: dict[str, Any] = {"__name__": "small_measures", "__file__": str(path)}
     exec(compile(MEASURES, str(path), "exec"), spelled)
     functions = {name: one for name, one in spelled.items() if callable(one)}
 
@@ -251,7 +254,7 @@ def test_where_a_measurement_stands_and_what_it_is_called_does_not_count(tmp_pat
     for module, text, name in (("alone", alone, "measure"), ("topic", among, "sizes_grow")):
         path = tmp_path / f"{module}.py"
         path.write_text(text)
-        spelled = {"__name__": module}
+        spelled: dict[str, Any] = {"__name__": module}
         runnable = text.replace("import claims\n", "").replace('@claims.measures("a-claim")\n', "")
         exec(compile(runnable.replace("from p.sizes import size\n", "", 1), path, "exec"), spelled)
         digests.add(used_by(spelled[name], small(tmp_path)).digest)
@@ -266,10 +269,28 @@ def test_the_same_names_from_another_module_are_something_else(tmp_path):
     texts = {**first.texts, "p.twin": twin, "p.again": "from p.twin import size as length"}
     path = tmp_path / "small_measures.py"
     path.write_text(MEASURES)
-    spelled = {"__name__": "small_measures"}
+    spelled: dict[str, Any] = {"__name__": "small_measures"}
     exec(compile(MEASURES, str(path), "exec"), spelled)
     function = spelled["re_exported"]
     assert used_by(function, Code(files, texts)).digest != used_by(function, first).digest
+
+
+def test_data_beside_a_module_of_the_package_counts_and_beside_a_plugin_not(tmp_path):
+    text = "from pathlib import Path\ndef measure(seed):\n    return Path(__file__).parent\n"
+    path = tmp_path / "reader.py"
+    path.write_text(text)
+    spelled: dict[str, Any] = {"__name__": "reader"}
+    exec(compile(text, path, "exec"), spelled)
+
+    def digests():
+        inside, outside = Code({"reader": path}), Code({})
+        return [used_by(spelled["measure"], code).digest for code in (inside, outside)]
+
+    before = digests()
+    (tmp_path / "weights.bin").write_bytes(b"12")
+    after = digests()
+    assert after[0] != before[0]
+    assert after[1] == before[1]
 
 
 def test_a_module_that_is_imported_with_a_star_is_refused(tmp_path):
@@ -467,7 +488,7 @@ TRACED = (
 @pytest.mark.parametrize("name", TRACED)
 def test_what_runs_in_a_measurement_is_covered(name):
     """By another route: the functions of the package that really run, as Python reports them."""
-    entry = CLAIMS.get(name)
+    entry = ENTRIES[name]
     assert not entry.needs
     covered = used_by(entry.measure).keys
     names = {
