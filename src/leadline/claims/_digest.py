@@ -38,8 +38,9 @@ from types import FunctionType
 from typing import Any
 
 from leadline.analysis.claim import Picture
-from leadline.claims._code import LOCALS, Code, Definition, Key, choice_names
+from leadline.claims._code import LOCALS, Code
 from leadline.claims._entry import Entry, Measured, Trial
+from leadline.claims._writing import Definition, Key, choice_names
 from leadline.errors import CatalogError
 
 __all__ = ["Use", "code_digest", "place_of", "source_of", "trial_digest", "used_by"]
