@@ -217,10 +217,8 @@ def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
     numbers: Mapping[str, float] = {}
     picture: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
-    own = ""
     if job.kind == "claim":
         entry = CLAIMS.get(job.name)
-        own = code_digest(entry, instruments=False)
         measured = entry.run(job.seed, found)
         numbers = {name: float(value) for name, value in measured.numbers.items()}
         picture = measured.picture.to_json() if measured.picture else None
@@ -235,7 +233,6 @@ def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
         numbers=numbers,
         picture=picture,
         result=result,
-        own=own,
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         versions=versions(),
     )
