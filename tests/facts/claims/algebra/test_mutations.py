@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import leadline.jacobians
-import leadline.probes.identity_share
 import numpy as np
 import pytest
 from torch import Tensor
 
+import leadline.instruments.jacobian.measure
+import leadline.instruments.passes.probes.identity_share
 import leadline.theory.norm_jacobian as norms
 import leadline.theory.residual_products as products
 from leadline.errors import BalanceError
