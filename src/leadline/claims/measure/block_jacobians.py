@@ -342,41 +342,6 @@ def post_norm_wraps_the_identity(seed: int) -> Measured:
     )
 
 
-@measures("zero-branch-is-identity")
-def zero_branch_is_identity(seed: int) -> Measured:
-    """Follow a stream through blocks whose branches are zero."""
-    from leadline.instruments.jacobian.measure import jacobian
-
-    depth = 12
-    network = build_network(depth, 16, length=8, seed=seed).empty()
-    states = network.writes().states
-    whole = jacobian(network.model, network.batch, layer=(0, depth), k=1, probes=8)
-    moved = float((states[-1] - states[0]).abs().max())
-    return Measured({"moved": moved, "bent": float(whole.distance[0])})
-
-
-@measures("gradient-is-one")
-def gradient_is_one(seed: int) -> Measured:
-    """Send a gradient of ones and a random one back through blocks whose branches are zero."""
-    import torch
-
-    from leadline.numerics.linear.linearised import Linearised
-
-    depth, shape = 12, (1, 1, 4, 8)
-    network = build_network(depth, shape[-1], length=shape[-2], seed=seed).empty()
-    stack = Linearised(*network.stretches().function(0, depth))
-    random = torch.from_numpy(np.random.default_rng([seed, 109]).normal(size=shape))
-    arrived = stack.adjoint(random)
-    ones = stack.adjoint(torch.ones(shape, dtype=torch.float64))
-    return Measured(
-        {
-            "one": furthest_from_one(ones.flatten().tolist()),
-            "other": float((arrived - 1.0).abs().mean()),
-            "same": float((arrived - random).abs().max()),
-        }
-    )
-
-
 @measures("identity-path-survives")
 def identity_path_survives(seed: int) -> Measured:
     """Build a pre-norm write that cancels the identity, and look at untrained blocks."""

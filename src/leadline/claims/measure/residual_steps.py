@@ -1,4 +1,4 @@
-"""A layer as a step x + F(x): what it adds, what the skip carries, Euler's method, learning.
+"""A layer as a step x + F(x): what it adds, what the skip carries, and Euler's method.
 
 The stream is a sum, x_L = x_0 + u_1 + ... + u_n, so pre-norm carries x_0 without a change (the
 claim of skip-carries-the-signal); what x_L still shows of x_0 after 48 untrained blocks, and what
@@ -8,11 +8,13 @@ is one too,
     g_0 = g_L + sum over writes of F_i'^T g_{i+1}
 
 and that the skip brings half of it, <g_L, g_0> / |g_0|^2, is the reach of
-gradient-flows-through-skip. A layer hands on its input where its branch is zero
-(shortcut-is-a-fallback); an untrained branch is not, and LN(x) is not x, but LN(LN(x)) = LN(x) up
-to eps with gains of 1 and no shift. Adjustments are |u| / |x| in the two small trained models, the
-same for every seed; only the text differs. Additions per block are counted in anatomies that their
-balance proves; a branch beside another one (GPT-J) is added together with it.
+gradient-flows-through-skip. A layer hands on its input where its branch is zero, exactly
+(zero-branch-is-identity), and the gradient as it comes, which is 1 only where the loss's own is
+(the reach of gradient-is-one). An untrained branch is not zero (the reach of
+shortcut-is-a-fallback), and LN(x) is not x, but LN(LN(x)) = LN(x) up to eps with gains of 1 and no
+shift. Adjustments are |u| / |x| in the two small trained models, the same for every seed; only the
+text differs. Additions per block are counted in anatomies that their balance proves; a branch
+beside another one (GPT-J) is added together with it.
 
 Euler's method x + h f(x) has order 1: with one field f and h = T/L its error falls like 1/L (the
 claim of residual-is-ode); with the step 1 that the note writes L layers are the time L, and 8 of
@@ -24,18 +26,10 @@ by |g N(x) - x| at any h, even where x = g N(y) comes out of such a norm (the cl
 post-norm-breaks-continuity); with gains of 1 and no shift (its reach) N(x + h f) = x + h P f +
 O(h^2), P the norm's Jacobian on its sphere, is a projected Euler method of order 1. Chen et al.
 2018, arXiv 1806.07366; Sander et al. 2022, arXiv 2205.14612.
-
-Learning (blocks of `reproduce` learning-identity: ReLU, mean squared error, Adam) compares log10 of
-the error without skip over that with it. zero-easier-than-identity: one block from either start,
-and a row of 12 from that of torch's own layers, are the claim; the row from a start that keeps the
-mean square of a network WITHOUT skip, which with skip doubles in every block, is its reach.
-residual-task-is-simpler: x + F(x) = A x needs F = A - I, without skip F = A. The note argues with a
-map near the identity, A = I + 0.1 G; A = 0 and A = -I are its reach.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +91,41 @@ def two_residuals_per_block(seed: int) -> Measured:
         counts[name] = sum(additions) / len(additions)
         writes += [len(block) / len({(one.role, one.module) for one in block}) for block in several]
     return Measured({**counts, "balance": max(misses), "one_each": max(writes)})
+
+
+@measures("zero-branch-is-identity")
+def zero_branch_is_identity(seed: int) -> Measured:
+    """Follow a stream through blocks whose branches are zero."""
+    from leadline.instruments.jacobian.measure import jacobian
+
+    depth = 12
+    network = build_network(depth, 16, length=8, seed=seed).empty()
+    states = network.writes().states
+    whole = jacobian(network.model, network.batch, layer=(0, depth), k=1, probes=8)
+    moved = float((states[-1] - states[0]).abs().max())
+    return Measured({"moved": moved, "bent": float(whole.distance[0])})
+
+
+@measures("gradient-is-one")
+def gradient_is_one(seed: int) -> Measured:
+    """Send a gradient of ones and a random one back through blocks whose branches are zero."""
+    import torch
+
+    from leadline.numerics.linear.linearised import Linearised
+
+    depth, shape = 12, (1, 1, 4, 8)
+    network = build_network(depth, shape[-1], length=shape[-2], seed=seed).empty()
+    stack = Linearised(*network.stretches().function(0, depth))
+    random = torch.from_numpy(np.random.default_rng([seed, 109]).normal(size=shape))
+    arrived = stack.adjoint(random)
+    ones = stack.adjoint(torch.ones(shape, dtype=torch.float64))
+    return Measured(
+        {
+            "one": furthest_from_one(ones.flatten().tolist()),
+            "other": float((arrived - 1.0).abs().mean()),
+            "same": float((arrived - random).abs().max()),
+        }
+    )
 
 
 @measures("shortcut-is-a-fallback")
@@ -189,7 +218,7 @@ def skip_carries_the_signal(seed: int) -> Measured:
     for x, update in zip(post.states, post.updates, strict=False):
         # The geometric mean over the tokens of what one norm divides by.
         left /= float((x + update).std(-1, correction=0).log().mean().exp())
-    names = ("pre-norm", "pre-norm, writes / √(2L)")
+    lines = {"pre-norm": cosines[0], "pre-norm, writes / √(2L)": cosines[1]}
     return Measured(
         {
             "missed": float((total - pre.states[-1]).norm() / pre.states[-1].norm()),
@@ -199,9 +228,7 @@ def skip_carries_the_signal(seed: int) -> Measured:
             "by_hand": furthest_from_one(twice),
             "divided": float(added.norm() / scaled.updates[0].norm()) * (2.0 * depth) ** 0.5,
         },
-        Picture(
-            "layer", "cosine with what entered", by_layer(dict(zip(names, cosines, strict=True)))
-        ),
+        Picture("layer", "cosine with what entered", by_layer(lines)),
     )
 
 
@@ -241,7 +268,7 @@ def gradient_flows_through_skip(seed: int) -> Measured:
             assert sublayer.enter is not None
             update = sublayer.branch(sublayer.enter(x), writes.runs[number])
             total += torch.autograd.grad(update, x, gradients[number + 1])[0]
-    lines = dict(zip(("Xavier's init", "writes / √(2L)"), shares, strict=True))
+    lines = {"Xavier's init": shares[0], "writes / √(2L)": shares[1]}
     return Measured(
         {
             "missed": float((total - gradients[0]).norm() / gradients[0].norm()),
@@ -404,99 +431,3 @@ def post_norm_breaks_continuity(seed: int, results: Results) -> Measured:
             x_log=True, y_log=True, faint=("without norm",),
         ),
     )  # fmt: skip
-
-
-@measures("zero-easier-than-identity")
-def zero_easier_than_identity(seed: int) -> Measured:
-    """Train one block and a row to copy their input, with and without skip, from two starts."""
-    from leadline.experiments.learning_identity import STARTS, Setting, trained
-
-    row = 12
-    setting = Setting(blocks=row, seeds=1, seed=seed)
-    cases = {
-        (blocks, start, skip): trained(setting, blocks=blocks, skip=skip, start=start)
-        for blocks in (1, row)
-        for start in STARTS
-        for skip in (False, True)
-    }
-    errors = {key: float(case.error[0]) for key, case in cases.items()}
-    gains = {
-        f"{number}_{start}": math.log10(errors[blocks, start, False] / errors[blocks, start, True])
-        for blocks, number in ((1, "one"), (row, "row"))
-        for start in STARTS
-    }
-    steps = tuple(float(step) for step in setting.readings)
-    sizes = {1: "1 block", row: "12 blocks"}
-    starts = {"small": "small start", "kept": "large start"}
-    names = {
-        (blocks, start, skip): f"{sizes[blocks]}, {'skip' if skip else 'no skip'}, {starts[start]}"
-        for blocks, start, skip in cases
-    }
-    return Measured(
-        {
-            **gains,
-            "one_skip": errors[1, "small", True],
-            "one_plain": errors[1, "small", False],
-            "row_skip": errors[row, "small", True],
-            "row_plain": errors[row, "small", False],
-            "kept_skip": errors[row, "kept", True],
-            "kept_plain": errors[row, "kept", False],
-            "exploded": float(cases[row, "kept", True].curve[0, 0]),
-        },
-        Picture(
-            "step", "mean squared error",
-            {names[key]: (steps, tuple(case.curve[:, 0].tolist())) for key, case in cases.items()},
-            y_log=True, faint=tuple(name for key, name in names.items() if key[1] == "kept"),
-        ),
-    )  # fmt: skip
-
-
-@measures("residual-task-is-simpler")
-def residual_task_is_simpler(seed: int) -> Measured:
-    """Train one block with and without skip on three maps."""
-    import torch
-
-    from leadline.experiments.learning_identity import JUDGED, Setting, drawn, mapped
-
-    setting = Setting(steps=300, seeds=1, seed=seed)
-    width = setting.width
-    rng = np.random.default_rng([seed, 110])
-    change = torch.from_numpy(rng.normal(size=(width, width)) / math.sqrt(width)).float()
-    eye = torch.eye(width)
-    maps = {"near": eye + 0.1 * change, "zero": 0.0 * eye, "mirror": -eye}
-    names = {"near": "near the identity", "zero": "zero map", "mirror": "map -x"}
-
-    def errors(target: Tensor, skip: bool) -> list[float]:
-        """Return the error at every reading; the last one is judged on more examples."""
-        weights = drawn(setting, blocks=1, start="small")
-        flat = [one.requires_grad_() for block in weights for one in block]
-        adam = torch.optim.Adam(flat, lr=setting.rate)
-        generator = torch.Generator().manual_seed(1000 * seed + 2)
-        curve: list[float] = []
-        for step in range(setting.steps + 1):
-            count = JUDGED if step == setting.steps else setting.batch
-            x = torch.randn(1, count, width, generator=generator)
-            error = (mapped(x, weights, skip=skip)[0] - x @ target).square().mean()
-            if step in setting.readings:
-                curve.append(error.item())
-            if step < setting.steps:
-                adam.zero_grad()
-                error.backward()
-                adam.step()
-        return curve
-
-    curves = {
-        (name, skip): errors(target, skip)
-        for name, target in maps.items()
-        for skip in (False, True)
-    }
-    gains = {name: math.log10(curves[name, False][-1] / curves[name, True][-1]) for name in maps}
-    steps = tuple(float(step) for step in setting.readings)
-    lines = {
-        f"{names[name]}, {'skip' if skip else 'no skip'}": (steps, tuple(curve))
-        for (name, skip), curve in curves.items()
-    }
-    return Measured(
-        {**gains, "near_times": 10.0 ** gains["near"], "zero_times": 10.0 ** -gains["zero"]},
-        Picture("step", "mean squared error", lines, y_log=True),
-    )

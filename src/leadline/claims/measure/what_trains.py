@@ -1,7 +1,7 @@
 """What trains: depth, skip, norms, their placement, warm-up and rate, judged by gains.
 
-All runs are those of `training_runs`: gains in nats below the unigram entropy, at the rate 0.001
-without warm-up and after 300 updates where nothing else is said.
+The runs of networks are those of `training_runs`: gains in nats below the unigram entropy, at the
+rate 0.001 without warm-up and after 300 updates where nothing else is said.
 
 Without skip, with norms: 2 and 3 layers get 600 updates and 6 get 600 with warm-up, which is to
 their advantage. A run that has blown up has a loss that is no number, or far above that of the
@@ -35,13 +35,24 @@ that diverged is told, and no gain. "No warm-up" is read at the rate at which po
 reach is 3e-2. The variants x + a F(x), x + s(W x) F(x) and x + dropout(F(x)) have the weight
 1/sqrt(2 L), the gate of the connection `gated` and a rate of 0.1; LayerScale, a weight per feature
 (Touvron et al. 2021, arXiv 2103.17239), is a fourth of the kind.
+
+One block and a row of 12 learn a map (`reproduce` learning-identity: ReLU, mean squared error,
+Adam), judged by log10 of the error without skip over that with it. zero-easier-than-identity: one
+block from either start, and the row from that of torch's own layers, are the claim; the row from a
+start that keeps the mean square of a network WITHOUT skip, which with skip doubles in every block,
+is its reach. residual-task-is-simpler: x + F(x) = A x needs F = A - I, without skip F = A. The note
+argues with a map near the identity, A = I + 0.1 G; A = 0 and A = -I are its reach.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from leadline.claims.catalog import Measured, measures
+from leadline.claims.claim import Picture
 from leadline.claims.measure.training_runs import (
     Results,
     Runs,
@@ -53,6 +64,9 @@ from leadline.claims.measure.training_runs import (
     ratios_of,
     tower,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 POST_WARM = cell("post", 12, steps=600, warmup=300)
 POST_SLOW = cell("post", 12, steps=900, rate=3e-4)
@@ -352,3 +366,99 @@ VARIANTS = Runs(
 def residual_variants_train(seed: int, results: Results) -> Measured:
     """Take the gain of every variant."""
     return VARIANTS.measured(results)
+
+
+@measures("zero-easier-than-identity")
+def zero_easier_than_identity(seed: int) -> Measured:
+    """Train one block and a row to copy their input, with and without skip, from two starts."""
+    from leadline.experiments.learning_identity import STARTS, Setting, trained
+
+    row = 12
+    setting = Setting(blocks=row, seeds=1, seed=seed)
+    cases = {
+        (blocks, start, skip): trained(setting, blocks=blocks, skip=skip, start=start)
+        for blocks in (1, row)
+        for start in STARTS
+        for skip in (False, True)
+    }
+    errors = {key: float(case.error[0]) for key, case in cases.items()}
+    gains = {
+        f"{number}_{start}": math.log10(errors[blocks, start, False] / errors[blocks, start, True])
+        for blocks, number in ((1, "one"), (row, "row"))
+        for start in STARTS
+    }
+    steps = tuple(float(step) for step in setting.readings)
+    sizes = {1: "1 block", row: "12 blocks"}
+    starts = {"small": "small start", "kept": "large start"}
+    names = {
+        (blocks, start, skip): f"{sizes[blocks]}, {'skip' if skip else 'no skip'}, {starts[start]}"
+        for blocks, start, skip in cases
+    }
+    return Measured(
+        {
+            **gains,
+            "one_skip": errors[1, "small", True],
+            "one_plain": errors[1, "small", False],
+            "row_skip": errors[row, "small", True],
+            "row_plain": errors[row, "small", False],
+            "kept_skip": errors[row, "kept", True],
+            "kept_plain": errors[row, "kept", False],
+            "exploded": float(cases[row, "kept", True].curve[0, 0]),
+        },
+        Picture(
+            "step", "mean squared error",
+            {names[key]: (steps, tuple(case.curve[:, 0].tolist())) for key, case in cases.items()},
+            y_log=True, faint=tuple(name for key, name in names.items() if key[1] == "kept"),
+        ),
+    )  # fmt: skip
+
+
+@measures("residual-task-is-simpler")
+def residual_task_is_simpler(seed: int) -> Measured:
+    """Train one block with and without skip on three maps."""
+    import torch
+
+    from leadline.experiments.learning_identity import JUDGED, Setting, drawn, mapped
+
+    setting = Setting(steps=300, seeds=1, seed=seed)
+    width = setting.width
+    rng = np.random.default_rng([seed, 110])
+    change = torch.from_numpy(rng.normal(size=(width, width)) / math.sqrt(width)).float()
+    eye = torch.eye(width)
+    maps = {"near": eye + 0.1 * change, "zero": 0.0 * eye, "mirror": -eye}
+    names = {"near": "near the identity", "zero": "zero map", "mirror": "map -x"}
+
+    def errors(target: Tensor, skip: bool) -> list[float]:
+        """Return the error at every reading; the last one is judged on more examples."""
+        weights = drawn(setting, blocks=1, start="small")
+        flat = [one.requires_grad_() for block in weights for one in block]
+        adam = torch.optim.Adam(flat, lr=setting.rate)
+        generator = torch.Generator().manual_seed(1000 * seed + 2)
+        curve: list[float] = []
+        for step in range(setting.steps + 1):
+            count = JUDGED if step == setting.steps else setting.batch
+            x = torch.randn(1, count, width, generator=generator)
+            error = (mapped(x, weights, skip=skip)[0] - x @ target).square().mean()
+            if step in setting.readings:
+                curve.append(error.item())
+            if step < setting.steps:
+                adam.zero_grad()
+                error.backward()
+                adam.step()
+        return curve
+
+    curves = {
+        (name, skip): errors(target, skip)
+        for name, target in maps.items()
+        for skip in (False, True)
+    }
+    gains = {name: math.log10(curves[name, False][-1] / curves[name, True][-1]) for name in maps}
+    steps = tuple(float(step) for step in setting.readings)
+    lines = {
+        f"{names[name]}, {'skip' if skip else 'no skip'}": (steps, tuple(curve))
+        for (name, skip), curve in curves.items()
+    }
+    return Measured(
+        {**gains, "near_times": 10.0 ** gains["near"], "zero_times": 10.0 ** -gains["zero"]},
+        Picture("step", "mean squared error", lines, y_log=True),
+    )
