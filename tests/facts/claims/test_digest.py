@@ -535,6 +535,6 @@ def functions_run_by(work) -> set:
 
 def test_the_code_that_measured_is_shown_from_its_def_on():
     entry = CLAIMS.get("power-of-nine-tenths")
-    assert source_of(entry).startswith("def measure(seed: int) -> Measured:")
+    assert source_of(entry).startswith("def power_of_nine_tenths(seed: int) -> Measured:")
     assert "return Measured(" in source_of(entry)
-    assert place_of(entry).startswith("leadline.claims.algebra.power_of_nine_tenths, line ")
+    assert place_of(entry).startswith("leadline.claims.measure.products, line ")

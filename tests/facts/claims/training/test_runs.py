@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from leadline.claims.training import _cells
-from leadline.claims.training._cells import (
+from leadline.claims import CLAIMS
+from leadline.claims.measure.training_runs import (
+    LOOKED_AT,
+    SMALL,
     cell,
-    curve,
-    gain,
-    profile,
-    ratios,
-    reached,
-    slower,
+    curve_of,
+    fields_of,
+    gain_of,
+    profile_of,
+    ratios_of,
+    slowdown,
     tower,
+    train,
+    updates_until,
 )
 from leadline.lab.tasks import build_task
 from leadline.reading.map.trainability import MARGIN
@@ -60,23 +64,29 @@ def test_the_same_run_is_one_trial_and_another_has_another_name():
 
 
 def test_the_gain_is_what_the_loss_is_below_the_cost_of_the_frequencies(run):
-    task = build_task(_cells.SMALL["task"])
+    task = build_task(SMALL["task"])
     counts = np.zeros(task.vocabulary)
     for batch in task.evidence():
         counts += np.bincount(batch.targets.numpy().ravel(), minlength=task.vocabulary)
     share = (counts + 0.01) / (counts.sum() + 0.01 * task.vocabulary)
-    asked = task.validation(_cells.SMALL["examples"]).targets.numpy().ravel()
+    asked = task.validation(SMALL["examples"]).targets.numpy().ravel()
     unigram = -np.log(share[asked]).mean()
-    assert gain(run) == pytest.approx(unigram - run["loss"], abs=1e-6)
+    assert gain_of(run) == pytest.approx(unigram - run["loss"], abs=1e-6)
 
 
 def test_trains_is_the_margin_of_the_map_and_stuck_is_well_below_it():
-    assert _cells.TRAINS == MARGIN == 0.3
-    assert 0.0 < _cells.STUCK < MARGIN / 2
-    assert _cells.trains("a", "claim", "gain").allows(0.3)
-    assert not _cells.trains("a", "claim", "gain").allows(0.29)
-    assert _cells.stuck("a", "claim", "gain").allows(-math.inf)
-    assert not _cells.stuck("a", "claim", "gain").allows(0.11)
+    def check(name, number):
+        checks = CLAIMS.get(name).claim.checks
+        return next(one for one in checks if one.number == number and one.part == "claim")
+
+    trains = check("pre-norm-needs-no-warmup", "cold")
+    stuck = check("post-norm-needs-warmup", "cold")
+    assert trains.limit == MARGIN == 0.3
+    assert 0.0 < stuck.limit < MARGIN / 2
+    assert trains.allows(0.3)
+    assert not trains.allows(0.29)
+    assert stuck.allows(-math.inf)
+    assert not stuck.allows(0.11)
 
 
 def test_a_run_that_overflows_has_no_gain_and_does_not_train():
@@ -84,13 +94,13 @@ def test_a_run_that_overflows_has_no_gain_and_does_not_train():
     # 24 rounding decides, which differs from processor to processor.
     found = cell("no norm", 96, steps=5).run(0)
     assert found["status"] == "diverged"
-    assert gain(found) == -math.inf
+    assert gain_of(found) == -math.inf
 
 
 def test_the_gradient_ratio_is_that_of_the_ends_of_the_profile(run):
-    values = profile(run)
+    values = profile_of(run)
     assert len(values) == 3
-    assert ratios(run)[1] == pytest.approx(values[0] / values[-1], rel=1e-5)
+    assert ratios_of(run)[1] == pytest.approx(values[0] / values[-1], rel=1e-5)
 
 
 def test_a_model_trains_from_the_first_reading_below_the_margin_on():
@@ -100,20 +110,20 @@ def test_a_model_trains_from_the_first_reading_below_the_margin_on():
         "held_out": [[20.0, 3.0], [40.0, 2.81], [60.0, 2.79]],
         "curve": [[5, 4.0], [10, 2.0], [15, None], [20, 3.5]],
     }
-    assert reached(found) == 60.0
-    assert reached(found, 0.1) == 20.0
-    assert reached({**found, "held_out": [[20.0, 2.8], [40.0, 3.0]]}) == 20.0
-    assert reached({**found, "held_out": [[20.0, None]]}) == math.inf
-    assert curve(found) == ((5.0, 10.0, 20.0), (4.0, 2.0, 3.5))
+    assert updates_until(found) == 60.0
+    assert updates_until(found, 0.1) == 20.0
+    assert updates_until({**found, "held_out": [[20.0, 2.8], [40.0, 3.0]]}) == 20.0
+    assert updates_until({**found, "held_out": [[20.0, None]]}) == math.inf
+    assert curve_of(found) == ((5.0, 10.0, 20.0), (4.0, 2.0, 3.5))
 
 
 def test_a_run_that_never_trains_counts_with_all_its_updates():
     def one(step, steps=600):
         return {"unigram": 3.1, "steps": steps, "held_out": [] if step is None else [[step, 2.0]]}
 
-    assert slower(one(300.0), one(100.0)) == 3.0
-    assert slower(one(None), one(100.0)) == 6.0
-    assert slower(one(300.0), one(None)) == 0.0
+    assert slowdown(one(300.0), one(100.0)) == 3.0
+    assert slowdown(one(None), one(100.0)) == 6.0
+    assert slowdown(one(300.0), one(None)) == 0.0
 
 
 def test_the_held_out_loss_is_read_on_the_way_where_it_is_asked_for(run):
@@ -129,8 +139,6 @@ def test_what_is_seen_inside_is_one_number_per_layer(run):
 
 
 def test_leaving_a_layer_out_is_the_loss_without_its_block():
-    from leadline.claims.training._cells import LOOKED_AT, fields_of, train
-
     fields = fields_of("pre", 2, steps=3)
     trainer, _ = train(fields, seed=0)
     model: Any = trainer.model.eval()
