@@ -14,7 +14,7 @@ import pytest
 
 from leadline.claims import CLAIMS
 from leadline.claims.catalog import Trial
-from leadline.claims.digest import (
+from leadline.claims.digest.digest import (
     code_digest,
     installed,
     place_of,
@@ -420,8 +420,8 @@ def test_moved_modules_change_no_claim():
         "leadline.parts.connections.lambda_skip": "leadline.parts.connections.keel_skip",
         "leadline.parts.recipe": "leadline.designs",
         "leadline.catalog": "leadline.names.catalogs",
-        "leadline.reproduce.rank_collapse": "leadline.experiments.rank_collapse.figure",
-        "leadline.claims.training._cells": "leadline.claims.measure.cells_of_training",
+        "leadline.experiments.rank_collapse.experiment": "leadline.noted.collapse_figure",
+        "leadline.claims.measure.training_runs": "leadline.claims.measure.cells_of_training",
     }
     code = moved(installed(), places)
     used = {key for entry in ENTRIES.values() for key in used_by(entry.measure).keys}
