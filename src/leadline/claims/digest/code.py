@@ -169,8 +169,9 @@ class Code:
         """The module and the packages around it, those of which do something on import."""
         if name not in self._effects:
             module, outer = self.module(name), name.rpartition(".")[0]
-            acts = bool(self._acting(module)) or any(self._imported_for_effects(module))
-            around = self._effects_of(outer) if outer in self.files else []
+            acts = bool(self._acting(module)) or bool(self._imported_for_effects(module))
+            # The root package only says where names are: a new one there measures nothing anew.
+            around = self._effects_of(outer) if "." in outer and outer in self.files else []
             self._effects[name] = [*([name] if acts else []), *around]
         return self._effects[name]
 
@@ -187,15 +188,29 @@ class Code:
         ]
         return [*module.effects, *others]
 
-    def _imported_for_effects(self, module: Module) -> Iterator[str]:
-        """Modules of the package that a module imports and names nowhere else."""
-        for bound in module.bindings.values():
+    def _imported_for_effects(self, module: Module) -> list[str]:
+        """Modules of the package that a module imports and names nowhere else.
+
+        They are ordered by what they hold: the order of import lines does not count.
+        """
+        places: list[str] = []
+        for name, bound in module.bindings.items():
             for one in bound:
                 if isinstance(one, Imported):
                     place = f"{one.module}.{one.name}" if one.name else one.module
-                    name = one.name or one.module
-                    if place in self.files and _count(name, self.text(module.name)) == 1:
-                        yield place
+                    # `import a.b` binds a, and is used as a.b; every other form by the bound name.
+                    dotted = not one.name and name == one.module.partition(".")[0]
+                    spelled = one.module if dotted else name
+                    if place in self.files and _count(spelled, self.text(module.name)) == 1:
+                        places.append(place)
+        return sorted(places, key=self._contents)
+
+    def _contents(self, name: str) -> str:
+        """What a module defines, as one digest, without what it refers to."""
+        module = self.module(name)
+        writer = Writer(self, module)
+        writer.out += sorted(module.bindings)
+        return writer.definition().digest
 
     def _parse(self, name: str) -> Module:
         text = self.text(name)
