@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from leadline.errors import InputError, LeadlineError
+from leadline.errors import InputError, LeadlineError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
@@ -33,7 +33,6 @@ NOTE_MODELS = ("openai-gpt", "gpt2", "gpt2-large")
 SETS = ((1, 5), (12, 18))
 SENTENCES = 128
 QUANTITY = "attention.spectral_norm"
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def attention_spectra(
     csv: Sequence[Path] = (),
     as_in_the_note: bool = False,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
     tell: Callable[[str], None] = lambda _result: None,
 ) -> Outcome:
     """Mean spectral norm of attention per layer, of GPT-1, GPT-2, GPT-2-large or any models.

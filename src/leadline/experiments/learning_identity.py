@@ -23,7 +23,7 @@ than two of its standard errors. One seed has none, and gets no winner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
@@ -48,7 +48,6 @@ SURE = 2.0
 """A winner is named where the difference is so many standard errors."""
 UNLEARNED = 0.9
 """Whoever answers 0 has an error of 1; a case that stays above this has learned nearly nothing."""
-Progress = Callable[[str, int, int], None]
 Curve = NDArray[np.float64]
 
 
@@ -108,7 +107,7 @@ class Case:
 def learning_identity(
     setting: Setting | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Blocks with and without skip trained to be the identity: which is learned better?"""
     setting = setting or Setting()

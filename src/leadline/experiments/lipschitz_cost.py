@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import sentence_rows
@@ -40,7 +40,6 @@ from leadline.theory.rank_collapse.lipschitz import composite_lipschitz
 
 __all__ = ["NETWORKS", "SCALES", "lipschitz_cost"]
 
-Progress = Callable[[str, int, int], None]
 
 SCALES = (0.5, 1.0, 2.0, 4.0)
 NETWORKS: dict[str, dict[str, str]] = {

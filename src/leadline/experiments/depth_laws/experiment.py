@@ -12,10 +12,10 @@ about.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.depth_laws.cases import CASES, HEADS, Case, Seen, law_of, look
 from leadline.experiments.depth_laws.verdicts import (
     SLACK,
@@ -39,7 +39,6 @@ __all__ = ["DEPTHS", "Setting", "depth_laws"]
 DEPTHS = (6, 12, 24, 48, 96)
 STRICT_SEEDS = 3
 """So many models are enough for a law that holds for every single one."""
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def depth_laws(
     setting: Setting | None = None,
     *,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Every law of depth drawn beside its measurement, with exponents over depth."""
     setting = setting or Setting()

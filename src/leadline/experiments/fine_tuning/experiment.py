@@ -23,7 +23,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leadline.errors import InputError, require
+from leadline.errors import InputError, Progress, no_progress, require
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.fine_tuning.adapting import (
     METHODS,
@@ -44,7 +44,6 @@ from leadline.reading.show.panels import Line
 
 __all__ = ["DESIGNS", "Setting", "fine_tuning"]
 
-Progress = Callable[[str, int, int], None]
 DESIGNS: dict[str, Callable[[float], dict[str, str]]] = {
     "pre-norm": lambda r: {"placement": "pre", "connection": f"weighted(alpha={1.0 / r})"},
     "post-norm": lambda r: {"placement": "post", "connection": f"lambda_skip(value={float(r)})"},
@@ -118,7 +117,7 @@ def fine_tuning(
     setting: Setting | None = None,
     *,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """What a model with a stronger residual learns of a second task, with adapters and without."""
     setting = setting or Setting()

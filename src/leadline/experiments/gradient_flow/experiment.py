@@ -15,12 +15,12 @@ gradients once more: what vanishes in post-norm has been learned, it is not ther
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.gradient_flow.growth import Found
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms, blocks_of, norms_apart
@@ -48,7 +48,6 @@ STEPS = ((24, 150), (48, 120))
 """Up to so many layers so many updates; deeper ones get fewer, because a step costs more."""
 FEWEST = 80
 QUICK_STEPS = 100
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def gradient_flow(
     seed: int = 0,
     folder: Path | None = None,
     workers: int | None = None,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Gradient and stream over depth in seven designs, before and after a short training.
 

@@ -20,14 +20,14 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.layer_dropping.text import Dropped, Model, lines, remarks, tables
 from leadline.experiments.outcome import Outcome
@@ -51,7 +51,6 @@ READINGS = 20
 """How often the validation loss is read during training."""
 TURN = 4
 """Steps of a model before the next one has its turn."""
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def layer_dropping(
     setting: Setting | None = None,
     *,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Loss by number of layers dropped, of models trained with and without; and the time saved."""
     setting = setting or Setting()

@@ -27,7 +27,7 @@ f(x) = -3 x the flow falls like e^(-3t), and 20 layers of step 1 give (1 - 3)^20
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.ode_view.reference_flow import (
@@ -69,7 +69,6 @@ STABLE = 1e-6
 """What |1 + lambda| may pass 1 by: a double eigenvalue is known to the root of eps only."""
 RATE, LAYERS = -3.0, 20
 """The note's claim of easy stability, tested on f(x) = RATE x."""
-Progress = Callable[[str, int, int], None]
 Eigenvalues = NDArray[np.complex128]
 
 
@@ -136,7 +135,7 @@ class Spectrum:
 def ode_view(
     setting: Setting | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Order of convergence when depth is doubled and the step halved; stability of single layers."""
     setting = setting or Setting()

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leadline.errors import InputError
+from leadline.errors import InputError, Progress, no_progress
 from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.rank_collapse.note_block import NORMS, note_blocks
@@ -48,7 +48,6 @@ STEADY, STEADY_LAYERS = 2.0, 4
 """An exponential fall: the factors of so many last layers lie within this ratio of one another."""
 KEPT = 0.9
 """The share of a residual that must be left so that it counts as kept."""
-Progress = Callable[[str, int, int], None]
 Curve = NDArray[np.float64]
 
 
@@ -105,7 +104,7 @@ class Variant:
 def rank_collapse(
     setting: Setting | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Residual by layer with skip and MLP switched on and off: float32 beside the truth."""
     setting = setting or Setting()
