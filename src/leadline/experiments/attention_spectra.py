@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from leadline.errors import InputError, LeadlineError, Progress, no_progress
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.experiments.options.attention_spectra import SENTENCES
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
 from leadline.instruments.passes.measurement import anatomy_of, measure
@@ -27,11 +27,9 @@ from leadline.models.loading import LoadedModel
 from leadline.reading.show.panels import Line
 from leadline.record import Record
 
-__all__ = ["NOTE_MODELS", "SETS", "attention_spectra"]
+__all__ = ["SETS", "attention_spectra"]
 
-NOTE_MODELS = ("openai-gpt", "gpt2", "gpt2-large")
 SETS = ((1, 5), (12, 18))
-SENTENCES = 128
 QUANTITY = "attention.spectral_norm"
 
 
@@ -45,7 +43,6 @@ class _Set:
     texts: tuple[str, ...] = ()
 
 
-@EXPERIMENTS.register("attention-spectra")
 def attention_spectra(
     models: Mapping[str, Callable[[], LoadedModel]],
     *,

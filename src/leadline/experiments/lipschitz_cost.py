@@ -31,7 +31,6 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leadline.errors import InputError, Progress
-from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import sentence_rows
 from leadline.parts import Recipe, Transformer
@@ -80,7 +79,6 @@ class _Cost:
         )
 
 
-@EXPERIMENTS.register("lipschitz-cost")
 def lipschitz_cost(
     *,
     scales: Sequence[float] = SCALES,
