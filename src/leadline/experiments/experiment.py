@@ -7,10 +7,10 @@ To add one, put one file into `options/`:
     class MyOptions(ExperimentOptions):
         '''Is my claim true? The first line is the summary, all of it the help of the command.'''
 
-        redoes: ClassVar[str] = "figure 3 of the note"
-        work: ClassVar[str] = "package.module:my_experiment"
+        redoes = "figure 3 of the note"
+        work = "package.module:my_experiment"
 
-        depth: int = option(12, "Layers.", group=NETWORK, least=1)
+        depth: int = option(12, "Layers.", least=1)
 
 The command `leadline reproduce my-experiment` is made from it: `depth` becomes `--depth`, with this
 type, default and help. A field without `option` can be set in Python alone. `package.module`, which
@@ -57,18 +57,18 @@ class OptionText:
     """What the command line says of a field, and how the option is spelled there."""
 
     help: str
-    group: str
-    metavar: str | None
-    name: str | None
     names_default: bool
     """Whether the help says what the default is."""
+    group: str | None
+    metavar: str | None
+    name: str | None
 
 
 def option(
     default: Any,
     text: str | None = None,
     *,
-    group: str = EXPERIMENT,
+    group: str | None = None,
     metavar: str | None = None,
     name: str | None = None,
     quick: Any = None,
@@ -76,14 +76,16 @@ def option(
 ) -> Any:
     """Declare a field; with a `text` it is an option of the command line.
 
-    `{default}` and `{quick}` in the text are those of the field. `quick` is its value with --quick,
-    where that differs; below `least` it is refused. `name` is how the option is called where that
-    is not the name of the field.
+    `quick` is the value with --quick where that differs, which the text then ends with; `{default}`
+    in a text is the default. Below `least` a value is refused. `name` is how the option is called
+    where that is not the name of the field, `group` where the help shows it.
     """
     metadata: dict[str, Any] = {}
     if text is not None:
+        if quick is not None and "{" not in text:
+            text += ": {default}, or {quick} with --quick."
         full = text.format(default=_spelled(default), quick=_spelled(quick))
-        metadata["text"] = OptionText(full, group, metavar, name, "{default}" in text)
+        metadata["text"] = OptionText(full, "{default}" in text, group, metavar, name)
     if quick is not None:
         metadata["quick"] = quick
     if least is not None:
@@ -110,8 +112,10 @@ class ExperimentOptions:
     """The function that does it, `module:function`: it takes the options, and `progress`."""
     beginning: ClassVar[str] = "Building the models"
     """What is being done first."""
-    quick_text: ClassVar[tuple[str, str] | None] = None
-    """What --quick does, and the group of the option; None where there is no such option."""
+    group: ClassVar[str] = EXPERIMENT
+    """Where the help shows the options that name no other group."""
+    quick_text: ClassVar[str] = ""
+    """What --quick does; empty where there is no such option."""
     keeps_records: ClassVar[bool] = False
     """Whether records are written beside picture and table."""
 

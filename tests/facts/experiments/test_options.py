@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import typer
@@ -24,10 +24,10 @@ class HeightOptions(ExperimentOptions):
     Measured with a rope.
     """
 
-    redoes: ClassVar[str] = "figure 0"
-    quick_text: ClassVar[tuple[str, str] | None] = ("A short rope.", "Rope")
+    redoes = "figure 0"
+    quick_text = "A short rope."
 
-    rope: int = option(9, "Metres: {default}, or {quick} with --quick.", quick=3, least=1)
+    rope: int = option(9, "Metres", quick=3, least=1)
     marks: tuple[int, ...] = option((1, 2), "Where it is marked: {default} unless given.")
     colour: str = option("red", "Of the marks.", group="Rope")
     wet: bool = option(True, "Whether it was in the water.")

@@ -87,7 +87,7 @@ def command_of(declared: type[ExperimentOptions]) -> Callable[..., None]:
 
     parameters = [
         _parameter("context", typer.Context, inspect.Parameter.empty),
-        *(_parameter_of(one, hints[one.name]) for one in shown),
+        *(_parameter_of(one, hints[one.name], declared.group) for one in shown),
         *_common_parameters(declared),
     ]
     command.__doc__ = inspect.getdoc(declared)
@@ -103,7 +103,7 @@ def _shown(declared: type[ExperimentOptions]) -> list[Field[Any]]:
     return sorted(shown, key=lambda one: one.name in common)
 
 
-def _parameter_of(one: Field[Any], kind: Any) -> inspect.Parameter:
+def _parameter_of(one: Field[Any], kind: Any, group: str) -> inspect.Parameter:
     default = None if kind in _READ_AS else one.default
     if "shared" in one.metadata:
         return _parameter(one.name, _SHARED[one.name], default)
@@ -115,16 +115,15 @@ def _parameter_of(one: Field[Any], kind: Any) -> inspect.Parameter:
         name,
         metavar=None if kind is bool else text.metavar or _METAVARS[kind],
         help=text.help,
-        rich_help_panel=text.group,
+        rich_help_panel=text.group or group,
         show_default=default is not None and not text.names_default,
     )
     return _parameter(one.name, Annotated[_READ_AS.get(kind, kind), declaration], default)
 
 
 def _common_parameters(declared: type[ExperimentOptions]) -> Iterator[inspect.Parameter]:
-    if declared.quick_text is not None:
-        text, group = declared.quick_text
-        quick = typer.Option("--quick", help=text, rich_help_panel=group)
+    if declared.quick_text:
+        quick = typer.Option("--quick", help=declared.quick_text, rich_help_panel=declared.group)
         yield _parameter("quick", Annotated[bool, quick], False)
     folder = typer.Option(
         "--output",

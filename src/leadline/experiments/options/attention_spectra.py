@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.errors import LoadingError, Progress
 from leadline.experiments.experiment import (
@@ -36,15 +36,15 @@ _HUB = (
 class AttentionSpectraOptions(ExperimentOptions):
     """Spectral norms of attention matrices by layer: GPT-1, GPT-2, GPT-2-large or any models."""
 
-    redoes: ClassVar[str] = "figures 5, 6 and 7 of the deep-dive note"
-    work: ClassVar[str] = "leadline.experiments.attention_spectra:attention_spectra"
-    beginning: ClassVar[str] = "Loading the models"
-    quick_text: ClassVar[tuple[str, str] | None] = (
+    group = MEASURING
+    redoes = "figures 5, 6 and 7 of the deep-dive note"
+    work = "leadline.experiments.attention_spectra:attention_spectra"
+    beginning = "Loading the models"
+    quick_text = (
         "16 sentences of each kind, and GPT-2-large is left out of the experiment's own "
-        "models: half a minute or so.",
-        MEASURING,
+        "models: half a minute or so."
     )
-    keeps_records: ClassVar[bool] = True
+    keeps_records = True
 
     models: tuple[str, ...] = shared_option(())
     note_models: tuple[str, ...] = option(NOTE_MODELS, quick=NOTE_MODELS[:2])
@@ -65,9 +65,7 @@ class AttentionSpectraOptions(ExperimentOptions):
         quick=16,
     )
     as_in_the_note: bool = option(
-        False,
-        "Also measure with the padded rows kept, as the note did, to see the difference.",
-        group=MEASURING,
+        False, "Also measure with the padded rows kept, as the note did, to see the difference."
     )
     dtype: str | None = shared_option(None)
     device: str = shared_option("cpu")

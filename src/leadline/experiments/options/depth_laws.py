@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENT, EXPERIMENTS, ExperimentOptions, option
+from leadline.experiments.experiment import EXPERIMENTS, ExperimentOptions, option
 
 if TYPE_CHECKING:
     from leadline.experiments.depth_laws.cases import Case
@@ -26,12 +26,9 @@ class DepthLawsOptions(ExperimentOptions):
     beside those of the laws, and the product of Jacobians between its bounds. Nothing is trained.
     """
 
-    redoes: ClassVar[str] = "published laws of signal and gradient over depth"
-    work: ClassVar[str] = "leadline.experiments.depth_laws.experiment:depth_laws"
-    quick_text: ClassVar[tuple[str, str] | None] = (
-        "Fewer seeds, products of Jacobians up to 6 layers.",
-        EXPERIMENT,
-    )
+    redoes = "published laws of signal and gradient over depth"
+    work = "leadline.experiments.depth_laws.experiment:depth_laws"
+    quick_text = "Fewer seeds, products of Jacobians up to 6 layers."
 
     depths: tuple[int, ...] = option(
         (6, 12, 24, 48, 96), "Layers of the models: {default} unless given."

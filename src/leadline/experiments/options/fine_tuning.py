@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.errors import InputError
 from leadline.experiments.experiment import EXPERIMENTS, TRAINING, ExperimentOptions, option
@@ -30,33 +30,17 @@ class FineTuningOptions(ExperimentOptions):
     text read backwards. Needs the extra tune.
     """
 
-    redoes: ClassVar[str] = "when a residual hinders, in the summary note"
-    work: ClassVar[str] = "leadline.experiments.fine_tuning.experiment:fine_tuning"
-    quick_text: ClassVar[tuple[str, str] | None] = ("About a minute.", TRAINING)
+    group = TRAINING
+    redoes = "when a residual hinders, in the summary note"
+    work = "leadline.experiments.fine_tuning.experiment:fine_tuning"
+    quick_text = "About a minute."
 
     base: int = option(
-        300,
-        "Steps of training before adaptation: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        name="--base-steps",
-        quick=120,
-        least=1,
+        300, "Steps of training before adaptation", name="--base-steps", quick=120, least=1
     )
-    steps: int = option(
-        120,
-        "Steps of adaptation: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        quick=50,
-        least=1,
-    )
-    rank: int = option(4, "Rank of LoRA, and features of an adapter.", group=TRAINING, least=1)
-    seeds: int = option(
-        3,
-        "How often each model is trained: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        quick=1,
-        least=1,
-    )
+    steps: int = option(120, "Steps of adaptation", quick=50, least=1)
+    rank: int = option(4, "Rank of LoRA, and features of an adapter.", least=1)
+    seeds: int = option(3, "How often each model is trained", quick=1, least=1)
     weights: tuple[float, ...] = option((0.25, 0.5, 1.0, 2.0, 4.0), quick=(0.5, 1.0, 4.0))
     """The weights of the residual."""
     depth: int = option(4, least=1)

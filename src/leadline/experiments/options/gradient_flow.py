@@ -6,16 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.errors import Progress
-from leadline.experiments.experiment import (
-    EXPERIMENT,
-    EXPERIMENTS,
-    TRAINING,
-    ExperimentOptions,
-    option,
-)
+from leadline.experiments.experiment import EXPERIMENTS, TRAINING, ExperimentOptions, option
 from leadline.experiments.options.depth_laws import check_depths
 
 if TYPE_CHECKING:
@@ -37,30 +31,16 @@ class GradientFlowOptions(ExperimentOptions):
     beside the laws; then a short training without warm-up. With -o a run that was cut off goes on.
     """
 
-    redoes: ClassVar[str] = "what the shortcuts and summary notes say of Pre- and Post-LN"
-    work: ClassVar[str] = "leadline.experiments.gradient_flow.experiment:gradient_flow"
-    quick_text: ClassVar[tuple[str, str] | None] = (
-        "Fewer seeds, Jacobians up to 12 layers, 100 steps for up to 24 layers.",
-        EXPERIMENT,
-    )
-    keeps_records: ClassVar[bool] = True
+    redoes = "what the shortcuts and summary notes say of Pre- and Post-LN"
+    work = "leadline.experiments.gradient_flow.experiment:gradient_flow"
+    quick_text = "Fewer seeds, Jacobians up to 12 layers, 100 steps for up to 24 layers."
+    keeps_records = True
 
     depths: tuple[int, ...] = option(
         (6, 12, 24, 48, 96), "Layers of the models: {default} unless given."
     )
-    seeds: int = option(
-        5,
-        "How many untrained models of each kind: {default}, or {quick} with --quick.",
-        quick=3,
-        least=1,
-    )
-    training_seeds: int = option(
-        3,
-        "How often each is trained: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        quick=1,
-        least=1,
-    )
+    seeds: int = option(5, "How many untrained models of each kind", quick=3, least=1)
+    training_seeds: int = option(3, "How often each is trained", group=TRAINING, quick=1, least=1)
     training: bool = option(
         True, "Train them too, or measure untrained models alone.", group=TRAINING
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.experiments.experiment import EXPERIMENTS, TRAINING, ExperimentOptions, option
 
@@ -22,27 +22,14 @@ class LayerDroppingOptions(ExperimentOptions):
     layers are left out, evenly and at random.
     """
 
-    redoes: ClassVar[str] = "layers turned off, in the card note"
-    work: ClassVar[str] = "leadline.experiments.layer_dropping.experiment:layer_dropping"
-    quick_text: ClassVar[tuple[str, str] | None] = ("Less than a minute.", TRAINING)
+    group = TRAINING
+    redoes = "layers turned off, in the card note"
+    work = "leadline.experiments.layer_dropping.experiment:layer_dropping"
+    quick_text = "Less than a minute."
 
-    depth: int = option(
-        12, "Layers: {default}, or {quick} with --quick.", group=TRAINING, quick=6, least=2
-    )
-    steps: int = option(
-        600,
-        "Training steps: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        quick=150,
-        least=1,
-    )
-    seeds: int = option(
-        3,
-        "How often each model is trained: {default}, or {quick} with --quick.",
-        group=TRAINING,
-        quick=2,
-        least=1,
-    )
+    depth: int = option(12, "Layers", quick=6, least=2)
+    steps: int = option(600, "Training steps", quick=150, least=1)
+    seeds: int = option(3, "How often each model is trained", quick=2, least=1)
     draws: int = option(8, quick=4, least=1)
     turns: int = option(12, quick=6, least=1)
     width: int = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from leadline.errors import InputError
 from leadline.experiments.experiment import EXPERIMENTS, TRAINING, ExperimentOptions, option
@@ -23,19 +22,15 @@ class LearningIdentityOptions(ExperimentOptions):
     One ReLU block and a row of them, with and without skip, from two starts.
     """
 
-    redoes: ClassVar[str] = "the exercise of the card note"
-    work: ClassVar[str] = "leadline.experiments.learning_identity:learning_identity"
-    beginning: ClassVar[str] = "Drawing the blocks"
+    group = TRAINING
+    redoes = "the exercise of the card note"
+    work = "leadline.experiments.learning_identity:learning_identity"
+    beginning = "Drawing the blocks"
 
-    blocks: int = option(
-        12,
-        "Blocks of the row that is trained beside the single block.",
-        group=TRAINING,
-        least=2,
-    )
-    width: int = option(32, "Features.", group=TRAINING, least=1)
-    steps: int = option(400, "Training steps.", group=TRAINING, least=1)
-    seeds: int = option(5, "How often each is trained.", group=TRAINING, least=1)
+    blocks: int = option(12, "Blocks of the row that is trained beside the single block.", least=2)
+    width: int = option(32, "Features.", least=1)
+    steps: int = option(400, "Training steps.", least=1)
+    seeds: int = option(5, "How often each is trained.", least=1)
     batch: int = option(64, least=1)
     rate: float = 1e-3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from leadline.errors import Progress
 from leadline.experiments.experiment import EXPERIMENTS, ExperimentOptions
@@ -25,9 +25,9 @@ class LipschitzCostOptions(ExperimentOptions):
     the input, the variance of the gradient over batches, and the residual by layer.
     """
 
-    redoes: ClassVar[str] = "the price of a strong MLP in the deep-dive note"
-    work: ClassVar[str] = "leadline.experiments.lipschitz_cost:lipschitz_cost"
-    beginning: ClassVar[str] = "Building the networks"
+    redoes = "the price of a strong MLP in the deep-dive note"
+    work = "leadline.experiments.lipschitz_cost:lipschitz_cost"
+    beginning = "Building the networks"
 
     def run(
         self, *, folder: Path | None, progress: Progress, tell: Callable[[str], None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from leadline.errors import InputError
 from leadline.experiments.experiment import EXPERIMENTS, NETWORK, ExperimentOptions, option
@@ -24,21 +23,21 @@ class OdeViewOptions(ExperimentOptions):
     blocks stand beside the region of stability of explicit Euler.
     """
 
-    redoes: ClassVar[str] = "the differential equation of the shortcuts note"
-    work: ClassVar[str] = "leadline.experiments.ode_view.experiment:ode_view"
-    beginning: ClassVar[str] = "Drawing the networks"
+    group = NETWORK
+    redoes = "the differential equation of the shortcuts note"
+    work = "leadline.experiments.ode_view.experiment:ode_view"
+    beginning = "Drawing the networks"
 
-    width: int = option(16, "Features.", group=NETWORK, least=4)
-    tokens: int = option(8, "Tokens.", group=NETWORK, least=1)
-    time: float = option(1.0, "For how long the flow is followed.", group=NETWORK, metavar="T")
-    seeds: int = option(3, "How many networks.", group=NETWORK, least=1)
+    width: int = option(16, "Features.", least=4)
+    tokens: int = option(8, "Tokens.", least=1)
+    time: float = option(1.0, "For how long the flow is followed.", metavar="T")
+    seeds: int = option(3, "How many networks.", least=1)
     connection: str = option(
         "weighted(alpha=depth)",
         "Connection of the design whose spectrum stands beside plain pre-norm.",
-        group=NETWORK,
     )
-    placement: str = option("pre", "Its placement.", group=NETWORK)
-    init: str = option("xavier", "Its init.", group=NETWORK)
+    placement: str = option("pre", "Its placement.")
+    init: str = option("xavier", "Its init.")
 
     def check(self) -> None:
         """Refuse what cannot be followed, with what to change."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError, Progress
 from leadline.experiments.experiment import (
@@ -38,19 +38,18 @@ class RankCollapseOptions(ExperimentOptions):
     of them as trained and with skip and MLP switched off one at a time.
     """
 
-    redoes: ClassVar[str] = "figure 8 of the deep-dive note"
-    work: ClassVar[str] = "leadline.experiments.rank_collapse.experiment:rank_collapse"
-    beginning: ClassVar[str] = "Building the networks"
+    group = NETWORK
+    redoes = "figure 8 of the deep-dive note"
+    work = "leadline.experiments.rank_collapse.experiment:rank_collapse"
+    beginning = "Building the networks"
 
     models: tuple[str, ...] = shared_option(())
-    depth: int = option(12, "Layers.", group=NETWORK, least=1)
-    width: int = option(128, "Features.", group=NETWORK, least=1)
-    heads: int = option(1, "Heads.", group=NETWORK, least=1)
-    causal: bool = option(False, "Hide later tokens.", group=NETWORK)
+    depth: int = option(12, "Layers.", least=1)
+    width: int = option(128, "Features.", least=1)
+    heads: int = option(1, "Heads.", least=1)
+    causal: bool = option(False, "Hide later tokens.")
     norm: str = option(
-        "layernorm",
-        "What stands before attention and MLP: layernorm, rmsnorm or none.",
-        group=NETWORK,
+        "layernorm", "What stands before attention and MLP: layernorm, rmsnorm or none."
     )
     tokens: int = option(
         10, f"Tokens: {{default}}, or {TOKENS_OF_MODELS} with MODEL.", group=INPUT, least=2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 import math
@@ -89,7 +88,7 @@ def test_it_is_an_experiment_with_these_models_and_sizes() -> None:
     assert (full.draws, full.turns, full.examples, full.length) == (8, 12, 64, 32)
     assert quick == replace(full, depth=6, steps=150, seeds=2, draws=4, turns=6)
     assert (FREE, TURN, READINGS) == (0.1, 4, 20)
-    assert inspect.signature(layer_dropping).parameters["seed"].default == 0
+    assert full.seed == 0
 
 
 @pytest.mark.parametrize("field", ["depth", "steps", "seeds", "draws", "turns"])
