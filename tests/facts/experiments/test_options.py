@@ -93,9 +93,9 @@ def test_numbers_below_the_least_are_refused() -> None:
 @pytest.mark.parametrize(
     ("experiment", "wrong", "near"),
     [
-        ("rank-collapse", "--dept", "'--depth'"),
-        ("gradient-flow", "--trainingseeds", "'--training-seeds'"),
-        ("depth-limits", "--budgets", "'--budget'"),
+        ("rank-collapse", "--dept", "--depth"),
+        ("gradient-flow", "--trainingseeds", "--training-seeds"),
+        ("depth-limits", "--budgets", "--budget"),
     ],
 )
 def test_an_option_that_does_not_exist_is_answered_with_the_nearest(
@@ -106,7 +106,7 @@ def test_an_option_that_does_not_exist_is_answered_with_the_nearest(
     said = capsys.readouterr().err
     assert left.value.code == 2
     assert said.startswith(f"leadline: The experiment {experiment} has no option {wrong}.")
-    assert f"Did you mean {near}" in said
+    assert f" Did you mean {near}? " in said
     assert f"`leadline reproduce {experiment} --help` lists its options." in said
 
 

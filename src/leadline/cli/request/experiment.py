@@ -18,7 +18,7 @@ import typer
 from leadline.cli.request import options as o
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_writable
-from leadline.errors import InputError, did_you_mean
+from leadline.errors import InputError, nearest_names
 from leadline.experiments.experiment import ExperimentOptions, OptionText
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ class ExperimentCommand(GroupedCommand):
             known = [
                 word for one in self.get_params(ctx) for word in (*one.opts, *one.secondary_opts)
             ]
+            near = nearest_names(name, known, at_most=1)
             raise InputError(
-                f"The experiment {self.name} has no option {name}.{did_you_mean(name, known)} "
+                f"The experiment {self.name} has no option {name}."
+                f"{f' Did you mean {near[0]}?' if near else ''} "
                 f"`{ctx.command_path} --help` lists its options."
             ) from error
 
