@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -22,12 +22,10 @@ from leadline.catalog import load_plugin
 from leadline.claims.catalog import CLAIMS, trials
 from leadline.claims.digest import code_digest, trial_digest
 from leadline.claims.ledger import Ledger, Line
-from leadline.errors import InputError, LabError, LeadlineError
+from leadline.errors import InputError, LabError, LeadlineError, Progress, no_progress
 from leadline.record.file.lock import only_writer
 
 __all__ = ["Done", "Job", "jobs_of", "run_claims"]
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def run_claims(
     *,
     workers: int | None = None,
     plugins: Sequence[Path] = (),
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Done:
     """Measure what the ledger at `path` does not hold yet; return what was done."""
     if not seeds or min(seeds) < 0:

@@ -281,9 +281,9 @@ def gradient_flows_through_skip(seed: int) -> Measured:
 
 
 def _run_ode_view(seed: int) -> Mapping[str, Any]:
-    from leadline.experiments.ode_view.experiment import DEPTHS, ERROR, Setting, ode_view
+    from leadline.experiments.ode_view.experiment import DEPTHS, ERROR, OdeViewOptions, ode_view
 
-    outcome = ode_view(Setting(seeds=1, seed=seed))
+    outcome = ode_view(OdeViewOptions(seeds=1, seed=seed))
     orders, stability = outcome.tables
     return {
         "depths": list(DEPTHS),

@@ -313,13 +313,13 @@ def _look_at_bases(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return what `look` says of every base, by placement and by weight."""
     from leadline.experiments.fine_tuning.adapting import Tuning
-    from leadline.experiments.fine_tuning.experiment import ADAPTER_RATE, RATE, Setting
+    from leadline.experiments.fine_tuning.experiment import ADAPTER_RATE, RATE, FineTuningOptions
     from leadline.experiments.fine_tuning.two_tasks import Backwards
     from leadline.lab.cell import torch_threads
     from leadline.lab.tasks import build_task
     from leadline.lab.trainer import model_for
 
-    setting = Setting(
+    setting = FineTuningOptions(
         depth=4, width=32, heads=2, length=32, base=400, steps=150, batch=16, examples=128, rank=4
     )
     old = build_task(f"stdlib(length={setting.length})")

@@ -371,10 +371,10 @@ def residual_variants_train(seed: int, results: Results) -> Measured:
 @measures("zero-easier-than-identity")
 def zero_easier_than_identity(seed: int) -> Measured:
     """Train one block and a row to copy their input, with and without skip, from two starts."""
-    from leadline.experiments.learning_identity import STARTS, Setting, trained
+    from leadline.experiments.learning_identity import STARTS, LearningIdentityOptions, trained
 
     row = 12
-    setting = Setting(blocks=row, seeds=1, seed=seed)
+    setting = LearningIdentityOptions(blocks=row, seeds=1, seed=seed)
     cases = {
         (blocks, start, skip): trained(setting, blocks=blocks, skip=skip, start=start)
         for blocks in (1, row)
@@ -418,9 +418,14 @@ def residual_task_is_simpler(seed: int) -> Measured:
     """Train one block with and without skip on three maps."""
     import torch
 
-    from leadline.experiments.learning_identity import JUDGED, Setting, drawn, mapped
+    from leadline.experiments.learning_identity import (
+        JUDGED,
+        LearningIdentityOptions,
+        drawn,
+        mapped,
+    )
 
-    setting = Setting(steps=300, seeds=1, seed=seed)
+    setting = LearningIdentityOptions(steps=300, seeds=1, seed=seed)
     width = setting.width
     rng = np.random.default_rng([seed, 110])
     change = torch.from_numpy(rng.normal(size=(width, width)) / math.sqrt(width)).float()

@@ -13,10 +13,9 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.errors import InputError, check_progress
+from leadline.errors import InputError, Progress, check_progress
 from leadline.instruments.passes.linear_checks import plainly
 from leadline.instruments.passes.measurement import (
-    Progress,
     anatomy_of,
     known_anatomy,
     model_facts,

@@ -17,7 +17,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Block, Stack
 from leadline.anatomy.tensors import first_tensor, stream_input
-from leadline.errors import ProbeError, shown
+from leadline.errors import ProbeError, Progress, shown
 from leadline.record import Quantity, Reading, Site
 
 __all__ = ["Ablation", "ablate"]
@@ -60,7 +60,7 @@ def ablate(
     loss: Callable[[], torch.Tensor],
     *,
     unit: str = "block",
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Ablation:
     """The loss increase for every block, or for every sublayer. `loss` runs the model once."""
     if unit not in ("block", "sublayer"):

@@ -38,6 +38,7 @@ from leadline.errors import (
     AnatomyError,
     InputError,
     ProbeError,
+    Progress,
     check_path,
     check_progress,
     check_seed,
@@ -72,7 +73,6 @@ from leadline.record.file.lock import only_writer
 from leadline.record.file.unfinished import Growing, begun, refuse_foreign, refuse_unfinished
 
 __all__ = [
-    "Progress",
     "anatomy_of",
     "broken_tensor",
     "known_anatomy",
@@ -84,9 +84,6 @@ __all__ = [
     "tokenizer_for",
     "versions",
 ]
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, the steps done and the steps in all."""
 
 
 def measure(

@@ -26,9 +26,8 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
-from leadline.errors import ProbeError, check_count, check_progress, check_seed
+from leadline.errors import ProbeError, Progress, check_count, check_progress, check_seed
 from leadline.instruments.passes.measurement import (
-    Progress,
     anatomy_of,
     known_anatomy,
     model_facts,

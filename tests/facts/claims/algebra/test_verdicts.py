@@ -198,11 +198,11 @@ def test_the_picture_of_powers_holds_what_its_lines_are_called() -> None:
 
 @pytest.mark.slow
 def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
-    from leadline.experiments.learning_identity import Setting, trained
+    from leadline.experiments.learning_identity import LearningIdentityOptions, trained
 
     (picture,) = ruled("zero-easier-than-identity", (4,)).pictures
     assert len(picture.lines) == 8
-    alone = trained(Setting(seeds=1, seed=4), blocks=1, skip=True, start="small")
+    alone = trained(LearningIdentityOptions(seeds=1, seed=4), blocks=1, skip=True, start="small")
     steps, values = picture.lines["1 block, skip, small start"]
     assert steps[-1] == 400.0
     assert values == pytest.approx(alone.curve[:, 0])
@@ -210,9 +210,9 @@ def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
 
 @pytest.mark.slow
 def test_eight_layers_of_step_one_are_ode_view_followed_for_the_time_eight() -> None:
-    from leadline.experiments.ode_view.experiment import ERROR, EULER, Setting, ode_view
+    from leadline.experiments.ode_view.experiment import ERROR, EULER, OdeViewOptions, ode_view
 
     found = ruled("residual-is-ode", (4,))
-    lines = ode_view(Setting(time=8.0, seeds=1, seed=4)).lines
+    lines = ode_view(OdeViewOptions(time=8.0, seeds=1, seed=4)).lines
     (values,) = [one.values for one in lines if one.panel == ERROR and one.name == EULER]
     assert of(found, "same_time") == pytest.approx(10.0 ** values[0], rel=1e-9)
