@@ -454,7 +454,7 @@ def _first_broken_output(module: nn.Module, batch: Inputs) -> str | None:
     broken = [
         called
         for called in trace_calls(module, lambda: call(module, batch))
-        if called.left is not None and bool(_spoils(called.left).any())
+        if called.returned is not None and bool(_spoils(called.returned).any())
     ]
     innermost = [c for c in broken if next(c.module.children(), None) is None]
     return next((c.path for c in innermost or reversed(broken)), None)

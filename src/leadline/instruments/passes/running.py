@@ -318,7 +318,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
                 output = call(module, batch)
             value = loss.compute(output, batch)
         return Done(
-            collector, tap.balance(), float(value), tap.unheard, foreign=foreign, called=called
+            collector, tap.balance(), float(value), tap.without_gradient, foreign=foreign, called=called
         )
     norms: dict[str, torch.Tensor] = {}
     # Gradients that no probe reads are not computed; that of a large output head costs most.
@@ -336,7 +336,7 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
     balance, number = tap.balance(), float(value.detach())
-    return Done(collector, balance, number, tap.unheard, shared, foreign, called)
+    return Done(collector, balance, number, tap.without_gradient, shared, foreign, called)
 
 
 @contextmanager
