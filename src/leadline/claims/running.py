@@ -209,7 +209,7 @@ def _begin(parent: int, plugins: tuple[Path, ...]) -> None:
 
 def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
     """Run one job, in a process of the pool."""
-    from leadline.instruments.passes.measurement import versions
+    from leadline.instruments.passes.provenance import versions
 
     start = time.perf_counter()
     numbers: Mapping[str, float] = {}
