@@ -20,7 +20,7 @@ from collections import abc
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
     from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "MachineError",
     "MissingExtra",
     "ProbeError",
+    "Progress",
     "RecipeError",
     "RecordError",
     "UnknownName",
@@ -50,6 +51,7 @@ __all__ = [
     "is_nested_deeply",
     "join_words",
     "nearest_names",
+    "no_progress",
     "require",
     "shown",
     "words_of",
@@ -310,18 +312,20 @@ def check_function(function: Any, name: str, arguments: Sequence[str]) -> None:
         ) from reason
 
 
-def check_progress(
-    progress: Callable[[str, int, int], None] | None,
-) -> Callable[[str, int, int], None]:
+Progress = abc.Callable[[str, int, int], None]
+"""How long work tells how far it is: what is being done, the steps done, and all steps."""
+
+
+def no_progress(_doing: str, _done: int, _total: int) -> None:
+    """Tell nobody how far the work is."""
+
+
+def check_progress(progress: Progress | None) -> Progress:
     """Return what tells of the progress, or nothing that does; refuse what cannot be called so."""
     if progress is None:
-        return _silent
+        return no_progress
     check_function(progress, "progress", ("what is being done", "the steps done", "all steps"))
     return progress
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """No progress was asked for."""
 
 
 def is_nested_deeply(value: object) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leadline.claims.page.geometry import (
+from leadline.claims.page.page import claims_page
+from leadline.claims.page.play import ten
+from leadline.claims.page.shapes import (
     attention_ellipse,
     gained_axes,
     layer_norm,
@@ -19,8 +21,6 @@ from leadline.claims.page.geometry import (
     tokens,
     view,
 )
-from leadline.claims.page.page import claims_page
-from leadline.claims.page.play import ten
 from tests.synthetic_claims import languages, rulings
 
 pytestmark = pytest.mark.browser

@@ -18,7 +18,7 @@ from torch.nn.utils import skip_init
 from leadline.parts import PARTS
 from leadline.parts.branches.attention.multihead import MultiHead
 from leadline.parts.branches.branch import Branch, linear
-from leadline.parts.branches.mlp.relu import ReLU
+from leadline.parts.branches.mlp.kinds import ReLU
 from leadline.parts.connections import Connection, Scalar
 from leadline.parts.embedding import TokenEmbedding
 from leadline.parts.head import LinearHead

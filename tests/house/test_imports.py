@@ -126,10 +126,11 @@ def test_the_reading_room_never_loads_torch():
     assert not loaded & INSTRUMENT_LIBRARIES
 
 
-def test_the_help_of_the_command_line_never_loads_torch():
+@pytest.mark.parametrize("command", ["measure", "reproduce", "reproduce gradient-flow"])
+def test_the_help_of_the_command_line_never_loads_torch(command):
     loaded = loaded_after(
         "from leadline.cli.main import run",
-        "try: run(['measure', '--help'])",
+        f"try: run({[*command.split(), '--help']})",
         "except SystemExit: pass",
     )
     assert not loaded & (INSTRUMENT_LIBRARIES | {"numpy"})

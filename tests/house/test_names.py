@@ -15,9 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 EMPTY_WORDS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}
 EMPTY_ENDINGS = ("base", "helper", "manager", "utils")
 MOST = 20
-CATALOGS = {"parts/connections", "cli"} | {
-    f"claims/{group}" for group in ("algebra", "attention", "collapse", "norms", "training")
-}
+CATALOGS = {"parts/connections", "cli"}
 PUBLIC = [name for name in leadline.__all__ if not name.startswith("__")]
 
 

@@ -12,7 +12,7 @@ from leadline.anatomy.find.wrappers import (
     unwrapped,
     wrapper_names,
 )
-from leadline.anatomy.structure import Anatomy, Balance, Block, Law, Port, Stack, Sublayer
+from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer, WriteLaw
 from leadline.anatomy.tap.attention import AttentionSpy, SeenAttention
 from leadline.anatomy.tap.tap import MIXING, Listener, Tap
 from leadline.anatomy.untouched import untouched
@@ -25,13 +25,13 @@ __all__ = [
     "Balance",
     "Block",
     "Declaration",
-    "Law",
     "Listener",
     "Port",
     "SeenAttention",
     "Stack",
     "Sublayer",
     "Tap",
+    "WriteLaw",
     "check_measurable",
     "check_module",
     "configured_model",

@@ -1,4 +1,4 @@
-"""Computing about a model is not computing in it: no gradients, no automatic half precision."""
+"""Compute statistics of a model without gradients and without autocast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["exactly"]
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """Without gradients and with autocast switched off, whatever the caller is in."""
+    """Switch gradients and autocast off, whatever mode the caller is in."""
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         if not torch.cuda.is_available():
             yield

@@ -23,10 +23,10 @@ __all__ = [
     "Anatomy",
     "Balance",
     "Block",
-    "Law",
     "Port",
     "Stack",
     "Sublayer",
+    "WriteLaw",
     "equation",
     "relative",
 ]
@@ -42,11 +42,11 @@ class Port:
     side: Literal["input", "output"]
 
 
-class Law(Protocol):
+class WriteLaw(Protocol):
     """A write that is no scalar equation.
 
-    `watches` names what it needs to see: the path of a module whose output, or the port at which
-    the first argument of a module's call.
+    `watches` names the tensors that it needs: a module's path for its output, a port for the first
+    argument of its call.
     """
 
     @property
@@ -81,7 +81,7 @@ class Sublayer:
     call: int = 0
     parallel: bool = False
     placement: str = "none"
-    law: Law | None = None
+    law: WriteLaw | None = None
     parameters: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

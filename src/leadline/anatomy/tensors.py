@@ -1,4 +1,4 @@
-"""Finding the stream among what goes into a module and what comes out of it.
+"""Find the stream among the arguments and the output of a module.
 
 Blocks return a tensor, a tuple, a list or a mapping; they are called with positional or keyword
 arguments. The stream is the first floating tensor of at least two axes that has its width.
@@ -58,10 +58,10 @@ def stream_input(
 
     `like` is the shape it must have; without it the first tensor of two axes or more is taken.
     """
-    named = kwargs.get("hidden_states")
+    hidden_states = kwargs.get("hidden_states")
     candidates = [
         *(a for a in args if isinstance(a, Tensor)),
-        *([named] if isinstance(named, Tensor) else []),
+        *([hidden_states] if isinstance(hidden_states, Tensor) else []),
         *(v for v in kwargs.values() if isinstance(v, Tensor)),
     ]
     for tensor in candidates:

@@ -1,4 +1,4 @@
-"""Measuring leaves no trace.
+"""Put a model back exactly as it was after measuring it.
 
 Inside `with untouched(model):` the model is in eval mode with its parameters' gradients set
 aside. Afterwards, also after an exception, the training flags, `requires_grad`, gradients,
@@ -11,7 +11,7 @@ again. Lists, dictionaries and objects are left as they are, and so is what is k
 modules.
 
 Weights and buffers that inference mode made cannot take part in autograd; ordinary copies stand in
-for them meanwhile.
+for them inside the `with` block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import nn
 
 __all__ = ["untouched"]
 
-_OWN = frozenset(vars(nn.Module()))
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 """The attributes that every module has: its parameters, buffers, children, hooks and flags."""
 
 
@@ -33,14 +33,14 @@ _OWN = frozenset(vars(nn.Module()))
 def untouched(model: nn.Module, *, evaluate: bool = True) -> Iterator[None]:
     """Put everything back as it was: flags, gradients, buffers, plain attributes, random state.
 
-    Compiled regions run eagerly meanwhile: hooks do not fire inside a compiled graph.
+    Compiled regions run eagerly inside the `with` block: hooks do not fire in a compiled graph.
     """
     with ExitStack() as stack:
         _ordinary(model, stack)
         _keep_randomness(stack)
         for module in model.modules():
             stack.callback(setattr, module, "training", module.training)
-            stack.callback(_Plain(module).put_back)
+            stack.callback(_PlainAttributes(module).put_back)
         for parameter in model.parameters():
             _keep_parameter(parameter, stack)
         for module in model.modules():
@@ -126,13 +126,13 @@ def _is_same(tensor: torch.Tensor, saved: torch.Tensor) -> bool:
         return True
 
 
-class _Plain:
-    """The tensors, numbers and Nones that one module keeps under names of its own."""
+class _PlainAttributes:
+    """The tensors, numbers and Nones among the attributes that one module adds to nn.Module's."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.names = frozenset(vars(module))
-        self.values = self._found()
+        self.values = self._current()
         self.contents = [
             (tensor, tensor.detach().clone(), tensor._version)
             for tensor in self.values.values()
@@ -142,7 +142,7 @@ class _Plain:
 
     def put_back(self) -> None:
         table = vars(self.module)
-        for name in self._found():
+        for name in self._current():
             if name not in self.names:
                 del table[name]
         for name, value in self.values.items():
@@ -152,9 +152,10 @@ class _Plain:
         for tensor, saved, version in self.contents:
             _restore(tensor, saved, version)
 
-    def _found(self) -> dict[str, Any]:
+    def _current(self) -> dict[str, Any]:
         return {
             name: value
             for name, value in vars(self.module).items()
-            if name not in _OWN and (value is None or isinstance(value, torch.Tensor | int | float))
+            if name not in _MODULE_ATTRIBUTES
+            and (value is None or isinstance(value, torch.Tensor | int | float))
         }

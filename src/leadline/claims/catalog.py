@@ -94,7 +94,7 @@ class Entry:
         return measured
 
 
-CLAIMS: Catalog[Entry] = Catalog("claim", package="leadline.claims")
+CLAIMS: Catalog[Entry] = Catalog("claim", package="leadline.claims.measure")
 
 
 def measures(

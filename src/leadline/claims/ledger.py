@@ -44,8 +44,6 @@ class Line:
     picture: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     """What a trial found."""
-    own: str = ""
-    """The digest of the claim's own code, without that of the instruments."""
     time: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -61,7 +59,6 @@ class Line:
             "name": self.name,
             "seed": self.seed,
             "code": self.code,
-            **({"own": self.own} if self.own else {}),
             "seconds": round(self.seconds, 3),
             "time": self.time,
             "versions": dict(self.versions),
@@ -85,7 +82,6 @@ class Line:
             numbers=numbers,
             picture=found.get("picture"),
             result=found.get("result"),
-            own=found.get("own", ""),
             time=found.get("time", ""),
             versions=found.get("versions", {}),
         )

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -22,12 +22,10 @@ from leadline.catalog import load_plugin
 from leadline.claims.catalog import CLAIMS, trials
 from leadline.claims.digest import code_digest, trial_digest
 from leadline.claims.ledger import Ledger, Line
-from leadline.errors import InputError, LabError, LeadlineError
+from leadline.errors import InputError, LabError, LeadlineError, Progress, no_progress
 from leadline.record.file.lock import only_writer
 
 __all__ = ["Done", "Job", "jobs_of", "run_claims"]
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def run_claims(
     *,
     workers: int | None = None,
     plugins: Sequence[Path] = (),
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Done:
     """Measure what the ledger at `path` does not hold yet; return what was done."""
     if not seeds or min(seeds) < 0:
@@ -211,16 +209,14 @@ def _begin(parent: int, plugins: tuple[Path, ...]) -> None:
 
 def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
     """Run one job, in a process of the pool."""
-    from leadline.instruments.passes.measurement import versions
+    from leadline.instruments.passes.provenance import versions
 
     start = time.perf_counter()
     numbers: Mapping[str, float] = {}
     picture: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
-    own = ""
     if job.kind == "claim":
         entry = CLAIMS.get(job.name)
-        own = code_digest(entry, instruments=False)
         measured = entry.run(job.seed, found)
         numbers = {name: float(value) for name, value in measured.numbers.items()}
         picture = measured.picture.to_json() if measured.picture else None
@@ -235,7 +231,6 @@ def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
         numbers=numbers,
         picture=picture,
         result=result,
-        own=own,
         time=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         versions=versions(),
     )

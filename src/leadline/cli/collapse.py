@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 
 from leadline.cli.request import options as o
-from leadline.cli.request.models import InputRequest, ModelRequest
+from leadline.cli.request.models import ModelRequest, takes_request
 from leadline.cli.screen.voice import Voice
 
 
-def collapse(
-    model: o.Model = None,
-    random_init: o.RandomInit = None,
-    recipe: o.RecipeName = None,
-    overrides: o.Overrides = None,
-    text: o.Texts = None,
-    text_file: o.TextFile = None,
-    windows: o.Windows = None,
-    tokens_file: o.TokensFile = None,
+@dataclass(frozen=True)
+class CollapseRequest(ModelRequest):
+    """A Transformer of parts, or one that becomes one, with inputs."""
+
     random: Annotated[
         str | None,
         typer.Option(
@@ -29,9 +25,14 @@ def collapse(
             rich_help_panel=o.INPUT,
             show_default=False,
         ),
-    ] = None,
-    truncate: o.Truncate = False,
-    seed: o.Seed = 0,
+    ] = None
+
+    usual_random: ClassVar[str | None] = "1x32"
+
+
+@takes_request
+def collapse(
+    request: CollapseRequest,
     bounds: Annotated[
         bool,
         typer.Option(
@@ -50,27 +51,7 @@ def collapse(
     plain forward pass shows rounding, with an estimate of the error. MODEL is made of parts
     (--recipe), or one that becomes a Transformer of parts: GPT-2, Llama, BERT and their kin.
     """
-    request = ModelRequest(
-        source=model,
-        random_init=random_init,
-        recipe=recipe,
-        overrides=overrides or (),
-        dtype=None,
-        device="cpu",
-        trust_remote_code=False,
-        seed=seed,
-    )
-    given = text or text_file or tokens_file
-    inputs = InputRequest(
-        texts=text or (),
-        text_file=text_file,
-        windows=windows,
-        tokens_file=tokens_file,
-        random=random if random is not None or given else "1x32",
-        truncate=truncate,
-        seed=seed,
-    )
-    inputs.check()
+    request.check()
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
             from leadline.instruments.collapse.measure import collapse as follow
@@ -79,8 +60,8 @@ def collapse(
             loaded = request.load()
             module = loaded.model
             ours = module if isinstance(module, Transformer) else Transformer.from_hf(module)
-            batch = inputs.make(loaded)
-            found = follow(ours, batch, facts=bounds, seed=seed, progress=gauge)
+            batch = request.inputs(loaded)
+            found = follow(ours, batch, facts=bounds, seed=request.seed, progress=gauge)
         voice.emit(found.to_json)
         voice.say(str(found))
         facts = (found.examples[0] if found.examples else found).facts

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from leadline.catalog import load_plugin, split_choices
+from leadline.catalog import split_choices
 from leadline.cli.request import options as o
-from leadline.cli.request.models import InputRequest, ModelRequest, read_declaration
+from leadline.cli.request.models import AnatomyRequest, takes_request
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import ProbeError, RecordError
 
@@ -17,23 +17,9 @@ Loss = Literal["auto", "next-token", "masked", "random"]
 Ablate = Literal["block", "sublayer"]
 
 
+@takes_request
 def measure(
-    model: o.Model = None,
-    random_init: o.RandomInit = None,
-    recipe: o.RecipeName = None,
-    overrides: o.Overrides = None,
-    dtype: o.Dtype = None,
-    device: o.Device = "cpu",
-    trust_remote_code: o.TrustRemoteCode = False,
-    declare: o.Declare = None,
-    no_families: o.NoFamilies = False,
-    text: o.Texts = None,
-    text_file: o.TextFile = None,
-    windows: o.Windows = None,
-    tokens_file: o.TokensFile = None,
-    random: o.RandomSize = None,
-    truncate: o.Truncate = False,
-    seed: o.Seed = 0,
+    request: AnatomyRequest,
     probes: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +48,6 @@ def measure(
             show_default=False,
         ),
     ] = None,
-    plugin: o.Plugins = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -95,47 +80,26 @@ def measure(
     Then one forward and one backward pass feed every probe; jacobian and lyapunov go on block by
     block.
     """
-    model_request = ModelRequest(
-        source=model,
-        random_init=random_init,
-        recipe=recipe,
-        overrides=overrides or (),
-        dtype=dtype,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        seed=seed,
-    )
-    input_request = InputRequest(
-        texts=text or (),
-        text_file=text_file,
-        windows=windows,
-        tokens_file=tokens_file,
-        random=random,
-        truncate=truncate,
-        seed=seed,
-    )
     _check_outputs(output, html)
-    input_request.check()
+    request.check()
     choices = None if probes is None else split_choices(probes)
-    for file in plugin or ():
-        load_plugin(file)
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
             from leadline.instruments.passes.measurement import measure as measure_model
 
-            declared = read_declaration(declare)
-            loaded = model_request.load()
+            declared = request.declaration()
+            loaded = request.load()
             try:
                 record = measure_model(
                     loaded.model,
-                    input_request.make(loaded),
+                    request.inputs(loaded),
                     probes=choices,
                     anatomy=declared,
-                    families=not no_families,
+                    families=not request.no_families,
                     loss=loss,
                     ablate=ablate,
-                    seed=seed,
+                    seed=request.seed,
                     name=loaded.name,
                     source=loaded.source,
                     path=output,

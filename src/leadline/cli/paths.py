@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
-from leadline.cli.request.models import InputRequest, ModelRequest, read_declaration
+from leadline.cli.request.models import AnatomyRequest, takes_request
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import RecordError
 
@@ -20,23 +19,9 @@ if TYPE_CHECKING:
 Loss = Literal["auto", "next-token", "masked", "random"]
 
 
+@takes_request
 def paths(
-    model: o.Model = None,
-    random_init: o.RandomInit = None,
-    recipe: o.RecipeName = None,
-    overrides: o.Overrides = None,
-    dtype: o.Dtype = None,
-    device: o.Device = "cpu",
-    trust_remote_code: o.TrustRemoteCode = False,
-    declare: o.Declare = None,
-    no_families: o.NoFamilies = False,
-    text: o.Texts = None,
-    text_file: o.TextFile = None,
-    windows: o.Windows = None,
-    tokens_file: o.TokensFile = None,
-    random: o.RandomSize = None,
-    truncate: o.Truncate = False,
-    seed: o.Seed = 0,
+    request: AnatomyRequest,
     samples: Annotated[
         int,
         typer.Option(
@@ -63,7 +48,6 @@ def paths(
             rich_help_panel=o.MEASURING,
         ),
     ] = "auto",
-    plugin: o.Plugins = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,44 +68,23 @@ def paths(
     Exact with patterns, norm statistics and gates frozen: the share of every path length in the
     output, in the residual and in the logits, and the loss with at most so many hops.
     """
-    model_request = ModelRequest(
-        source=model,
-        random_init=random_init,
-        recipe=recipe,
-        overrides=overrides or (),
-        dtype=dtype,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        seed=seed,
-    )
-    input_request = InputRequest(
-        texts=text or (),
-        text_file=text_file,
-        windows=windows,
-        tokens_file=tokens_file,
-        random=random,
-        truncate=truncate,
-        seed=seed,
-    )
     _check_output(output)
-    input_request.check()
-    for file in plugin or ():
-        load_plugin(file)
+    request.check()
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
             from leadline.instruments.paths.measure import paths as paths_of
 
-            declared = read_declaration(declare)
-            loaded = model_request.load()
+            declared = request.declaration()
+            loaded = request.load()
             found = paths_of(
                 loaded.model,
-                input_request.make(loaded),
+                request.inputs(loaded),
                 logits=not no_logits,
                 samples=samples,
-                seed=seed,
+                seed=request.seed,
                 loss=loss,
                 anatomy=declared,
-                families=not no_families,
+                families=not request.no_families,
                 name=loaded.name,
                 progress=gauge,
             )

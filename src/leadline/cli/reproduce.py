@@ -1,46 +1,27 @@
-"""`leadline reproduce`: noted experiments once more, each with its table and its picture."""
+"""`leadline reproduce`: noted experiments once more, each with its table and its picture.
+
+The commands are made from the catalog of experiments. depth-limits alone is written here: it is a
+sweep, whose result is a record with a page of its own.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from leadline.cli.experiments.attention_spectra import attention_spectra
-from leadline.cli.experiments.depth_laws import depth_laws
-from leadline.cli.experiments.depth_limits import depth_limits
-from leadline.cli.experiments.fine_tuning import fine_tuning
-from leadline.cli.experiments.gradient_flow import gradient_flow
-from leadline.cli.experiments.layer_dropping import layer_dropping
-from leadline.cli.experiments.learning_identity import learning_identity
-from leadline.cli.experiments.lipschitz_cost import lipschitz_cost
-from leadline.cli.experiments.ode_view import ode_view
-from leadline.cli.experiments.rank_collapse import rank_collapse
 from leadline.cli.request import options as o
+from leadline.cli.request.experiment import ExperimentCommand, command_of
 from leadline.cli.screen.columns import two_columns
-from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice
+from leadline.cli.sweep import sweep
+from leadline.experiments import EXPERIMENTS
 
-__all__ = ["PRESETS", "reproduce"]
+__all__ = ["depth_limits", "reproduce"]
 
-PRESETS: dict[str, tuple[Callable[..., None], str]] = {
-    "attention-spectra": (attention_spectra, "figures 5, 6 and 7 of the deep-dive note"),
-    "rank-collapse": (rank_collapse, "figure 8 of the deep-dive note"),
-    "gradient-flow": (
-        gradient_flow,
-        "what the shortcuts and summary notes say of Pre- and Post-LN",
-    ),
-    "depth-limits": (depth_limits, "the depth tables of the card and summary notes"),
-    "learning-identity": (learning_identity, "the exercise of the card note"),
-    "ode-view": (ode_view, "the differential equation of the shortcuts note"),
-    "lipschitz-cost": (lipschitz_cost, "the price of a strong MLP in the deep-dive note"),
-    "layer-dropping": (layer_dropping, "layers turned off, in the card note"),
-    "fine-tuning": (fine_tuning, "when a residual hinders, in the summary note"),
-    "depth-laws": (depth_laws, "published laws of signal and gradient over depth"),
-}
-"""Every experiment, and what it does again."""
+DEPTH_LIMITS = "depth-limits"
 
 reproduce = typer.Typer(
     rich_markup_mode=None,
@@ -50,7 +31,7 @@ reproduce = typer.Typer(
 
 
 @reproduce.callback()
-def list_presets(
+def list_experiments(
     context: typer.Context,
     listing: Annotated[
         bool, typer.Option("--list", help="Name the experiments and the figures they redo.")
@@ -65,18 +46,80 @@ def list_presets(
     if not (listing or as_json):
         typer.echo(context.get_help())
         raise typer.Exit(2)
+    listed = _listed()
     with Voice(as_json=as_json, quiet=quiet) as voice:
-        voice.emit(lambda: {"experiments": [_told(name) for name in PRESETS]})
-        rows = [(name, f"{_told(name)['summary']} ({of})") for name, (_, of) in PRESETS.items()]
+        voice.emit(lambda: {"experiments": listed})
+        rows = [(one["name"], f"{one['summary']} ({one['redoes']})") for one in listed]
         voice.show(lambda console: two_columns(rows, console))
         voice.say("\n`leadline reproduce NAME` runs one; NAME --help tells its options.")
 
 
-def _told(name: str) -> dict[str, Any]:
-    command, of = PRESETS[name]
-    summary = (inspect.getdoc(command) or "").partition("\n")[0]
-    return {"name": name, "redoes": of, "summary": summary}
+def _listed() -> list[dict[str, Any]]:
+    """Name, what is done again and the first line of the help, of every experiment by name."""
+    documented: dict[str, tuple[str, object]] = {
+        name: (declared.redoes, declared) for name, declared in EXPERIMENTS.items()
+    }
+    documented[DEPTH_LIMITS] = ("the depth tables of the card and summary notes", depth_limits)
+    return [
+        {"name": name, "redoes": of, "summary": (inspect.getdoc(what) or "").partition("\n")[0]}
+        for name, (of, what) in sorted(documented.items())
+    ]
 
 
-for _name, (_command, _) in PRESETS.items():
-    reproduce.command(_name, cls=GroupedCommand)(_command)
+def depth_limits(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The places at which the designs part, in minutes.")
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            help="How many seeds, from 0 on; 3 unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.leadline",
+            help="The record; depth-limits.leadline or depth-limits-quick.leadline unless given.",
+            rich_help_panel=o.OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """How deep can each design be and still train? The map of `leadline sweep --preset depth-limits`.
+
+    Ten designs from 6 to 96 layers, with and without warm-up: hours on a small machine. --quick
+    takes minutes. `leadline sweep` has more options.
+    """
+    sweep(
+        preset=DEPTH_LIMITS,
+        quick=quick,
+        seeds=seeds,
+        budget=budget,
+        output=output,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+_COMMANDS = {name: command_of(declared) for name, declared in EXPERIMENTS.items()}
+_COMMANDS[DEPTH_LIMITS] = depth_limits
+for _name in sorted(_COMMANDS):
+    reproduce.command(_name, cls=ExperimentCommand)(_COMMANDS[_name])

@@ -1,7 +1,7 @@
-"""Published and noted experiments, done again: one file per experiment."""
+"""Published and noted experiments, done again; `options` has one file for each."""
 
 from __future__ import annotations
 
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.experiments.experiment import EXPERIMENTS, ExperimentOptions, option
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["EXPERIMENTS", "ExperimentOptions", "option"]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from leadline.errors import InputError, LeadlineError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import InputError, LeadlineError, Progress, no_progress
+from leadline.experiments.options.attention_spectra import SENTENCES
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
 from leadline.instruments.passes.measurement import anatomy_of, measure
@@ -27,13 +27,10 @@ from leadline.models.loading import LoadedModel
 from leadline.reading.show.panels import Line
 from leadline.record import Record
 
-__all__ = ["NOTE_MODELS", "SETS", "attention_spectra"]
+__all__ = ["SETS", "attention_spectra"]
 
-NOTE_MODELS = ("openai-gpt", "gpt2", "gpt2-large")
 SETS = ((1, 5), (12, 18))
-SENTENCES = 128
 QUANTITY = "attention.spectral_norm"
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,6 @@ class _Set:
     texts: tuple[str, ...] = ()
 
 
-@EXPERIMENTS.register("attention-spectra")
 def attention_spectra(
     models: Mapping[str, Callable[[], LoadedModel]],
     *,
@@ -54,7 +50,7 @@ def attention_spectra(
     csv: Sequence[Path] = (),
     as_in_the_note: bool = False,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
     tell: Callable[[str], None] = lambda _result: None,
 ) -> Outcome:
     """Mean spectral norm of attention per layer, of GPT-1, GPT-2, GPT-2-large or any models.

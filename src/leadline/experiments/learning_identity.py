@@ -23,7 +23,7 @@ than two of its standard errors. One seed has none, and gets no winner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,56 +31,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import Progress, no_progress
+from leadline.experiments.options.learning_identity import LearningIdentityOptions
 from leadline.experiments.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
 
-__all__ = ["STARTS", "Case", "Setting", "learning_identity"]
+__all__ = ["STARTS", "Case", "learning_identity"]
 
 STARTS = {"small": (1 / 3, 1 / 3), "kept": (2.0, 1.0)}
 """The variances of W1 and W2, times the number of inputs of the matrix."""
-READINGS = 50
-"""So many times the error is read during the training."""
 JUDGED = 1024
 """So many fresh vectors judge what was learned."""
 SURE = 2.0
 """A winner is named where the difference is so many standard errors."""
 UNLEARNED = 0.9
 """Whoever answers 0 has an error of 1; a case that stays above this has learned nearly nothing."""
-Progress = Callable[[str, int, int], None]
 Curve = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is trained."""
-
-    width: int = 32
-    blocks: int = 12
-    steps: int = 400
-    batch: int = 64
-    rate: float = 1e-3
-    seeds: int = 5
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse what cannot be trained, with what to change."""
-        for name, least in (
-            ("width", 1), ("blocks", 2), ("steps", 1), ("batch", 1), ("seeds", 1), ("seed", 0),
-        ):  # fmt: skip
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; give a whole number from {least} on."
-                )
-        if not (self.rate > 0 and math.isfinite(self.rate)):
-            raise InputError(f"rate is {self.rate}; give a learning rate above 0.")
-
-    @property
-    def readings(self) -> tuple[int, ...]:
-        """The steps at which the error is read, the first and the last among them."""
-        count = min(READINGS, self.steps)
-        return tuple(sorted({round(k * self.steps / count) for k in range(count + 1)}))
 
 
 @dataclass(frozen=True)
@@ -104,33 +70,32 @@ class Case:
         return f"{skip}, {self.start} start"
 
 
-@EXPERIMENTS.register("learning-identity")
 def learning_identity(
-    setting: Setting | None = None,
+    options: LearningIdentityOptions | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Blocks with and without skip trained to be the identity: which is learned better?"""
-    setting = setting or Setting()
-    setting.check()
+    options = options or LearningIdentityOptions()
+    options.check()
     places = [
         (blocks, start, skip)
-        for blocks in (1, setting.blocks)
+        for blocks in (1, options.blocks)
         for start in STARTS
         for skip in (False, True)
     ]
     found: list[Case] = []
     for number, (blocks, start, skip) in enumerate(places):
         progress(f"{_blocks(blocks)}, {'skip' if skip else 'no skip'}", number, len(places))
-        found.append(trained(setting, blocks=blocks, skip=skip, start=start))
-    panels = {blocks: _panel(blocks) for blocks in (1, setting.blocks)}
-    steps = Places("step", tuple(float(step) for step in setting.readings))
+        found.append(trained(options, blocks=blocks, skip=skip, start=start))
+    panels = {blocks: _panel(blocks) for blocks in (1, options.blocks)}
+    steps = Places("step", tuple(float(step) for step in options.readings))
     return Outcome(
         experiment="learning-identity",
         title="Blocks trained to be the identity map: is F = 0 or F = x learned better?",
         value_label="",
         lines=tuple(_line(case) for case in found),
-        remarks=tuple(_remarks(found, setting)),
+        remarks=tuple(_remarks(found, options)),
         records={},
         axis="step",
         scales=dict.fromkeys(panels.values(), "own"),
@@ -143,12 +108,12 @@ def learning_identity(
 # --- training --------------------------------------------------------------------------------
 
 
-def drawn(setting: Setting, *, blocks: int, start: str) -> list[list[Tensor]]:
+def drawn(options: LearningIdentityOptions, *, blocks: int, start: str) -> list[list[Tensor]]:
     """W1, b1, W2, b2 of every block, all seeds side by side: [seed, in, out]."""
-    width, hidden = setting.width, 4 * setting.width
+    width, hidden = options.width, 4 * options.width
     first, second = STARTS[start]
     generators = [
-        torch.Generator().manual_seed(1000 * (setting.seed + seed)) for seed in range(setting.seeds)
+        torch.Generator().manual_seed(1000 * (options.seed + seed)) for seed in range(options.seeds)
     ]
 
     def normal(rows: int, columns: int, variance: float) -> Tensor:
@@ -158,9 +123,9 @@ def drawn(setting: Setting, *, blocks: int, start: str) -> list[list[Tensor]]:
     return [
         [
             normal(width, hidden, first),
-            torch.zeros(setting.seeds, 1, hidden),
+            torch.zeros(options.seeds, 1, hidden),
             normal(hidden, width, second),
-            torch.zeros(setting.seeds, 1, width),
+            torch.zeros(options.seeds, 1, width),
         ]
         for _ in range(blocks)
     ]
@@ -177,30 +142,30 @@ def mapped(x: Tensor, weights: list[list[Tensor]], *, skip: bool) -> tuple[Tenso
     return x, shares
 
 
-def trained(setting: Setting, *, blocks: int, skip: bool, start: str) -> Case:
+def trained(options: LearningIdentityOptions, *, blocks: int, skip: bool, start: str) -> Case:
     """Train one case, all seeds at once: Adam moves every number by itself, so none meet."""
-    weights = drawn(setting, blocks=blocks, start=start)
+    weights = drawn(options, blocks=blocks, start=start)
     flat = [one.requires_grad_() for block in weights for one in block]
-    adam = torch.optim.Adam(flat, lr=setting.rate)
+    adam = torch.optim.Adam(flat, lr=options.rate)
     generators = [
-        torch.Generator().manual_seed(1000 * (setting.seed + seed) + 1)
-        for seed in range(setting.seeds)
+        torch.Generator().manual_seed(1000 * (options.seed + seed) + 1)
+        for seed in range(options.seeds)
     ]
 
     def vectors(count: int) -> Tensor:
-        return torch.stack([torch.randn(count, setting.width, generator=g) for g in generators])
+        return torch.stack([torch.randn(count, options.width, generator=g) for g in generators])
 
     curve: list[Tensor] = []
     judged = vectors(JUDGED)
     with torch.no_grad():
         _, first = mapped(judged, weights, skip=skip)
-    for step in range(setting.steps + 1):
-        x = vectors(setting.batch)
+    for step in range(options.steps + 1):
+        x = vectors(options.batch)
         y, _ = mapped(x, weights, skip=skip)
         error = (y - x).square().mean((1, 2))
-        if step in setting.readings:
+        if step in options.readings:
             curve.append(error.detach())
-        if step == setting.steps:
+        if step == options.steps:
             break
         adam.zero_grad()
         error.sum().backward()
@@ -286,9 +251,9 @@ def verdict(plain: Case, skip: Case) -> str:
     return "F = 0" if apart > 0 else "F = x"
 
 
-def _remarks(found: list[Case], setting: Setting) -> Iterator[str]:
+def _remarks(found: list[Case], options: LearningIdentityOptions) -> Iterator[str]:
     winners: dict[str, str] = {}
-    for blocks in (1, setting.blocks):
+    for blocks in (1, options.blocks):
         for start in STARTS:
             plain, skip = (
                 next(c for c in found if (c.blocks, c.start, c.skip) == (blocks, start, with_skip))
@@ -297,7 +262,7 @@ def _remarks(found: list[Case], setting: Setting) -> Iterator[str]:
             won = verdict(plain, skip)
             winners[f"{_blocks(blocks)}, {start} start"] = won
             yield _compared(plain, skip, won)
-    yield _answer(winners, setting)
+    yield _answer(winners, options)
     yield from _unlearned(found)
 
 
@@ -321,11 +286,11 @@ def _compared(plain: Case, skip: Case, won: str) -> str:
     )
 
 
-def _answer(winners: dict[str, str], setting: Setting) -> str:
+def _answer(winners: dict[str, str], options: LearningIdentityOptions) -> str:
     """The answer to the exercise, with its conditions."""
     sides = {side: [w for w, won in winners.items() if won == side] for side in ("F = 0", "F = x")}
-    after = f"after {setting.steps} steps"
-    if setting.seeds == 1:
+    after = f"after {options.steps} steps"
+    if options.seeds == 1:
         return (
             f"One seed has no spread, so nothing is said about which is learned better {after}: "
             "ask for two seeds or more."

@@ -30,8 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import InputError, Progress
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import sentence_rows
 from leadline.parts import Recipe, Transformer
@@ -40,7 +39,6 @@ from leadline.theory.rank_collapse.lipschitz import composite_lipschitz
 
 __all__ = ["NETWORKS", "SCALES", "lipschitz_cost"]
 
-Progress = Callable[[str, int, int], None]
 
 SCALES = (0.5, 1.0, 2.0, 4.0)
 NETWORKS: dict[str, dict[str, str]] = {
@@ -81,7 +79,6 @@ class _Cost:
         )
 
 
-@EXPERIMENTS.register("lipschitz-cost")
 def lipschitz_cost(
     *,
     scales: Sequence[float] = SCALES,

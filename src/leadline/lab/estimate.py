@@ -16,12 +16,12 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
-from leadline.errors import LabError, LeadlineError
+from leadline.errors import LabError, LeadlineError, Progress
 from leadline.lab.cell import Cell, prepare, torch_threads, total_flops
 from leadline.lab.cost import affordable_steps
 from leadline.lab.grid import Sweep
@@ -54,9 +54,7 @@ class _Count:
     reason: str = ""
 
 
-def estimate(
-    what: Sweep, *, progress: Callable[[str, int, int], None] | None = None
-) -> list[CellCost]:
+def estimate(what: Sweep, *, progress: Progress | None = None) -> list[CellCost]:
     """The cost of every cell, in the order of the sweep."""
     cells = what.cells()
     counts: dict[str, _Count] = {}  # the seeds of a place cost the same

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LabError, RecipeError, check_path, check_seed
-from leadline.instruments.passes.measurement import model_facts, versions
+from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.tasks import Task, build_task
 from leadline.lab.tasks.bytes import ByteTask
 from leadline.lab.trainer import Beat, Ending, Trainer, model_for, refuse_misfit

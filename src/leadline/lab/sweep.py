@@ -57,7 +57,7 @@ class Ended:
     facts: Mapping[str, Any]
 
 
-Progress = Callable[[Begun | News | Ended], None]
+SweepListener = Callable[[Begun | News | Ended], None]
 
 
 def sweep(
@@ -71,7 +71,7 @@ def sweep(
     every: float = 10.0,
     retry: bool = False,
     plugins: Sequence[str | Path] = (),
-    progress: Progress | None = None,
+    progress: SweepListener | None = None,
 ) -> Record:
     """Run the cells that have not ended yet; return the record, for reading.
 
@@ -167,7 +167,7 @@ def check_cells(what: Sweep) -> tuple[dict[str, CellResult], dict[str, dict[str,
 
 
 def _work(
-    engine: Engine, jobs: list[Job], orders: Orders, *, record: Record, say: Progress
+    engine: Engine, jobs: list[Job], orders: Orders, *, record: Record, say: SweepListener
 ) -> list[str]:
     """Run the jobs and record what they give; return the runs that did not end."""
     remaining = {job.cell.run: job for job in jobs}

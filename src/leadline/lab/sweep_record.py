@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.errors import LabError
-from leadline.instruments.passes.measurement import versions
+from leadline.instruments.passes.provenance import versions
 from leadline.lab.cell import CellResult
 from leadline.lab.grid import Sweep
 from leadline.record import Record

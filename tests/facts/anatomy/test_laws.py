@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from leadline.anatomy.families.gated import Affine, VarianceKeeping
-from leadline.anatomy.families.hyper_connections import Injected, Kept, Mixed
+from leadline.anatomy.families.hyper_connections import Injected, Mixed, Unmixed
 
 LANES, WIDTH = 3, 4
 
@@ -33,7 +33,7 @@ def test_mixed_lanes_follow_the_matrix_equation() -> None:
 def test_lanes_without_mixing_keep_themselves() -> None:
     x, u = _draw(1, 2, LANES, WIDTH, seed=0).float(), _draw(1, 2, WIDTH, seed=1).float()
     post = _draw(1, 2, LANES, seed=2).float()
-    kept, update = Kept(("hc",))(x, u, {"hc": (post, None)})
+    kept, update = Unmixed(("hc",))(x, u, {"hc": (post, None)})
     assert torch.equal(kept, x)
     assert float(update[0, 1, 2, 3]) == pytest.approx(float(post[0, 1, 2] * u[0, 1, 3]))
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import Anatomy, Block, Port, Stack, declare, read_anatomy
-from leadline.anatomy.find.discover import _named  # pyright: ignore
+from leadline.anatomy.find.discover import _name_stacks  # pyright: ignore
 from leadline.testing.tiny import MeanAttention
 
 WIDTH = 8
@@ -37,12 +37,12 @@ def _stack(path: str, *, causal: bool | None = None) -> Stack:
 def test_a_stack_is_named_by_its_path_then_by_its_causality(
     path: str, causal: bool | None, name: str
 ) -> None:
-    assert [s.name for s in _named([_stack(path, causal=causal)])] == [name]
+    assert [s.name for s in _name_stacks([_stack(path, causal=causal)])] == [name]
 
 
 def test_stacks_of_one_name_are_numbered() -> None:
     stacks = [_stack("encoder.a.0"), _stack("encoder.b.0"), _stack("decoder.0")]
-    assert [s.name for s in _named(stacks)] == ["encoder", "encoder-2", "decoder"]
+    assert [s.name for s in _name_stacks(stacks)] == ["encoder", "encoder-2", "decoder"]
 
 
 class _Layer(nn.Module):

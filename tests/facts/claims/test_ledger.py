@@ -28,6 +28,14 @@ def test_what_was_added_is_there_when_the_file_is_read_again(tmp_path):
     assert found.get("trial", "cell", 3, code="c2").result == {"loss": "Infinity"}
 
 
+def test_a_line_with_a_second_digest_still_opens(tmp_path):
+    """Ledgers of earlier versions have one, of the claim's own module."""
+    path = tmp_path / "claims.jsonl"
+    older = {**line().to_json(), "own": "0cef3e627313ebf7"}
+    path.write_text(json.dumps(older) + "\n")
+    assert Ledger(path).get("claim", NAME, 0, code="c1") == line()
+
+
 def test_other_code_measured_something_else(tmp_path):
     ledger = Ledger(tmp_path / "claims.jsonl")
     ledger.add(line(code="c1"))

@@ -147,7 +147,7 @@ def test_a_plugin_adds_to_the_list(leadline, tmp_path, monkeypatch):
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         '"""How mine is measured."""\n'
-        "from leadline.probes import PROBES\n"
+        "from leadline.instruments.passes.probes import PROBES\n"
         "@PROBES.register('mine')\n"
         "class Mine:\n"
         "    '''What nobody else measures.'''\n"

@@ -14,7 +14,9 @@ import torch
 
 import leadline as ll
 from leadline.cli.main import run
-from leadline.experiments.attention_spectra import NOTE_MODELS, SENTENCES, SETS, attention_spectra
+from leadline.experiments.attention_spectra import SETS, attention_spectra
+from leadline.experiments.named_models import SHAPES
+from leadline.experiments.options.attention_spectra import NOTE_MODELS, SENTENCES
 from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
 from leadline.models.inputs.model_facts import padding_id
 from leadline.models.loading import LoadedModel, load_model
@@ -204,9 +206,7 @@ def test_random_init_is_for_the_experiments_own_models(capsys: pytest.CaptureFix
 
 
 def test_gpt2_large_is_gpt2_with_other_sizes() -> None:
-    from leadline.cli.experiments._shared import _SHAPES
-
-    assert _SHAPES["gpt2-large"] == ("gpt2", {"n_layer": 36, "n_embd": 1280, "n_head": 20})
+    assert SHAPES["gpt2-large"] == ("gpt2", {"n_layer": 36, "n_embd": 1280, "n_head": 20})
 
 
 def _points(picture: str) -> list[list[tuple[float, float]]]:

@@ -18,12 +18,10 @@ from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
 from leadline.experiments.learning_identity import (
     JUDGED,
-    READINGS,
     STARTS,
     SURE,
     UNLEARNED,
     Case,
-    Setting,
     _answer,
     _compared,
     _unlearned,
@@ -35,9 +33,10 @@ from leadline.experiments.learning_identity import (
     trained,
     verdict,
 )
+from leadline.experiments.options.learning_identity import READINGS, LearningIdentityOptions
 from leadline.experiments.outcome import Outcome
 
-SMALL = Setting(width=8, blocks=4, steps=60, batch=16, seeds=2)
+SMALL = LearningIdentityOptions(width=8, blocks=4, steps=60, batch=16, seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +52,8 @@ def case(
 
 
 def test_it_is_an_experiment_with_these_sizes_and_constants() -> None:
-    assert EXPERIMENTS.get("learning-identity") is learning_identity
-    full = Setting()
+    assert EXPERIMENTS.get("learning-identity").function() is learning_identity
+    full = LearningIdentityOptions()
     assert (full.width, full.blocks, full.steps, full.batch) == (32, 12, 400, 64)
     assert (full.rate, full.seeds, full.seed) == (1e-3, 5, 0)
     assert STARTS == {"small": (1 / 3, 1 / 3), "kept": (2.0, 1.0)}
@@ -135,7 +134,7 @@ def test_the_training_is_that_of_plain_modules_with_adam() -> None:
 
 def test_the_readings_are_spread_over_the_steps() -> None:
     assert SMALL.readings[0] == 0 and SMALL.readings[-1] == 60
-    assert len(Setting().readings) == READINGS + 1
+    assert len(LearningIdentityOptions().readings) == READINGS + 1
     assert replace(SMALL, steps=3).readings == (0, 1, 2, 3)
 
 

@@ -51,7 +51,7 @@ def model():
 
 
 def test_it_is_an_experiment_with_the_scales_of_the_task() -> None:
-    assert EXPERIMENTS.get("lipschitz-cost") is lipschitz_cost
+    assert EXPERIMENTS.get("lipschitz-cost").function() is lipschitz_cost
     assert SCALES == (0.5, 1.0, 2.0, 4.0)
     assert list(NETWORKS) == ["pre-norm", "without skip", "without skip and norm"]
 

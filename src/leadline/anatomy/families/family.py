@@ -9,7 +9,7 @@ from torch import nn
 from leadline.anatomy.structure import Block, Port, Stack, Sublayer
 from leadline.catalog import Catalog
 
-__all__ = ["FAMILIES", "Family", "blocks_in", "model_type", "owned"]
+__all__ = ["FAMILIES", "Family", "blocks_in", "model_type", "parameters_under"]
 
 Family = Callable[[nn.Module], "list[Stack] | None"]
 
@@ -23,7 +23,7 @@ def model_type(model: nn.Module) -> str:
     return str(getattr(getattr(model, "config", None), "model_type", "") or "")
 
 
-def owned(model: nn.Module, *modules: str) -> tuple[str, ...]:
+def parameters_under(model: nn.Module, *modules: str) -> tuple[str, ...]:
     """Names of all parameters under the given modules."""
     return tuple(
         f"{path}.{name}"

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy.families.family import FAMILIES, blocks_in, owned
+from leadline.anatomy.families.family import FAMILIES, blocks_in, parameters_under
 from leadline.anatomy.structure import Stack, Sublayer
 
 Tensor = torch.Tensor
@@ -94,7 +94,7 @@ def muse_spark(model: nn.Module) -> list[Stack] | None:
                 f"{path}.post_attention_layernorm",
                 placement="sandwich",
                 law=law(first),
-                parameters=owned(model, *(f"{path}.{n}" for n in inside)),
+                parameters=parameters_under(model, *(f"{path}.{n}" for n in inside)),
             ),
             Sublayer(
                 2,
@@ -102,7 +102,7 @@ def muse_spark(model: nn.Module) -> list[Stack] | None:
                 f"{path}.post_feedforward_layernorm",
                 placement="sandwich",
                 law=law(second),
-                parameters=owned(model, *(f"{path}.{n}" for n in outside)),
+                parameters=parameters_under(model, *(f"{path}.{n}" for n in outside)),
             ),
         )
 
@@ -164,7 +164,7 @@ def _pre_norm_pair(
             f"{path}.{module}",
             placement="pre",
             law=laws[index],
-            parameters=owned(
+            parameters=parameters_under(
                 model,
                 f"{path}.{norm}",
                 f"{path}.{module}",

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy.families.family import FAMILIES, blocks_in, owned
+from leadline.anatomy.families.family import FAMILIES, blocks_in, parameters_under
 from leadline.anatomy.structure import Stack, Sublayer
 
 Tensor = torch.Tensor
@@ -39,8 +39,8 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """x + post u in float32, with (post, read) returned by the connection's module."""
+class Unmixed:
+    """x + post u in float32: lanes do not mix. The connection's module returns (post, read)."""
 
     watches: tuple[str, ...]
     formula: str = "x + post u"
@@ -71,7 +71,7 @@ def _parts(output: object) -> Any:
     return output
 
 
-def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[Sublayer, ...]:
+def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Unmixed]) -> tuple[Sublayer, ...]:
     attention, mlp = f"{path}.self_attn", f"{path}.mlp"
     return (
         Sublayer(
@@ -80,7 +80,9 @@ def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[S
             attention,
             placement="pre",
             law=law((f"{path}.attn_hc",)),
-            parameters=owned(model, f"{path}.attn_hc", f"{path}.input_layernorm", attention),
+            parameters=parameters_under(
+                model, f"{path}.attn_hc", f"{path}.input_layernorm", attention
+            ),
         ),
         Sublayer(
             2,
@@ -88,12 +90,16 @@ def _pair(model: nn.Module, path: str, law: type[Mixed] | type[Kept]) -> tuple[S
             mlp,
             placement="pre",
             law=law((f"{path}.ffn_hc",)),
-            parameters=owned(model, f"{path}.ffn_hc", f"{path}.post_attention_layernorm", mlp),
+            parameters=parameters_under(
+                model, f"{path}.ffn_hc", f"{path}.post_attention_layernorm", mlp
+            ),
         ),
     )
 
 
-def _laned(model: nn.Module, class_name: str, law: type[Mixed] | type[Kept]) -> list[Stack] | None:
+def _laned(
+    model: nn.Module, class_name: str, law: type[Mixed] | type[Unmixed]
+) -> list[Stack] | None:
     blocks = blocks_in(model, class_name, lambda path: _pair(model, path, law))
     if not blocks:
         return None
@@ -119,7 +125,7 @@ def glm5_next(model: nn.Module) -> list[Stack] | None:
 @FAMILIES.register("hy_v4")
 def hy_v4(model: nn.Module) -> list[Stack] | None:
     """Hyper-connections without mixing: every lane keeps itself."""
-    return _laned(model, "HYV4DecoderLayer", Kept)
+    return _laned(model, "HYV4DecoderLayer", Unmixed)
 
 
 @FAMILIES.register("qwen4_exp_text")
@@ -141,7 +147,7 @@ def _injected(model: nn.Module, path: str) -> tuple[Sublayer, ...]:
     sublayers: list[Sublayer] = []
     if getattr(block, "ple", None) is not None:
         sublayers.append(
-            Sublayer(1, "branch", f"{path}.ple", parameters=owned(model, f"{path}.ple"))
+            Sublayer(1, "branch", f"{path}.ple", parameters=parameters_under(model, f"{path}.ple"))
         )
     for role, module, gate in (
         ("attention", name, "attn_hyper_connection"),
@@ -154,7 +160,7 @@ def _injected(model: nn.Module, path: str) -> tuple[Sublayer, ...]:
                 f"{path}.{module}",
                 placement="pre",
                 law=Injected((f"{path}.{gate}",)),
-                parameters=owned(model, f"{path}.{gate}", f"{path}.{module}"),
+                parameters=parameters_under(model, f"{path}.{gate}", f"{path}.{module}"),
             )
         )
     return tuple(sublayers)

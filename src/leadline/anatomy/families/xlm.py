@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from leadline.anatomy.families.family import FAMILIES, owned
+from leadline.anatomy.families.family import FAMILIES, parameters_under
 from leadline.anatomy.structure import Block, Port, Stack, Sublayer
 
 
@@ -49,7 +49,7 @@ def _stack(model: nn.Module, path: str, module: nn.Module) -> Stack:
                         attention,
                         settle=first,
                         placement="post",
-                        parameters=owned(model, attention, first),
+                        parameters=parameters_under(model, attention, first),
                     ),
                     Sublayer(
                         2,
@@ -57,7 +57,7 @@ def _stack(model: nn.Module, path: str, module: nn.Module) -> Stack:
                         ffn,
                         settle=second,
                         placement="post",
-                        parameters=owned(model, ffn, second),
+                        parameters=parameters_under(model, ffn, second),
                     ),
                 ),
             )

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from leadline.anatomy.find.discover import parameters_of
-from leadline.anatomy.find.fit import Write
+from leadline.anatomy.find.fit import FittedWrite
 from leadline.anatomy.find.replay import UNRUNNABLE, capture_arguments, replay_block, sleeps
 from leadline.anatomy.find.roles import Mixing, mixing, placement_of, role_of
-from leadline.anatomy.find.trace import Call, trace_calls
+from leadline.anatomy.find.trace import ModuleCall, trace_calls
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, check_text, nearest_names, shown
 
@@ -45,9 +45,9 @@ class Declaration:
     def resolve(self, model: nn.Module, forward: Callable[[], object]) -> Anatomy:
         paths = self._paths(model)
         calls = [call for call in trace_calls(model, forward) if call.path in set(paths)]
-        if not calls or calls[0].left is None:
+        if not calls or calls[0].returned is None:
             raise AnatomyError(f"None of the declared blocks {paths} ran in the forward pass.")
-        shape = calls[0].left.shape
+        shape = calls[0].returned.shape
         roles, mixes, owned, norms = self._roles(model, forward, calls[0], shape)
         causal = next((m.causal for m in mixes if m.causal is not None), None)
         swapped = any(m.first_axis and not m.second_axis for m in mixes)
@@ -66,8 +66,8 @@ class Declaration:
 
     def _paths(self, model: nn.Module) -> list[str]:
         if not isinstance(self.blocks, str):
-            return [_known(model, path) for path in self.blocks]
-        container = model.get_submodule(_known(model, self.blocks))
+            return [_existing_path(model, path) for path in self.blocks]
+        container = model.get_submodule(_existing_path(model, self.blocks))
         paths = [f"{self.blocks}.{name}" for name, _ in container.named_children()]
         if not paths:
             raise AnatomyError(f"'{self.blocks}' holds no modules that could be blocks.")
@@ -76,7 +76,7 @@ class Declaration:
     def _block(
         self,
         model: nn.Module,
-        call: Call,
+        call: ModuleCall,
         layer: int,
         roles: tuple[str, ...],
         owned: list[tuple[str, ...]],
@@ -87,10 +87,10 @@ class Declaration:
             Sublayer(
                 sublayer=i + 1,
                 role=roles[i],
-                module=_known(model, f"{path}.{name}"),
+                module=_existing_path(model, f"{path}.{name}"),
                 gain=self.gains[i],
                 keep=self.keeps[i],
-                settle=None if s is None else _known(model, f"{path}.{s}"),
+                settle=None if s is None else _existing_path(model, f"{path}.{s}"),
                 parallel=self.parallel and i > 0,
                 placement=norms[i] if norms else "post" if s is not None else "declared",
                 parameters=tuple(f"{path}.{n}" for n in owned[i]) if owned else (),
@@ -102,9 +102,9 @@ class Declaration:
         )
 
     def _roles(
-        self, model: nn.Module, forward: Callable[[], object], call: Call, shape: torch.Size
+        self, model: nn.Module, forward: Callable[[], object], call: ModuleCall, shape: torch.Size
     ) -> _Roles:
-        """By token mixing, as in discovery; where weights are zero, on a copy that is awake."""
+        """Read the roles off the token mixing, on an awake copy where weights are zero."""
         roles = self._roles_in(model, forward, call, shape, awake=False)
         if "branch" in roles[0] and sleeps(call.module):
             woken = self._roles_in(model, forward, call, shape, awake=True)
@@ -115,12 +115,12 @@ class Declaration:
         self,
         model: nn.Module,
         forward: Callable[[], object],
-        call: Call,
+        call: ModuleCall,
         shape: torch.Size,
         *,
         awake: bool,
     ) -> _Roles:
-        """The same in one replay; `branch` where the block cannot be run on its own."""
+        """Roles and placements from one replay; `branch` where the block cannot run on its own."""
         unknown = tuple("branch" for _ in self.writes)
         try:
             key = (call.path, call.number)
@@ -128,18 +128,18 @@ class Declaration:
             replay = replay_block(call.path, call.module, arguments, shape, awake=awake)
         except UNRUNNABLE:
             return unknown, [], [], []
-        seen = {s.path: s for s in replay.seen}
+        calls_by_path = {s.path: s for s in replay.calls}
         roles: list[str] = []
         mixes: list[Mixing] = []
-        writes: list[Write] = []
+        writes: list[FittedWrite] = []
         placements: list[str] = []
         state, entered, earlier = replay.stream, replay.before, -1
         for i, (name, settle) in enumerate(zip(self.writes, self.settle, strict=True)):
-            update = seen.get(f"{call.path}.{name}")
+            update = calls_by_path.get(f"{call.path}.{name}")
             if update is None or update.live is None or update.live.numel() != entered.numel():
                 return unknown, [], [], []
-            settled = seen.get(f"{call.path}.{settle}") if settle else None
-            write = Write(
+            settled = calls_by_path.get(f"{call.path}.{settle}") if settle else None
+            write = FittedWrite(
                 update,
                 1.0,
                 1.0,
@@ -181,7 +181,7 @@ def declare(
     parallel: bool = False,
     name: str | None = None,
 ) -> Declaration:
-    """Say where the stream is written to. Paths in `writes` and `settle` are seen from a block.
+    """Declare which modules write to the stream. Paths in `writes` and `settle` start at a block.
 
     `blocks` is the path of the list of blocks, or the paths of the blocks. `settle` names the
     norm after each addition (post-norm), `gains` and `keeps` the factors of
@@ -189,18 +189,18 @@ def declare(
     """
     if isinstance(writes, str):
         writes = [writes]
-    for label, given, of_text in (
+    for label, values, of_text in (
         ("blocks", [blocks] if isinstance(blocks, str) else blocks, True),
         ("writes", writes, True),
         ("settle", settle, False),
         ("gains", gains, False),
         ("keeps", keeps, False),
     ):
-        if given is None and not of_text:
+        if values is None and not of_text:
             continue
-        if not isinstance(given, list | tuple) or (of_text and not given):
-            raise AnatomyError(f"{label} is {shown(given)}; give a list with at least one entry.")
-        for entry in given:
+        if not isinstance(values, list | tuple) or (of_text and not values):
+            raise AnatomyError(f"{label} is {shown(values)}; give a list with at least one entry.")
+        for entry in values:
             if label in ("gains", "keeps"):
                 if (
                     isinstance(entry, bool)
@@ -211,10 +211,10 @@ def declare(
             elif of_text or entry is not None:
                 check_text(entry, f"An entry of {label}", error=AnatomyError)
     count = len(writes)
-    for label, given in (("settle", settle), ("gains", gains), ("keeps", keeps)):
-        if given is not None and len(given) != count:
+    for label, values in (("settle", settle), ("gains", gains), ("keeps", keeps)):
+        if values is not None and len(values) != count:
             raise AnatomyError(
-                f"{count} writes were declared but {len(given)} {label}; give one for each write."
+                f"{count} writes were declared but {len(values)} {label}; give one for each write."
             )
     return Declaration(
         blocks=blocks if isinstance(blocks, str) else tuple(blocks),
@@ -227,7 +227,7 @@ def declare(
     )
 
 
-def _known(model: nn.Module, path: str) -> str:
+def _existing_path(model: nn.Module, path: str) -> str:
     names = [name for name, _ in model.named_modules() if name]
     if path in names:
         return path

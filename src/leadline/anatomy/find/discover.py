@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from leadline.anatomy.find.fit import MOST_UPDATES, Write, fit_block
+from leadline.anatomy.find.fit import MOST_UPDATES, FittedWrite, fit_block
 from leadline.anatomy.find.imbalance import DECLARE, BlockCall, causes_in_words, explain_blocks
 from leadline.anatomy.find.replay import (
     UNRUNNABLE,
     Replay,
-    Seen,
+    ReplayedCall,
     capture_arguments,
     replay_block,
     sleeps,
 )
 from leadline.anatomy.find.roles import Mixing, mark_parallel, mixing, placement_of, role_of
-from leadline.anatomy.find.trace import Call, Row, find_rows, trace_calls
+from leadline.anatomy.find.trace import CallRow, ModuleCall, find_rows, trace_calls
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, words_of
 
@@ -37,8 +37,8 @@ Forward = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """One block read: its sublayers, with paths relative to the block, and the mixing seen."""
+class _BlockReading:
+    """The equation of one block: its sublayers, with paths relative to the block, and their mixing."""
 
     sublayers: tuple[Sublayer, ...]
     mixing: tuple[Mixing, ...]
@@ -59,10 +59,10 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
         )
     stacks: list[Stack] = []
     remarks: list[str] = []
-    taken: set[int] = set()
+    claimed_calls: set[int] = set()
     failures: list[_Unread] = []
     for row in rows:
-        if any(id(c) in taken or c.inside(taken) for c in row.calls):
+        if any(id(c) in claimed_calls or c.inside(claimed_calls) for c in row.calls):
             continue
         try:
             stack = _read_row(model, forward, row)
@@ -75,14 +75,14 @@ def discover(model: nn.Module, forward: Forward) -> Anatomy:
                 f"Between the blocks of '{row.where}' something else changes the stream; what "
                 "enters a block is not always what left the one before."
             )
-        taken |= {id(call) for call in row.calls}
+        claimed_calls |= {id(call) for call in row.calls}
     if not stacks:
         failures.sort(key=lambda problem: isinstance(problem, _Convolutional))
         first = failures[0]
         raise AnatomyError(
             f"No anatomy of {type(model).__name__} balances. {first}{_what_next(first)}"
         )
-    return Anatomy(tuple(_named(stacks)), "discovery", remarks=tuple(remarks))
+    return Anatomy(tuple(_name_stacks(stacks)), "discovery", remarks=tuple(remarks))
 
 
 def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) -> Stack:
@@ -91,8 +91,8 @@ def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) ->
         return stack
     calls = {(call.path, call.number): call for call in trace_calls(model, forward)}
     blocks = list(stack.blocks)
-    for index, (block, asked) in enumerate(zip(blocks, block_calls(stack), strict=True)):
-        call = calls.get((asked.path, asked.number))
+    for index, (block, address) in enumerate(zip(blocks, block_calls(stack), strict=True)):
+        call = calls.get((address.path, address.number))
         if block.layer not in layers or call is None:
             continue
         try:
@@ -126,7 +126,7 @@ class _Unfitted(_Unread):
 
 
 class _Explained(_Unread):
-    """A row of which it is known what is wrong; the message says what to do, too."""
+    """A row whose fault is known; the message also says what to do."""
 
 
 class _Convolutional(_Unread):
@@ -139,11 +139,11 @@ def _what_next(failure: _Unread) -> str:
     return f" If you know which modules write to the stream, declare them: {DECLARE}."
 
 
-def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
-    kinds: dict[tuple[object, ...], list[Call]] = {}
+def _read_row(model: nn.Module, forward: Forward, row: CallRow) -> Stack:
+    kinds: dict[tuple[object, ...], list[ModuleCall]] = {}
     for call in row.calls:
         kinds.setdefault(_kind(call.module), []).append(call)
-    readings: dict[tuple[object, ...], _Reading] = {}
+    readings: dict[tuple[object, ...], _BlockReading] = {}
     # The first block of a kind may be the odd one: what it lacks is seen when it is judged by the
     # equation of another.
     for start in (0, 1) if row.unbroken else (0,):
@@ -185,7 +185,9 @@ def _read_row(model: nn.Module, forward: Forward, row: Row) -> Stack:
     )
 
 
-def _read_kind(model: nn.Module, forward: Forward, calls: list[Call], row: Row) -> _Reading:
+def _read_kind(
+    model: nn.Module, forward: Forward, calls: list[ModuleCall], row: CallRow
+) -> _BlockReading:
     """The equation of the first block of a kind; of another where that one cannot be read.
 
     Only where one stream passes from block to block of at least three: otherwise the row may be
@@ -213,7 +215,7 @@ def _kind(module: nn.Module) -> tuple[object, ...]:
     return tuple((name, type(inner).__name__) for name, inner in module.named_modules())
 
 
-def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
+def _read_block(model: nn.Module, forward: Forward, call: ModuleCall) -> _BlockReading:
     """The equation of one block; where some of it sleeps, that of a copy which is awake.
 
     A branch whose weights are zero, as those of many start, adds nothing that could be seen. What
@@ -236,13 +238,13 @@ def _read_block(model: nn.Module, forward: Forward, call: Call) -> _Reading:
 
 
 def _read_replay(
-    model: nn.Module, forward: Forward, call: Call, *, awake: bool = False
-) -> _Reading:
+    model: nn.Module, forward: Forward, call: ModuleCall, *, awake: bool = False
+) -> _BlockReading:
     path, key = call.path, (call.path, call.number)
-    assert call.left is not None
+    assert call.returned is not None
     try:
         captured = capture_arguments(model, forward, {key})[key]
-        replay = replay_block(path, call.module, captured, call.left.shape, awake=awake)
+        replay = replay_block(path, call.module, captured, call.returned.shape, awake=awake)
     except UNRUNNABLE as error:
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error
     if not torch.isfinite(replay.after).all():
@@ -256,10 +258,10 @@ def _read_replay(
         )
     fit = fit_block(replay)
     if fit is None:
-        found = [s.path for s in replay.seen if s.returned is not None]
+        tried_paths = [s.path for s in replay.calls if s.returned is not None]
         raise _Unfitted(
             f"The output of '{path}' is not its input plus outputs of its modules, up to "
-            f"{MOST_UPDATES} of them ({len(found)} tried)."
+            f"{MOST_UPDATES} of them ({len(tried_paths)} tried)."
         )
     try:
         return _sublayers(replay, list(fit.writes), fit.opening)
@@ -269,7 +271,9 @@ def _read_replay(
         ) from error
 
 
-def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Reading:
+def _sublayers(
+    replay: Replay, writes: list[FittedWrite], opening: ReplayedCall | None
+) -> _BlockReading:
     mark_parallel(replay, writes)
     for write in writes:
         write.gain = _named_gain(replay, write.gain)
@@ -284,18 +288,18 @@ def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Re
             Sublayer(
                 sublayer=index + 1,
                 role=role_of(mix, replay, write, earlier),
-                module=write.seen.path,
+                module=write.call.path,
                 gain=write.gain,
                 keep=write.keep,
-                call=write.seen.call,
+                call=write.call.number,
                 settle=write.settle.path if write.settle is not None else None,
-                settle_call=write.settle.call if write.settle is not None else 0,
+                settle_call=write.settle.number if write.settle is not None else 0,
                 parallel=write.parallel,
                 placement=placement_of(replay, write, earlier),
                 parameters=owners[index],
             )
         )
-        earlier = write.seen.order
+        earlier = write.call.order
     start = len(replay.path) + 1
     stripped = tuple(
         replace(
@@ -307,9 +311,9 @@ def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Re
         )
         for s in sublayers
     )
-    silent = any(s.returned is not None and not bool(s.returned.any()) for s in replay.seen)
-    constant = any(not (m.own or m.mixes or m.cross) for m in mixes)
-    return _Reading(
+    silent = any(s.returned is not None and not bool(s.returned.any()) for s in replay.calls)
+    constant = any(not (m.same_row or m.mixes or m.cross) for m in mixes)
+    return _BlockReading(
         stripped,
         tuple(mixes),
         opening.path[start:] if opening else None,
@@ -319,19 +323,19 @@ def _sublayers(replay: Replay, writes: list[Write], opening: Seen | None) -> _Re
 
 def _named_gain(replay: Replay, gain: float | str) -> float | str:
     """A gain that a parameter of the awake copy has, by the name of the parameter: it is zero."""
-    for value, name in replay.woken.items():
+    for value, name in replay.woken_scalars.items():
         if isinstance(gain, float) and abs(gain - value) <= 1e-5 * abs(value):
             return name
     return gain
 
 
-def _reader_of_channels(replay: Replay) -> Seen | None:
+def _reader_of_channels(replay: Replay) -> ReplayedCall | None:
     """The convolution or norm that takes the stream's second axis for its features."""
     shape = replay.stream.shape
     if len(shape) < 3 or shape[1] == shape[-1]:
         return None
-    for seen in replay.seen:
-        module = seen.module
+    for call in replay.calls:
+        module = call.module
         if isinstance(module, nn.modules.conv._ConvNd):
             channels = module.in_channels
         elif isinstance(module, nn.modules.batchnorm._NormBase):
@@ -340,8 +344,8 @@ def _reader_of_channels(replay: Replay) -> Seen | None:
             channels = module.num_channels
         else:
             continue
-        if seen.entered is not None and seen.entered.shape == shape and channels == shape[1]:
-            return seen
+        if call.entered is not None and call.entered.shape == shape and channels == shape[1]:
+            return call
     return None
 
 
@@ -363,29 +367,29 @@ def _under(path: str, name: str | None) -> str | None:
     return None if name is None else f"{path}.{name}"
 
 
-def parameters_of(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
+def parameters_of(replay: Replay, writes: list[FittedWrite]) -> list[tuple[str, ...]]:
     """Parameters by sublayer: a module serves the first write at or after its first call.
 
     A settling norm serves the write that it settles; a gain the write that it scales. What is
     never called (a dictionary of parameters, a projection whose weight is used directly) belongs
     to the module around it.
     """
-    called = {seen.path for seen in replay.seen}
+    called_paths = {call.path for call in replay.calls}
     owned: list[list[str]] = [[] for _ in writes]
     settles = {w.settle.path: i for i, w in enumerate(writes) if w.settle is not None}
-    done: set[str] = set()
-    for seen in replay.seen:
-        if seen.path in done:
+    visited: set[str] = set()
+    for call in replay.calls:
+        if call.path in visited:
             continue
-        done.add(seen.path)
-        index = settles.get(seen.path)
+        visited.add(call.path)
+        index = settles.get(call.path)
         if index is None:
-            later = [i for i, w in enumerate(writes) if w.seen.order >= seen.order]
-            index = later[0] if later else len(writes) - 1
+            following = [i for i, w in enumerate(writes) if w.call.order >= call.order]
+            index = following[0] if following else len(writes) - 1
         owned[index] += [
-            f"{seen.path}.{name}"
-            for name, _ in seen.module.named_parameters()
-            if _holder(f"{seen.path}.{name}", called) == seen.path
+            f"{call.path}.{name}"
+            for name, _ in call.module.named_parameters()
+            if _holder(f"{call.path}.{name}", called_paths) == call.path
         ]
     for index, write in enumerate(writes):
         if isinstance(write.gain, str):
@@ -396,9 +400,9 @@ def parameters_of(replay: Replay, writes: list[Write]) -> list[tuple[str, ...]]:
 _HINTS = ("vision", "visual", "audio", "text", "decoder", "encoder")
 
 
-def _named(stacks: list[Stack]) -> list[Stack]:
+def _name_stacks(stacks: list[Stack]) -> list[Stack]:
     """Short names by what the path says, otherwise by causality; repeated names are numbered."""
-    named: list[Stack] = []
+    renamed: list[Stack] = []
     counts: dict[str, int] = {}
     for stack in stacks:
         words = re.split(r"[._\d]+", stack.blocks[0].module.lower())
@@ -407,13 +411,13 @@ def _named(stacks: list[Stack]) -> list[Stack]:
             hint = "decoder" if stack.causal else "encoder"
         hint = "vision" if hint == "visual" else hint
         counts[hint] = counts.get(hint, 0) + 1
-        named.append(replace(stack, name=hint if counts[hint] == 1 else f"{hint}-{counts[hint]}"))
-    return named
+        renamed.append(replace(stack, name=hint if counts[hint] == 1 else f"{hint}-{counts[hint]}"))
+    return renamed
 
 
-def _holder(parameter: str, called: set[str]) -> str:
+def _holder(parameter: str, called_paths: set[str]) -> str:
     """The innermost module that was called and has the parameter inside."""
     path = parameter.rpartition(".")[0]
-    while path not in called:
+    while path not in called_paths:
         path = path.rpartition(".")[0]
     return path

@@ -1,7 +1,7 @@
-"""From the tensors of one block to its equation: which modules' outputs were added to the stream.
+"""Fit the equation of one block: find the module outputs that were added to the stream.
 
-Candidates are the outputs of the block's modules that have the stream's shape. By least squares
-in float64 one looks for
+Candidates are the outputs of the block's modules that have the stream's shape. Least squares in
+float64 look for
 
     target = keep * state + gain_1 * u_1 + ... + gain_m * u_m        (m = 1, then 2, 3, 4)
 
@@ -23,14 +23,14 @@ from dataclasses import dataclass
 
 import torch
 
-from leadline.anatomy.find.replay import Replay, Seen
+from leadline.anatomy.find.replay import Replay, ReplayedCall
 
 __all__ = [
     "FIT_TOLERANCE",
     "MOST_UPDATES",
-    "Fit",
+    "BlockFit",
+    "FittedWrite",
     "Replacement",
-    "Write",
     "fit_block",
     "fit_stream_alone",
     "fit_without_stream",
@@ -43,24 +43,29 @@ FIT_TOLERANCE = 8.0
 """Largest miss of the fit, in eps of the replayed block; the judge is stricter, on fresh data."""
 
 _SMALLEST_KEEP = 0.05
+"""A fit that keeps less of the state than this proves nothing about it."""
 _SMALLEST_GAIN = 1e-6
+"""A stream between two writes that holds less of an update than this does not contain it."""
 MOST_UPDATES = 4
+"""Most updates in one sum; the number of subsets to try grows quickly with it."""
 _MOST_TOKENS = 256
+"""At most so many tokens, spread over the batch, enter the fit."""
 _SNAP = 1e-5
+"""A coefficient this close to 1 is 1."""
 
 
 @dataclass
-class Write:
+class FittedWrite:
     """One update with its place in the equation.
 
     `state` is a live tensor that the stream before this write contains with the factor
     `sources[-1][0]`; `sources` are all the live tensors whose weighted sum that stream is.
     """
 
-    seen: Seen
+    call: ReplayedCall
     keep: float
     gain: float | str
-    settle: Seen | None = None
+    settle: ReplayedCall | None = None
     state: Tensor | None = None
     sources: tuple[tuple[float, Tensor], ...] = ()
     entered: Tensor | None = None
@@ -68,12 +73,12 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Fit:
+class BlockFit:
     """The writes in order. `opening` is a norm through which the stream goes before the first."""
 
-    writes: tuple[Write, ...]
+    writes: tuple[FittedWrite, ...]
     eps: float
-    opening: Seen | None = None
+    opening: ReplayedCall | None = None
 
 
 @dataclass(frozen=True)
@@ -83,22 +88,22 @@ class Replacement:
     `certain` is True when every part is what a linear map returned, which adds no stream inside.
     """
 
-    parts: tuple[tuple[float, Seen], ...]
-    settle: Seen | None
+    parts: tuple[tuple[float, ReplayedCall], ...]
+    settle: ReplayedCall | None
     certain: bool
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    seen: Seen
+class _UpdateCandidate:
+    call: ReplayedCall
     value: Tensor
     gain: str | None = None
 
 
 @dataclass(frozen=True)
 class _Solution:
-    state: Seen | None
-    updates: tuple[_Candidate, ...]
+    state: ReplayedCall | None
+    updates: tuple[_UpdateCandidate, ...]
     keep: float
     gains: tuple[float, ...]
     eps: float
@@ -119,31 +124,31 @@ def misses(predicted: Tensor, after: Tensor, before: Tensor) -> Tensor:
     return torch.where(error == 0, error, error / (eps * scale))
 
 
-def fit_block(replay: Replay) -> Fit | None:
+def fit_block(replay: Replay) -> BlockFit | None:
     """The equation of a replayed block, or None when no module outputs explain its output."""
     search = _Search(replay)
-    target, settle = search.closing()
-    chain = search.explain(target, limit=len(replay.seen))
+    target, settle = search.closing_target()
+    chain = search.explain(target, limit=len(replay.calls))
     if not chain:
         return None
-    writes: list[Write] = []
+    writes: list[FittedWrite] = []
     for index, solution in enumerate(chain):
         last = index == len(chain) - 1
         closing = settle if last else chain[index + 1].state
         writes += search.split(solution, closing)
-    return Fit(tuple(writes), max(s.eps for s in chain), chain[0].state)
+    return BlockFit(tuple(writes), max(s.eps for s in chain), chain[0].state)
 
 
 def fit_without_stream(replay: Replay) -> Replacement | None:
     """The module outputs that make up the block's output where the stream is no part of it."""
     search = _Search(replay)
-    target, settle = search.closing()
+    target, settle = search.closing_target()
     if settle is not None and not settle.norm:
         target, settle = replay.after, None
-    parts = search.replaced(search.flat(target))
-    if parts is None or any(seen.norm and not search.norms_a_branch(seen) for _, seen in parts):
+    parts = search.sum_without_stream(search.flat(target))
+    if parts is None or any(call.norm and not search.norms_a_branch(call) for _, call in parts):
         return None
-    certain = all(search.from_linear_map(seen) for _, seen in parts)
+    certain = all(search.from_linear_map(call) for _, call in parts)
     return Replacement(parts, settle, certain)
 
 
@@ -169,7 +174,7 @@ class _Search:
         self.candidates = self._candidates()
         self.settlers = [
             s
-            for s in replay.seen
+            for s in replay.calls
             if s.leaf
             and s.returned is not None
             and s.entered is not None
@@ -182,12 +187,12 @@ class _Search:
         """[tokens, width] in float64, at most `_MOST_TOKENS` tokens spread over the batch."""
         return tensor.detach().reshape(-1, self.shape[-1])[self.rows].double()
 
-    def closing(self) -> tuple[Tensor, Seen | None]:
+    def closing_target(self) -> tuple[Tensor, ReplayedCall | None]:
         """What the writes must add up to: the output, or what the norm that made it took in."""
-        for seen in reversed(self.settlers):
-            if torch.equal(seen.returned, self.replay.after):  # pyright: ignore[reportArgumentType]
-                assert seen.entered is not None
-                return seen.entered, seen
+        for call in reversed(self.settlers):
+            if torch.equal(call.returned, self.replay.after):  # pyright: ignore[reportArgumentType]
+                assert call.entered is not None
+                return call.entered, call
         return self.replay.after, None
 
     def miss(self, predicted: Tensor, target: Tensor) -> float:
@@ -195,13 +200,13 @@ class _Search:
         eps = torch.finfo(self.replay.after.dtype).eps / torch.finfo(torch.float64).eps
         return float(misses(predicted, target, target).max()) / eps
 
-    def replaced(self, target: Tensor) -> tuple[tuple[float, Seen], ...] | None:
-        """The target as one module's output, or as a sum of a few, without the stream."""
+    def sum_without_stream(self, target: Tensor) -> tuple[tuple[float, ReplayedCall], ...] | None:
+        """The target as one module's output or as a sum of a few outputs, without the stream."""
         changed = [s for s in self._ranked() if not _is_identity(s)]
         same = next((s for s in changed if self._equals(s, target)), None)
         if same is not None:
             return ((1.0, same),)
-        pool = [c for c in self.candidates if not _is_identity(c.seen)]
+        pool = [c for c in self.candidates if not _is_identity(c.call)]
         columns = torch.stack([*(c.value for c in pool), target]).flatten(1)
         scales = torch.linalg.vector_norm(columns, dim=1).clamp_min(1e-300)
         unit = columns / scales[:, None]
@@ -217,27 +222,27 @@ class _Search:
                     torch.zeros_like(target),
                 )
                 if self.miss(predicted, target) <= FIT_TOLERANCE:
-                    return tuple((g, c.seen) for g, c in zip(gains, parts, strict=True))
+                    return tuple((g, c.call) for g, c in zip(gains, parts, strict=True))
         return None
 
-    def norms_a_branch(self, norm: Seen) -> bool:
+    def norms_a_branch(self, norm: ReplayedCall) -> bool:
         """Whether a norm took in what another module returned; a sum may hold the stream."""
         entered = norm.entered
         return entered is not None and any(
             not s.norm and self._fits(s.returned) and self._equals(s, self.flat(entered))
-            for s in self.replay.seen
+            for s in self.replay.calls
             if s.order < norm.order
         )
 
-    def from_linear_map(self, seen: Seen) -> bool:
+    def from_linear_map(self, call: ReplayedCall) -> bool:
         """Whether what a module returned is what a linear map inside it, or it itself, returned."""
-        value = self.flat(_value(seen))
+        value = self.flat(_value(call))
         return any(
-            s.leaf and _is_linear_map(s) and self._equals(s, value) for s in self.replay.seen
+            s.leaf and _is_linear_map(s) and self._equals(s, value) for s in self.replay.calls
         )
 
-    def _equals(self, seen: Seen, value: Tensor) -> bool:
-        return self._fits(seen.returned) and torch.equal(self.flat(_value(seen)), value)
+    def _equals(self, call: ReplayedCall, value: Tensor) -> bool:
+        return self._fits(call.returned) and torch.equal(self.flat(_value(call)), value)
 
     def _fits(self, value: Tensor | None) -> bool:
         return (
@@ -247,37 +252,37 @@ class _Search:
             and bool(torch.isfinite(value).all())
         )
 
-    def _ranked(self) -> list[Seen]:
+    def _ranked(self) -> list[ReplayedCall]:
         # The outermost, latest name of a value stands for it: it is past any dropout. A module
         # that is called once is better still: its output needs no count of calls.
-        calls = Counter(s.path for s in self.replay.seen)
+        calls = Counter(s.path for s in self.replay.calls)
         return sorted(
-            self.replay.seen, key=lambda s: (calls[s.path] > 1, s.path.count("."), -s.order)
+            self.replay.calls, key=lambda s: (calls[s.path] > 1, s.path.count("."), -s.order)
         )
 
-    def _candidates(self) -> list[_Candidate]:
-        found: list[_Candidate] = []
-        for seen in self._ranked():
-            if not self._fits(seen.returned):
+    def _candidates(self) -> list[_UpdateCandidate]:
+        candidates: list[_UpdateCandidate] = []
+        for call in self._ranked():
+            if not self._fits(call.returned):
                 continue
-            flat = self.flat(_value(seen))
-            known = [self.before, self.after, *(c.value for c in found)]
-            if not flat.any() or any(torch.equal(flat, other) for other in known):
+            flat = self.flat(_value(call))
+            other_values = [self.before, self.after, *(c.value for c in candidates)]
+            if not flat.any() or any(torch.equal(flat, other) for other in other_values):
                 continue
-            found.append(_Candidate(seen, flat))
-        return sorted(found, key=lambda c: c.seen.order)
+            candidates.append(_UpdateCandidate(call, flat))
+        return sorted(candidates, key=lambda c: c.call.order)
 
-    def scaled(self) -> list[_Candidate]:
+    def scaled_candidates(self) -> list[_UpdateCandidate]:
         """Candidates times a parameter vector of the block that no module of it owns by call."""
-        called = {s.path for s in self.replay.seen}
+        called_paths = {s.path for s in self.replay.calls}
         vectors = [
             (name, p.detach().double().reshape(-1))
             for name, p in self.replay.block.named_parameters()
             if p.numel() == self.shape[-1]
-            and f"{self.replay.path}.{name}".rpartition(".")[0] not in called
+            and f"{self.replay.path}.{name}".rpartition(".")[0] not in called_paths
         ]
         return [
-            _Candidate(c.seen, c.value * vector, f"{self.replay.path}.{name}")
+            _UpdateCandidate(c.call, c.value * vector, f"{self.replay.path}.{name}")
             for c in self.candidates
             for name, vector in vectors
         ]
@@ -287,18 +292,18 @@ class _Search:
         flat = self.flat(target)
         if torch.equal(flat, self.before):
             return []
-        usable = [c for c in self.candidates if c.seen.order < limit]
-        scaled = [c for c in self.scaled() if c.seen.order < limit]
-        for pool in (usable, sorted([*usable, *scaled], key=lambda c: c.seen.order)):
+        usable = [c for c in self.candidates if c.call.order < limit]
+        scaled = [c for c in self.scaled_candidates() if c.call.order < limit]
+        for pool in (usable, sorted([*usable, *scaled], key=lambda c: c.call.order)):
             direct = self.solve(flat, None, self.before, pool, most=MOST_UPDATES)
             if direct is not None:
                 return [direct]
         for settler in reversed(self.settlers):
             if settler.order >= limit or settler.returned is None or settler.entered is None:
                 continue
-            later = [c for c in usable if c.seen.order > settler.order]
+            later_candidates = [c for c in usable if c.call.order > settler.order]
             state = self.flat(settler.returned)
-            solution = self.solve(flat, settler, state, later, most=2)
+            solution = self.solve(flat, settler, state, later_candidates, most=2)
             if solution is None:
                 continue
             earlier = self.explain(settler.entered, limit=settler.order)
@@ -309,9 +314,9 @@ class _Search:
     def solve(
         self,
         target: Tensor,
-        settler: Seen | None,
+        settler: ReplayedCall | None,
         state: Tensor,
-        pool: Sequence[_Candidate],
+        pool: Sequence[_UpdateCandidate],
         *,
         most: int,
     ) -> _Solution | None:
@@ -324,7 +329,7 @@ class _Search:
             best: _Solution | None = None
             for members, coefficients in _screen(gram, size):
                 values = coefficients * scales[-1] / scales[[0, *members]]
-                solution = self.judged(
+                solution = self.judge(
                     target, settler, state, [pool[m - 1] for m in members], values
                 )
                 if solution is not None and (best is None or solution.eps < best.eps):
@@ -333,15 +338,15 @@ class _Search:
                 return best
         return None
 
-    def judged(
+    def judge(
         self,
         target: Tensor,
-        settler: Seen | None,
+        settler: ReplayedCall | None,
         state: Tensor,
-        updates: Sequence[_Candidate],
+        updates: Sequence[_UpdateCandidate],
         values: Tensor,
     ) -> _Solution | None:
-        if len({id(c.seen) for c in updates}) < len(updates):
+        if len({id(c.call) for c in updates}) < len(updates):
             return None
         raw = [float(v) for v in values]
         # A constant of the code (0.22) is a short number, a learned float64 one is not.
@@ -364,7 +369,7 @@ class _Search:
         return best
 
     def _rounds_away(
-        self, gains: Sequence[float], updates: Sequence[_Candidate], target: Tensor
+        self, gains: Sequence[float], updates: Sequence[_UpdateCandidate], target: Tensor
     ) -> bool:
         """Whether an update is smaller than the rounding of the sum: any gain would fit as well."""
         least = torch.finfo(self.replay.after.dtype).eps * float(torch.linalg.vector_norm(target))
@@ -373,13 +378,13 @@ class _Search:
             for gain, update in zip(gains, updates, strict=True)
         )
 
-    def split(self, solution: _Solution, closing: Seen | None) -> list[Write]:
+    def split(self, solution: _Solution, closing: ReplayedCall | None) -> list[FittedWrite]:
         """One keep and one gain per write, read off the streams found between the writes."""
         state_value = self.before if solution.state is None else self.flat(_value(solution.state))
         state = self.replay.stream if solution.state is None else solution.state.live
         entered = self.replay.before if solution.state is None else _value(solution.state)
-        writes: list[Write] = []
-        kept = 1.0
+        writes: list[FittedWrite] = []
+        kept_share = 1.0
         assert state is not None
         sources: list[tuple[float, Tensor]] = [(1.0, state)]
         position = entered
@@ -388,15 +393,15 @@ class _Search:
             middle = None
             if not last:
                 middle = self._between(state_value, solution.updates[: index + 1])
-            after = solution.keep if last else (middle[0] if middle is not None else kept)
-            keep = after / kept
+            after = solution.keep if last else (middle[0] if middle is not None else kept_share)
+            keep = after / kept_share
             rest = solution.keep / after
             gain: float | str = _snapped(total / rest)
             if update.gain is not None:
                 gain = update.gain
             writes.append(
-                Write(
-                    update.seen,
+                FittedWrite(
+                    update.call,
                     _snapped(keep),
                     gain,
                     None,
@@ -406,22 +411,24 @@ class _Search:
                 )
             )
             sources = [(factor * keep, tensor) for factor, tensor in sources]
-            if update.seen.live is not None:
+            if update.call.live is not None:
                 factor = gain if isinstance(gain, float) else 1.0
-                sources.append((factor, update.seen.live))
+                sources.append((factor, update.call.live))
             position = middle[1] if middle is not None else None
-            kept = after
+            kept_share = after
         writes[-1].settle = closing
         return writes
 
-    def _between(self, state: Tensor, updates: Sequence[_Candidate]) -> tuple[float, Tensor] | None:
+    def _between(
+        self, state: Tensor, updates: Sequence[_UpdateCandidate]
+    ) -> tuple[float, Tensor] | None:
         """The stream after some of the writes, if a module took it in: (kept share, the tensor)."""
-        latest = updates[-1].seen.order
-        for seen in self.replay.seen:
-            value = seen.entered
+        latest = updates[-1].call.order
+        for call in self.replay.calls:
+            value = call.entered
             if value is None or value.numel() != self.replay.before.numel():
                 continue
-            if value.shape[-1] != self.shape[-1] or seen.order <= latest:
+            if value.shape[-1] != self.shape[-1] or call.order <= latest:
                 continue
             flat = self.flat(value)
             if torch.equal(flat, self.after):
@@ -441,14 +448,14 @@ class _Search:
         return None
 
 
-def _value(seen: Seen) -> Tensor:
-    assert seen.returned is not None
-    return seen.returned
+def _value(call: ReplayedCall) -> Tensor:
+    assert call.returned is not None
+    return call.returned
 
 
-def _is_identity(seen: Seen) -> bool:
+def _is_identity(call: ReplayedCall) -> bool:
     """A dropout that is switched off hands on what it got, be that a branch or the stream."""
-    entered, returned = seen.entered, seen.returned
+    entered, returned = call.entered, call.returned
     return (
         entered is not None
         and returned is not None
@@ -457,12 +464,12 @@ def _is_identity(seen: Seen) -> bool:
     )
 
 
-def _is_linear_map(seen: Seen) -> bool:
+def _is_linear_map(call: ReplayedCall) -> bool:
     """A module of torch with a matrix for its weight, or the Conv1D of GPT-2."""
-    weight = getattr(seen.module, "weight", None)
-    kind = type(seen.module)
-    known = kind.__module__.startswith("torch.nn.") or kind.__name__ == "Conv1D"
-    return known and isinstance(weight, Tensor) and weight.ndim >= 2
+    weight = getattr(call.module, "weight", None)
+    kind = type(call.module)
+    known_class = kind.__module__.startswith("torch.nn.") or kind.__name__ == "Conv1D"
+    return known_class and isinstance(weight, Tensor) and weight.ndim >= 2
 
 
 def _screen(gram: Tensor, size: int, *, state: bool = True) -> list[tuple[tuple[int, ...], Tensor]]:

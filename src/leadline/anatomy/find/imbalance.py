@@ -1,4 +1,4 @@
-"""Why the output of a block is not its stream plus outputs of its modules, in words.
+"""Explain in words why the output of a block is not its stream plus outputs of its modules.
 
 The block is run again on its own, on the arguments of a real pass, and its output is compared
 with what a mistake would give: outputs of its modules without the stream (a missing skip
@@ -31,7 +31,7 @@ __all__ = ["DECLARE", "BlockCall", "Cause", "causes_in_words", "explain_blocks"]
 DECLARE = "leadline.declare(blocks='...', writes=['...']), or --declare on the command line"
 
 _MOST_BLOCKS = 32
-"""So many blocks are run again; their arguments are in memory at once."""
+"""At most this many blocks are run again, because their arguments are in memory together."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class BlockCall:
 class Cause:
     """What the output of one block is (`words`), and what to do about it (`advice`).
 
-    `number` is said of this block alone: another with the same words has a number of its own.
+    `number` belongs to this block: another block with the same words has its own number.
     """
 
     call: BlockCall
@@ -57,7 +57,7 @@ class Cause:
 
     @property
     def anonymous(self) -> tuple[str, str]:
-        """The same for every layer in which the same is wrong."""
+        """Words and advice without the block's path, equal for layers with the same fault."""
         return self.words.replace(f"'{self.call.path}.", "'"), self.advice
 
 
@@ -69,7 +69,7 @@ def explain_blocks(
     *,
     updates: Collection[str] = (),
 ) -> list[Cause]:
-    """What is wrong with each of the blocks, as far as it can be told.
+    """The cause for each block whose fault can be named.
 
     `updates` are modules, as seen from a block, that other layers are known to add to the stream.
     """
@@ -77,7 +77,7 @@ def explain_blocks(
     captured = capture_arguments(model, forward, {(call.path, call.number) for call in calls})
     modules = dict(model.named_modules())
     causes = [
-        _of_block(call, modules[call.path], captured[call.path, call.number], shape, updates)
+        _cause_in(call, modules[call.path], captured[call.path, call.number], shape, updates)
         for call in calls
         if (call.path, call.number) in captured
     ]
@@ -106,7 +106,7 @@ def causes_in_words(causes: Sequence[Cause], *, where: str, missed: int, depth: 
     return f"{text} {first.advice}"
 
 
-def _of_block(
+def _cause_in(
     call: BlockCall,
     block: nn.Module,
     arguments: Arguments,
@@ -119,27 +119,29 @@ def _of_block(
         return None
     look = f"Look at the forward of {type(block).__name__}."
     if not torch.equal(replay.after, again.after):
-        return Cause(call, "two runs on the same input give different outputs", _chance(block))
+        return Cause(
+            call, "two runs on the same input give different outputs", _chance_advice(block)
+        )
     if fit_block(replay) is not None:  # nothing is wrong with it
         return None
     factor = fit_stream_alone(replay)
     if factor == 1.0:
-        return _unchanged(call, replay, look)
+        return _unchanged_stream(call, replay, look)
     if factor is not None:
         words = f"the output is {factor:.6g} x the stream that entered: nothing is written"
         return Cause(call, words, look)
     replacement = fit_without_stream(replay)
     if replacement is None:
         return None
-    inside = {seen.path.removeprefix(f"{call.path}.") for _, seen in replacement.parts}
+    inside = {part.path.removeprefix(f"{call.path}.") for _, part in replacement.parts}
     certain = replacement.certain or inside <= set(updates)
     if not certain:
         look += f" If that is so, declare what writes to the stream: {DECLARE}."
-    return Cause(call, _replaced(replacement, certain), look)
+    return Cause(call, _replacement_in_words(replacement, certain), look)
 
 
-def _unchanged(call: BlockCall, replay: Replay, look: str) -> Cause:
-    """A stream that leaves as it entered: its updates are too small, a gate is shut, or neither."""
+def _unchanged_stream(call: BlockCall, replay: Replay, look: str) -> Cause:
+    """The cause of a stream that leaves as it entered: tiny updates, a shut gate, or no write."""
     same = "the output is the stream that entered"
     eps = torch.finfo(replay.after.dtype).eps
     shares = branch_shares(replay)
@@ -167,8 +169,8 @@ def _unchanged(call: BlockCall, replay: Replay, look: str) -> Cause:
     return Cause(call, f"{same}: nothing is written", look)
 
 
-def _replaced(replacement: Replacement, certain: bool) -> str:
-    names = [f"'{seen.path}'" for _, seen in replacement.parts]
+def _replacement_in_words(replacement: Replacement, certain: bool) -> str:
+    names = [f"'{part.path}'" for _, part in replacement.parts]
     factors = [f"{gain:.6g} x " if gain != 1.0 else "" for gain, _ in replacement.parts]
     if any(factors):
         what = join_words([f"{f}what {n} returned" for f, n in zip(factors, names, strict=True)])
@@ -177,19 +179,19 @@ def _replaced(replacement: Replacement, certain: bool) -> str:
     added = ", added up" if len(names) > 1 else ""
     settle = replacement.settle
     subject = "the output is" if settle is None else f"'{settle.path}' takes in"
-    missing = (
+    diagnosis = (
         "its skip connection is missing" if len(names) == 1 else "a skip connection is missing"
     )
     if certain:
-        return f"{subject} {what}{added}, without the stream that entered: {missing}"
+        return f"{subject} {what}{added}, without the stream that entered: {diagnosis}"
     within = f"{names[0]} adds" if len(names) == 1 else "one of them adds"
     return (
-        f"{subject} {what}{added}, and the block does not add the stream to it: {missing}, "
+        f"{subject} {what}{added}, and the block does not add the stream to it: {diagnosis}, "
         f"unless {within} the stream inside"
     )
 
 
-def _chance(block: nn.Module) -> str:
+def _chance_advice(block: nn.Module) -> str:
     """What to do about a block that draws at random."""
     if any(module.training for module in block.modules()):
         return "The block is in training mode: call model.eval() first."

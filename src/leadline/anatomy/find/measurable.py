@@ -1,7 +1,7 @@
-"""What can be measured: a module with values, whose modules take hooks.
+"""Check that a model can be measured: a module with values, whose modules take hooks.
 
-Whatever is given as a model passes `check_module` where it enters: a class, a compiled graph or
-weights without values would otherwise end in an error of torch somewhere inside.
+Every model passes `check_module` where it enters: a class, a compiled graph or weights without
+values would otherwise end in an error of torch somewhere inside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["check_measurable", "check_module"]
 
 
 def check_module(model: Any) -> None:
-    """Refuse what is no module of torch, or one that tells nothing about itself."""
+    """Refuse anything that is not a torch module, and modules that cannot be inspected."""
     if isinstance(model, type):
         raise InputError(
             f"The class {model.__name__} was given as the model; give an instance of it, "
@@ -35,7 +35,7 @@ def check_module(model: Any) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             where = f"The module '{name}'" if name else "The model"
             raise InputError(
-                f"{where} is compiled by torch.jit, which lets nobody look inside; {_THE_ORIGINAL}"
+                f"{where} is compiled by torch.jit, so hooks cannot see inside it; {_THE_ORIGINAL}"
             )
 
 

@@ -33,7 +33,7 @@ TOLERANCE = 4.0
 """Largest miss of any token, in eps of the stream, that is still taken for rounding."""
 
 _NEARLY = 100.0
-"""Up to this miss a wider type may tell: a wrong anatomy misses by an update, far more than that."""
+"""Up to this miss a wider number type may help; a wrong anatomy misses by far more."""
 
 
 def read_anatomy(
@@ -119,7 +119,7 @@ _BOOKS = {
 
 
 def _unexplained(balance: Balance) -> str:
-    """What to do about a miss of which no more is known."""
+    """Advice for a miss whose cause is not known."""
     if balance.eps <= _NEARLY and balance.dtype == "float64":
         return (
             "So small a miss may be rounding inside the block, or a coefficient that could not be "
@@ -171,7 +171,7 @@ def _causes(
     calls = [call for call in block_calls(stack) if call.layer in missed]
     calls.sort(key=lambda call: call.layer != balance.layer)
     traced = next((c for c in trace_calls(model, forward) if c.path == calls[0].path), None)
-    if traced is None or traced.left is None:
+    if traced is None or traced.returned is None:
         return None
     updates = {
         relative(s.module, block.module)
@@ -179,7 +179,7 @@ def _causes(
         if block.layer not in missed
         for s in block.sublayers
     }
-    causes = explain_blocks(model, forward, calls, traced.left.shape, updates=updates)
+    causes = explain_blocks(model, forward, calls, traced.returned.shape, updates=updates)
     if not causes or causes[0].call != calls[0]:
         return None
     where = where or f"In {stack.name} layer {balance.layer} ('{calls[0].path}')"
@@ -192,20 +192,20 @@ def _what_would(
     """The equation that discovery reads in the worst layer, if it balances there on fresh inputs."""
     stack = anatomy.stack(balance.stack)
     other = refit(model, fit, stack, {balance.layer})
-    block, read = (next(b for b in s.blocks if b.layer == balance.layer) for s in (stack, other))
-    if _equations(read) == _equations(block):
+    block, fitted = (next(b for b in s.blocks if b.layer == balance.layer) for s in (stack, other))
+    if _equations(fitted) == _equations(block):
         return None
     again = replace(anatomy, stacks=tuple(other if s is stack else s for s in anatomy.stacks))
     if judge(model, again, fresh).per_layer[stack.name, balance.layer] > TOLERANCE:
         return None
-    modules = [s.module for s in read.sublayers]
+    modules = [s.module for s in fitted.sublayers]
     same = modules == [s.module for s in block.sublayers]
     which = "With other factors or norms the same modules" if same else "These modules"
-    named = ", ".join(
-        s.module if s.gain == 1.0 or same else f"{s.gain} x {s.module}" for s in read.sublayers
+    module_names = ", ".join(
+        s.module if s.gain == 1.0 or same else f"{s.gain} x {s.module}" for s in fitted.sublayers
     )
-    how = f" as {', then '.join(_equations(read))}" if same else ""
-    text = f"{which} would balance: {named}{how}."
+    how = f" as {', then '.join(_equations(fitted))}" if same else ""
+    text = f"{which} would balance: {module_names}{how}."
     others = stack.depth - len(_missed(balance, stack))
     if anatomy.source != "user":
         return text
@@ -215,7 +215,7 @@ def _what_would(
             f"{text} The other {rest} as declared; without a declaration every layer is read by "
             "itself."
         )
-    return f"{text} {_as_declared(read)}".rstrip()
+    return f"{text} {_as_declared(fitted)}".rstrip()
 
 
 def _as_declared(block: Block) -> str:
@@ -248,7 +248,7 @@ def _equations(block: Block) -> list[str]:
 
 
 def _refuse_idle(anatomy: Anatomy, balance: Balance) -> None:
-    """A declared write that happens in no layer was declared wrongly."""
+    """Refuse a declared write that happens in no layer."""
     for stack in anatomy.stacks:
         for s in stack.blocks[0].sublayers:
             if all((stack.name, b.layer, s.sublayer) in balance.uncalled for b in stack.blocks):
@@ -263,12 +263,14 @@ def _without(anatomy: Anatomy, uncalled: tuple[tuple[str, int, int], ...]) -> An
     """The anatomy without the writes that did not happen."""
 
     def cut(stack: Stack, block: Block) -> Block:
-        kept = [s for s in block.sublayers if (stack.name, block.layer, s.sublayer) not in uncalled]
+        remaining = [
+            s for s in block.sublayers if (stack.name, block.layer, s.sublayer) not in uncalled
+        ]
         return replace(
             block,
             sublayers=tuple(
                 replace(s, sublayer=i + 1, parallel=s.parallel and i > 0)
-                for i, s in enumerate(kept)
+                for i, s in enumerate(remaining)
             ),
         )
 
@@ -288,9 +290,9 @@ def _source(
         return declared.resolve(model, fit)
     if declared is not None:
         return declared
-    own = getattr(model, "anatomy", None)
-    if callable(own):
-        anatomy = own()
+    method = getattr(model, "anatomy", None)
+    if callable(method):
+        anatomy = method()
         if not isinstance(anatomy, Anatomy):
             raise AnatomyError(
                 f"{type(model).__name__}.anatomy() returned {type(anatomy).__name__}, "

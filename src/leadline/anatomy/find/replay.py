@@ -1,7 +1,7 @@
-"""One block run again on its own, with every tensor inside it in view.
+"""Run one block again on its own and record every call inside it.
 
 The arguments are those of a real forward pass (a block called alone without its mask can lose
-causality), as they stood when it entered the block: a key-value cache that the pass has filled
+causality), as they were when the block was entered: a key-value cache that the pass has filled
 since would show the block its own keys a second time, and without gradients. The stream is made a
 leaf of the graph, so that gradients inside the block tell which branch mixes tokens. A block in
 half precision is replayed on a float32 copy: in bfloat16 an update smaller than 1/256 of the stream
@@ -24,7 +24,7 @@ __all__ = [
     "UNRUNNABLE",
     "Arguments",
     "Replay",
-    "Seen",
+    "ReplayedCall",
     "branch_shares",
     "capture_arguments",
     "is_cache",
@@ -42,17 +42,18 @@ UNRUNNABLE = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, 
 
 
 @dataclass(eq=False)
-class Seen:
-    """One module call inside a block: values as they were then, and the tensor in the graph.
+class ReplayedCall:
+    """One module call inside a replayed block: copies of its values, and its output in the graph.
 
-    `frozen` is a copy in the graph made at once: `live` may be changed in place later on
-    (Falcon adds the attention's update into the MLP's output).
+    `order` counts all calls of the block, `number` those of this module, both from 0. `live` is the
+    output itself; a later module may change it in place (Falcon adds the attention's update into the
+    MLP's output), so `frozen` is a copy in the graph that was made at once.
     """
 
     path: str
     module: nn.Module
     order: int
-    call: int
+    number: int
     leaf: bool
     entered: Tensor | None
     returned: Tensor | None
@@ -66,32 +67,32 @@ class Seen:
 
 @dataclass
 class Replay:
-    """A block that was run again: its stream as a leaf of the graph, and all that was seen."""
+    """A block that was run again: its stream as a leaf of the graph, and the calls inside it."""
 
     path: str
     block: nn.Module
     stream: Tensor
     before: Tensor
     after: Tensor
-    seen: list[Seen]
+    calls: list[ReplayedCall]
     others: list[Tensor] = field(default_factory=list)
-    woken: dict[float, str] = field(default_factory=dict[float, str])
+    woken_scalars: dict[float, str] = field(default_factory=dict[float, str])
     """Scalar parameters that are zero in the model: the value given to them, and their name."""
 
 
 def capture_arguments(
-    model: nn.Module, forward: Callable[[], object], wanted: Collection[tuple[str, int]]
+    model: nn.Module, forward: Callable[[], object], keys: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], Arguments]:
-    """The arguments of the wanted calls (path, number), cloned as they stood at entry."""
-    found: dict[tuple[str, int], Arguments] = {}
+    """The arguments of the calls `keys` (path, number), cloned when each was entered."""
+    captured: dict[tuple[str, int], Arguments] = {}
     counts: dict[str, int] = {}
 
     def watch(path: str) -> Callable[..., None]:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             number = counts.get(path, 0)
             counts[path] = number + 1
-            if (path, number) in wanted:
-                found[path, number] = mapped(
+            if (path, number) in keys:
+                captured[path, number] = mapped(
                     (tuple(map(_as_it_stands, args)), _as_they_stand(kwargs)),
                     _Once(lambda t: t.detach().clone()),
                 )
@@ -101,7 +102,7 @@ def capture_arguments(
     modules = dict(model.named_modules())
     handles = [
         modules[path].register_forward_pre_hook(watch(path), with_kwargs=True)
-        for path in {path for path, _ in wanted}
+        for path in {path for path, _ in keys}
     ]
     try:
         with torch.no_grad():
@@ -109,15 +110,15 @@ def capture_arguments(
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return captured
 
 
 def replay_block(
     path: str, block: nn.Module, arguments: Arguments, shape: torch.Size, *, awake: bool = False
 ) -> Replay:
-    """Run the block on captured arguments and return everything its modules took and gave.
+    """Run the block on captured arguments and record what its modules took in and returned.
 
-    With `awake` a copy runs whose parameters that are zero throughout have random values.
+    With `awake` a copy runs in which parameters that are zero throughout have random values.
     """
     args, kwargs = arguments
     stream = stream_input(args, kwargs, like=shape)
@@ -149,7 +150,7 @@ def replay_block(
     change = _Once(as_leaf)
     args = tuple(change(a) if isinstance(a, Tensor) else a for a in args)
     kwargs = {k: change(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()}
-    seen: list[Seen] = []
+    calls: list[ReplayedCall] = []
     active: list[set[str]] = []
 
     def enter(name: str) -> Callable[..., None]:
@@ -166,12 +167,12 @@ def replay_block(
             live = first_tensor(output)
             like = live.shape if live is not None else None
             entered = stream_input(a, k, like=like)
-            seen.append(
-                Seen(
+            calls.append(
+                ReplayedCall(
                     path=f"{path}.{name}",
                     module=module,
-                    order=len(seen),
-                    call=sum(s.module is module for s in seen),
+                    order=len(calls),
+                    number=sum(earlier.module is module for earlier in calls),
                     leaf=not children,
                     entered=None if entered is None else entered.detach().clone(),
                     returned=None if live is None else live.detach().clone(),
@@ -195,7 +196,7 @@ def replay_block(
             handle.remove()
     assert after is not None
     before = leaf.detach().clone()
-    return Replay(path, block, leaf, before, after.detach().clone(), seen, others, woken)
+    return Replay(path, block, leaf, before, after.detach().clone(), calls, others, woken)
 
 
 def sleeps(block: nn.Module) -> bool:
@@ -208,30 +209,32 @@ def zero_gates(replay: Replay) -> list[str]:
 
     A bias that is zero is none of them.
     """
-    called = {seen.path for seen in replay.seen}
+    called_paths = {call.path for call in replay.calls}
     names = [
         (f"{replay.path}.{name}", parameter)
         for name, parameter in replay.block.named_parameters()
         if _is_zero(parameter) and not name.endswith("bias")
     ]
-    return [name for name, p in names if p.numel() == 1 or name.rpartition(".")[0] not in called]
+    return [
+        name for name, p in names if p.numel() == 1 or name.rpartition(".")[0] not in called_paths
+    ]
 
 
 def branch_shares(replay: Replay) -> list[float]:
     """The norm of what each child of the block returned, over that of the stream; no norms."""
     size = replay.before.double().norm()
     return [
-        float(seen.returned.double().norm() / size)
-        for seen in replay.seen
-        if seen.returned is not None
-        and seen.returned.numel() == replay.before.numel()
-        and not seen.norm
-        and "." not in seen.path.removeprefix(f"{replay.path}.")
+        float(call.returned.double().norm() / size)
+        for call in replay.calls
+        if call.returned is not None
+        and call.returned.numel() == replay.before.numel()
+        and not call.norm
+        and "." not in call.path.removeprefix(f"{replay.path}.")
     ]
 
 
 def _is_zero(parameter: Tensor) -> bool:
-    """Number types of one byte are left out: torch cannot look for zeros in all of them."""
+    """Whether all entries are zero; False for one-byte types, some of which torch cannot test."""
     return parameter.dtype.itemsize > 1 and not bool(parameter.any())
 
 
@@ -253,16 +256,16 @@ def _wake(path: str, block: nn.Module) -> dict[float, str]:
 
 
 class _Once:
-    """Changes every tensor once: a query that is also the key stays one tensor."""
+    """Changes each tensor once, so that a query that is also the key stays one tensor."""
 
     def __init__(self, change: Callable[[Tensor], Tensor]) -> None:
         self.change = change
-        self.done: dict[int, tuple[Tensor, Tensor]] = {}
+        self.copies: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        if id(tensor) not in self.done:
-            self.done[id(tensor)] = (tensor, self.change(tensor))
-        return self.done[id(tensor)][1]
+        if id(tensor) not in self.copies:
+            self.copies[id(tensor)] = (tensor, self.change(tensor))
+        return self.copies[id(tensor)][1]
 
 
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "cache_params", "past_bucket_states")
@@ -274,9 +277,9 @@ def is_cache(value: object) -> bool:
 
 
 def uncached(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Without the key-value cache of the real pass, to which a replay would append."""
-    kept = {name: None if name in _CACHES else value for name, value in kwargs.items()}
-    return {name: False if name == "use_cache" else value for name, value in kept.items()}
+    """The keyword arguments without the key-value cache, to which a replay would append."""
+    without = {name: None if name in _CACHES else value for name, value in kwargs.items()}
+    return {name: False if name == "use_cache" else value for name, value in without.items()}
 
 
 def _as_it_stands(value: Any) -> Any:
@@ -284,7 +287,7 @@ def _as_it_stands(value: Any) -> Any:
 
 
 def _as_they_stand(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Caches of transformers as they are now (a tuned prefix is in them), without other ones."""
+    """Copies of the caches of transformers (a tuned prefix is in them); other caches are dropped."""
     caches = {name: _as_it_stands(value) for name, value in kwargs.items() if is_cache(value)}
     return {**uncached(kwargs), **caches}
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
-from leadline.anatomy.find.fit import Write
-from leadline.anatomy.find.replay import Replay, Seen
+from leadline.anatomy.find.fit import FittedWrite
+from leadline.anatomy.find.replay import Replay, ReplayedCall
 
 __all__ = ["Mixing", "mark_parallel", "mixing", "placement_name", "placement_of", "role_of"]
 
@@ -26,9 +26,12 @@ _FAINT = 1e-7
 
 @dataclass(frozen=True)
 class Mixing:
-    """Which rows of the stream move one row of the update: along axis 0, along axis 1."""
+    """Which rows of the stream move one row of the update: the same row, others along each axis.
 
-    own: bool
+    `cross` says that tokens of another tensor move it.
+    """
+
+    same_row: bool
     first_axis: bool
     second_axis: bool
     cross: bool
@@ -39,42 +42,45 @@ class Mixing:
         return self.first_axis or self.second_axis
 
 
-def mark_parallel(replay: Replay, writes: list[Write]) -> None:
-    """A write whose update does not depend on the write before it is parallel to it."""
+def mark_parallel(replay: Replay, writes: list[FittedWrite]) -> None:
+    """Mark each write whose update does not depend on the write before it as parallel to it."""
     for earlier, later in itertools.pairwise(writes):
-        if earlier.settle is not None or later.seen.frozen is None or earlier.seen.live is None:
+        if earlier.settle is not None or later.call.frozen is None or earlier.call.live is None:
             continue
-        gradient = _gradient(later.seen.frozen, earlier.seen.live)
+        gradient = _gradient(later.call.frozen, earlier.call.live)
         if gradient is None or not gradient.any():
             later.parallel = True
             later.state, later.sources = earlier.state, earlier.sources
             later.entered = earlier.entered
 
 
-def mixing(replay: Replay, write: Write) -> Mixing:
-    """See the module's first lines. Several rows are tried: some may be padding."""
-    update, state = write.seen.frozen, write.state
+def mixing(replay: Replay, write: FittedWrite) -> Mixing:
+    """Find which tokens of the stream move the update, by gradients at several rows of it.
+
+    Several rows are tried because some may be padding.
+    """
+    update, state = write.call.frozen, write.state
     shape = replay.before.shape
     if update is None or state is None or not update.requires_grad:
         return Mixing(False, False, False, False, None)
     # A stream without an example axis, [token, width], is one example along the first axis.
     rows = shape[:-1] if len(shape) > 2 else torch.Size((shape[0], 1))
-    own = first = second = cross = ahead_first = ahead_second = False
+    same_row = first = second = cross = ahead_first = ahead_second = False
     for i, j in itertools.product({0, rows[0] // 2, rows[0] - 1}, {rows[1] // 2, rows[1] - 1}):
         norms, foreign = _row_gradients(write, (i, j), rows, replay.others)
         cross = cross or foreign
         moved = norms > _FAINT * float(norms.max())
-        own = own or bool(moved[i, j])
+        same_row = same_row or bool(moved[i, j])
         column, line = moved[:, j].clone(), moved[i].clone()
         column[i] = line[j] = False
         first, second = first or bool(column.any()), second or bool(line.any())
         ahead_first = ahead_first or bool(column[i:].any())
         ahead_second = ahead_second or bool(line[j:].any())
     ahead = ahead_first if first and not second else ahead_second
-    return Mixing(own, first, second, cross, not ahead if first or second else None)
+    return Mixing(same_row, first, second, cross, not ahead if first or second else None)
 
 
-def role_of(mix: Mixing, replay: Replay, write: Write, earlier: int) -> str:
+def role_of(mix: Mixing, replay: Replay, write: FittedWrite, earlier: int) -> str:
     """`attention` and `mixer` mix tokens, `cross-attention` another stack's tokens.
 
     A branch that depends on nothing (a dead or constant one) is a plain `branch`.
@@ -82,23 +88,23 @@ def role_of(mix: Mixing, replay: Replay, write: Write, earlier: int) -> str:
     if mix.mixes:
         names = [
             f"{s.path.removeprefix(replay.path)} {type(s.module).__name__}".lower()
-            for s in replay.seen
-            if earlier < s.order <= write.seen.order and not s.norm
+            for s in replay.calls
+            if earlier < s.order <= write.call.order and not s.norm
         ]
         return "attention" if any("att" in name for name in names) else "mixer"
     if mix.cross:
         return "cross-attention"
-    return "mlp" if mix.own else "branch"
+    return "mlp" if mix.same_row else "branch"
 
 
-def placement_of(replay: Replay, write: Write, earlier: int) -> str:
+def placement_of(replay: Replay, write: FittedWrite, earlier: int) -> str:
     """Where norms stand around this branch, by what they take in and give out."""
-    inside = [s for s in replay.seen if earlier < s.order <= write.seen.order]
+    inside = [s for s in replay.calls if earlier < s.order <= write.call.order]
     enters = any(s.norm and _reads(s, write.entered) for s in inside)
     if write.parallel and not enters:
-        enters = any(s.norm and _reads(s, write.entered) for s in replay.seen)
+        enters = any(s.norm and _reads(s, write.entered) for s in replay.calls)
     exits = any(
-        s.norm and s.returned is not None and _equal(s.returned, write.seen.returned)
+        s.norm and s.returned is not None and _equal(s.returned, write.call.returned)
         for s in inside
     )
     settles = write.settle is not None and write.settle.norm
@@ -122,10 +128,10 @@ def _equal(first: Tensor, second: Tensor | None) -> bool:
     return second is not None and first.shape == second.shape and bool(torch.equal(first, second))
 
 
-def _reads(seen: Seen, state: Tensor | None) -> bool:
-    if state is None or seen.entered is None or seen.entered.numel() != state.numel():
+def _reads(call: ReplayedCall, state: Tensor | None) -> bool:
+    if state is None or call.entered is None or call.entered.numel() != state.numel():
         return False
-    entered = seen.entered.reshape(state.shape)
+    entered = call.entered.reshape(state.shape)
     return bool(torch.allclose(entered, state, rtol=1e-5, atol=float(state.abs().max()) * 1e-6))
 
 
@@ -144,13 +150,13 @@ def _direction(like: Tensor) -> Tensor:
 
 
 def _row_gradients(
-    write: Write, row: tuple[int, int], rows: torch.Size, others: list[Tensor]
+    write: FittedWrite, row: tuple[int, int], rows: torch.Size, others: list[Tensor]
 ) -> tuple[Tensor, bool]:
     """Norm of the gradient of one row of the update at every row of the state; cross or not.
 
     Rows are counted on the first two axes; lanes, if any, are folded into the width.
     """
-    update, state = write.seen.frozen, write.state
+    update, state = write.call.frozen, write.state
     assert update is not None and state is not None
     cotangent = torch.zeros_like(update).reshape(*rows[:2], -1)
     cotangent[row] = _direction(cotangent[row])
@@ -171,7 +177,9 @@ def _row_gradients(
     return torch.linalg.vector_norm(gradient.reshape(*rows[:2], -1), dim=-1), cross
 
 
-def _mixes_foreign(write: Write, gradient: Tensor | None, total: Tensor, other: Tensor) -> bool:
+def _mixes_foreign(
+    write: FittedWrite, gradient: Tensor | None, total: Tensor, other: Tensor
+) -> bool:
     """Whether several tokens of another tensor reach the update by a way round the stream.
 
     What comes through the stream itself (an earlier write read that tensor) is taken away.

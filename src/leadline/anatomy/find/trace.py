@@ -1,4 +1,4 @@
-"""Who calls whom: one forward pass seen as a tree of calls, and the rows of blocks in it.
+"""Trace one forward pass as a tree of module calls, and find the rows of blocks in it.
 
 A row is a run of calls of the children of one container (or of same-class siblings) through
 which a tensor of one shape passes. One module called twice is two calls: shared layers make a
@@ -17,22 +17,22 @@ from torch import nn
 
 from leadline.anatomy.tensors import first_tensor, stream_input
 
-__all__ = ["Call", "Row", "find_rows", "trace_calls"]
+__all__ = ["CallRow", "ModuleCall", "find_rows", "trace_calls"]
 
 Tensor = torch.Tensor
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
 
 @dataclass(eq=False)
-class Call:
+class ModuleCall:
     """One call of one module. `number` counts the calls of this module from 0."""
 
     path: str
     module: nn.Module
-    parent: Call | None
+    parent: ModuleCall | None
     number: int
     entered: Tensor | None = None
-    left: Tensor | None = None
+    returned: Tensor | None = None
     in_place: bool = False
 
     def inside(self, others: set[int]) -> bool:
@@ -46,11 +46,11 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Row:
+class CallRow:
     """Calls in a row through which one stream seems to pass."""
 
     where: str
-    calls: tuple[Call, ...]
+    calls: tuple[ModuleCall, ...]
     linked: int = 0
 
     @property
@@ -67,8 +67,8 @@ class Row:
 
 @dataclass
 class _Tracer:
-    calls: list[Call] = field(default_factory=list)
-    open: list[Call] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
+    open: list[ModuleCall] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     versions: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class _Tracer:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             number = self.counts.get(path, 0)
             self.counts[path] = number + 1
-            call = Call(path, module, self.open[-1] if self.open else None, number)
+            call = ModuleCall(path, module, self.open[-1] if self.open else None, number)
             entered = stream_input(args, kwargs)
             if entered is not None:
                 call.entered = entered
@@ -91,9 +91,9 @@ class _Tracer:
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
         ) -> None:
             call = self.open.pop()
-            call.left = first_tensor(output)
-            if call.left is not None and call.entered is not None:
-                matching = stream_input(args, kwargs, like=call.left.shape)
+            call.returned = first_tensor(output)
+            if call.returned is not None and call.entered is not None:
+                matching = stream_input(args, kwargs, like=call.returned.shape)
                 if matching is not None and matching is not call.entered:
                     call.entered = matching
             entered, version = self.versions.get(id(call), (None, 0))
@@ -102,7 +102,7 @@ class _Tracer:
         return hook
 
 
-def trace_calls(model: nn.Module, forward: Callable[[], object]) -> list[Call]:
+def trace_calls(model: nn.Module, forward: Callable[[], object]) -> list[ModuleCall]:
     """Run `forward` once without gradients and return every module call in the order of entry."""
     tracer = _Tracer()
     handles: list[Any] = []
@@ -121,10 +121,10 @@ def trace_calls(model: nn.Module, forward: Callable[[], object]) -> list[Call]:
     return tracer.calls
 
 
-def find_rows(model: nn.Module, calls: list[Call]) -> list[Row]:
+def find_rows(model: nn.Module, calls: list[ModuleCall]) -> list[CallRow]:
     """Every row of at least two calls, outermost first, the longest first among equals."""
     modules = dict(model.named_modules())
-    groups: dict[tuple[str, str], list[Call]] = {}
+    groups: dict[tuple[str, str], list[ModuleCall]] = {}
     for call in calls:
         if next(call.module.children(), None) is None:
             # A block holds at least one module that writes; a norm alone is no block.
@@ -134,14 +134,14 @@ def find_rows(model: nn.Module, calls: list[Call]) -> list[Row]:
         if isinstance(modules.get(parent), _CONTAINERS):
             groups.setdefault((parent, ""), []).append(call)
         groups.setdefault((parent, kind), []).append(call)
-    rows: list[Row] = []
-    seen: set[tuple[int, ...]] = set()
+    rows: list[CallRow] = []
+    known_runs: set[tuple[int, ...]] = set()
     for (parent, _), members in groups.items():
         for run in _runs(members):
             key = tuple(id(call) for call in run)
-            if len(run) >= 2 and key not in seen:
-                seen.add(key)
-                rows.append(Row(parent, run, _links(run)))
+            if len(run) >= 2 and key not in known_runs:
+                known_runs.add(key)
+                rows.append(CallRow(parent, run, _links(run)))
     # Rows whose calls hand the stream on come first; others are tried after them: something may
     # happen to the stream between the blocks (YOLOS adds position embeddings there).
     return sorted(
@@ -154,24 +154,24 @@ def find_rows(model: nn.Module, calls: list[Call]) -> list[Row]:
     )
 
 
-def _runs(calls: list[Call]) -> list[tuple[Call, ...]]:
+def _runs(calls: list[ModuleCall]) -> list[tuple[ModuleCall, ...]]:
     """Cut the calls wherever the shape changes or no stream passes through."""
-    runs: list[list[Call]] = [[]]
+    runs: list[list[ModuleCall]] = [[]]
     for call in calls:
-        entered, left = call.entered, call.left
-        if entered is None or left is None or entered.shape != left.shape:
+        entered, returned = call.entered, call.returned
+        if entered is None or returned is None or entered.shape != returned.shape:
             runs.append([])
             continue
-        last = runs[-1][-1].left if runs[-1] else None
-        if last is not None and last.shape != left.shape:
+        last = runs[-1][-1].returned if runs[-1] else None
+        if last is not None and last.shape != returned.shape:
             runs.append([])
         runs[-1].append(call)
     return [tuple(run) for run in runs]
 
 
-def _links(run: tuple[Call, ...]) -> int:
+def _links(run: tuple[ModuleCall, ...]) -> int:
     """How often what left one call is what entered the next."""
-    return sum(_same(first.left, second.entered) for first, second in itertools.pairwise(run))
+    return sum(_same(first.returned, second.entered) for first, second in itertools.pairwise(run))
 
 
 def _same(first: Tensor | None, second: Tensor | None) -> bool:

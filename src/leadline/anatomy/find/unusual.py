@@ -1,13 +1,13 @@
-"""What is unusual about the equations of an anatomy, in sentences.
+"""Describe what is unusual about the equations of an anatomy, in sentences.
 
 A block balances whatever its coefficients are, so a doubled skip, a norm on the skip or a branch
-that writes nothing are measured like any other design. They may be meant; they must not go
-unsaid. Usual is x <- x + u in every layer, with norms where published designs have them (before
+that writes nothing are measured like any other design. They may be intended, but the user has to
+be told. Usual is x <- x + u in every layer, with norms where published designs have them (before
 the branch, on its output, on the stream after the addition), one write after the other or in
 parallel, and with learned gains per feature.
 
-Nothing is said of coefficients and norms that somebody declared: they are known. What did not
-happen in the forward pass (a write that is missing or exactly zero) is said of any anatomy.
+Coefficients and norms that somebody declared are known and need no sentence. What did not happen in
+the forward pass (a write that is missing or exactly zero) is reported for every anatomy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["layers_in_words", "unusual_sentences"]
 
 _MOST_VALUES = 3
-"""More values of one coefficient than these are given by their range."""
+"""A coefficient with more values than this is given by its range."""
 
 
 def unusual_sentences(anatomy: Anatomy) -> tuple[str, ...]:
@@ -89,8 +89,8 @@ def _counts(stack: Stack) -> list[str]:
         return f"{_quoted(names)} {_verbs(names)['writes']}; {others} {_quoted(most)} {does}"
 
     return [
-        f"In {layers_in_words(layers, stack.depth)} {said}."
-        for said, layers in _layers_by(stack, text).items()
+        f"In {layers_in_words(layers, stack.depth)} {sentence}."
+        for sentence, layers in _layers_by(stack, text).items()
     ]
 
 
@@ -120,8 +120,8 @@ def _openings(stack: Stack) -> list[str]:
         return f"goes through '{name}'{skips}: x becomes {name}(x) before anything is added to it"
 
     return [
-        f"The skip of {layers_in_words(layers, stack.depth)} {said}{_elsewhere(layers, stack)}."
-        for said, layers in _layers_by(stack, text).items()
+        f"The skip of {layers_in_words(layers, stack.depth)} {clause}{_elsewhere(layers, stack)}."
+        for clause, layers in _layers_by(stack, text).items()
     ]
 
 
@@ -140,9 +140,9 @@ def _settles(stack: Stack) -> list[str]:
             )
 
         return [
-            f"The skip past {said} in {layers_in_words(layers, stack.depth)}."
-            for said, layers in _layers_by(stack, skips).items()
-            if said
+            f"The skip past {clause} in {layers_in_words(layers, stack.depth)}."
+            for clause, layers in _layers_by(stack, skips).items()
+            if clause
         ]
     return [
         f"The stream of {layers_in_words(layers, stack.depth)} goes through {names} after an "
@@ -163,10 +163,9 @@ def _settle_alike(stack: Stack) -> bool:
 def _normed_skips(block: Block, stack: Stack) -> list[tuple[str, str]]:
     """Branches with the norm on the skip past them.
 
-    A norm after one addition whose output is branch and skip of the next: h + f(h), h = norm(x).
-
-    In post-norm designs the next addition has such a norm of its own, in others the next branch.
-    Nothing of it where the layers differ: their norms are said to be odd already.
+    Such a norm stands after one addition, and its output is both branch input and skip of the next:
+    h + f(h), h = norm(x). In post-norm designs the next addition has such a norm of its own, in other
+    designs the next branch has. Empty where the layers differ, because `_settles` reports those norms.
     """
     if not _settle_alike(stack):
         return []
@@ -211,9 +210,9 @@ def _coefficients(stack: Stack) -> list[str]:
     """A write (x + u) times c has one odd coefficient; keep x + gain u may have two."""
     writes = [pair for block in stack.blocks for pair in _writes(block)]
     single = {name for name, s in writes if _keep(s) != _gain(s)}
-    whole = {name for name, _ in writes} - single
+    scaled_sums = {name for name, _ in writes} - single
     lines: list[str] = []
-    for kind, among in ((_SUM, whole), (_KEEP, single), (_GAIN, single)):
+    for kind, among in ((_SUM, scaled_sums), (_KEEP, single), (_GAIN, single)):
         groups, varied = _tables(stack, kind.value, among)
         for names, table in groups:
             lines += _about(kind, names, table, stack)
@@ -237,17 +236,19 @@ def _about(
             continue
         words = kind.vector if value in vectors else kind.number
         verb = kind.verb if value not in vectors else "multiply"
-        said = words.format(value=value, names=_quoted(names), **_verbs(names))
+        clause = words.format(value=value, names=_quoted(names), **_verbs(names))
         doubled = kind.doubled if value == "2" else ""
         # Nothing is said of the other layers where some have another value or no such write.
         rest = table.get("1", []) if len(table) == 2 else []
-        whole = len(layers) + len(rest) == stack.depth
+        covers_all = len(layers) + len(rest) == stack.depth
         others = (
-            f"; the other {_subject(rest, kind.verb)} {kind.otherwise}" if rest and whole else ""
+            f"; the other {_subject(rest, kind.verb)} {kind.otherwise}"
+            if rest and covers_all
+            else ""
         )
         subject = layers_in_words(layers, stack.depth)
         predicate = verb if subject.startswith("layers") else _third(verb)
-        lines.append(f"{subject[:1].upper()}{subject[1:]} {predicate} {said}{doubled}{others}.")
+        lines.append(f"{subject[:1].upper()}{subject[1:]} {predicate} {clause}{doubled}{others}.")
     return lines
 
 
@@ -355,12 +356,12 @@ _GAIN = _Coefficient(
 
 
 def _layers_by(stack: Stack, text: Callable[[Block], str | None]) -> dict[str, list[int]]:
-    """The layers of which the same is to be said; those without a text are left out."""
+    """The layers that share each text; layers without a text are left out."""
     layers: dict[str, list[int]] = {}
     for block in stack.blocks:
-        said = text(block)
-        if said is not None:
-            layers.setdefault(said, []).append(block.layer)
+        sentence = text(block)
+        if sentence is not None:
+            layers.setdefault(sentence, []).append(block.layer)
     return layers
 
 
@@ -381,7 +382,7 @@ def _verbs(names: Collection[str]) -> dict[str, str]:
 
 
 def _names(block: Block, sublayers: Sequence[Sublayer] | None = None) -> tuple[str, ...]:
-    """The modules that write, as seen from the block; a second call is told from the first."""
+    """The modules that write, by their paths inside the block; a second call has a number."""
     return tuple(
         _inside(s.module, block) + (f" (call {s.call + 1})" if s.call else "")
         for s in (block.sublayers if sublayers is None else sublayers)

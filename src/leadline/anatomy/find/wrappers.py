@@ -1,11 +1,11 @@
-"""What stands around a model: torch.compile, data parallelism, adapters, sharding.
+"""Take a model out of its wrappers: torch.compile, data parallelism, adapters, sharding.
 
-A wrapper that only passes its arguments on is taken off, so that hooks reach the model itself and
-its configuration, head and signature are seen. PEFT has two kinds: adapters inside the model
+A wrapper that only passes its arguments on is taken off, so that hooks, configuration, head and
+signature are those of the model itself. PEFT has two kinds: adapters inside the model
 (LoRA, IA3), whose wrapper passes the arguments on, and those whose wrapper does work of its own
 (prefix and prompt tuning, X-LoRA); the second kind is measured with its wrapper on.
 
-A library that nobody imported has made no wrapper: none is imported here.
+A library that was never imported cannot have made a wrapper, so none is imported here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _is_a(model: nn.Module, name: str, library: str) -> bool:
 
 
 def _works(wrapper: nn.Module) -> bool:
-    """Whether a wrapper does more than to pass its arguments on."""
+    """Whether a wrapper does more than pass its arguments on."""
     if not _is_a(wrapper, "PeftModel", "peft"):
         return False
     config = getattr(wrapper, "active_peft_config", None)
@@ -116,7 +116,7 @@ _GATHER = (
 
 
 def _sharding(model: nn.Module) -> str | None:
-    """What to say of a model whose parameters are spread over processes; None for all others."""
+    """The refusal of a model whose parameters are spread over processes; None for all others."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     tensors = sys.modules.get("torch.distributed.tensor")
     for module in model.modules():

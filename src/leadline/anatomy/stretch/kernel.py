@@ -1,11 +1,11 @@
 """Whether a forward pass runs any attention of torch.
 
-    with attention_watched() as attention: forward()        attention.seen
+    with attention_watched() as attention: forward()        attention.ran
 
-Models reach torch's attention by several ways: the function itself, `nn.MultiheadAttention`, whose
-function hides it from whoever watches functions, and fused layers (`nn.TransformerEncoderLayer`
-without gradients). So functions and operations are watched both. The operations alone would not do:
-where torch chooses its plain attention by itself, only matrix products are seen of it.
+Models reach torch's attention in several ways: by the function itself, by `nn.MultiheadAttention`,
+whose function hides the call from a function mode, and by fused layers (`nn.TransformerEncoderLayer`
+without gradients). So both functions and operations are watched. Operations alone are not enough:
+where torch chooses its plain attention, a dispatch mode sees only matrix products.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Attention", "attention_watched"]
+__all__ = ["AttentionWatch", "attention_watched"]
 
 _PARTS = (
     "scaled_dot_product",
@@ -32,28 +32,28 @@ _PARTS = (
 
 
 @dataclass(eq=False)
-class Attention:
-    """What was seen."""
+class AttentionWatch:
+    """Whether any attention of torch has run since the watch began."""
 
-    seen: bool = False
+    ran: bool = False
 
 
 @contextmanager
-def attention_watched() -> Iterator[Attention]:
-    """Watch all functions and operations while it lasts."""
-    found = Attention()
-    with _Functions(found), _Operations(found):
-        yield found
+def attention_watched() -> Iterator[AttentionWatch]:
+    """Watch all functions and operations of torch inside the `with` block."""
+    watch = AttentionWatch()
+    with _Functions(watch), _Operations(watch):
+        yield watch
 
 
 class _Functions(TorchFunctionMode):
-    def __init__(self, found: Attention) -> None:
+    def __init__(self, watch: AttentionWatch) -> None:
         super().__init__()
-        self.found = found
+        self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
-            self.found.seen = True
+            self.watch.ran = True
         return func(*args, **(kwargs or {}))
 
 
@@ -61,12 +61,12 @@ class _Operations(TorchDispatchMode):
     # Operators with functions as arguments (flex attention) fail under a mode that does not say so.
     supports_higher_order_operators = True
 
-    def __init__(self, found: Attention) -> None:
+    def __init__(self, watch: AttentionWatch) -> None:
         super().__init__()
-        self.found = found
+        self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name()
         if any(part in name for part in _PARTS):
-            self.found.seen = True
+            self.watch.ran = True
         return func(*args, **(kwargs or {}))

@@ -1,13 +1,13 @@
-"""What goes from block to block past the stream, wherever it is kept meanwhile.
+"""Find out whether anything bypasses the stream on its way from block to block.
 
 Every stream x_l between two blocks is exchanged for a leaf of autograd with the same values. The
-stream after block l may then depend on the leaf x_(l-1) alone. Where the graph behind it holds a leaf
-of an earlier stream, something went past: a history, first values that later blocks add, be they in
-an argument, an attribute of a module, or an object that two blocks share. Constants and what is
-detached hold no leaf, and have no part in a Jacobian.
+stream after block l may then depend on the leaf x_(l-1) alone. If its graph holds a leaf of an
+earlier stream, something went past: a history, or first values that later blocks add. It may have
+been kept in an argument, an attribute of a module, or an object that two blocks share. Constants and
+detached tensors hold no leaf and have no part in a Jacobian.
 
-The graph is only looked at and never run, so that nothing is saved for its gradients: the pass takes
-the time and the memory of one without gradients.
+The graph is inspected and never run, so nothing is saved for its gradients: the pass takes the time
+and the memory of a pass without gradients.
 """
 
 from __future__ import annotations
@@ -28,37 +28,40 @@ class Leaves:
 
     def __init__(self) -> None:
         self.passed = False
-        self._made: list[Tensor] = []
+        self._leaves: list[Tensor] = []
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._leaves)
 
     def instead_of(self, stream: Tensor) -> Tensor:
         """A new leaf; what enters is a copy of it, because blocks may change it in place."""
         leaf = stream.detach().clone().requires_grad_()
-        self._made.append(leaf)
+        self._leaves.append(leaf)
         return leaf.clone()
 
     def look_behind(self, after: Tensor) -> None:
         """Look for leaves before the last one in the graph of a stream."""
-        earlier = {id(leaf) for leaf in self._made[:-1]}
+        earlier = {id(leaf) for leaf in self._leaves[:-1]}
         waiting: list[Any] = [after.grad_fn]
-        known: set[Any] = set()
+        visited: set[Any] = set()
         while waiting and not self.passed:
             node = waiting.pop()
-            if node is None or node in known:
+            if node is None or node in visited:
                 continue
-            known.add(node)
+            visited.add(node)
             self.passed = id(getattr(node, "variable", None)) in earlier
             waiting += [inner for inner, _ in node.next_functions]
 
 
 @contextmanager
 def graphs_only() -> Iterator[None]:
-    """Autograd makes its graphs and saves nothing for their gradients."""
+    """Let autograd build its graphs without saving tensors for the gradients."""
 
-    def lost(_: object) -> Tensor:
-        raise RuntimeError("a graph that is only looked at was run")
+    def refuse_to_run(_: object) -> Tensor:
+        raise RuntimeError("This graph was built for inspection only and cannot be run backwards.")
 
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda _: None, lost):
+    with (
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(lambda _: None, refuse_to_run),
+    ):
         yield

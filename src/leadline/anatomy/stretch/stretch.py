@@ -40,15 +40,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leadline.anatomy.exactness import exactly
 from leadline.anatomy.find.replay import uncached
-from leadline.anatomy.stretch.arguments import emptied, held, opaque, others, swapped
-from leadline.anatomy.stretch.kernel import Attention, attention_watched
+from leadline.anatomy.stretch.arguments import (
+    is_opaque,
+    map_tensors,
+    other_tensors,
+    swap_tensor,
+    without_caches,
+)
+from leadline.anatomy.stretch.kernel import AttentionWatch, attention_watched
 from leadline.anatomy.stretch.past import Leaves, graphs_only
 from leadline.anatomy.structure import Block, Stack
 from leadline.anatomy.tap.tap import stream_among
 from leadline.anatomy.tensors import first_tensor
 from leadline.errors import ProbeError, words_of
 
-__all__ = ["AGREEMENT", "MOST", "TOLERANCE", "Call", "Function", "Stretches"]
+__all__ = ["AGREEMENT", "MOST", "TOLERANCE", "CapturedCall", "Function", "Stretches"]
 
 Tensor = torch.Tensor
 Function = Callable[[Tensor], Tensor]
@@ -63,11 +69,12 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 @dataclasses.dataclass(eq=False)
-class Call:
-    """One block in the real pass: what it was called with, and the stream before and after it.
+class CapturedCall:
+    """One block in the real pass: its arguments, and the stream before and after it.
 
-    `carries`: the state holds more than the stream. `joined`: what enters is what left the layer
-    before. `opaque`: it was handed an object that nobody knows, which may remember something.
+    `carries`: the state holds more than the stream. `joined`: the stream that enters is the one that
+    left the layer before. `opaque`: an argument is an object of an unknown class, which may keep
+    state between calls.
     """
 
     block: Block
@@ -80,7 +87,11 @@ class Call:
 
 
 class Stretches:
-    """See the module's first lines. `forward` runs the model once on the inputs."""
+    """Hold one real forward pass and make functions of its blocks, stretches and writes.
+
+    `forward` runs the model once on the inputs. `math` allows the plain attention kernel, which has
+    second derivatives.
+    """
 
     def __init__(
         self,
@@ -97,15 +108,15 @@ class Stretches:
         self._forward = forward
         self._modules = dict(model.named_modules(remove_duplicate=False))
         self._math = False
-        self._past: bool | None = None
+        self._carries_past: bool | None = None
         with torch.no_grad():
-            with attention_watched() if math else nullcontext(Attention()) as attention:
-                self.calls, output = self._captured(forward)
+            with attention_watched() if math else nullcontext(AttentionWatch()) as attention:
+                self.calls, output = self._capture(forward)
             self._coarsest = self._coarsest_type()
-            if attention.seen:
+            if attention.ran:
                 self._switch(output)
 
-    # --- what is asked for ------------------------------------------------------------------
+    # --- streams and functions --------------------------------------------------------------
 
     @property
     def depth(self) -> int:
@@ -115,14 +126,14 @@ class Stretches:
     @property
     def precision(self) -> str:
         """The number type of the products, and that of the model where it is another one."""
-        own = str(self._coarsest).removeprefix("torch.")
-        return f"{own} weights, computed on float32 copies" if self._coarsest in _HALF else own
+        dtype = str(self._coarsest).removeprefix("torch.")
+        return f"{dtype} weights, computed on float32 copies" if self._coarsest in _HALF else dtype
 
     def stream(self, site: int) -> Tensor:
         """The stream at a site as [example, token, width]."""
         raw = self.calls[0].stream if site == 0 else self.calls[site - 1].after
         assert raw is not None
-        return self._told(raw)
+        return self._by_example(raw)
 
     def function(self, start: int, end: int) -> tuple[Function, Tensor]:
         """The stream at site `end` as a function of that at site `start`, and the latter."""
@@ -134,7 +145,7 @@ class Stretches:
         call = self.calls[end - 1]
         alone = call.block.exit.module == call.block.module
         if end == start + 1 and alone:
-            return self._compared(lambda x: self.run(call, x), call.stream, start, end)
+            return self._judged_function(lambda x: self.run(call, x), call.stream, start, end)
         if start == 0 and not alone:
             first = self.calls[0].block
             raise ProbeError(
@@ -144,7 +155,7 @@ class Stretches:
             )
         raw = self.calls[0].stream if start == 0 else self.calls[start - 1].after
         assert raw is not None
-        return self._compared(lambda x: self._through(x, start, end), raw, start, end)
+        return self._judged_function(lambda x: self._through(x, start, end), raw, start, end)
 
     def sublayer(self, layer: int, sublayer: int) -> tuple[Function, Tensor]:
         """The stream after one write as a function of that before it, and the latter."""
@@ -153,7 +164,7 @@ class Stretches:
         f, raw = write_function(self, self.calls[layer - 1], sublayer)
         last = sublayer == len(self.calls[layer - 1].block.sublayers)
         real = last and not self.calls[layer - 1].block.parallel
-        return self._compared(f, raw, layer - 1, layer, judged=real)
+        return self._judged_function(f, raw, layer - 1, layer, judged=real)
 
     @property
     def finite(self) -> bool:
@@ -162,55 +173,55 @@ class Stretches:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether a block gets anything that the first one did not get, beside the stream.
+        """Whether a block may get anything beside the stream that the first one did not get.
 
-        A history, values of an earlier layer, a step between two layers, or only a mask of its
-        own: what it is must then be found out. Where the arguments show nothing, one more pass
-        looks for what goes past them, wherever it is kept meanwhile.
+        That may be a history, values of an earlier layer, a step between two layers, or just a mask
+        of its own; the caller has to find out which. Where the arguments show nothing, one more pass
+        looks for values that bypass them (`past`).
         """
-        first = {id(t) for t in others(self.calls[0].arguments, self.calls[0].stream)}
+        first = {id(t) for t in other_tensors(self.calls[0].arguments, self.calls[0].stream)}
         if any(
             call.carries
             or call.opaque
             or not call.joined
-            or any(id(t) not in first for t in others(call.arguments, call.stream))
+            or any(id(t) not in first for t in other_tensors(call.arguments, call.stream))
             for call in self.calls
         ):
             return True
-        if self._past is None:
-            self._past = self._goes_past()
-        return self._past
+        if self._carries_past is None:
+            self._carries_past = self._goes_past()
+        return self._carries_past
 
     def in_the_model(self, layer: int) -> tuple[Function, Tensor] | None:
-        """The same block inside the model's own pass, where being alone may make a difference.
+        """The same block inside the model's own pass; None where running it alone is the same.
 
-        None where nothing speaks for that. A block that is handed an unknown object may find in it
-        what it left there before: the same stream then gives the same output, and another one not.
+        A block that is handed an unknown object may find there what it left at its first call. The
+        same stream then gives the same output, but another stream gives a wrong one.
         """
         call = self.calls[layer - 1]
         if not call.opaque or not call.joined or call.block.exit.module != call.block.module:
             return None
-        return self._compared(
+        return self._judged_function(
             lambda x: self._through(x, layer - 1, layer), call.stream, layer - 1, layer
         )
 
     def remarks(self, start: int, end: int) -> list[str]:
         """What is held fixed in a stretch, beside the stream."""
-        found: list[str] = []
+        sentences: list[str] = []
         inside = self.calls[start:end]
         if inside[0].carries:
-            found.append(
+            sentences.append(
                 "The state between layers holds more than the stream; what it held before "
                 f"site {start} is fixed."
             )
         if any(s.role == "cross-attention" for c in inside for s in c.block.sublayers):
-            found.append("What comes from the other stack (cross-attention) is held fixed.")
+            sentences.append("What comes from the other stack (cross-attention) is held fixed.")
         if end == start + 1 and not inside[0].joined:
-            found.append(
+            sentences.append(
                 f"Something changes the stream between layers {start} and {end}; this is "
                 f"layer {end} alone, from what enters it."
             )
-        return found
+        return sentences
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -220,8 +231,8 @@ class Stretches:
 
     # --- the real pass ----------------------------------------------------------------------
 
-    def _captured(self, forward: Callable[[], object]) -> tuple[list[Call], Tensor | None]:
-        calls: list[Call] = []
+    def _capture(self, forward: Callable[[], object]) -> tuple[list[CapturedCall], Tensor | None]:
+        calls: list[CapturedCall] = []
         blocks = self.stack.blocks
         inside = False
 
@@ -260,8 +271,12 @@ class Stretches:
         return calls, output
 
     def _call(
-        self, block: Block, args: tuple[Any, ...], kwargs: dict[str, Any], before: Call | None
-    ) -> Call:
+        self,
+        block: Block,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        before: CapturedCall | None,
+    ) -> CapturedCall:
         entered = stream_among(args, kwargs, self.stack)
         if entered is None:
             raise ProbeError(
@@ -271,17 +286,17 @@ class Stretches:
         # The stream alone is copied: masks and rotary tables are the same tensors in all layers.
         stream = entered.clone()
         carries = not any(value is entered for value in [*args, *kwargs.values()])
-        given = emptied((args, uncached(kwargs)))
-        kept = held(given, lambda t: stream if t is entered else t)
-        call = Call(block, kept, stream, carries, opaque=opaque(kept))
+        arguments = without_caches((args, uncached(kwargs)))
+        copied = map_tensors(arguments, lambda t: stream if t is entered else t)
+        call = CapturedCall(block, copied, stream, carries, opaque=is_opaque(copied))
         if before is not None and before.after is not None:
-            left = before.after
-            call.joined = left.shape == stream.shape and bool(torch.equal(left, stream))
-            before.after = stream if call.joined else left.clone()
+            after = before.after
+            call.joined = after.shape == stream.shape and bool(torch.equal(after, stream))
+            before.after = stream if call.joined else after.clone()
         return call
 
     def _coarsest_type(self) -> torch.dtype:
-        """Of all streams and of the weights of the blocks."""
+        """The coarsest number type among the streams and the weights of the blocks."""
         types = {call.stream.dtype for call in self.calls}
         for path in {call.block.module for call in self.calls}:
             types |= {p.dtype for p in self._modules[path].parameters() if p.is_floating_point()}
@@ -289,20 +304,23 @@ class Stretches:
 
     def _switch(self, output: Tensor | None) -> None:
         """Take the plain attention kernel, if the model's output is the same under it."""
-        own = self.calls[-1].after
+        real_stream = self.calls[-1].after
         with sdpa_kernel(SDPBackend.MATH):
             try:
-                calls, other = self._captured(self._forward)
+                calls, other = self._capture(self._forward)
             except RuntimeError as error:
-                said = words_of(error, first_line=True).rstrip(".")
-                self.refusal = f"the model does not run under plain attention: {said}"
+                message = words_of(error, first_line=True).rstrip(".")
+                self.refusal = f"the model does not run under plain attention: {message}"
                 return
-        pairs = [(calls[-1].after, own, "stream after the last layer"), (other, output, "output")]
+        pairs = [
+            (calls[-1].after, real_stream, "stream after the last layer"),
+            (other, output, "output"),
+        ]
         worst = 0.0
-        for found, real, what in pairs:
-            if found is None or real is None or real.ndim < 2:
+        for value, real, what in pairs:
+            if value is None or real is None or real.ndim < 2:
                 continue
-            miss = self._miss(found, real, real)
+            miss = self._miss(value, real, real)
             worst = max(worst, miss)
             if not miss <= AGREEMENT:
                 self.refusal = (
@@ -316,8 +334,8 @@ class Stretches:
     def _goes_past(self) -> bool:
         """Whether the stream after a block depends on streams before the one that entered it.
 
-        One pass in which every stream between two blocks is exchanged for a leaf of autograd. A
-        model that does not bear this is said to pass something on: that has to be found out.
+        In one pass every stream between two blocks is exchanged for a leaf of autograd. If the model
+        does not run that way, the answer is True, so that the caller compares the maps themselves.
         """
         leaves = Leaves()
         blocks = self.stack.blocks
@@ -327,17 +345,17 @@ class Stretches:
             entered = stream_among(args, kwargs, self.stack)
             if at > 0 or leaves or entered is None:
                 return None
-            return swapped((args, kwargs), entered, leaves.instead_of(entered))
+            return swap_tensor((args, kwargs), entered, leaves.instead_of(entered))
 
         def leave(path: str) -> Callable[..., Any]:
             def hook(_: nn.Module, args: tuple[Any, ...], output: object) -> Any:
                 nonlocal at
-                left = first_tensor(output)
-                if at == len(blocks) or blocks[at].exit.module != path or left is None:
+                stream = first_tensor(output)
+                if at == len(blocks) or blocks[at].exit.module != path or stream is None:
                     return None
                 at += 1
-                leaves.look_behind(left)
-                return swapped(output, left, leaves.instead_of(left))
+                leaves.look_behind(stream)
+                return swap_tensor(output, stream, leaves.instead_of(stream))
 
             return hook
 
@@ -353,8 +371,8 @@ class Stretches:
 
     # --- running again ----------------------------------------------------------------------
 
-    def run(self, call: Call, x: Tensor) -> Tensor:
-        """One block alone, on a stream in the model's own order; what it makes of it."""
+    def run(self, call: CapturedCall, x: Tensor) -> Tensor:
+        """Run one block alone on a stream in the model's own order and return the stream after it."""
         block = call.block
         # A copy enters: some blocks change their input in place.
         entering = x.clone()
@@ -362,11 +380,11 @@ class Stretches:
         def exchanged(tensor: Tensor) -> Tensor:
             return entering if tensor is call.stream else self.typed(tensor)
 
-        args, kwargs = held(call.arguments, exchanged)
+        args, kwargs = map_tensors(call.arguments, exchanged)
         module = self._modules[block.module]
         try:
             with self.running(), self._upcast(module):
-                found = first_tensor(module(*args, **kwargs))
+                stream = first_tensor(module(*args, **kwargs))
         except ProbeError:
             raise
         except Exception as error:
@@ -374,8 +392,8 @@ class Stretches:
                 f"Layer {block.layer} ('{block.module}') could not be run again on its own: "
                 f"{words_of(error, first_line=True)}"
             ) from error
-        assert found is not None
-        return found
+        assert stream is not None
+        return stream
 
     def _through(self, x: Tensor, start: int, end: int) -> Tensor:
         """The whole forward pass with the stream at `start` exchanged: the stream at `end`."""
@@ -384,7 +402,7 @@ class Stretches:
         at_entry = start == 0
         out = self.calls[start - 1].block.exit.module if not at_entry else ""
         counts: Counter[str] = Counter()
-        found: list[Tensor] = []
+        arrivals: list[Tensor] = []
         turns = {
             "in": _turn(self.stack, start, lambda b: b.entry.module),
             "out": _turn(self.stack, start - 1, lambda b: b.exit.module) if not at_entry else 0,
@@ -395,19 +413,19 @@ class Stretches:
             counts["in"] += 1
             if counts["in"] != turns["in"] + 1:
                 return None
-            return swapped((args, kwargs), stream_among(args, kwargs, self.stack), entering)
+            return swap_tensor((args, kwargs), stream_among(args, kwargs, self.stack), entering)
 
         def leave(_: nn.Module, args: tuple[Any, ...], output: object) -> Any:
             counts["out"] += 1
             if counts["out"] != turns["out"] + 1:
                 return None
-            return swapped(output, first_tensor(output), entering)
+            return swap_tensor(output, first_tensor(output), entering)
 
         def arrive(_: nn.Module, args: tuple[Any, ...], output: object) -> None:
             counts["end"] += 1
             arrived = first_tensor(output)
             if counts["end"] == turns["end"] + 1 and arrived is not None:
-                found.append(arrived.clone())  # the next block may change it in place
+                arrivals.append(arrived.clone())  # the next block may change it in place
 
         entries = {first.entry.module: enter} if at_entry else {}
         exits = [(last.exit.module, arrive), *([] if at_entry else [(out, leave)])]
@@ -419,31 +437,31 @@ class Stretches:
                 f"The model could not be run again with its stream at site {start} exchanged: "
                 f"{words_of(error, first_line=True)}"
             ) from error
-        assert found
-        return found[0]
+        assert arrivals
+        return arrivals[0]
 
-    def _compared(
+    def _judged_function(
         self, run: Function, raw: Tensor, start: int, end: int, *, judged: bool = True
     ) -> tuple[Function, Tensor]:
         """A function of [example, token, width] that is judged at its first call with `raw`."""
-        x = self.typed(self._told(raw))
+        x = self.typed(self._by_example(raw))
         real = self.calls[end - 1].after
         assert real is not None
         waiting = judged
 
-        def f(given: Tensor) -> Tensor:
+        def f(x_now: Tensor) -> Tensor:
             nonlocal waiting
-            found = run(self._raw(given, raw.shape))
-            after = found if found.shape == real.shape else found.reshape(real.shape)
-            if given.requires_grad and torch.is_grad_enabled() and not after.requires_grad:
+            stream = run(self._in_model_order(x_now, raw.shape))
+            after = stream if stream.shape == real.shape else stream.reshape(real.shape)
+            if x_now.requires_grad and torch.is_grad_enabled() and not after.requires_grad:
                 raise ProbeError(
                     f"{self._where(start, end)} cuts the gradient of its stream: it is quantised, "
                     "or runs without gradients, or rounds; there is no Jacobian."
                 )
-            if waiting and torch.equal(given.detach(), x):
+            if waiting and torch.equal(x_now.detach(), x):
                 waiting = False
                 self._judge(after.detach(), real, raw, start, end)
-            return self._told(after)
+            return self._by_example(after)
 
         return f, x
 
@@ -463,15 +481,15 @@ class Stretches:
             raise ProbeError(
                 f"{self._where(start, end)}, run again on the same stream, returns another one: "
                 f"it differs by {miss:.3g} eps ({miss * unit:.3g} of a "
-                f"token), and at most {allowed:.3g} are rounding; the block depends on chance (an "
-                "active dropout), or keeps something between two calls."
+                f"token), and at most {allowed:.3g} are rounding. The block draws at random (an "
+                "active dropout), or keeps state between two calls."
             )
 
-    def _miss(self, found: Tensor, real: Tensor, before: Tensor) -> float:
+    def _miss(self, stream: Tensor, real: Tensor, before: Tensor) -> float:
         """The largest miss of a token, in eps of the coarsest type."""
         size = torch.promote_types(real.dtype, torch.float32)
         with exactly():
-            apart = torch.linalg.vector_norm(found.to(size) - real.to(size), dim=-1)
+            apart = torch.linalg.vector_norm(stream.to(size) - real.to(size), dim=-1)
             scale = torch.linalg.vector_norm(real.to(size), dim=-1)
             if before.shape == real.shape:
                 scale = torch.maximum(scale, torch.linalg.vector_norm(before.to(size), dim=-1))
@@ -486,7 +504,7 @@ class Stretches:
 
     # --- shapes and types -------------------------------------------------------------------
 
-    def _told(self, raw: Tensor) -> Tensor:
+    def _by_example(self, raw: Tensor) -> Tensor:
         """[example, token, width], lanes side by side; a stream without examples gets one."""
         if raw.ndim == 2:
             return raw.unsqueeze(0)
@@ -494,11 +512,11 @@ class Stretches:
             raw = raw.transpose(0, 1)
         return raw.flatten(2)
 
-    def _raw(self, told: Tensor, shape: torch.Size) -> Tensor:
-        """Back into the model's own order."""
+    def _in_model_order(self, x: Tensor, shape: torch.Size) -> Tensor:
+        """The stream back in the shape and order that the model uses."""
         if len(shape) == 2 or self.stack.token_axis != 0:
-            return told.reshape(shape)
-        return told.reshape(shape[1], shape[0], *shape[2:]).transpose(0, 1)
+            return x.reshape(shape)
+        return x.reshape(shape[1], shape[0], *shape[2:]).transpose(0, 1)
 
     def typed(self, tensor: Tensor) -> Tensor:
         """The tensor in the type of the products: float32 where it is in half precision."""
@@ -506,12 +524,12 @@ class Stretches:
 
     @contextmanager
     def _upcast(self, module: nn.Module) -> Iterator[None]:
-        """Float32 copies in the place of all weights in half precision, while it lasts."""
+        """Put float32 copies in the place of all half-precision weights inside the `with` block."""
         if self._coarsest not in _HALF:
             yield
             return
         copies: dict[int, Any] = {}
-        swapped: list[tuple[dict[str, Any], str, Any]] = []
+        replaced: list[tuple[dict[str, Any], str, Any]] = []
         try:
             for inner in module.modules():
                 for table in (inner._parameters, inner._buffers):
@@ -519,18 +537,18 @@ class Stretches:
                         if tensor is None or tensor.dtype not in _HALF:
                             continue
                         if id(tensor) not in copies:
-                            made = tensor.detach().float()
+                            copied = tensor.detach().float()
                             copies[id(tensor)] = (
-                                nn.Parameter(made, requires_grad=False)
+                                nn.Parameter(copied, requires_grad=False)
                                 if isinstance(tensor, nn.Parameter)
-                                else made
+                                else copied
                             )
-                        swapped.append((table, name, tensor))
-            for table, name, tensor in swapped:
+                        replaced.append((table, name, tensor))
+            for table, name, tensor in replaced:
                 table[name] = copies[id(tensor)]
             yield
         finally:
-            for table, name, tensor in swapped:
+            for table, name, tensor in replaced:
                 table[name] = tensor
 
     @contextmanager

@@ -27,7 +27,7 @@ from leadline.anatomy.tensors import first_tensor, mapped
 from leadline.errors import ProbeError
 
 if TYPE_CHECKING:
-    from leadline.anatomy.stretch.stretch import Call, Function, Stretches
+    from leadline.anatomy.stretch.stretch import CapturedCall, Function, Stretches
 
 __all__ = ["write_function"]
 
@@ -35,7 +35,9 @@ Tensor = torch.Tensor
 Change = Callable[[Tensor], Tensor]
 
 
-def write_function(stretches: Stretches, call: Call, number: int) -> tuple[Function, Tensor]:
+def write_function(
+    stretches: Stretches, call: CapturedCall, number: int
+) -> tuple[Function, Tensor]:
     """The function of one write and the stream before it, both in the model's own order."""
     block = call.block
     writes = block.sublayers
@@ -58,7 +60,7 @@ def write_function(stretches: Stretches, call: Call, number: int) -> tuple[Funct
     return (lambda z: _step(stretches, call, number, z, before)), before
 
 
-def _refuse(model: nn.Module, call: Call, number: int) -> None:
+def _refuse(model: nn.Module, call: CapturedCall, number: int) -> None:
     block = call.block
     where = f"Layer {block.layer} ('{block.module}')"
     hint = "ask for the whole layer"
@@ -84,16 +86,18 @@ def _refuse(model: nn.Module, call: Call, number: int) -> None:
         )
 
 
-def _branch(stretches: Stretches, call: Call, s: Sublayer, x: Tensor) -> Tensor:
+def _branch(stretches: Stretches, call: CapturedCall, s: Sublayer, x: Tensor) -> Tensor:
     """keep x + gain u of one write of a parallel block."""
-    with _watching(stretches, call) as seen:
+    with _watching(stretches, call) as outputs:
         stretches.run(call, x)
-    start = seen.opened if seen.opened is not None else x
+    start = outputs.opened if outputs.opened is not None else x
     kept = start * call.block.sublayers[0].keep
-    return kept + _scaled(stretches, s, seen.update(s), kept)
+    return kept + _scaled(stretches, s, outputs.update(s), kept)
 
 
-def _step(stretches: Stretches, call: Call, number: int, z: Tensor, before: Tensor) -> Tensor:
+def _step(
+    stretches: Stretches, call: CapturedCall, number: int, z: Tensor, before: Tensor
+) -> Tensor:
     """The stream after a write of a sequential block, with the stream before it moved to z."""
     writes = call.block.sublayers
     moved: Change | None = None
@@ -102,31 +106,31 @@ def _step(stretches: Stretches, call: Call, number: int, z: Tensor, before: Tens
         shift = z - before.to(z.dtype)
         moved = _mover(stretches, writes[number - 2], shift)
     x = z if number == 1 else stretches.typed(call.stream)
-    with _watching(stretches, call, mover=(number - 2, moved)) as seen:
+    with _watching(stretches, call, mover=(number - 2, moved)) as outputs:
         after = stretches.run(call, x)
     if number == len(writes):
         return after
     s = writes[number - 1]
-    start = z if number > 1 or seen.opened is None else seen.opened
-    return _after(stretches, s, start, seen)
+    start = z if number > 1 or outputs.opened is None else outputs.opened
+    return _after(stretches, s, start, outputs)
 
 
-def _states(stretches: Stretches, call: Call) -> list[Tensor]:
+def _states(stretches: Stretches, call: CapturedCall) -> list[Tensor]:
     """The streams before all writes of a sequential block, as they really were."""
-    with torch.no_grad(), _watching(stretches, call) as seen:
+    with torch.no_grad(), _watching(stretches, call) as outputs:
         stretches.run(call, stretches.typed(call.stream))
-        state = stretches.typed(call.stream) if seen.opened is None else seen.opened
+        state = stretches.typed(call.stream) if outputs.opened is None else outputs.opened
         states = [call.stream]
         for s in call.block.sublayers[:-1]:
-            state = _after(stretches, s, state, seen)
+            state = _after(stretches, s, state, outputs)
             states.append(state)
     return states
 
 
-def _after(stretches: Stretches, s: Sublayer, state: Tensor, seen: _Seen) -> Tensor:
+def _after(stretches: Stretches, s: Sublayer, state: Tensor, outputs: _WriteOutputs) -> Tensor:
     if s.settle is not None:
-        return seen.settled(s).reshape(state.shape)
-    return s.keep * state + _scaled(stretches, s, seen.update(s), state)
+        return outputs.settled(s).reshape(state.shape)
+    return s.keep * state + _scaled(stretches, s, outputs.update(s), state)
 
 
 def _gain(stretches: Stretches, s: Sublayer) -> float | Tensor:
@@ -146,8 +150,8 @@ def _mover(stretches: Stretches, s: Sublayer, shift: Tensor) -> Change:
     return lambda returned: returned + shift.reshape(returned.shape)
 
 
-class _Seen:
-    """What the modules of the writes returned in one run of the block."""
+class _WriteOutputs:
+    """The tensors that the modules of the writes returned in one run of the block."""
 
     def __init__(self) -> None:
         self.opened: Tensor | None = None
@@ -155,26 +159,26 @@ class _Seen:
         self.settles: dict[int, Tensor] = {}
 
     def update(self, s: Sublayer) -> Tensor:
-        return self._found(self.updates, s, s.module)
+        return self._look_up(self.updates, s, s.module)
 
     def settled(self, s: Sublayer) -> Tensor:
-        return self._found(self.settles, s, s.settle)
+        return self._look_up(self.settles, s, s.settle)
 
-    def _found(self, table: dict[int, Tensor], s: Sublayer, path: str | None) -> Tensor:
+    def _look_up(self, table: dict[int, Tensor], s: Sublayer, path: str | None) -> Tensor:
         if s.sublayer not in table:
             raise ProbeError(
-                f"'{path}' was not called when its block ran again, so write {s.sublayer} cannot "
-                "be seen."
+                f"'{path}' was not called when its block ran again, so the output of write "
+                f"{s.sublayer} is not known."
             )
         return table[s.sublayer]
 
 
 @contextmanager
 def _watching(
-    stretches: Stretches, call: Call, *, mover: tuple[int, Change | None] = (0, None)
-) -> Iterator[_Seen]:
-    """Hooks on the modules of the writes; `mover` (index, change) changes what one returned."""
-    seen = _Seen()
+    stretches: Stretches, call: CapturedCall, *, mover: tuple[int, Change | None] = (0, None)
+) -> Iterator[_WriteOutputs]:
+    """Record what the modules of the writes return; `mover` (index, change) changes one of them."""
+    outputs = _WriteOutputs()
     counts: Counter[str] = Counter()
     block = call.block
     index, change = mover
@@ -195,14 +199,14 @@ def _watching(
             assert not moves or change is not None
             new = change(old) if moves and change is not None else old
             # A copy: some blocks add into what a module returned.
-            kept = new.clone()
+            returned = new.clone()
             if block.opening == path and turn == 0:
-                seen.opened = kept
+                outputs.opened = returned
             for s in block.sublayers:
                 if s.module == path and s.call == turn:
-                    seen.updates[s.sublayer] = kept
+                    outputs.updates[s.sublayer] = returned
                 if s.settle == path and s.settle_call == turn:
-                    seen.settles[s.sublayer] = kept
+                    outputs.settles[s.sublayer] = returned
             return mapped(output, lambda t: new if t is old else t) if moves else None
 
         return hook
@@ -215,7 +219,7 @@ def _watching(
         for path in sorted(paths):
             module = stretches.model.get_submodule(path)
             handles.append(module.register_forward_hook(hook_of(path)))
-        yield seen
+        yield outputs
     finally:
         for handle in handles:
             handle.remove()

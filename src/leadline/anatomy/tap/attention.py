@@ -2,18 +2,18 @@
 
     with AttentionSpy(model, listener): model(...)
 
-Attention is seen where it is computed, not where a model says it is: every call of a torch
-function passes by, is carried out as it stands (the same kernel on the same tensors), and two
-kinds are kept for a moment:
+Attention is recorded where it is computed, not where a model says it is. Every call of a torch
+function is carried out unchanged (the same kernel on the same tensors), and two kinds are kept for
+a moment:
 
     kernel     scaled_dot_product_attention: queries, keys, values, mask, scaling, output
     weights    softmax over the last axis, followed to the product with the values; the scores are
                followed from the product of queries and keys to the softmax
 
 so that nothing can be missing from the logits: a position bias, a soft cap or a sink has been
-added by then, whatever keyword it came by. `torch.nn.MultiheadAttention` is a function of its own
-to torch; its code is run with the same eyes open. What is computed by a kernel that torch does not
-know as a function cannot be seen; whoever listens finds out that nothing came.
+added by then, whatever keyword it came by. To torch, `torch.nn.MultiheadAttention` is one function;
+its code is run so that the functions inside it are recorded too. A kernel that is no function of
+torch cannot be recorded, and the listener is not called.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Tensor = torch.Tensor
 
 
 class AttentionListener(Protocol):
-    """Who hears of every attention. Tensors are only lent: reduce them at once."""
+    """Called with every attention. Tensors are valid during the call only: reduce them at once."""
 
-    def __call__(self, seen: SeenAttention) -> None: ...
+    def __call__(self, attention: SeenAttention, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ class _Track:
 
 
 class AttentionSpy:
-    """See the module's first lines. `examples` tells how many examples are in flight.
+    """Call a listener for every attention that a model computes inside the `with` block.
 
-    `branches` is told of every product with a weight matrix and every norm.
+    `examples` returns how many examples are in flight. `branches` receives every product with a
+    weight matrix and every norm.
     """
 
     def __init__(
@@ -137,20 +138,20 @@ class AttentionSpy:
                 self._attending = None
                 self.projections.forget_products()
 
-    def multiplied(
+    def record_product(
         self, entered: Tensor, weight: Tensor, bias: Any, returned: Tensor, *, by_rows: bool
     ) -> None:
-        """A product with a weight matrix; `by_rows`: it is [out, in]."""
+        """Keep a product with a weight matrix; `by_rows`: the matrix is [out, in]."""
         if self.projections is None:
             return
-        kept = self.projections.product(entered, weight, bias, returned, by_rows=by_rows)
-        if kept is not None and self.branches is not None:
-            self.branches.product(kept)
+        product = self.projections.product(entered, weight, bias, returned, by_rows=by_rows)
+        if product is not None and self.branches is not None:
+            self.branches.product(product)
 
-    def found(self, seen: SeenAttention) -> None:
-        """Bring what was seen into one form, look for where it came from, and tell the listener."""
+    def report(self, attention: SeenAttention) -> None:
+        """Bring an attention into one form, find its projections, and call the listener."""
         examples = self.examples()
-        shaped = shaped_by_example(seen, examples)
+        shaped = shaped_by_example(attention, examples)
         if shaped is None:
             return
         if self.projections is not None:
@@ -166,12 +167,12 @@ class AttentionSpy:
                 key_source=key_source,
                 value_source=value_source,
             )
-            self._attending = seen.module
+            self._attending = attention.module
         self.listener(shaped)
 
 
 class _Eyes(TorchFunctionMode):
-    """Sees every torch function and lets it run as it is."""
+    """Watches every torch function and lets it run unchanged."""
 
     def __init__(self, spy: AttentionSpy) -> None:
         super().__init__()
@@ -201,7 +202,7 @@ class _Eyes(TorchFunctionMode):
 
     def kernel(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = dict(zip(_KERNEL_ARGUMENTS, args, strict=False)) | kwargs
-        self.spy.found(
+        self.spy.report(
             SeenAttention(
                 module=self.spy.running,
                 route="kernel",
@@ -238,7 +239,7 @@ class _Eyes(TorchFunctionMode):
         if track is not None and track.logits is not None:
             self._consumed(track, second, result)
         elif second.ndim == 2 and self.spy.projections is not None:
-            self.spy.multiplied(first, second, None, result, by_rows=False)
+            self.spy.record_product(first, second, None, result, by_rows=False)
         elif first.ndim >= 3 and second.ndim >= 3:
             self._score(first, second, result)
 
@@ -252,26 +253,30 @@ class _Eyes(TorchFunctionMode):
         """einsum: weights times values where the weights' last axis is summed over."""
         operands = args[1] if len(args) == 2 and isinstance(args[1], (tuple, list)) else args[1:]
         equation = str(args[0]).replace(" ", "")
-        inputs, arrow, kept = equation.partition("->")
+        inputs, arrow, output_label = equation.partition("->")
         labels = inputs.split(",")
         if not arrow or len(labels) != 2 or len(operands) != 2:
             return
         for at, label in enumerate(labels):
             track = self._tracks.get(id(operands[at]))
-            if track is not None and track.logits is not None and label[-1] not in kept:
-                value, output = as_products(label, operands[1 - at], labels[1 - at], result, kept)
+            if track is not None and track.logits is not None and label[-1] not in output_label:
+                value, output = as_products(
+                    label, operands[1 - at], labels[1 - at], result, output_label
+                )
                 self._consumed(track, value, output)
                 return
 
     def linear(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-        self.spy.multiplied(call["input"], call["weight"], call.get("bias"), result, by_rows=True)
+        self.spy.record_product(
+            call["input"], call["weight"], call.get("bias"), result, by_rows=True
+        )
 
     def affine(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """addmm(bias, input, weight), the form of GPT-2's projections."""
         if len(args) == 3 and not kwargs:
             bias, entered, weight = args
-            self.spy.multiplied(entered, weight, bias, result, by_rows=False)
+            self.spy.record_product(entered, weight, bias, result, by_rows=False)
 
     # --- what is followed ------------------------------------------------------------------
 
@@ -308,19 +313,19 @@ class _Eyes(TorchFunctionMode):
         weights, logits = track.tensor, track.logits
         assert logits is not None
         self._tracks = {key: one for key, one in self._tracks.items() if one.logits is not logits}
-        kept = logits[..., : weights.shape[-1]]
+        key_logits = logits[..., : weights.shape[-1]]
         if weights.ndim < 3 or not _still_weights(logits, weights):
             return
-        if kept.numel() != weights.numel():
+        if key_logits.numel() != weights.numel():
             return
         sink = logits.shape[-1] == weights.shape[-1] + 1
         query, key = track.query, track.key
         if query is not None and key is not None:
             # Indexing or joining may have made other scores of those that were followed.
-            whole = query.numel() // query.shape[-1] * key.shape[-2]
-            if key.shape[-2] != weights.shape[-1] or whole != weights.numel():
+            score_count = query.numel() // query.shape[-1] * key.shape[-2]
+            if key.shape[-2] != weights.shape[-1] or score_count != weights.numel():
                 query = key = None
-        self.spy.found(
+        self.spy.report(
             SeenAttention(
                 module=self.spy.running,
                 route="weights",
@@ -330,7 +335,7 @@ class _Eyes(TorchFunctionMode):
                 output=output.detach(),
                 scaling=track.scaling,
                 soft_cap=track.cap if track.capped else None,
-                logits=kept.reshape(weights.shape),
+                logits=key_logits.reshape(weights.shape),
                 weights=weights.detach(),
                 sink=sink,
             )
@@ -338,6 +343,7 @@ class _Eyes(TorchFunctionMode):
 
 
 _FOLLOWED = 16
+"""Most products of queries and keys that wait for their softmax."""
 _KERNEL_ARGUMENTS = (
     "query",
     "key",
@@ -371,7 +377,7 @@ _LOOKS: dict[Any, Callable[[_Eyes, Any, tuple[Any, ...], dict[str, Any]], None]]
 
 @cache
 def _opened(func: Any) -> FunctionType:
-    """The same code, blind to function modes, so that what it calls can be seen in its turn."""
+    """The function's code without its own dispatch to modes, so that the mode sees what it calls."""
     blind = {**func.__globals__, "has_torch_function": lambda *_: False}
     opened = FunctionType(func.__code__, blind, func.__name__, func.__defaults__, func.__closure__)
     opened.__kwdefaults__ = func.__kwdefaults__

@@ -1,4 +1,4 @@
-"""What a branch multiplies with before it writes: W_O of the heads, W_1 and W_2 of an MLP.
+"""Find the weights that a branch multiplies with: W_O of the heads, W_1 and W_2 of an MLP.
 
 Weights act from the right. Nothing is taken from names; products with weight matrices are kept from
 the beginning of a block to its end, and a write tells which of them it was:
@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from leadline.anatomy.exactness import exactly
-from leadline.anatomy.tap.projections import Product, looks_like_a_norm
+from leadline.anatomy.tap.projections import WeightProduct, looks_like_a_norm
 from leadline.anatomy.tap.seen_attention import SeenAttention
 from leadline.anatomy.tensors import first_tensor
 
@@ -91,18 +91,18 @@ class BranchProducts:
     """The products and norms of the block that is running. Tensors are kept until it ends."""
 
     def __init__(self) -> None:
-        self._products: deque[Product] = deque(maxlen=_KEPT_PRODUCTS)
+        self._products: deque[WeightProduct] = deque(maxlen=_KEPT_PRODUCTS)
         self._normed: deque[Tensor] = deque(maxlen=_KEPT_NORMS)
 
     def forget(self) -> None:
         self._products.clear()
         self._normed.clear()
 
-    def product(self, product: Product) -> None:
+    def product(self, product: WeightProduct) -> None:
         self._products.append(product)
 
     def passed(self, module: nn.Module, output: object) -> None:
-        """A module has run; what norms returned is kept."""
+        """Keep the output of a module that has run, if it is a norm."""
         if looks_like_a_norm(module):
             returned = first_tensor(output)
             if returned is not None:
@@ -110,14 +110,14 @@ class BranchProducts:
 
     @exactly()
     def output_of(
-        self, seen: SeenAttention, update: Tensor, *, gain: float
+        self, attention: SeenAttention, update: Tensor, *, gain: float
     ) -> OutputProjection | str:
-        """W_O of the heads that were seen, or why there is none; `update` is what was written.
+        """W_O of the heads, or why there is none.
 
-        [example, token, width], with the write's gain in it.
+        `update` is what was written, [example, token, width], with the write's gain in it.
         """
-        output = seen.output
-        if output.ndim != 4 or output.shape[1] != seen.heads:
+        output = attention.output
+        if output.ndim != 4 or output.shape[1] != attention.heads:
             return _BETWEEN
         joined = output.transpose(1, 2).flatten(2)
         for product in reversed(self._products):
@@ -130,7 +130,7 @@ class BranchProducts:
                     return _AFTER
                 weight = product.matrix.double() * gain
                 return OutputProjection(
-                    weight.unflatten(0, (seen.heads, -1)), _times(product.bias, gain)
+                    weight.unflatten(0, (attention.heads, -1)), _times(product.bias, gain)
                 )
         return _BETWEEN
 
@@ -148,8 +148,8 @@ class BranchProducts:
 
     def _maps(
         self,
-        down: Product,
-        before: list[Product],
+        down: WeightProduct,
+        earlier: list[WeightProduct],
         hidden: Tensor,
         update: Tensor,
         stream: Tensor,
@@ -157,10 +157,10 @@ class BranchProducts:
     ) -> Perceptron | str:
         eps = torch.finfo(down.returned.dtype).eps
         second, second_bias = down.matrix.double() * gain, _times(down.bias, gain)
-        written = _rows(update)
+        update_rows = _rows(update)
         # A vector of length 1 becomes one of about this length.
         spread = torch.linalg.matrix_norm(second) / second.shape[0] ** 0.5
-        for up in reversed(before):
+        for up in reversed(earlier):
             if up.matrix.shape[1] != second.shape[0]:
                 continue
             first, first_bias = up.matrix.double(), _times(up.bias, 1.0)
@@ -172,7 +172,7 @@ class BranchProducts:
                     if _agree(image := act(inner), hidden, eps=eps, scale=inner)
                     and _agree(
                         _affine(image, second, second_bias),
-                        written,
+                        update_rows,
                         eps=eps,
                         scale=torch.linalg.vector_norm(inner, dim=-1, keepdim=True) * spread,
                     )
@@ -182,12 +182,12 @@ class BranchProducts:
                 if not self._outermost(entered, stream):
                     return _INSIDE
                 return Perceptron(first, first_bias, fits, second, second_bias)
-        return _GATED if _is_gated(before, hidden, update, eps) else _OTHER
+        return _GATED if _is_gated(earlier, hidden, update, eps) else _OTHER
 
     def _outermost(self, entered: Tensor, stream: Tensor) -> bool:
         """Whether this is the stream itself or what a norm returned."""
-        for known in (stream, *self._normed):
-            for one in _ordered(known, entered):
+        for candidate in (stream, *self._normed):
+            for one in _ordered(candidate, entered):
                 if one.shape == entered.shape and torch.equal(one.to(entered.dtype), entered):
                     return True
         return False
@@ -205,7 +205,7 @@ def _ordered(tensor: Tensor, like: Tensor) -> list[Tensor]:
     return orders
 
 
-def _by_example(product: Product, like: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _by_example(product: WeightProduct, like: Tensor) -> list[tuple[Tensor, Tensor]]:
     """What entered and what was returned, in each order of examples and tokens."""
     return list(
         zip(_ordered(product.entered, like), _ordered(product.returned, like), strict=False)
@@ -247,11 +247,11 @@ def _agree(first: Tensor, second: Tensor, *, eps: float, scale: Tensor | None = 
     return bool((miss <= limit * size).all())
 
 
-def _is_gated(before: list[Product], hidden: Tensor, update: Tensor, eps: float) -> bool:
+def _is_gated(earlier: list[WeightProduct], hidden: Tensor, update: Tensor, eps: float) -> bool:
     """Whether what entered the last map is act(a) times b, entry by entry, of earlier products."""
     width = hidden.shape[1]
     halves: list[Tensor] = []
-    for product in before:
+    for product in earlier:
         for _, returned in _by_example(product, update):
             rows = _rows(returned)
             if rows.shape[1] == width:

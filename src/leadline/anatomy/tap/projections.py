@@ -1,4 +1,4 @@
-"""Where the queries and keys of an attention come from: which weights, behind which norm.
+"""Find where the queries and keys of an attention come from: which weights, behind which norm.
 
 Nothing is taken from names. Every product with a weight matrix and every norm that ran shortly
 before the attention is a candidate; a query of head h comes from the features a..b of a candidate
@@ -25,18 +25,21 @@ from torch import nn
 
 from leadline.anatomy.tensors import first_tensor
 
-__all__ = ["NormReach", "Product", "Projections", "Source", "looks_like_a_norm", "norm_reach"]
+__all__ = ["NormReach", "Projections", "Source", "WeightProduct", "looks_like_a_norm", "norm_reach"]
 
 Tensor = torch.Tensor
 _KEPT_PRODUCTS = 8
 _KEPT_NORMS = 8
 _PROBED = 8
+"""Vectors of each kind with which a norm is tested."""
 _SAMPLED = 64
+"""About so many tokens are compared with a candidate."""
 _TELLING = 4
+"""With fewer tokens than this, lengths can agree by chance."""
 _AGREE = 1e-2
 """Relative difference of two lengths that still counts as rounding, also in bfloat16."""
 _ROUNDING = 4.0
-"""A factor so many eps from 1 is 1."""
+"""A factor within so many eps of 1 is 1."""
 _LARGE = 100.0
 """So far out that a norm's eps no longer counts, and within the range of float16."""
 
@@ -74,8 +77,8 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Product:
-    """A weight matrix was used; `by_rows`: it is [out, in]. Tensors are only lent."""
+class WeightProduct:
+    """One product with a weight matrix; `by_rows`: the matrix is [out, in]. Tensors are only lent."""
 
     entered: Tensor
     weight: Tensor
@@ -90,7 +93,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class _Normed:
+class _NormOutput:
     path: str
     module: nn.Module
     returned: Tensor
@@ -100,8 +103,8 @@ class Projections:
     """The candidates of the last moments. Tensors are kept only until the attention is found."""
 
     def __init__(self) -> None:
-        self._products: deque[Product] = deque(maxlen=_KEPT_PRODUCTS)
-        self._normed: deque[_Normed] = deque(maxlen=_KEPT_NORMS)
+        self._products: deque[WeightProduct] = deque(maxlen=_KEPT_PRODUCTS)
+        self._normed: deque[_NormOutput] = deque(maxlen=_KEPT_NORMS)
         self._reaches: dict[int, NormReach | None] = {}
 
     def forget(self) -> None:
@@ -113,22 +116,24 @@ class Projections:
 
     def product(
         self, entered: Tensor, weight: Tensor, bias: Any, returned: Tensor, *, by_rows: bool
-    ) -> Product | None:
-        """A weight matrix was used; `by_rows`: it is [out, in]. Returns it as it is kept."""
+    ) -> WeightProduct | None:
+        """Keep a product with a weight matrix and return it; `by_rows`: the matrix is [out, in]."""
         if weight.ndim != 2:
             return None
-        given = bias.detach() if isinstance(bias, Tensor) else None
-        kept = Product(entered.detach(), weight.detach(), given, returned.detach(), by_rows)
-        self._products.append(kept)
-        return kept
+        bias_values = bias.detach() if isinstance(bias, Tensor) else None
+        product = WeightProduct(
+            entered.detach(), weight.detach(), bias_values, returned.detach(), by_rows
+        )
+        self._products.append(product)
+        return product
 
     def passed(self, path: str, module: nn.Module, output: object) -> None:
-        """A module has run; norms are kept."""
+        """Keep the output of a module that has run, if it is a norm."""
         if not looks_like_a_norm(module):
             return
         returned = first_tensor(output)
         if returned is not None:
-            self._normed.append(_Normed(path, module, returned.detach()))
+            self._normed.append(_NormOutput(path, module, returned.detach()))
 
     def source(self, vectors: Tensor | None) -> Source | None:
         """Where [example, head, token, feature] come from; None where nothing fits."""
@@ -137,16 +142,16 @@ class Projections:
         with torch.no_grad():
             sample = _Sample(vectors)
             for product in reversed(self._products):
-                found = self._from_product(sample, product)
-                if found is not None:
-                    return found
+                source = self._from_product(sample, product)
+                if source is not None:
+                    return source
             for normed in reversed(self._normed):
-                found = self._from_norm(sample, normed)
-                if found is not None:
-                    return found
+                source = self._from_norm(sample, normed)
+                if source is not None:
+                    return source
         return None
 
-    def _from_product(self, sample: _Sample, product: Product) -> Source | None:
+    def _from_product(self, sample: _Sample, product: WeightProduct) -> Source | None:
         fitted = _fit(sample, product.returned)
         if fitted is None:
             return None
@@ -167,13 +172,13 @@ class Projections:
             entered=product.entered,
         )
 
-    def _from_norm(self, sample: _Sample, normed: _Normed) -> Source | None:
+    def _from_norm(self, sample: _Sample, normed: _NormOutput) -> Source | None:
         returned = normed.returned
         orders = [returned]
         if returned.ndim == 4 and returned.shape[-1] == sample.width:
             # [example, token, head, feature] or [example, head, token, feature]
             orders = [returned.flatten(2), returned.transpose(1, 2).flatten(2)]
-        fitted = next((found for one in orders if (found := _fit(sample, one))), None)
+        fitted = next((fit for one in orders if (fit := _fit(sample, one))), None)
         if fitted is None or abs(fitted[1] - 1.0) > _AGREE:
             return None
         places, _, turned = fitted
@@ -199,7 +204,7 @@ class Projections:
                 return reach if reach is not None and reach.width == entered.shape[-1] else None
         return None
 
-    def _reach(self, normed: _Normed) -> NormReach | None:
+    def _reach(self, normed: _NormOutput) -> NormReach | None:
         key = id(normed.module)
         if key not in self._reaches:
             self._reaches[key] = norm_reach(normed.path, normed.module, normed.returned)
@@ -207,7 +212,7 @@ class Projections:
 
 
 def looks_like_a_norm(module: nn.Module) -> bool:
-    """Its class says so: LayerNorm, LlamaRMSNorm, T5LayerNorm, DyT ..."""
+    """Whether the class is named like a norm: LayerNorm, LlamaRMSNorm, T5LayerNorm, DyT ..."""
     name = type(module).__name__.lower()
     return "norm" in name or name in ("dyt", "derf", "dynamictanh")
 
@@ -228,7 +233,7 @@ def norm_reach(path: str, module: nn.Module, like: Tensor) -> NormReach | None:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             once = quiet(rows * _LARGE).float().reshape(2, -1)
             far = quiet(rows * (2 * _LARGE)).float().reshape(2, -1)
-    except Exception:  # a norm that needs more than its input is not one that can be asked
+    except Exception:  # it needs more than its input, so it cannot be tested
         return None
     if once.shape != (2, width) or not torch.isfinite(once).all():
         return None
@@ -250,11 +255,11 @@ def _within(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> bool:
     divides by another mean, gives itself away.
     """
     width = like.shape[-1]
-    drawn = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
+    random_rows = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
     single = torch.eye(width)[torch.linspace(0, width - 1, _PROBED).long()]
-    halves = drawn * (torch.arange(width) < width // 2)
-    others = drawn * (torch.arange(width) >= width // 2)
-    rows = torch.cat([drawn, single, halves, others]).to(like) * _LARGE
+    halves = random_rows * (torch.arange(width) < width // 2)
+    others = random_rows * (torch.arange(width) >= width // 2)
+    rows = torch.cat([random_rows, single, halves, others]).to(like) * _LARGE
     with torch._C.DisableTorchFunction(), torch.no_grad():
         answers = norm(rows.unsqueeze(1)).float().reshape(len(rows), -1)
     reach = torch.where(gain > 0, (answers - shift) / gain, 0.0)
@@ -303,9 +308,9 @@ def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | N
     factors = ratio.mean(0)
     spread = (ratio / factors - 1).abs().amax(0).nan_to_num(float("inf"))
     best = spread.argmin(-1)
-    chosen = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
-    factor = float(chosen.median())
-    fits = spread.amin(-1).amax() < _AGREE and ((chosen / factor - 1).abs() < _AGREE).all()
+    best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    factor = float(best_factors.median())
+    fits = spread.amin(-1).amax() < _AGREE and ((best_factors / factor - 1).abs() < _AGREE).all()
     if not bool(fits):
         return None
     if abs(factor - 1.0) <= _ROUNDING * sample.eps:

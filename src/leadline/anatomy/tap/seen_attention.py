@@ -1,4 +1,4 @@
-"""One call of attention as it was seen, and how it is brought into one form."""
+"""One call of attention, brought into one form whatever route it took."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class SeenAttention:
 
     @property
     def heads(self) -> int:
-        seen = self.weights if self.weights is not None else self.query
-        assert seen is not None
-        return seen.shape[1]
+        grid = self.weights if self.weights is not None else self.query
+        assert grid is not None
+        return grid.shape[1]
 
 
 def as_products(
@@ -56,19 +56,19 @@ def as_products(
     """Values and output of an einsum in the order of a plain product, where its labels allow it."""
     features = [axis for axis in value_label if axis not in weights]
     leading, row, column = weights[:-2], weights[-2], weights[-1]
-    wanted = {*leading, column, *features}
+    axes = {*leading, column, *features}
     if (
         len(features) != 1
-        or set(value_label) != wanted
-        or set(output_label) != (wanted - {column} | {row})
+        or set(value_label) != axes
+        or set(output_label) != (axes - {column} | {row})
     ):
         return value, output
     ordered = torch.einsum(f"{value_label}->{leading}{column}{features[0]}", value)
     return ordered, torch.einsum(f"{output_label}->{leading}{row}{features[0]}", output)
 
 
-def shaped_by_example(seen: SeenAttention, examples: int | None) -> SeenAttention | None:
-    """Every tensor as [example, head, token, feature]; None where it is no such thing."""
+def shaped_by_example(attention: SeenAttention, examples: int | None) -> SeenAttention | None:
+    """Bring every tensor into [example, head, token, feature]; None where that is impossible."""
 
     def four(tensor: Tensor | None) -> Tensor | None:
         if tensor is None or tensor.ndim == 4:
@@ -79,19 +79,19 @@ def shaped_by_example(seen: SeenAttention, examples: int | None) -> SeenAttentio
             return tensor.unsqueeze(1)
         return None
 
-    leading = seen.weights if seen.weights is not None else seen.query
+    leading = attention.weights if attention.weights is not None else attention.query
     first = four(leading)
     if first is None or (examples is not None and first.shape[0] != examples):
         return None
-    query, key = four(seen.query), four(seen.key)
-    mask = seen.mask
+    query, key = four(attention.query), four(attention.key)
+    mask = attention.mask
     if mask is not None and mask.ndim == 3:
         heads_apart = leading is not None and leading.ndim == 4
-        whole = mask.shape[0] == first.shape[0] * first.shape[1]
+        by_head = mask.shape[0] == first.shape[0] * first.shape[1]
         split = (first.shape[0], first.shape[1], *mask.shape[1:])
-        mask = mask.unsqueeze(0) if heads_apart or not whole else mask.reshape(split)
-    scaling = seen.scaling
-    if seen.route == "kernel" and scaling is None:
+        mask = mask.unsqueeze(0) if heads_apart or not by_head else mask.reshape(split)
+    scaling = attention.scaling
+    if attention.route == "kernel" and scaling is None:
         assert query is not None
         scaling = query.shape[-1] ** -0.5
     # As many examples as heads, or both along one axis: their order is known only where the
@@ -100,16 +100,16 @@ def shaped_by_example(seen: SeenAttention, examples: int | None) -> SeenAttentio
     ambiguous = first.shape[0] > 1 and (
         (joined and first.shape[1] > 1) or (not joined and first.shape[0] == first.shape[1])
     )
-    value, output = four(seen.value), four(seen.output)
+    value, output = four(attention.value), four(attention.output)
     return replace(
-        seen,
+        attention,
         query=query,
         key=key,
-        value=seen.value if value is None else value,
-        output=seen.output if output is None else output,
+        value=attention.value if value is None else value,
+        output=attention.output if output is None else output,
         mask=mask.detach() if mask is not None else None,
         scaling=scaling,
-        logits=four(seen.logits),
-        weights=four(seen.weights),
+        logits=four(attention.logits),
+        weights=four(attention.weights),
         ambiguous=ambiguous,
     )

@@ -33,11 +33,11 @@ MIXING = ("attention", "cross-attention", "mixer")
 
 
 class Listener(Protocol):
-    """Who hears what the tap reads. Tensors are only lent: reduce them at once."""
+    """Receives what the tap reads. Tensors are valid during the call only: reduce them at once."""
 
     def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None: ...
 
-    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
+    def update(self, stack: Stack, block: Block, write: Sublayer, u: Tensor, x: Tensor) -> None:
         """`u` is what is added to the stream, `x` the stream before."""
         ...
 
@@ -47,8 +47,8 @@ class Listener(Protocol):
 
 
 @dataclass
-class _Walk:
-    """Where one stack stands in the running forward pass."""
+class _StackWalk:
+    """The position of one stack in the running forward pass."""
 
     stack: Stack
     index: int = -1
@@ -57,7 +57,7 @@ class _Walk:
     total: Tensor | None = None
     calls: Counter[str] = field(default_factory=Counter)
     watched: dict[str | Port, object] = field(default_factory=dict[str | Port, object])
-    written: set[int] = field(default_factory=set[int])
+    sublayers_written: set[int] = field(default_factory=set[int])
     inside: bool = False
     again: bool = False
 
@@ -67,7 +67,11 @@ class _Walk:
 
 
 class Tap:
-    """See the module's first lines. `gradients` asks for tensor hooks on the stream sites."""
+    """Hand streams, updates and gradients of a forward pass to a listener, and keep its balance.
+
+    `gradients` asks for tensor hooks on the stream sites. `without_gradient` holds (stack, layer) of
+    the sites whose tensor carries no gradient.
+    """
 
     def __init__(
         self,
@@ -81,8 +85,8 @@ class Tap:
         self.anatomy = anatomy
         self.listener = listener
         self.gradients = gradients
-        self.unheard: set[tuple[str, int]] = set()
-        self._walks = [_Walk(stack) for stack in anatomy.stacks]
+        self.without_gradient: set[tuple[str, int]] = set()
+        self._walks = [_StackWalk(stack) for stack in anatomy.stacks]
         self._handles: list[Any] = []
         self._misses: dict[tuple[str, int], list[Tensor]] = {}
         self._faint: list[Tensor] = []
@@ -99,12 +103,12 @@ class Tap:
                 hook = self._watch_input(path, walks)
                 self._handles.append(_module(modules, path).register_forward_pre_hook(hook))
             for path, walks in entries.items():
-                hook = self._entry(walks)
+                hook = self._entry_hook(walks)
                 self._handles.append(
                     _module(modules, path).register_forward_pre_hook(hook, with_kwargs=True)
                 )
             for path, walks in others.items():
-                hook = self._passed(path, walks)
+                hook = self._output_hook(path, walks)
                 self._handles.append(
                     _module(modules, path).register_forward_hook(hook, with_kwargs=True)
                 )
@@ -118,10 +122,10 @@ class Tap:
             handle.remove()
         self._handles.clear()
 
-    def _places(self) -> tuple[dict[str, list[_Walk]], dict[str, list[_Walk]]]:
+    def _places(self) -> tuple[dict[str, list[_StackWalk]], dict[str, list[_StackWalk]]]:
         """Module paths with the stacks that read at their entry, and at their exit."""
-        entries: dict[str, list[_Walk]] = {}
-        others: dict[str, list[_Walk]] = {}
+        entries: dict[str, list[_StackWalk]] = {}
+        others: dict[str, list[_StackWalk]] = {}
         for walk in self._walks:
             for block in walk.stack.blocks:
                 _join(entries, block.entry.module, walk)
@@ -137,9 +141,9 @@ class Tap:
                         _join(others, path, walk)
         return entries, others
 
-    def _watched_inputs(self) -> dict[str, list[_Walk]]:
+    def _watched_inputs(self) -> dict[str, list[_StackWalk]]:
         """Module paths whose first argument a law asks for."""
-        places: dict[str, list[_Walk]] = {}
+        places: dict[str, list[_StackWalk]] = {}
         for walk in self._walks:
             for block in walk.stack.blocks:
                 for s in block.sublayers:
@@ -150,7 +154,7 @@ class Tap:
 
     # --- the hooks -------------------------------------------------------------------------
 
-    def _entry(self, walks: list[_Walk]) -> Callable[..., Any]:
+    def _entry_hook(self, walks: list[_StackWalk]) -> Callable[..., Any]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             for walk in walks:
                 if walk.inside:
@@ -178,7 +182,7 @@ class Tap:
 
         return hook
 
-    def _watch_input(self, path: str, walks: list[_Walk]) -> Callable[..., None]:
+    def _watch_input(self, path: str, walks: list[_StackWalk]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
             for walk in walks:
                 if walk.inside:
@@ -186,33 +190,33 @@ class Tap:
 
         return hook
 
-    def _start(self, walk: _Walk, x: Tensor) -> None:
+    def _start(self, walk: _StackWalk, x: Tensor) -> None:
         walk.index += 1
         walk.inside = True
         walk.calls.clear()
         walk.watched.clear()
-        walk.written.clear()
+        walk.sublayers_written.clear()
         values = x.detach()
         walk.before = values.clone() if walk.block.in_place else values
         walk.state, walk.total = walk.before, None
         if walk.index == 0:
             self._dtype = x.dtype
-            self._say_stream(walk, 0, None, walk.before)
-            self._listen(walk, 0, None, x, 1.0)
+            self._report_stream(walk, 0, None, walk.before)
+            self._listen_to_gradient(walk, 0, None, x, 1.0)
 
-    def _passed(self, path: str, walks: list[_Walk]) -> Callable[..., None]:
+    def _output_hook(self, path: str, walks: list[_StackWalk]) -> Callable[..., None]:
         def hook(
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
         ) -> None:
             for walk in walks:
                 if walk.inside:
-                    self._inside(walk, path, args, kwargs, output)
+                    self._on_output(walk, path, args, kwargs, output)
 
         return hook
 
-    def _inside(
+    def _on_output(
         self,
-        walk: _Walk,
+        walk: _StackWalk,
         path: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -236,7 +240,7 @@ class Tap:
             if block.exit.module == path and call == 0:
                 self._leave(walk, output)
 
-    def _write(self, walk: _Walk, s: Sublayer, output: object) -> None:
+    def _write(self, walk: _StackWalk, s: Sublayer, output: object) -> None:
         live = first_tensor(output)
         state, before = walk.state, walk.before
         if live is None or state is None or before is None:
@@ -262,7 +266,7 @@ class Tap:
             )
         # One example is enough to see whether rounding could hide this write.
         self._faint.append(torch.linalg.vector_norm(u[0]) / torch.linalg.vector_norm(state[0]))
-        walk.written.add(s.sublayer)
+        walk.sublayers_written.add(s.sublayer)
         self._moved.append(((walk.stack.name, walk.block.layer, s.sublayer), u.any()))
         walk.total = kept + u
         last = s is walk.block.sublayers[-1]
@@ -270,21 +274,23 @@ class Tap:
         if s.settle is None and not (following is not None and following.parallel):
             walk.state, walk.total = walk.total, None
             if not last:
-                self._say_stream(walk, walk.block.layer, s.sublayer, walk.state)
+                self._report_stream(walk, walk.block.layer, s.sublayer, walk.state)
                 if gain:
-                    self._listen(walk, walk.block.layer, s.sublayer, live, 1.0 / gain)
+                    self._listen_to_gradient(walk, walk.block.layer, s.sublayer, live, 1.0 / gain)
 
-    def _settle(self, walk: _Walk, s: Sublayer, entered: Tensor | None, output: object) -> None:
+    def _settle(
+        self, walk: _StackWalk, s: Sublayer, entered: Tensor | None, output: object
+    ) -> None:
         settled = first_tensor(output)
         if entered is None or settled is None or walk.total is None:
             raise AnatomyError(f"'{s.settle}' did not take and give a stream.")
         self._compare(walk, walk.total, _like(entered.detach(), walk.total))
         walk.state, walk.total = _like(settled.detach(), walk.total), None
         if s is not walk.block.sublayers[-1]:
-            self._say_stream(walk, walk.block.layer, s.sublayer, walk.state)
-            self._listen(walk, walk.block.layer, s.sublayer, settled, 1.0)
+            self._report_stream(walk, walk.block.layer, s.sublayer, walk.state)
+            self._listen_to_gradient(walk, walk.block.layer, s.sublayer, settled, 1.0)
 
-    def _leave(self, walk: _Walk, output: object) -> None:
+    def _leave(self, walk: _StackWalk, output: object) -> None:
         live = first_tensor(output)
         if live is None or walk.before is None:
             raise AnatomyError(f"'{walk.block.module}' returned no stream.")
@@ -295,7 +301,7 @@ class Tap:
         self._uncalled += [
             (walk.stack.name, walk.block.layer, s.sublayer)
             for s in walk.block.sublayers
-            if s.sublayer not in walk.written
+            if s.sublayer not in walk.sublayers_written
         ]
         if self.listener is not None:
             self.listener.block(
@@ -304,31 +310,31 @@ class Tap:
                 self._tokens(walk, walk.before),
                 self._tokens(walk, after),
             )
-        self._say_stream(walk, walk.block.layer, None, after)
-        self._listen(walk, walk.block.layer, None, live, 1.0)
+        self._report_stream(walk, walk.block.layer, None, after)
+        self._listen_to_gradient(walk, walk.block.layer, None, live, 1.0)
         walk.inside = False
         walk.before = walk.state = walk.total = None
         walk.watched.clear()
 
     # --- what is handed on -----------------------------------------------------------------
 
-    def _compare(self, walk: _Walk, predicted: Tensor, real: Tensor) -> None:
+    def _compare(self, walk: _StackWalk, predicted: Tensor, real: Tensor) -> None:
         assert walk.before is not None
         miss = misses(predicted, real, walk.before).max()
         self._misses.setdefault((walk.stack.name, walk.block.layer), []).append(miss)
 
-    def _say_stream(self, walk: _Walk, layer: int, sublayer: int | None, x: Tensor) -> None:
+    def _report_stream(self, walk: _StackWalk, layer: int, sublayer: int | None, x: Tensor) -> None:
         if self.listener is not None:
             self.listener.stream(walk.stack, layer, sublayer, self._tokens(walk, x))
 
-    def _listen(
-        self, walk: _Walk, layer: int, sublayer: int | None, live: Tensor, factor: float
+    def _listen_to_gradient(
+        self, walk: _StackWalk, layer: int, sublayer: int | None, live: Tensor, factor: float
     ) -> None:
         """Ask for the gradient at a stream site: `factor` times that of the live tensor."""
         if not self.gradients or self.listener is None:
             return
         if not live.requires_grad:
-            self.unheard.add((walk.stack.name, layer))
+            self.without_gradient.add((walk.stack.name, layer))
             return
         listener, stack = self.listener, walk.stack
         assert walk.before is not None
@@ -341,7 +347,7 @@ class Tap:
 
         live.register_hook(hook)
 
-    def _tokens(self, walk: _Walk, x: Tensor) -> Tensor:
+    def _tokens(self, walk: _StackWalk, x: Tensor) -> Tensor:
         """[example, token, width], lanes side by side; a stream without examples gets one."""
         if x.ndim == 2:
             return x.unsqueeze(0)
@@ -398,7 +404,7 @@ class Tap:
         return (walk.stack, block, waiting[0]) if waiting else None
 
     def balance(self) -> Balance:
-        """The books of the pass. AnatomyError when a stack was not walked to its end."""
+        """The balance of the pass; AnatomyError when a stack did not run to its end."""
         for walk in self._walks:
             if walk.again:
                 raise AnatomyError(
@@ -410,7 +416,7 @@ class Tap:
                     f"The forward pass went through {walk.index + 1} of the {walk.stack.depth} "
                     f"layers of the {walk.stack.name}; the anatomy does not fit these inputs."
                 )
-        worst = {key: float(torch.stack(found).max()) for key, found in self._misses.items()}
+        worst = {key: float(torch.stack(values).max()) for key, values in self._misses.items()}
         finite = {key: value for key, value in worst.items() if value == value}
         unjudged = tuple(key for key, value in worst.items() if value != value)
         (stack, layer), eps = max(
@@ -432,7 +438,7 @@ class Tap:
         )
 
 
-def _join(places: dict[str, list[_Walk]], path: str, walk: _Walk) -> None:
+def _join(places: dict[str, list[_StackWalk]], path: str, walk: _StackWalk) -> None:
     walks = places.setdefault(path, [])
     if walk not in walks:
         walks.append(walk)

@@ -76,13 +76,13 @@ def _run_note_figure(seed: int) -> Mapping[str, Any]:
         DRAWN,
         RELATIVE,
         TRUE,
-        Setting,
+        RankCollapseOptions,
         rank_collapse,
     )
 
     panels = {DRAWN: "drawn", TRUE: "true", RELATIVE: "relative"}
     curves: dict[str, dict[str, list[float]]] = {name: {} for name in panels.values()}
-    for line in rank_collapse(Setting(seed=seed)).lines:
+    for line in rank_collapse(RankCollapseOptions(seed=seed)).lines:
         if not line.faint:
             curves[panels[line.panel]][line.name] = list(line.values)
     return curves
@@ -100,13 +100,13 @@ def sample_curves(seed: int) -> dict[str, torch.Tensor]:
     """The residual of every sample, [layer, sample], by variant, of forward passes in float32."""
     import torch
 
-    from leadline.experiments.rank_collapse.experiment import VARIANTS, Setting
+    from leadline.experiments.rank_collapse.experiment import VARIANTS, RankCollapseOptions
     from leadline.experiments.rank_collapse.note_block import note_blocks
 
     def size(x: torch.Tensor) -> torch.Tensor:
         return (x - x.mean(1, keepdim=True)).flatten(1).norm(dim=1)
 
-    setting = Setting(seed=seed)
+    setting = RankCollapseOptions(seed=seed)
     shape = (setting.depth, setting.width, setting.heads)
     kind = {"norm": setting.norm, "causal": setting.causal}
     curves: dict[str, torch.Tensor] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from leadline.claims.page.pictures import curves, swatch
-from leadline.claims.page.strips import strip
+from leadline.claims.page.pictures import curves, strip, swatch
 from leadline.claims.page.words import raised, shown_number
 from leadline.claims.ruling import VERDICTS
 

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leadline.claims.claim import GROUPS, NOTES
 from leadline.claims.page.article import SHAPES, article, badge, kind_of, right, sign
-from leadline.claims.page.geometry import ELEVATION, tokens
 from leadline.claims.page.phrases import note_phrase
 from leadline.claims.page.play import DECADES, DEEPEST, EXERCISE, PLAYED, POWERS, play
-from leadline.claims.page.shapes import AXES, UNIT_2D, UNIT_3D
+from leadline.claims.page.shapes import AXES, ELEVATION, UNIT_2D, UNIT_3D, tokens
 from leadline.claims.page.words import LANGUAGES, Words, page_words, ruling_words
 from leadline.claims.ruling import VERDICTS
 from leadline.errors import InputError

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leadline.claims.page.geometry import powers
-from leadline.claims.page.knobs import piece, slider
-from leadline.claims.page.shapes import ellipse, sphere
+from leadline.claims.page.shapes import ellipse, piece, powers, slider, sphere
 from leadline.reading.show.formulas import mathml
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from leadline.claims.page.pictures import curves, swatch
-from leadline.claims.page.strips import strip
+from leadline.claims.page.pictures import curves, strip, swatch
 from leadline.claims.page.terminal import asked, measured, readable
 
 if TYPE_CHECKING:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type_hints
 
+from leadline.catalog import load_plugin
+from leadline.cli.request import options as o
 from leadline.errors import AnatomyError, InputError, LoadingError
 
 if TYPE_CHECKING:
@@ -20,64 +23,48 @@ if TYPE_CHECKING:
     from leadline.models.inputs import Inputs
     from leadline.models.loading import LoadedModel
 
-__all__ = ["InputRequest", "ModelRequest", "read_declaration", "read_overrides", "read_size"]
+__all__ = [
+    "AnatomyRequest",
+    "ModelRequest",
+    "read_declaration",
+    "read_overrides",
+    "read_size",
+    "takes_request",
+]
 
 DEFAULT_SIZE = "4x128"
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """Which model a command line asks for."""
+    """A model and inputs for it, as the options that several commands share name them.
 
-    source: str | None
-    random_init: str | None
-    recipe: str | None
-    overrides: Sequence[str]
-    dtype: str | None
-    device: str
-    trust_remote_code: bool
-    seed: int
+    Every field with the type of an option is an option of a command that takes the request; a
+    command with more or other options takes a class that adds or changes fields.
+    """
 
-    def load(self) -> LoadedModel:
-        """Load the model."""
-        given = [x for x in (self.source, self.random_init, self.recipe) if x is not None]
-        if len(given) != 1:
-            count = {0: "none was given", 2: "two were given"}.get(len(given), "all were given")
-            raise LoadingError(
-                "Name a MODEL (a folder, a hub id, a .gguf file or package.module:function), or "
-                "give --random-init TYPE for random weights, or --recipe NAME for a Transformer "
-                f"made of parts; {count}."
-            )
-        from leadline.models.loading import load_model
+    model: o.Model = None
+    random_init: o.RandomInit = None
+    recipe: o.RecipeName = None
+    overrides: o.Overrides = None
+    dtype: str | None = None
+    device: str = "cpu"
+    trust_remote_code: bool = False
+    text: o.Texts = None
+    text_file: o.TextFile = None
+    windows: o.Windows = None
+    tokens_file: o.TokensFile = None
+    random: o.RandomSize = None
+    truncate: o.Truncate = False
+    seed: o.Seed = 0
 
-        return load_model(
-            given[0],
-            random_init=self.random_init is not None,
-            recipe=self.recipe is not None,
-            overrides=read_overrides(self.overrides),
-            dtype=self.dtype,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            seed=self.seed,
-        )
-
-
-@dataclass(frozen=True)
-class InputRequest:
-    """Which inputs a command line asks for."""
-
-    texts: Sequence[str]
-    text_file: Path | None
-    windows: str | None
-    tokens_file: Path | None
-    random: str | None
-    truncate: bool
-    seed: int
+    usual_random: ClassVar[str | None] = None
+    """The size of random inputs where no input is given; None for the usual one."""
 
     def check(self) -> None:
         """Refuse more than one kind of input, and a size that is none."""
         given = {
-            "--text": bool(self.texts),
+            "--text": bool(self.text),
             "--text-file": self.text_file is not None,
             "--tokens-file": self.tokens_file is not None,
             "--random": self.random is not None,
@@ -91,16 +78,39 @@ class InputRequest:
             if size is not None:
                 read_size(size, option)
 
-    def make(self, loaded: LoadedModel) -> Inputs:
+    def load(self) -> LoadedModel:
+        """Load the model."""
+        given = [x for x in (self.model, self.random_init, self.recipe) if x is not None]
+        if len(given) != 1:
+            count = {0: "none was given", 2: "two were given"}.get(len(given), "all were given")
+            raise LoadingError(
+                "Name a MODEL (a folder, a hub id, a .gguf file or package.module:function), or "
+                "give --random-init TYPE for random weights, or --recipe NAME for a Transformer "
+                f"made of parts; {count}."
+            )
+        from leadline.models.loading import load_model
+
+        return load_model(
+            given[0],
+            random_init=self.random_init is not None,
+            recipe=self.recipe is not None,
+            overrides=read_overrides(self.overrides or ()),
+            dtype=self.dtype,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+            seed=self.seed,
+        )
+
+    def inputs(self, loaded: LoadedModel) -> Inputs:
         """Make the inputs for a loaded model; where it refuses them, that is an input error."""
         return replace(self._read(loaded), made=True)
 
     def _read(self, loaded: LoadedModel) -> Inputs:
         from leadline.models import inputs
 
-        if self.texts:
+        if self.text:
             return inputs.text_inputs(
-                self.texts, loaded.tokenizer, loaded.model, truncate=self.truncate
+                self.text, loaded.tokenizer, loaded.model, truncate=self.truncate
             )
         if self.text_file is not None:
             examples, length = _size(self.windows, "--windows", loaded)
@@ -114,8 +124,69 @@ class InputRequest:
             )
         if self.tokens_file is not None:
             return inputs.token_file(self.tokens_file, loaded.model, truncate=self.truncate)
-        examples, length = _size(self.random, "--random", loaded)
+        size = self.usual_random if self.random is None else self.random
+        examples, length = _size(size, "--random", loaded)
         return inputs.random_inputs(loaded.model, examples=examples, length=length, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class AnatomyRequest(ModelRequest):
+    """A model of any kind with inputs, and how its anatomy is found."""
+
+    dtype: o.Dtype = None
+    device: o.Device = "cpu"
+    trust_remote_code: o.TrustRemoteCode = False
+    declare: o.Declare = None
+    no_families: o.NoFamilies = False
+    plugin: o.Plugins = None
+
+    def check(self) -> None:
+        """Refuse what cannot be asked for, and run the plug-ins."""
+        super().check()
+        for file in self.plugin or ():
+            load_plugin(file)
+
+    def declaration(self) -> Declaration | None:
+        """Read the declaration of the anatomy, if there is one."""
+        return read_declaration(self.declare)
+
+
+def takes_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with a parameter that is a request the options of the request instead."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    kinds: dict[str, type[ModelRequest]] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if isinstance(hints[name], type) and issubclass(hints[name], ModelRequest):
+            kinds[name] = hints[name]
+            parameters += _options_of(hints[name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[name]))
+    ((request, kind),) = kinds.items()
+    options = [one.name for one in _options_of(kind)]
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        command(**{request: kind(**{name: values.pop(name) for name in options})}, **values)
+
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    vars(called)["__signature__"] = inspect.Signature(parameters)
+    return called
+
+
+def _options_of(kind: type[ModelRequest]) -> list[inspect.Parameter]:
+    """The fields with the type of an option, as parameters of a command."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=one.default,
+            annotation=hints[one.name],
+        )
+        for one in fields(kind)
+        if get_origin(hints[one.name]) is Annotated
+    ]
 
 
 def read_declaration(text: str | None) -> Declaration | None:

@@ -18,6 +18,16 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODEL",
+        help="Hub ids, local folders, .gguf files, package.module:function; recipe:NAME for a "
+        "Transformer of a recipe, random:TYPE for random weights. The experiment's own models "
+        "otherwise.",
+        show_default=False,
+    ),
+]
 RandomInit = Annotated[
     str | None,
     typer.Option(

@@ -12,11 +12,10 @@ about.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from leadline.errors import InputError
-from leadline.experiments.depth_laws.cases import CASES, HEADS, Case, Seen, law_of, look
+from leadline.errors import Progress, no_progress
+from leadline.experiments.depth_laws.cases import CASES, Case, Seen, law_of, look
 from leadline.experiments.depth_laws.verdicts import (
     SLACK,
     SYMBOLS,
@@ -27,85 +26,25 @@ from leadline.experiments.depth_laws.verdicts import (
     at_depth,
     judged,
 )
-from leadline.experiments.experiment import EXPERIMENTS
 from leadline.experiments.gradient_flow.growth import mean_error
+from leadline.experiments.options.depth_laws import DepthLawsOptions
 from leadline.experiments.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
 from leadline.theory.depth import LAWS
 from leadline.theory.depth.deepnorm import DeepNormLaw
 
-__all__ = ["DEPTHS", "Setting", "depth_laws"]
-
-DEPTHS = (6, 12, 24, 48, 96)
-STRICT_SEEDS = 3
-"""So many models are enough for a law that holds for every single one."""
-Progress = Callable[[str, int, int], None]
+__all__ = ["depth_laws"]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is built."""
-
-    depths: tuple[int, ...] = DEPTHS
-    seeds: int = 8
-    product_to: int = 12
-    """The Jacobians of no deeper model are taken: they cost the square of the depth."""
-    width: int = 64
-    length: int = 32
-    examples: int = 2
-    """Few tokens: what differs from draw to draw is the weights."""
-
-    @classmethod
-    def quick(cls) -> Setting:
-        """All depths, with fewer seeds; products of the shallowest models alone."""
-        return cls(seeds=3, product_to=6)
-
-    def check(self) -> None:
-        """Refuse what cannot be measured, with what to change."""
-        for name, least in (("length", 2), ("examples", 1), ("product_to", 1)):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; give a whole number from {least} on."
-                )
-        if self.width < HEADS or self.width % HEADS:
-            raise InputError(
-                f"width is {self.width}; the models have {HEADS} heads, so give a multiple of "
-                f"{HEADS}."
-            )
-        if self.seeds < 2:
-            raise InputError(
-                f"seeds is {self.seeds}; the laws are about the mean over weights, whose standard "
-                "error needs at least 2 seeds."
-            )
-        if len(set(self.depths)) < 2 or min(self.depths) < 1:
-            raise InputError(
-                f"The depths are {', '.join(map(str, self.depths)) or 'none'}; an exponent over "
-                "depth needs two different ones from 1 on, such as 12,24,48."
-            )
-
-    def depths_of(self, case: Case) -> list[int]:
-        """The depths at which a law is measured; `product_to` where all are too deep for Jacobians."""
-        own = sorted(set(self.depths))
-        if law_of(case).quantity != "jacobian.through":
-            return own
-        return [depth for depth in own if depth <= self.product_to] or [self.product_to]
-
-    def seeds_of(self, case: Case) -> int:
-        """How many models are built at each depth."""
-        return min(self.seeds, STRICT_SEEDS) if law_of(case).strict else self.seeds
-
-
-@EXPERIMENTS.register("depth-laws")
 def depth_laws(
-    setting: Setting | None = None,
+    options: DepthLawsOptions | None = None,
     *,
-    seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Every law of depth drawn beside its measurement, with exponents over depth."""
-    setting = setting or Setting()
-    setting.check()
-    found = _found(setting, seed, progress)
+    options = options or DepthLawsOptions()
+    options.check()
+    found = _found(options, progress)
     lines = tuple(_lines(found))
     return Outcome(
         experiment="depth-laws",
@@ -125,22 +64,22 @@ def depth_laws(
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _found(setting: Setting, seed: int, progress: Progress) -> Found:
-    total = sum(setting.seeds_of(case) * sum(setting.depths_of(case)) for case in CASES)
+def _found(options: DepthLawsOptions, progress: Progress) -> Found:
+    total = sum(options.seeds_of(case) * sum(options.depths_of(case)) for case in CASES)
     done = 0
     seen: dict[str, tuple[Seen, ...]] = {}
     for case in CASES:
         several: list[Seen] = []
-        for depth in setting.depths_of(case):
-            for number in range(setting.seeds_of(case)):
+        for depth in options.depths_of(case):
+            for number in range(options.seeds_of(case)):
                 progress(f"{case.title}, {depth} layers", done, total)
                 one = look(
                     case,
                     depth,
-                    width=setting.width,
-                    length=setting.length,
-                    examples=setting.examples,
-                    seed=seed + number,
+                    width=options.width,
+                    length=options.length,
+                    examples=options.examples,
+                    seed=options.seed + number,
                     facts=number == 0,
                 )
                 several.append(one)

@@ -20,11 +20,10 @@ little more than the frequencies of the bytes are left out of it.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leadline.errors import InputError, require
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import Progress, no_progress, require
 from leadline.experiments.fine_tuning.adapting import (
     METHODS,
     Adapted,
@@ -36,65 +35,17 @@ from leadline.experiments.fine_tuning.adapting import (
 )
 from leadline.experiments.fine_tuning.text import remarks, tables
 from leadline.experiments.fine_tuning.two_tasks import Backwards
+from leadline.experiments.options.fine_tuning import DESIGNS, FineTuningOptions
 from leadline.experiments.outcome import Outcome
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import model_for
-from leadline.parts import Recipe, Transformer
+from leadline.parts import Transformer
 from leadline.reading.show.panels import Line
 
-__all__ = ["DESIGNS", "Setting", "fine_tuning"]
+__all__ = ["DESIGNS", "fine_tuning"]
 
-Progress = Callable[[str, int, int], None]
-DESIGNS: dict[str, Callable[[float], dict[str, str]]] = {
-    "pre-norm": lambda r: {"placement": "pre", "connection": f"weighted(alpha={1.0 / r})"},
-    "post-norm": lambda r: {"placement": "post", "connection": f"lambda_skip(value={float(r)})"},
-}
-"""The fields of a recipe with the residual weight r."""
 RATE, ADAPTER_RATE = 1e-3, 3e-3
 """Learning rates of all weights and of adapters."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is trained and for how long; `rank` is that of LoRA and the size of an adapter."""
-
-    weights: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
-    depth: int = 4
-    width: int = 64
-    heads: int = 4
-    length: int = 32
-    base: int = 300
-    steps: int = 120
-    batch: int = 16
-    examples: int = 64
-    rank: int = 4
-    seeds: int = 3
-
-    @classmethod
-    def quick(cls) -> Setting:
-        """Shows the way of it in about a minute, with one seed."""
-        return cls(weights=(0.5, 1.0, 4.0), base=120, steps=50, seeds=1)
-
-    def check(self) -> None:
-        """Refuse what cannot be done, with what to change."""
-        for name in ("depth", "base", "steps", "rank", "seeds"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give a whole number from 1 on.")
-        if (
-            len(self.weights) < 2
-            or min(self.weights) <= 0.0
-            or list(self.weights) != sorted(set(self.weights))
-            or 1.0 not in self.weights
-        ):
-            raise InputError(
-                f"The residual weights are {list(self.weights)}; give at least two above 0, the "
-                "smallest first, with 1 among them."
-            )
-
-    def recipe(self, design: str, weight: float) -> Recipe:
-        """The model of a design with a residual weight."""
-        plain = Recipe(depth=self.depth, width=self.width, heads=self.heads, init="xavier")
-        return plain.but(init="xavier", **DESIGNS[design](weight))
 
 
 @dataclass
@@ -113,38 +64,36 @@ class Findings:
     """The loss on the old task of the base with weight 1, by design and seed."""
 
 
-@EXPERIMENTS.register("fine-tuning")
 def fine_tuning(
-    setting: Setting | None = None,
+    options: FineTuningOptions | None = None,
     *,
-    seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """What a model with a stronger residual learns of a second task, with adapters and without."""
-    setting = setting or Setting()
-    setting.check()
+    options = options or FineTuningOptions()
+    options.check()
     require("peft", extra="tune")
-    old = build_task(f"stdlib(length={setting.length})")
+    old = build_task(f"stdlib(length={options.length})")
     found = Findings()
-    total = len(DESIGNS) * setting.seeds * len(setting.weights)
+    total = len(DESIGNS) * options.seeds * len(options.weights)
     done = 0
     for design, fields in DESIGNS.items():
-        for one in (1000 * seed + number for number in range(setting.seeds)):
+        for one in (1000 * options.seed + number for number in range(options.seeds)):
             tuning = Tuning(
                 old,
                 Backwards(old),
-                steps=setting.steps,
-                batch=setting.batch,
-                examples=setting.examples,
-                rank=setting.rank,
+                steps=options.steps,
+                batch=options.batch,
+                examples=options.examples,
+                rank=options.rank,
                 rate=ADAPTER_RATE,
                 seed=one,
             )
-            plain = _base(setting, design, 1.0, tuning)
-            (found.plain[design, one],) = losses(plain, old.validation(setting.examples))
-            for weight in setting.weights:
+            plain = _base(options, design, 1.0, tuning)
+            (found.plain[design, one],) = losses(plain, old.validation(options.examples))
+            for weight in options.weights:
                 progress(f"{design}, residual weight {weight:g}, seed {one}", done, total)
-                base = plain if weight == 1.0 else _base(setting, design, weight, tuning)
+                base = plain if weight == 1.0 else _base(options, design, weight, tuning)
                 changed = plain.with_(**fields(weight))
                 _adapt(found, {"trained": base, "changed": changed}, design, weight, tuning)
                 done += 1
@@ -157,7 +106,7 @@ def fine_tuning(
             remarks(
                 found.adapted,
                 found.together,
-                unigram=old.entropies(setting.examples).unigram,
+                unigram=old.entropies(options.examples).unigram,
             )
         ),
         records={},
@@ -165,10 +114,10 @@ def fine_tuning(
     )
 
 
-def _base(setting: Setting, design: str, weight: float, tuning: Tuning) -> Transformer:
+def _base(options: FineTuningOptions, design: str, weight: float, tuning: Tuning) -> Transformer:
     """A model trained on the old task."""
-    model = model_for(setting.recipe(design, weight), tuning.old, seed=tuning.seed)
-    tuning.train(model, tuning.old, steps=setting.base, rate=RATE)
+    model = model_for(options.recipe(design, weight), tuning.old, seed=tuning.seed)
+    tuning.train(model, tuning.old, steps=options.base, rate=RATE)
     return model
 
 

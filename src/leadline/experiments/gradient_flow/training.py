@@ -9,11 +9,12 @@ the last site, and |dL/dx_l| at every site. They are read in float32, on four va
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline.errors import Progress
 from leadline.experiments.gradient_flow.starts import DESIGNS
 from leadline.lab.engines import News
 from leadline.lab.grid import Axis, Grid, Setting, Sweep
@@ -27,7 +28,6 @@ __all__ = ["TRAINED", "Trained", "flow_sweep", "read_trained", "train_all"]
 
 TRAINED = ("pre", "post", "no skip", "gpt2-scaled", "deepnorm")
 """The designs that are trained. Without norms the stream overflows before anything is learned."""
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

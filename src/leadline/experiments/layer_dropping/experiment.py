@@ -20,25 +20,24 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import Progress, no_progress
 from leadline.experiments.layer_dropping.text import Dropped, Model, lines, remarks, tables
+from leadline.experiments.options.layer_dropping import LayerDroppingOptions
 from leadline.experiments.outcome import Outcome
 from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.tasks import Task, build_task
 from leadline.lab.trainer import Trainer, model_for
 from leadline.lab.training import Training
-from leadline.parts import Recipe, Transformer
+from leadline.parts import Transformer
 from leadline.record.run.training import VALIDATION_LOSS
 
-__all__ = ["CONNECTIONS", "Setting", "layer_dropping"]
+__all__ = ["CONNECTIONS", "layer_dropping"]
 
 CONNECTIONS = (
     "identity",
@@ -51,78 +50,36 @@ READINGS = 20
 """How often the validation loss is read during training."""
 TURN = 4
 """Steps of a model before the next one has its turn."""
-Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is trained, and how often layers are drawn."""
-
-    depth: int = 12
-    width: int = 64
-    heads: int = 4
-    length: int = 32
-    steps: int = 600
-    batch: int = 16
-    seeds: int = 3
-    draws: int = 8
-    turns: int = 12
-    examples: int = 64
-
-    @classmethod
-    def quick(cls) -> Setting:
-        """Shows the way of it in less than a minute."""
-        return cls(depth=6, steps=150, seeds=2, draws=4, turns=6)
-
-    def check(self) -> None:
-        """Refuse what cannot be done, with what to change."""
-        for name, least in (("depth", 2), ("steps", 1), ("seeds", 1), ("draws", 1), ("turns", 1)):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; give a whole number from {least} on."
-                )
-
-    def recipe(self, connection: str) -> Recipe:
-        """The model of a connection."""
-        return Recipe(
-            depth=self.depth,
-            width=self.width,
-            heads=self.heads,
-            connection=connection,
-            init="xavier",
-        )
-
-
-@EXPERIMENTS.register("layer-dropping")
 def layer_dropping(
-    setting: Setting | None = None,
+    options: LayerDroppingOptions | None = None,
     *,
-    seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Loss by number of layers dropped, of models trained with and without; and the time saved."""
-    setting = setting or Setting()
-    setting.check()
-    task = build_task(f"stdlib(length={setting.length})")
-    seeds = [1000 * seed + number for number in range(setting.seeds)]
+    options = options or LayerDroppingOptions()
+    options.check()
+    task = build_task(f"stdlib(length={options.length})")
+    seeds = [1000 * options.seed + number for number in range(options.seeds)]
     total = len(CONNECTIONS) * len(seeds) + 1
     progress("timing a step", 0, total)
-    times = _times(setting, task)
+    times = _times(options, task)
     found: list[Model] = []
     for connection in CONNECTIONS:
         losses: list[Dropped] = []
         for one in seeds:
             done = 1 + len(found) * len(seeds) + len(losses)
             progress(f"{connection}, seed {one}", done, total)
-            losses.append(_dropped(_trained(setting, connection, task, one), setting, one))
-        model = model_for(setting.recipe(connection), task, seed=0)
+            losses.append(_dropped(_trained(options, connection, task, one), options, one))
+        model = model_for(options.recipe(connection), task, seed=0)
         found.append(Model(connection, tuple(losses), times[connection], computed_share(model)))
     return Outcome(
         experiment="layer-dropping",
-        title=f"Validation loss by number of layers dropped, of {setting.depth}",
+        title=f"Validation loss by number of layers dropped, of {options.depth}",
         value_label="nats",
         lines=tuple(lines(found)),
-        remarks=tuple(remarks(found, task.entropies(setting.examples).unigram)),
+        remarks=tuple(remarks(found, task.entropies(options.examples).unigram)),
         records={},
         start=0,
         axis="layers dropped",
@@ -134,33 +91,33 @@ def layer_dropping(
 # --- training and timing -------------------------------------------------------------------
 
 
-def _trained(setting: Setting, connection: str, task: Task, seed: int) -> Trainer:
+def _trained(options: LayerDroppingOptions, connection: str, task: Task, seed: int) -> Trainer:
     training = Training(
         task=task.choice(),
-        steps=setting.steps,
-        batch=setting.batch,
-        examples=setting.examples,
-        validate=max(1, setting.steps // READINGS),
+        steps=options.steps,
+        batch=options.batch,
+        examples=options.examples,
+        validate=max(1, options.steps // READINGS),
         gauges=0,
     )
     trainer = Trainer(
-        model_for(setting.recipe(connection), task, seed=seed), task, training, seed=seed
+        model_for(options.recipe(connection), task, seed=seed), task, training, seed=seed
     )
     trainer.run()
     return trainer
 
 
-def _times(setting: Setting, task: Task) -> dict[str, float]:
+def _times(options: LayerDroppingOptions, task: Task) -> dict[str, float]:
     """The median time of a training step over that of the first model."""
-    batch = task.train(0, setting.batch, seed=0)
+    batch = task.train(0, options.batch, seed=0)
     runs = {}
     for connection in CONNECTIONS:
-        model = model_for(setting.recipe(connection), task, seed=0).train()
+        model = model_for(options.recipe(connection), task, seed=0).train()
         runs[connection] = model, FlatAdamW(model, decay=0.01)
     spent: dict[str, list[float]] = {connection: [] for connection in CONNECTIONS}
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        for turn in range(setting.turns + 1):
+        for turn in range(options.turns + 1):
             for connection, (model, optimizer) in runs.items():
                 start = time.perf_counter()
                 for _ in range(TURN):
@@ -199,8 +156,8 @@ def without(model: Transformer, layers: Sequence[int]) -> Iterator[None]:
         model.blocks = whole
 
 
-def _dropped(trainer: Trainer, setting: Setting, seed: int) -> Dropped:
-    model, depth = trainer.model, setting.depth
+def _dropped(trainer: Trainer, options: LayerDroppingOptions, seed: int) -> Dropped:
+    model, depth = trainer.model, options.depth
     assert isinstance(model, Transformer)
 
     def loss(layers: Sequence[int]) -> float:
@@ -212,7 +169,7 @@ def _dropped(trainer: Trainer, setting: Setting, seed: int) -> Dropped:
     even, mean, spread = [whole], [whole], [0.0]
     for dropped in range(1, depth):
         even.append(loss(evenly(depth, dropped)))
-        drawn = [loss(draw.sample(range(1, depth + 1), dropped)) for _ in range(setting.draws)]
+        drawn = [loss(draw.sample(range(1, depth + 1), dropped)) for _ in range(options.draws)]
         mean.append(statistics.fmean(drawn))
         spread.append(statistics.pstdev(drawn))
     curve = tuple(

@@ -27,7 +27,7 @@ f(x) = -3 x the flow falls like e^(-3t), and 20 layers of step 1 give (1 - 3)^20
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import Progress, no_progress
 from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.ode_view.reference_flow import (
     FINER,
@@ -48,6 +47,7 @@ from leadline.experiments.ode_view.reference_flow import (
     apart,
     followed,
 )
+from leadline.experiments.options.ode_view import OdeViewOptions
 from leadline.experiments.outcome import Outcome
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.running import call
@@ -57,7 +57,7 @@ from leadline.numerics.linear.linearised import Linearised
 from leadline.parts import Recipe, Transformer
 from leadline.reading.show.panels import Line, Places, Plane, Table
 
-__all__ = ["Setting", "ode_view"]
+__all__ = ["ode_view"]
 
 EULER, NORMED, WHOLE, OWN = "step T/L", "step T/L, normed", "step 1", "step T/L, own weights"
 ERROR, SPECTRUM = "log₁₀ error against the flow", "|1 + λ|, eigenvalues of the Jacobian of a block"
@@ -69,37 +69,7 @@ STABLE = 1e-6
 """What |1 + lambda| may pass 1 by: a double eigenvalue is known to the root of eps only."""
 RATE, LAYERS = -3.0, 20
 """The note's claim of easy stability, tested on f(x) = RATE x."""
-Progress = Callable[[str, int, int], None]
 Eigenvalues = NDArray[np.complex128]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The network, and the design whose spectrum stands beside that of plain pre-norm."""
-
-    width: int = 16
-    tokens: int = 8
-    time: float = 1.0
-    seeds: int = 3
-    seed: int = 0
-    connection: str = "weighted(alpha=depth)"
-    placement: str = "pre"
-    init: str = "xavier"
-
-    def check(self) -> None:
-        """Refuse what cannot be followed, with what to change."""
-        for name, least in (("width", 4), ("tokens", 1), ("seeds", 1)):
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; give a whole number from {least} on."
-                )
-        if self.width * self.tokens > 2048:
-            raise InputError(
-                f"width x tokens is {self.width * self.tokens}, and eigenvalues are computed from "
-                "dense matrices of that many rows; stay at 2048 or below."
-            )
-        if not (self.time > 0 and math.isfinite(self.time)):
-            raise InputError(f"time is {self.time}; give a number above 0.")
 
 
 @dataclass(frozen=True)
@@ -132,29 +102,28 @@ class Spectrum:
         return float(np.mean(falling & (self.sizes > 1.0 + STABLE)))
 
 
-@EXPERIMENTS.register("ode-view")
 def ode_view(
-    setting: Setting | None = None,
+    options: OdeViewOptions | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Order of convergence when depth is doubled and the step halved; stability of single layers."""
-    setting = setting or Setting()
-    setting.check()
-    total = setting.seeds + 2
+    options = options or OdeViewOptions()
+    options.check()
+    total = options.seeds + 2
     errors: dict[str, dict[int, list[float]]] = {name: {} for name in (EULER, NORMED, WHOLE, OWN)}
     references: list[dict[str, Reference]] = []
     with torch.random.fork_rng(devices=[]):
-        for number in range(setting.seeds):
-            progress(f"seed {setting.seed + number}", number, total)
-            found, flows = _convergence(setting, setting.seed + number)
+        for number in range(options.seeds):
+            progress(f"seed {options.seed + number}", number, total)
+            found, flows = _convergence(options, options.seed + number)
             references.append(flows)
             for name, line in found.items():
-                errors[name][setting.seed + number] = line
+                errors[name][options.seed + number] = line
         spectra: list[Spectrum] = []
-        for number, (name, fields) in enumerate(_designs(setting).items()):
-            progress(name, setting.seeds + number, total)
-            spectra += _spectra(setting, name, fields)
+        for number, (name, fields) in enumerate(_designs(options).items()):
+            progress(name, options.seeds + number, total)
+            spectra += _spectra(options, name, fields)
     orders = {
         name: fit_exponent(DEPTHS, lines)
         for name, lines in errors.items()
@@ -182,14 +151,14 @@ def ode_view(
 # --- convergence ---------------------------------------------------------------------------------
 
 
-def _network(setting: Setting, seed: int, fields: Mapping[str, Any]) -> Stretches:
+def _network(options: OdeViewOptions, seed: int, fields: Mapping[str, Any]) -> Stretches:
     """The blocks of a random network in float64 as functions of the stream."""
     plain: dict[str, Any] = {"positions": "none", "mlp": "gelu_tanh", "init": "xavier"}
-    sizes = {"width": setting.width, "vocabulary": 64, "context": setting.tokens}
-    heads = 2 if setting.width % 2 == 0 else 1
+    sizes = {"width": options.width, "vocabulary": 64, "context": options.tokens}
+    heads = 2 if options.width % 2 == 0 else 1
     recipe = Recipe.from_json({**plain, **sizes, "heads": heads, **fields})
     model = Transformer(recipe, seed=seed).double().eval()
-    batch = random_tokens(model, examples=1, length=setting.tokens, seed=seed)
+    batch = random_tokens(model, examples=1, length=options.tokens, seed=seed)
     (stack,) = anatomy_of(model, batch).stacks
     return Stretches(model, stack, lambda: call(model, batch))
 
@@ -207,24 +176,24 @@ def _field(stretches: Stretches, layer: int) -> tuple[Field, Tensor]:
 
 
 def _convergence(
-    setting: Setting, seed: int
+    options: OdeViewOptions, seed: int
 ) -> tuple[dict[str, list[float]], dict[str, Reference]]:
     """The errors of one seed over the depths, how far own weights move the stream, the flows."""
-    one = _network(setting, seed, {"depth": 1})
+    one = _network(options, seed, {"depth": 1})
     field, x = _field(one, 1)
     sphere = _normed(x)
-    steps = {depth: setting.time / depth for depth in DEPTHS}
+    steps = {depth: options.time / depth for depth in DEPTHS}
     ends = {
         EULER: [_euler(field, x, h, depth) for depth, h in steps.items()],
         NORMED: [_projected(field, sphere, h, depth) for depth, h in steps.items()],
         WHOLE: [_euler(field, x, 1.0, depth) for depth in DEPTHS],
     }
-    flow = followed(field, x, setting.time, judging=[*ends[EULER], *ends[WHOLE]])
+    flow = followed(field, x, options.time, judging=[*ends[EULER], *ends[WHOLE]])
     normed = followed(
-        lambda at: _tangent(at, field(at)), sphere, setting.time, judging=ends[NORMED]
+        lambda at: _tangent(at, field(at)), sphere, options.time, judging=ends[NORMED]
     )
     flows = {EULER: flow, NORMED: normed, WHOLE: flow}
-    many = _network(setting, seed, {"depth": max(DEPTHS)})
+    many = _network(options, seed, {"depth": max(DEPTHS)})
     own = [_field(many, layer)[0] for layer in range(1, max(DEPTHS) + 1)]
     found = {name: [flows[name].judged(end) for end in several] for name, several in ends.items()}
     found[OWN] = []
@@ -264,19 +233,19 @@ def _tangent(x: Tensor, u: Tensor) -> Tensor:
 # --- stability -----------------------------------------------------------------------------------
 
 
-def _designs(setting: Setting) -> dict[str, dict[str, Any]]:
-    chosen = f"{setting.connection}, {setting.placement}, {setting.init}"
+def _designs(options: OdeViewOptions) -> dict[str, dict[str, Any]]:
+    chosen = f"{options.connection}, {options.placement}, {options.init}"
     given = {
-        "connection": setting.connection,
-        "placement": setting.placement,
-        "init": setting.init,
+        "connection": options.connection,
+        "placement": options.placement,
+        "init": options.init,
     }
     return {"identity, pre, xavier": {}, chosen: given}
 
 
-def _spectra(setting: Setting, name: str, fields: dict[str, Any]) -> list[Spectrum]:
+def _spectra(options: OdeViewOptions, name: str, fields: dict[str, Any]) -> list[Spectrum]:
     """The eigenvalues of the first and the last block of a design."""
-    stretches = _network(setting, setting.seed, {"depth": DESIGNED, **fields})
+    stretches = _network(options, options.seed, {"depth": DESIGNED, **fields})
     found: list[Spectrum] = []
     for layer in (1, DESIGNED):
         block, x = stretches.function(layer - 1, layer)

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leadline.errors import InputError
-from leadline.experiments.experiment import EXPERIMENTS
+from leadline.errors import Progress, no_progress
+from leadline.experiments.options.rank_collapse import RankCollapseOptions
 from leadline.experiments.outcome import Outcome
-from leadline.experiments.rank_collapse.note_block import NORMS, note_blocks
+from leadline.experiments.rank_collapse.note_block import note_blocks
 from leadline.instruments.collapse.measure import follow
 from leadline.reading.show.panels import Line
 
@@ -48,37 +48,7 @@ STEADY, STEADY_LAYERS = 2.0, 4
 """An exponential fall: the factors of so many last layers lie within this ratio of one another."""
 KEPT = 0.9
 """The share of a residual that must be left so that it counts as kept."""
-Progress = Callable[[str, int, int], None]
 Curve = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the note chose, and what may be chosen instead."""
-
-    tokens: int = 10
-    width: int = 128
-    depth: int = 12
-    heads: int = 1
-    samples: int = 32
-    norm: str = "layernorm"
-    causal: bool = False
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse what cannot be built, with what to change."""
-        for name in ("tokens", "width", "depth", "heads", "samples"):
-            least = 2 if name == "tokens" else 1
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; give a whole number from {least} on."
-                )
-        if self.width % self.heads:
-            raise InputError(
-                f"The width {self.width} cannot be divided among {self.heads} heads; change one."
-            )
-        if self.norm not in NORMS:
-            raise InputError(f"norm is {self.norm!r}; choose {', '.join(NORMS)}.")
 
 
 @dataclass(frozen=True)
@@ -101,34 +71,33 @@ class Variant:
         return next((i for i, off in enumerate(apart) if off > math.log10(2)), None)
 
 
-@EXPERIMENTS.register("rank-collapse")
 def rank_collapse(
-    setting: Setting | None = None,
+    options: RankCollapseOptions | None = None,
     *,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """Residual by layer with skip and MLP switched on and off: float32 beside the truth."""
-    setting = setting or Setting()
-    setting.check()
+    options = options or RankCollapseOptions()
+    options.check()
     found: list[Variant] = []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.default_generator.manual_seed(setting.seed)
+        torch.default_generator.manual_seed(options.seed)
         for number, name in enumerate(VARIANTS):
             found.append(
                 _followed(
-                    setting,
+                    options,
                     name,
                     lambda done, at=number, what=name: progress(
-                        what, at * setting.samples + done, len(VARIANTS) * setting.samples
+                        what, at * options.samples + done, len(VARIANTS) * options.samples
                     ),
                 )
             )
     return Outcome(
         experiment="rank-collapse",
-        title=f"How far tokens still differ: {setting.depth} layers, {_mask(setting)}",
+        title=f"How far tokens still differ: {options.depth} layers, {_mask(options)}",
         value_label="",
         lines=tuple(_lines(found)),
-        remarks=tuple(_remarks(found, setting)),
+        remarks=tuple(_remarks(found, options)),
         records={},
         start=0,
         scales={TRUE: "exponent", RELATIVE: "exponent"},
@@ -136,18 +105,18 @@ def rank_collapse(
     )
 
 
-def _followed(setting: Setting, name: str, done: Callable[[int], None]) -> Variant:
+def _followed(options: RankCollapseOptions, name: str, done: Callable[[int], None]) -> Variant:
     skip, mlp = VARIANTS[name]
     blocks = note_blocks(
-        setting.depth,
-        setting.width,
-        setting.heads,
+        options.depth,
+        options.width,
+        options.heads,
         mlp=mlp,
         skip=skip,
-        norm=setting.norm,
-        causal=setting.causal,
+        norm=options.norm,
+        causal=options.causal,
     )
-    x = torch.randn(setting.samples, setting.tokens, setting.width)
+    x = torch.randn(options.samples, options.tokens, options.width)
     shown = [_residuals(x)]
     y = x
     for block in blocks:
@@ -157,7 +126,7 @@ def _followed(setting: Setting, name: str, done: Callable[[int], None]) -> Varia
     true, relative, errors = [], [], []
     for number, sample in enumerate(x):
         done(number)
-        one = follow(list(blocks), sample, causal=setting.causal, seed=setting.seed)
+        one = follow(list(blocks), sample, causal=options.causal, seed=options.seed)
         true.append(one.log10_residual)
         relative.append(one.log10_relative)
         errors.append(one.error)
@@ -209,16 +178,16 @@ def _tuple(curve: Curve) -> tuple[float, ...]:
     return tuple(float(value) for value in curve)
 
 
-def _mask(setting: Setting) -> str:
-    return "causal" if setting.causal else "no mask"
+def _mask(options: RankCollapseOptions) -> str:
+    return "causal" if options.causal else "no mask"
 
 
-def _remarks(found: list[Variant], setting: Setting) -> Iterator[str]:
+def _remarks(found: list[Variant], options: RankCollapseOptions) -> Iterator[str]:
     by_name = {one.name: one for one in found}
     san, skip, mlp, both = (by_name[name] for name in VARIANTS)
-    if setting.norm != "none":
+    if options.norm != "none":
         yield (
-            f"A {setting.norm} stands before attention, so this is not the pure self-attention "
+            f"A {options.norm} stands before attention, so this is not the pure self-attention "
             "network of the theorem; --norm none takes it away."
         )
     for one in (san, mlp):
@@ -226,10 +195,10 @@ def _remarks(found: list[Variant], setting: Setting) -> Iterator[str]:
             yield (
                 f"{one.name}: from layer {one.floor} on float32 shows rounding, not the residual: "
                 f"{_power(one.float32[one.floor])} where it is {_power(one.true[one.floor])}; at "
-                f"layer {setting.depth} {_power(one.float32[-1])} where it is "
+                f"layer {options.depth} {_power(one.float32[-1])} where it is "
                 f"{_power(one.true[-1])}."
             )
-    yield from _rates(san, setting)
+    yield from _rates(san, options)
     yield _without_skip(san, mlp)
     yield _with_skip(skip, both)
     worst = max(one.error for one in found)
@@ -264,11 +233,11 @@ def _with_skip(skip: Variant, both: Variant) -> str:
     )
 
 
-def _rates(san: Variant, setting: Setting) -> Iterator[str]:
+def _rates(san: Variant, options: RankCollapseOptions) -> Iterator[str]:
     """Say how fast the residual falls, and name a law only where the last layers follow it."""
     if len(san.true) < 3 or not np.isfinite(san.true[-1]):
         return
-    if setting.causal:
+    if options.causal:
         steps = np.diff(san.true)[-STEADY_LAYERS:]
         steady = len(steps) == STEADY_LAYERS and float(np.ptp(steps)) < math.log10(STEADY)
         falling = float(steps.max()) < 0.0

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from leadline.errors import InputError, LeadlineError
+from leadline.errors import InputError, LeadlineError, Progress, no_progress
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.sentences import random_rows, sentence_rows
 from leadline.instruments.collapse.measure import collapse
@@ -35,7 +35,6 @@ SWITCHES: dict[str, dict[str, str]] = {
     "skip and MLP off": {"mlp": "none", "connection": "none"},
 }
 Curve = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 
 
 def switched_off(
@@ -43,7 +42,7 @@ def switched_off(
     *,
     tokens: int = 32,
     seed: int = 0,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> Outcome:
     """The relative residual by layer of each model, as trained and with parts switched off."""
     if tokens < 2:

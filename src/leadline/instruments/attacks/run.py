@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from leadline.errors import InputError, UnknownName
+from leadline.errors import InputError, Progress, UnknownName, no_progress
 from leadline.instruments.attacks.result import AttackRow, AttackTable
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
 
 __all__ = ["attack_bounds"]
 
-Progress = Callable[[str, int, int], None]
 
 _NOTE = "Deep Dive into Transformer Architecture, section 3"
 _CONVERGENCE = {
@@ -37,7 +36,7 @@ def attack_bounds(
     optimised: int,
     seed: int,
     names: Sequence[str] | None = None,
-    progress: Progress = lambda _what, _done, _total: None,
+    progress: Progress = no_progress,
 ) -> AttackTable:
     """Search for violations of the named bounds, or of all, at random and by gradient ascent.
 

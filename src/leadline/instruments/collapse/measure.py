@@ -25,7 +25,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from leadline.anatomy import unsharded, untouched
-from leadline.errors import InputError, check_progress, check_seed
+from leadline.errors import InputError, Progress, check_progress, check_seed
 from leadline.instruments.collapse.facts import Notebook, by_head, stack_facts
 from leadline.instruments.collapse.inputs import check_stream, checked_layers, entered, streams_of
 from leadline.instruments.collapse.result import Collapse
@@ -43,7 +43,6 @@ __all__ = ["collapse", "collapse_weights", "follow"]
 
 Tensor = torch.Tensor
 Step = Callable[[Any], Any]
-Progress = Callable[[str, int, int], None]
 assert (
     split_attention and split_curves and split_norms and split_rules
 )  # they enter the rules when they are imported

@@ -13,18 +13,12 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.errors import InputError, check_progress
+from leadline.errors import InputError, Progress, check_progress
+from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.linear_checks import plainly
-from leadline.instruments.passes.measurement import (
-    Progress,
-    anatomy_of,
-    known_anatomy,
-    model_facts,
-    modules_of,
-    refuse_broken,
-    refuse_broken_inputs,
-    tokenizer_for,
-)
+from leadline.instruments.passes.measurement import anatomy_of
+from leadline.instruments.passes.not_finite import refuse_broken, refuse_broken_inputs
+from leadline.instruments.passes.provenance import model_facts
 from leadline.instruments.passes.running import batch_for, call, few_threads
 from leadline.models.inputs import Inputs
 from leadline.models.loading import LoadedModel

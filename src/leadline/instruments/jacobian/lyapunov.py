@@ -17,11 +17,10 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.errors import InputError, ProbeError, check_count, check_seed
+from leadline.errors import InputError, ProbeError, Progress, check_count, check_seed
 from leadline.instruments.jacobian.inputs import Steps, array_of, opened
 from leadline.instruments.jacobian.result import Lyapunov
 from leadline.instruments.passes.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
-from leadline.instruments.passes.measurement import Progress
 from leadline.models.loading import LoadedModel
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linearised import Linearised

@@ -27,7 +27,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch.stretch import Function, Stretches
-from leadline.errors import InputError, ProbeError, check_count, check_seed, shown
+from leadline.errors import InputError, ProbeError, Progress, check_count, check_seed, shown
 from leadline.instruments.jacobian import bidiagonal
 from leadline.instruments.jacobian.bidiagonal import Singular
 from leadline.instruments.jacobian.frobenius import both_norms
@@ -43,7 +43,6 @@ from leadline.instruments.passes.linear_checks import (
     not_the_product,
     refuse_other,
 )
-from leadline.instruments.passes.measurement import Progress
 from leadline.models.loading import LoadedModel
 from leadline.numerics.linear.linear_maps import LinearMap, Shifted
 from leadline.numerics.linear.linearised import Linearised

@@ -1,4 +1,4 @@
-"""Leave one block or one write out, run again, and see what the loss says.
+"""Leave out one block or one write at a time and measure how much the loss rises.
 
 Dropping a block hands its input on as its output; dropping a write replaces the update by zeros
 (the norm after the addition still stands). The increase of the loss over the intact model is
@@ -17,7 +17,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Block, Stack
 from leadline.anatomy.tensors import first_tensor, stream_input
-from leadline.errors import ProbeError, shown
+from leadline.errors import ProbeError, Progress, shown
 from leadline.record import Quantity, Reading, Site
 
 __all__ = ["Ablation", "ablate"]
@@ -47,7 +47,7 @@ SUBLAYER = Quantity(
 
 @dataclass(frozen=True)
 class Ablation:
-    """What leaving parts out has shown, and how many forward passes it took."""
+    """The readings of an ablation, and how many forward passes it took."""
 
     quantities: tuple[Quantity, ...]
     readings: tuple[Reading, ...]
@@ -60,25 +60,25 @@ def ablate(
     loss: Callable[[], torch.Tensor],
     *,
     unit: str = "block",
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Ablation:
     """The loss increase for every block, or for every sublayer. `loss` runs the model once."""
     if unit not in ("block", "sublayer"):
         raise ProbeError(f"ablate is {shown(unit)}; give 'block' or 'sublayer'.")
     with torch.no_grad():
-        whole = float(loss())
+        intact_loss = float(loss())
         cuts = _cuts(model, anatomy, unit)
         readings: list[Reading] = []
-        for done, (site, path, hook) in enumerate(cuts):
+        for count, (site, path, hook) in enumerate(cuts):
             if progress is not None:
-                progress(f"leaving out one {unit} at a time", done, len(cuts))
+                progress(f"leaving out one {unit} at a time", count, len(cuts))
             handle = model.get_submodule(path).register_forward_hook(hook, with_kwargs=True)
             try:
                 without = float(loss())
             finally:
                 handle.remove()
             name = BLOCK.name if unit == "block" else SUBLAYER.name
-            readings.append(Reading(name, site, "value", without - whole))
+            readings.append(Reading(name, site, "value", without - intact_loss))
     if progress is not None:
         progress(f"leaving out one {unit} at a time", len(cuts), len(cuts))
     return Ablation((BLOCK if unit == "block" else SUBLAYER,), tuple(readings), len(cuts) + 1)

@@ -1,4 +1,4 @@
-"""What the record says of one attention besides numbers: its mask, its positions, its shapes."""
+"""Facts of one attention besides its numbers: mask, positions, shapes, and what is odd about it."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from leadline.record.rows.finding import Severity
 __all__ = ["attention_facts", "attention_findings", "positions_of"]
 
 UNEVEN = 1e-3
-"""Rows whose sum misses one by more are no probability distribution, or by two eps of their own precision."""
+"""Rows whose sum misses one by more than this, or two eps of their type, are no distribution."""
 
 
 def attention_facts(site: Site, patterns: Patterns, *, first_head: int = 1) -> dict[str, Any]:
     """One entry of the provenance. `allowed` is written as [count, how often] where it is needed."""
-    seen, measured = patterns.seen, patterns.measured
+    attention, measured = patterns.seen, patterns.measured
     mask = _mask(measured.shapes)
-    source = seen.query_source
-    head_width = None if seen.query is None else seen.query.shape[-1]
+    source = attention.query_source
+    head_width = None if attention.query is None else attention.query.shape[-1]
     return {
         "stack": site.stack,
         "layer": site.layer,
         "sublayer": site.sublayer,
         "point": site.point,
-        "module": seen.module,
+        "module": attention.module,
         "first_head": first_head,
         "heads": patterns.heads,
-        "groups": patterns.heads if seen.key is None else seen.key.shape[1],
+        "groups": patterns.heads if attention.key is None else attention.key.shape[1],
         "width": None if source is None or source.weight is None else source.weight.shape[-1],
         "head_width": head_width,
         "scaling": None if patterns.scores is None else patterns.scores.scaling,
         "mask": mask,
         "positions": positions_of(patterns),
-        "stochastic": not seen.sink and _even(patterns),
+        "stochastic": not attention.sink and _even(patterns),
         "substochastic": _substochastic(patterns),
         "altered": measured.altered,
         "qk_norm": source is not None and source.weight is None,
         "norm": None if source is None or source.norm is None else source.norm.module,
-        "seen": seen.route,
+        "seen": attention.route,
         "proof_eps": None if measured.proof is None else round(measured.proof, 3),
         "iterations": int(measured.norm.iterations.max()),
         "loose": int(measured.norm.loose.sum()),
@@ -60,12 +60,12 @@ def attention_facts(site: Site, patterns: Patterns, *, first_head: int = 1) -> d
 
 
 def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
-    """What must be said of matrices that are no ordinary attention."""
+    """The findings about matrices that are no ordinary attention."""
     measured = patterns.measured
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def say(verdict: str, severity: Severity = "serious") -> None:
-        found.append(
+        findings.append(
             Finding(
                 verdict=verdict,
                 quantity="attention.spectral_norm",
@@ -96,7 +96,7 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
             "of their row count as hidden, so the logit span is at most that.",
             "note",
         )
-    return found
+    return findings
 
 
 def _even(patterns: Patterns) -> bool:
@@ -110,15 +110,15 @@ def _substochastic(patterns: Patterns) -> bool:
 
 
 def _tolerance(patterns: Patterns) -> float:
-    seen = patterns.seen
-    dtype = seen.weights.dtype if seen.weights is not None else torch.float32
+    attention = patterns.seen
+    dtype = attention.weights.dtype if attention.weights is not None else torch.float32
     return max(UNEVEN, 2 * torch.finfo(dtype).eps)
 
 
 def positions_of(patterns: Patterns) -> str:
     """How queries and keys learn of positions: none, rotary, bias (on the logits), unknown."""
-    seen = patterns.seen
-    sources = (seen.query_source, seen.key_source)
+    attention = patterns.seen
+    sources = (attention.query_source, attention.key_source)
     if any(source is not None and source.turned for source in sources):
         return "rotary"
     if any(source is None for source in sources):

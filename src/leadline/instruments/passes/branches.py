@@ -1,4 +1,4 @@
-"""The weights of a branch, found when it has written: for the probes that ask for them."""
+"""Find the weights of each branch when it writes, for the probes that ask for them."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class Branches:
         self._perceptrons = plan.having("perceptron")
         self._waiting: dict[Site, list[tuple[Patterns, Tensor | None]]] = {}
 
-    def attended(self, site: Site, patterns: Patterns, tokens: Tensor | None) -> None:
-        """An attention was seen and proved; `tokens` are the real ones."""
+    def add_attention(self, site: Site, patterns: Patterns, tokens: Tensor | None) -> None:
+        """Keep a proved attention until its write; `tokens` mask the real ones."""
         self._waiting.setdefault(site, []).append((patterns, tokens))
 
-    def left(self) -> None:
-        """The block has ended."""
+    def end_block(self) -> None:
+        """Forget what belonged to the block that has ended."""
         self._waiting.clear()
         self._products.forget()
 
-    def written(self, at: At, written: Sublayer, u: Tensor, x: Tensor) -> Iterator[Result]:
-        """What the probes say of the branch that wrote u to the stream x."""
+    def results_of_write(self, at: At, write: Sublayer, u: Tensor, x: Tensor) -> Iterator[Result]:
+        """The results of the probes for the branch that wrote u to the stream x."""
         # A gain per feature and a law are no number; what they do is judged as something between.
-        gain = written.gain if isinstance(written.gain, (int, float)) else 1.0
-        seen = self._waiting.pop(at.site, [])
-        if seen:
-            patterns, tokens = seen[0]
+        gain = write.gain if isinstance(write.gain, (int, float)) else 1.0
+        waiting = self._waiting.pop(at.site, [])
+        if waiting:
+            patterns, tokens = waiting[0]
             output = self._products.output_of(patterns.seen, u, gain=gain)
-            heads = Heads(patterns, tokens, output, calls=len(seen))
+            heads = Heads(patterns, tokens, output, calls=len(waiting))
             for probe in self._heads:
                 yield from probe.heads(at, heads)
-        elif written.role not in MIXING:
+        elif write.role not in MIXING:
             maps = self._products.perceptron_of(u, x, gain=gain)
             for probe in self._perceptrons:
                 yield from probe.perceptron(at, maps)

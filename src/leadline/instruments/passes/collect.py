@@ -27,6 +27,7 @@ __all__ = ["Collector"]
 
 Tensor = torch.Tensor
 _FLUSH_AT = 1_000_000
+"""Per-token numbers that are held before they are reduced."""
 _Interval = tuple[Tensor, Tensor | None, Tensor | None]
 """A value, and the lower and upper end around it."""
 
@@ -41,11 +42,12 @@ class _Pending:
 
 
 class Collector:
-    """The listener of a measuring pass.
+    """Listen to a measuring pass, hand its tensors to the probes, and keep their numbers.
 
-    `mask` tells the real tokens of every stack; of an encoder with a decoder (`pair`) it is the
+    `mask` marks the real tokens of every stack; of an encoder with a decoder (`pair`) it is the
     encoder's, and the decoder has its own. `products` are those of the block that is running,
-    where a probe asks for the weights of its branches.
+    where a probe asks for the weights of its branches. `measured` are the names of the quantities
+    that have numbers.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Collector:
         self.pair = pair
         self.main_mask = mask
         self.decoder_mask = decoder_mask
-        self.seen: set[str] = set()
+        self.measured: set[str] = set()
         self.unmasked: set[str] = set()
         self._streams = plan.having("stream")
         self._updates = plan.having("update")
@@ -81,7 +83,7 @@ class Collector:
         self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
         self._masks: dict[tuple[int, str], Tensor] = {}
-        self._held = 0
+        self._held_values = 0
         self._singles: list[tuple[str, Site, str, _Interval]] = []
         self._readings: list[Reading] = []
 
@@ -97,21 +99,21 @@ class Collector:
         # The centred copy is as large as the stream itself; only the stream is kept.
         tokens.__dict__.pop("_centred", None)
 
-    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
-        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+    def update(self, stack: Stack, block: Block, write: Sublayer, u: Tensor, x: Tensor) -> None:
+        at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
         with self._unwatched():
             if self._branches is not None:
-                self._take(at, None, self._branches.written(at, written, u, x))
+                self._take(at, None, self._branches.results_of_write(at, write, u, x))
             if not self._updates:
                 return
-            before = self._tokens(stack, x)
-            update = Tokens(u, before.mask)
+            tokens_before = self._tokens(stack, x)
+            update = Tokens(u, tokens_before.mask)
             for probe in self._updates:
-                self._take(at, update, probe.update(at, update, before))
+                self._take(at, update, probe.update(at, update, tokens_before))
 
     def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
         if self._branches is not None:
-            self._branches.left()
+            self._branches.end_block()
         if not self._blocks:
             return
         at = At(stack, Site(stack.name, block.layer, None, "block"))
@@ -127,20 +129,22 @@ class Collector:
         for probe in self._gradients:
             self._take(at, tokens, probe.gradient(at, tokens))
 
-    def parameters(self, stack: Stack, block: Block, written: Sublayer, norm: Tensor) -> None:
-        at = At(stack, Site(stack.name, block.layer, written.sublayer, written.role))
+    def parameters(self, stack: Stack, block: Block, write: Sublayer, norm: Tensor) -> None:
+        at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
         for probe in self._parameters:
             self._take(at, None, probe.parameters(at, norm))
 
-    def attention(self, stack: Stack, block: Block, written: Sublayer, seen: SeenAttention) -> None:
-        site = Site(stack.name, block.layer, written.sublayer, written.role)
-        queries, keys = self._attention_masks(stack, written, seen)
-        patterns = Patterns(seen, queries=queries, keys=keys)
+    def attention(
+        self, stack: Stack, block: Block, write: Sublayer, attention: SeenAttention
+    ) -> None:
+        site = Site(stack.name, block.layer, write.sublayer, write.role)
+        queries, keys = self._attention_masks(stack, write, attention)
+        patterns = Patterns(attention, queries=queries, keys=keys)
         proof = patterns.measured.proof
         # Broken logits break the proof too, and are a finding of their own.
-        proved = proof is not None and (proof <= PROOF_LIMIT or patterns.measured.broken)
-        if not proved:
-            self.unproved[stack.name, block.layer, written.sublayer] = proof
+        is_proved = proof is not None and (proof <= PROOF_LIMIT or patterns.measured.broken)
+        if not is_proved:
+            self.unproved[stack.name, block.layer, write.sublayer] = proof
             return
         self.remarks += attention_findings(site, patterns)
         # Some blocks call attention twice for one write; the heads of the second are counted on.
@@ -151,24 +155,24 @@ class Collector:
         for probe in self._attentions:
             self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
         if self._branches is not None:
-            self._branches.attended(site, patterns, queries)
+            self._branches.add_attention(site, patterns, queries)
 
     def _split(self, name: str, site: Site) -> bool:
         """Whether a number of all heads was taken of one call where a sublayer makes several."""
         if name.startswith("attention.product"):
             return any(stack == site.stack for stack, *_ in self.several)
-        whole = name in ("attention.head_divergence", "attention.singular_values")
-        return whole and _place(site) in self.several
+        over_all_heads = name in ("attention.head_divergence", "attention.singular_values")
+        return over_all_heads and _place(site) in self.several
 
     # --- reduction -------------------------------------------------------------------------
 
     def _tokens(self, stack: Stack, x: Tensor) -> Tokens:
-        """The statistics of a tensor seen a moment ago are used again: a stream is read thrice."""
+        """The statistics of a tensor, reused if it was read a moment ago: a stream is read thrice."""
         latest = self._latest.setdefault(stack.name, [])
-        for seen, version, tokens in latest:
+        for tensor, version, tokens in latest:
             # The tensor is kept, so its memory is not used again; its version tells whether it
             # was changed in place since.
-            if _same_memory(seen, x) and x._version == version:
+            if _same_memory(tensor, x) and x._version == version:
                 return tokens
         tokens = Tokens(x, self._mask(stack, x))
         latest.append((x, x._version, tokens))
@@ -189,17 +193,17 @@ class Collector:
         return self._on(mask, x.device)
 
     def _attention_masks(
-        self, stack: Stack, written: Sublayer, seen: SeenAttention
+        self, stack: Stack, write: Sublayer, attention: SeenAttention
     ) -> tuple[Tensor | None, Tensor | None]:
         """The real tokens among queries and keys."""
-        grid = seen.weights if seen.weights is not None else seen.query
-        far = seen.weights.shape[-1] if seen.weights is not None else None
+        grid = attention.weights if attention.weights is not None else attention.query
+        far = attention.weights.shape[-1] if attention.weights is not None else None
         assert grid is not None
         if far is None:
-            assert seen.key is not None
-            far = seen.key.shape[2]
+            assert attention.key is not None
+            far = attention.key.shape[2]
         queries = self._mask(stack, grid[:, 0, :, :1])
-        if written.role == "cross-attention":
+        if write.role == "cross-attention":
             mask = self.main_mask if self.pair else None
             fits = mask is not None and mask.shape == (grid.shape[0], far)
             keys = self._on(mask, grid.device) if fits and mask is not None else None
@@ -221,7 +225,7 @@ class Collector:
             if isinstance(result, Refused):
                 self.refused.append((result, at.site))
                 continue
-            self.seen.add(result.quantity.name)
+            self.measured.add(result.quantity.name)
             name = result.quantity.name
             if isinstance(result, PerHead):
                 self._heads.setdefault((name, at.site), []).append(result)
@@ -243,8 +247,8 @@ class Collector:
         pending = self._pending.setdefault(key, _Pending(mask))
         pending.labels.append((name, site))
         pending.values.append(values)
-        self._held += values.numel()
-        if self._held > _FLUSH_AT:
+        self._held_values += values.numel()
+        if self._held_values > _FLUSH_AT:
             self._flush()
 
     def _flush(self) -> None:
@@ -264,7 +268,7 @@ class Collector:
                 for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
                     self._readings.append(Reading(name, site, statistic, value))
         self._pending.clear()
-        self._held = 0
+        self._held_values = 0
 
     def readings(self) -> list[Reading]:
         """Everything measured so far, as rows."""
@@ -272,15 +276,17 @@ class Collector:
         for (_, site), results in self._heads.items():
             self._readings += _head_readings(results, site)
         self._heads.clear()
-        told = [one for one in self._singles if not self._split(one[0], one[1])]
-        self.seen -= {one[0] for one in self._singles} - {one[0] for one in told}
-        self._singles = told
+        unsplit = [one for one in self._singles if not self._split(one[0], one[1])]
+        self.measured -= {one[0] for one in self._singles} - {one[0] for one in unsplit}
+        self._singles = unsplit
         if self._singles:
             # One transfer from the device for all of them.
-            known = [end for *_, ends in self._singles for end in ends if end is not None]
+            ends_known = [end for *_, ends in self._singles for end in ends if end is not None]
             # Numbers of weights may stand on the CPU while the stream does not.
-            far = next((end.device for end in known if end.device.type != "cpu"), "cpu")
-            numbers = iter(torch.stack([end.detach().to(far).double() for end in known]).tolist())
+            far = next((end.device for end in ends_known if end.device.type != "cpu"), "cpu")
+            numbers = iter(
+                torch.stack([end.detach().to(far).double() for end in ends_known]).tolist()
+            )
             for name, site, statistic, ends in self._singles:
                 value, lower, upper = (None if end is None else next(numbers) for end in ends)
                 assert value is not None

@@ -1,4 +1,4 @@
-"""What a measurement covered: which quantities have numbers, what has none, and why."""
+"""The coverage of a measurement: which quantities have numbers, which have none, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy
 from leadline.instruments.passes.plan import Plan
-from leadline.instruments.passes.running import Done
+from leadline.instruments.passes.running import PassOutcome
 from leadline.instruments.passes.unseen import unseen
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.model_facts import forward_names, token_beyond, vocabulary_field
@@ -21,7 +21,7 @@ from leadline.record.rows.ingredients import INGREDIENTS
 __all__ = ["coverage_of", "with_linear"]
 
 _SPECIAL = re.compile(r"'[^']*'|\d[\d.e+-]*")
-"""What tells the reason of one layer from that of another: names of modules, and numbers."""
+"""Names of modules and numbers, in which the reasons of two layers may differ."""
 
 _Sense = Literal["image", "audio"]
 _NOTABLE = 0.001
@@ -30,23 +30,29 @@ _SENSES: Mapping[_Sense, re.Pattern[str]] = {
     "image": re.compile(r"pixel|imag|vis(ion|ual)|vit\b|video"),
     "audio": re.compile(r"audio|speech|sound|input_(features|values)"),
 }
-"""What a module or an argument of `forward` is called that has to do with images or with sound."""
+"""Names of modules and arguments of `forward` that have to do with images or with sound."""
 
 
 def coverage_of(
-    module: nn.Module, batch: Inputs, planned: Plan, done: Done, anatomy: Anatomy, *, frozen: int
+    module: nn.Module,
+    batch: Inputs,
+    plan: Plan,
+    outcome: PassOutcome,
+    anatomy: Anatomy,
+    *,
+    frozen: int,
 ) -> dict[str, Any]:
-    """What the passes measured; linear maps come later. `frozen` parameters had no gradient."""
+    """The coverage of the passes, without linear maps. `frozen` parameters had no gradient."""
     refused: list[dict[str, str]] = []
 
     def refuse(what: str, why: str) -> None:
         refused.append({"what": what, "why": why})
 
-    without = {one.name for result, _ in done.collector.refused for one in result.quantities}
+    without = {one.name for result, _ in outcome.collector.refused for one in result.quantities}
     one_lane = all(stack.lanes == 1 for stack in anatomy.stacks)
-    later = {quantity.name for probe in planned.linear for quantity in probe.quantities}
-    for quantity in planned.quantities:
-        if quantity.name in done.collector.seen or quantity.name in later:
+    linear_names = {quantity.name for probe in plan.linear for quantity in probe.quantities}
+    for quantity in plan.quantities:
+        if quantity.name in outcome.collector.measured or quantity.name in linear_names:
             continue
         # Lanes belong to the default set; where there is one stream nothing is missing.
         if quantity.name.startswith("lane.") and one_lane:
@@ -55,36 +61,38 @@ def coverage_of(
         # probe refused has its reason below, and so has attention that was not seen.
         if quantity.name in INGREDIENTS or quantity.name in without:
             continue
-        if not done.collector.attentions and quantity.name.startswith(("attention.", "collapse.")):
+        if not outcome.collector.attentions and quantity.name.startswith(
+            ("attention.", "collapse.")
+        ):
             continue
         # Shared weights have their reason below.
-        if not (quantity.name == "gradient.parameters" and done.shared):
-            refuse(quantity.name, _why_not(quantity.name, done))
-    for what, why in _idle(module, batch, done, anatomy):
+        if not (quantity.name == "gradient.parameters" and outcome.shared_weights):
+            refuse(quantity.name, _why_not(quantity.name, outcome))
+    for what, why in _idle(module, batch, outcome, anatomy):
         refuse(what, why)
-    for what in done.shared:
+    for what in outcome.shared_weights:
         refuse(what, "one set of weights serves several layers; their gradients add up")
-    for stack, layer in sorted(done.unheard):
+    for stack, layer in sorted(outcome.without_gradient):
         refuse(f"gradient at {stack} layer {layer}", "this tensor carries no gradient")
-    for what, why in _by_reason(_refused_by_probes(done)):
+    for what, why in _by_reason(_refused_by_probes(outcome)):
         refuse(what, why)
-    if planned.attention:
-        for what, why in unseen(module, anatomy, done):
+    if plan.attention:
+        for what, why in unseen(module, anatomy, outcome):
             refuse(what, why)
-        if done.collector.several:
+        if outcome.collector.several:
             refuse(
                 "numbers over all heads of a layer",
                 "some sublayers compute their heads in several calls of attention",
             )
-    for stack in sorted(done.collector.unmasked):
+    for stack in sorted(outcome.collector.unmasked):
         refuse(
             f"padding of the {stack}",
             "the mask has another shape than the stream, so padded tokens are counted",
         )
-    if frozen and planned.having("parameters"):
+    if frozen and plan.having("parameters"):
         refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
     return {
-        "measured": sorted(done.collector.seen),
+        "measured": sorted(outcome.collector.measured),
         "refused": refused,
         "layers": {stack.name: f"0-{stack.depth}" for stack in anatomy.stacks},
         "precision": "statistics in float32 (float64 for a float64 stream), means over tokens in float64",
@@ -92,7 +100,7 @@ def coverage_of(
 
 
 def _idle(
-    module: nn.Module, batch: Inputs, done: Done, anatomy: Anatomy
+    module: nn.Module, batch: Inputs, outcome: PassOutcome, anatomy: Anatomy
 ) -> Iterator[tuple[str, str]]:
     """(what, why) of the large parts of a model that did not run, such as a tower for images.
 
@@ -103,22 +111,24 @@ def _idle(
     blocks = {block.module for stack in anatomy.stacks for block in stack.blocks}
     total = sum(parameter.numel() for parameter in module.parameters())
     # Lists and dictionaries of modules are never called themselves; what is in them is.
-    busy = {"", *done.called}
-    for name in done.called:
+    busy = {"", *outcome.called_paths}
+    for name in outcome.called_paths:
         steps = name.split(".")
         busy |= {".".join(steps[:count]) for count in range(1, len(steps))}
-    found: list[str] = []
+    idle: list[str] = []
     for name, part in module.named_modules():
-        if name in busy or any(_is_inside(name, other) for other in (*blocks, *found)):
+        if name in busy or any(_is_inside(name, other) for other in (*blocks, *idle)):
             continue
         size = sum(parameter.numel() for parameter in part.parameters())
         if next(part.children(), None) is not None and 0 < size >= _NOTABLE * total:
-            found.append(name)
-    missing = _missing_senses(module, batch)
+            idle.append(name)
+    absent_senses = _missing_senses(module, batch)
     reasons: dict[str, list[str]] = {}
-    for name in found:
-        own: list[_Sense] = [one for one in missing if _SENSES[one].search(name.lower())]
-        reasons.setdefault(_why_idle(module, own or missing), []).append(name)
+    for name in idle:
+        own_senses: list[_Sense] = [
+            one for one in absent_senses if _SENSES[one].search(name.lower())
+        ]
+        reasons.setdefault(_why_idle(module, own_senses or absent_senses), []).append(name)
     for why, names in reasons.items():
         they, them = ("it", "it") if len(names) == 1 else ("they", "them")
         reason = why or f"nothing in these inputs leads to {them}"
@@ -130,7 +140,7 @@ def _is_inside(name: str, other: str) -> bool:
 
 
 def _missing_senses(module: nn.Module, batch: Inputs) -> list[_Sense]:
-    """What the model takes beside its tokens and did not get."""
+    """The senses that the model takes beside its tokens and did not get."""
     return [
         sense
         for sense, pattern in _SENSES.items()
@@ -159,21 +169,21 @@ def _why_idle(module: nn.Module, senses: Sequence[_Sense]) -> str:
 
 def with_linear(
     coverage: Mapping[str, Any],
-    planned: Plan,
-    seen: Iterable[str],
+    plan: Plan,
+    measured: Iterable[str],
     *,
     refused: Iterable[Refusal],
     padded: bool,
 ) -> dict[str, Any]:
-    """The same with what came of the probes of linear maps."""
-    seen, refused = set(seen), list(refused)
+    """The coverage with the results of the probes of linear maps added."""
+    measured, refused = set(measured), list(refused)
     entries = [{"what": what, "why": why} for what, why in _by_reason(_alike(refused))]
-    known = seen | {name for names, *_ in refused for name in names}
+    answered = measured | {name for names, *_ in refused for name in names}
     entries += [
         {"what": quantity.name, "why": "no block gave a number"}
-        for probe in planned.linear
+        for probe in plan.linear
         for quantity in probe.quantities
-        if quantity.name not in known
+        if quantity.name not in answered
     ]
     if padded:
         entries.append(
@@ -185,28 +195,28 @@ def with_linear(
         )
     return {
         **coverage,
-        "measured": sorted({*coverage["measured"], *seen}),
+        "measured": sorted({*coverage["measured"], *measured}),
         "refused": [*coverage["refused"], *entries],
     }
 
 
 def _alike(refused: Iterable[Refusal]) -> Iterator[Refusal]:
-    """The same refusals; reasons that differ in names and numbers alone are said once."""
+    """The refusals, with one wording for reasons that differ in names and numbers alone."""
     first: dict[str, str] = {}
     several: set[str] = set()
-    told = list(refused)
-    for _, _, why in told:
+    refusals = list(refused)
+    for _, _, why in refusals:
         shape = _SPECIAL.sub("", why)
         if first.setdefault(shape, why) != why:
             several.add(shape)
-    for names, site, why in told:
+    for names, site, why in refusals:
         shape = _SPECIAL.sub("", why)
         likewise = " (likewise in the others)" if shape in several else ""
         yield names, site, f"{first[shape]}{likewise}"
 
 
-def _refused_by_probes(done: Done) -> Iterator[Refusal]:
-    for result, site in done.collector.refused:
+def _refused_by_probes(outcome: PassOutcome) -> Iterator[Refusal]:
+    for result, site in outcome.collector.refused:
         yield tuple(quantity.name for quantity in result.quantities), site, result.why
 
 
@@ -228,15 +238,15 @@ def _in_words(layers: list[int]) -> str:
     return f"layers {', '.join(map(str, layers))}"
 
 
-def _why_not(quantity: str, done: Done) -> str:
+def _why_not(quantity: str, outcome: PassOutcome) -> str:
     """Why a probe gave no number."""
     if quantity.startswith("attention.logit") and any(
-        one["altered"] for one in done.collector.attentions
+        one["altered"] for one in outcome.collector.attentions
     ):
         return "weights are changed between softmax and values, so the logits are not theirs"
-    if quantity.startswith("attention.") and done.collector.several:
+    if quantity.startswith("attention.") and outcome.collector.several:
         return "heads of a sublayer are computed in several calls of attention"
-    keys = [shape["keys"] for one in done.collector.attentions for shape in one["shapes"]]
+    keys = [shape["keys"] for one in outcome.collector.attentions for shape in one["shapes"]]
     if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
         return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
     if quantity == "gradient.parameters":

@@ -1,4 +1,4 @@
-"""Whether the linear maps of a stack's blocks are what they are taken for.
+"""Check that the linear maps of a stack's blocks are the maps that they are taken for.
 
     joined          chain of the blocks' J' on one random vector, against the whole model's J':
                     apart where more than the stream goes from block to block
@@ -11,14 +11,14 @@ step h = `STEP`:
 
     d+ = (f(x + h v) - f(x)) / h,    d- = (f(x) - f(x - h v)) / h,    d = (d+ + d-) / 2,    r = d - J v
 
-|r| is estimated without J v, which may not be to be had: <u, r> = <u, d> - <J' u, v> has the mean
-square |r|^2 over Gaussian u, and `ACROSS` of them are taken. It is told as a share of the smaller of
-|d| and |d - v|: of what the block makes of v, and of what it adds to it, so that a small branch that
-is cut off is seen beside a large skip connection.
+|r| is estimated without J v, which may not be available: <u, r> = <u, d> - <J' u, v> has the mean
+square |r|^2 over Gaussian u, and `ACROSS` of them are taken. It is given as a share of the smaller of
+|d| and |d - v|: what the block makes of v, and what it adds to it. So a small branch that is cut off
+shows beside a large skip connection.
 
 Where f has kinks within reach (ReLU) J v is d+ or d- in the places concerned, so |r| = |d+ - d-| / 2
 without any fault; a jump (a router that turns over) and rounding also make the two differ. So a
-block is spoken of only where |r| is more than |d+ - d-|, twice that, by `CUT`, and where |d+ - d-|
+block is reported only where |r| is more than |d+ - d-|, twice that, by `CUT`, and where |d+ - d-|
 is no more than `OPEN`: beyond it nothing is known. The step keeps it small: sqrt(eps) of float32,
 where rounding is eps / h = h of the stream, which |d+ - d-| is taken to be at least: a branch that
 moves by less than 2 h of the stream is not judged.
@@ -59,9 +59,9 @@ JOINED = 1e-3
 STEP = math.sqrt(torch.finfo(torch.float32).eps)
 """Step of finite differences, as a share of the stream."""
 ACROSS = 4
-"""Random vectors u that the miss of finite differences is measured with."""
+"""Number of random vectors u with which the miss of finite differences is measured."""
 OPEN = 0.5
-"""Largest difference of the two sides, as a share, with which finite differences are believed."""
+"""Largest difference of the two sides, as a share, at which finite differences are trusted."""
 CUT = 0.05
 """Largest miss of finite differences beyond what their two sides leave open, as a share."""
 NOT_COMPARED = (
@@ -131,11 +131,11 @@ def refuse_other(stretches: Stretches, layer: int, alone: LinearMap, *, seed: in
 
 
 def difference(
-    f: Function, x: Tensor, given: LinearMap, *, seed: int = 0
+    f: Function, x: Tensor, linear_map: LinearMap, *, seed: int = 0
 ) -> tuple[float, float] | None:
     """|r| and |d+ - d-| as shares, in the example where they are furthest apart.
 
-    See the module's first lines. None where no example can be judged.
+    None where no example can be judged.
     """
     draws = _random(1 + ACROSS, x.shape, seed + 2).to(x.device)
     length = torch.linalg.vector_norm(x.double(), dim=-1, keepdim=True) / math.sqrt(x.shape[-1])
@@ -144,13 +144,13 @@ def difference(
     with torch.no_grad():
         before, here, after = (f(at).double() for at in (behind, x, ahead))
     # The direction as it was gone: x + h v is rounded.
-    gone = (ahead.double() - behind.double()) / (2 * STEP)
+    direction = (ahead.double() - behind.double()) / (2 * STEP)
     d = (after - before) / (2 * STEP)
-    size = torch.minimum(_length(d), _length(d - gone))
+    size = torch.minimum(_length(d), _length(d - direction))
     # Where both sides are rounded alike they agree by chance, so that rounding counts in any case.
     rounding = torch.finfo(x.dtype).eps * _length(here)
     spread = torch.maximum(_length(after - 2 * here + before), rounding) / STEP / size
-    miss = (u * d).sum((2, 3)) - (given.adjoint(u).double() * gone).sum((2, 3))
+    miss = (u * d).sum((2, 3)) - (linear_map.adjoint(u).double() * direction).sum((2, 3))
     share = miss.square().mean(0).sqrt() / size
     judged = ((size > 0) & (spread <= OPEN)).nonzero()[:, 0]
     if not len(judged):
@@ -159,13 +159,15 @@ def difference(
     return float(share[worst]), float(spread[worst])
 
 
-def cut_off(f: Function, x: Tensor, given: LinearMap, where: str, *, seed: int = 0) -> str | None:
-    """What is to be said where J' is further from finite differences than `CUT`."""
-    found = difference(f, x, given, seed=seed)
-    if found is None or found[0] - found[1] <= CUT:
+def cut_off(
+    f: Function, x: Tensor, linear_map: LinearMap, where: str, *, seed: int = 0
+) -> str | None:
+    """The sentence for a J' that is further from finite differences than `CUT`, or None."""
+    shares = difference(f, x, linear_map, seed=seed)
+    if shares is None or shares[0] - shares[1] <= CUT:
         return None
     return (
-        f"{where}: autograd's Jacobian differs from finite differences by {found[0]:.0%}; a part is "
+        f"{where}: autograd's Jacobian differs from finite differences by {shares[0]:.0%}; a part is "
         "cut off from the gradient (detach, no_grad) or is not smooth. The numbers are those that "
         "gradients see."
     )
@@ -173,7 +175,7 @@ def cut_off(f: Function, x: Tensor, given: LinearMap, where: str, *, seed: int =
 
 @contextmanager
 def plainly() -> Iterator[tuple[str, ...]]:
-    """Without autocast, as long as it lasts; what is to be said where it was on."""
+    """Switch autocast off inside the `with` block and yield a remark where it was on."""
     on = [device for device in _DEVICES if torch.is_autocast_enabled(device)]
     with ExitStack() as off:
         for device in on:

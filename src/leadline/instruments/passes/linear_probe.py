@@ -1,4 +1,4 @@
-"""What probes of linear maps share: the parts of their work, and numbers over the examples."""
+"""What probes of linear maps share: kinds of maps, options, and statistics over the examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Kind", "Tell", "over_examples", "ranked", "too_many", "whole_number"
 
 Tensor = torch.Tensor
 Kind = Literal["block", "sublayer", "chain", "product"]
-"""What a probe is given: see `_probe`."""
+"""The kind of map that a probe gets: see `probe`."""
 Tell = Callable[[str, int], None]
 """Called with the step that begins, one of those that `steps` named, and the products so far."""
 
@@ -57,9 +57,9 @@ def whole_number(probe: str, option: str, value: object, least: int) -> int:
     return value
 
 
-def too_many(count: int, what: str, given: LinearMap) -> str | None:
+def too_many(count: int, what: str, linear_map: LinearMap) -> str | None:
     """Why there are not so many directions or values, if there are not."""
-    tokens, width = given.shape[1:]
+    tokens, width = linear_map.shape[1:]
     if count <= tokens * width:
         return None
     return (

@@ -1,13 +1,13 @@
-"""The probes that see blocks as linear maps, part by part, after the passes of a measurement.
+"""Run the probes that see blocks as linear maps, part by part, after the passes of a measurement.
 
 A part is one block (or one of its sublayers) of one probe, the chain of all blocks from the last to
-the first, or the product up to one site. Its rows are in the record when it has ended, so that a
-measurement that was cut off goes on with the next part. One block is linearised at a time and let
-go: the memory is that of one block's graph; of a product, that of all blocks before its site.
+the first, or the product up to one site. Its rows are in the record as soon as it has ended, so an
+interrupted measurement continues with the next part. One block is linearised at a time and released:
+the memory is that of one block's graph, or for a product that of all blocks before its site.
 
-What is made of several blocks (chains, and what a probe names in `across`) rests on the blocks'
-product being the Jacobian of the stack. Where anything but the stream may go from block to block,
-that is compared once per stack with the whole model (`linear_checks.joined`), and refused beyond
+Quantities of several blocks (chains, and what a probe names in `across`) assume that the blocks'
+product is the Jacobian of the stack. Where anything but the stream may go from block to block, the
+product is compared once per stack with the whole model (`linear_checks.joined`), and refused beyond
 `JOINED`. Every block is compared with finite differences (`linear_checks.cut_off`).
 """
 
@@ -45,7 +45,7 @@ __all__ = ["Linearising", "Part"]
 
 Tensor = torch.Tensor
 Say = Callable[[str, int], None]
-"""Called with what is being done and the steps done."""
+"""Called with a description of the current step and the steps done."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Part:
 
 @dataclass
 class _Gathered:
-    """What one part gave."""
+    """The readings and refusals of one part."""
 
     readings: list[Reading] = field(default_factory=list[Reading])
     refused: list[Refusal] = field(default_factory=list[Refusal])
@@ -86,12 +86,12 @@ class Linearising:
     """All parts of the planned probes on one model. `forward` runs it once on the inputs."""
 
     def __init__(
-        self, module: nn.Module, anatomy: Anatomy, planned: Plan, forward: Callable[[], object]
+        self, module: nn.Module, anatomy: Anatomy, plan: Plan, forward: Callable[[], object]
     ) -> None:
         self.module = module
         self.forward = forward
-        self.planned = planned
-        self.parts = [part for stack in anatomy.stacks for part in _parts(planned, stack)]
+        self.plan = plan
+        self.parts = [part for stack in anatomy.stacks for part in _parts(plan, stack)]
         self.facts: dict[str, dict[str, Any]] = {}
         """How each stack was run: the attention kernel, the number type, what was held fixed."""
 
@@ -109,23 +109,25 @@ class Linearising:
 
     def _run(self, growing: Growing, say: Say, remarks: tuple[str, ...]) -> None:
         finished = growing.finished
-        before = growing.carried
-        self.facts |= before.get("stacks", {})
-        for choice, probe in zip(self.planned.choices, self.planned.probes, strict=True):
-            if known := before.get("probes", {}).get(choice.name):
-                probe.carry_on(known)
-        done = sum(len(part.steps) for part in self.parts if part.key in finished)
-        of_stack: _OfStack | None = None
+        carried = growing.carried
+        self.facts |= carried.get("stacks", {})
+        for choice, probe in zip(self.plan.choices, self.plan.probes, strict=True):
+            if state := carried.get("probes", {}).get(choice.name):
+                probe.carry_on(state)
+        steps_done = sum(len(part.steps) for part in self.parts if part.key in finished)
+        stack_maps: _StackMaps | None = None
         for part in self.parts:
             if part.key in finished:
                 continue
-            if of_stack is None or of_stack.stack is not part.stack:
-                say(f"{part.words}: forward pass", done)
-                of_stack = None  # let go of the streams before others are held
-                said = self.facts.get(part.stack.name, {}).get("remarks", [])
-                of_stack = _OfStack(self.module, part.stack, self.forward, [*said, *remarks])
-            gathered = _gathered(part, of_stack, lambda what, at, n=done: say(what, n + at))
-            self.facts[part.stack.name] = of_stack.facts
+            if stack_maps is None or stack_maps.stack is not part.stack:
+                say(f"{part.words}: forward pass", steps_done)
+                stack_maps = None  # let go of the streams before others are held
+                earlier_remarks = self.facts.get(part.stack.name, {}).get("remarks", [])
+                stack_maps = _StackMaps(
+                    self.module, part.stack, self.forward, [*earlier_remarks, *remarks]
+                )
+            gathered = _gathered(part, stack_maps, lambda what, at, n=steps_done: say(what, n + at))
+            self.facts[part.stack.name] = stack_maps.facts
             growing.add(
                 part.key,
                 gathered.quantities,
@@ -133,29 +135,29 @@ class Linearising:
                 refused=gathered.refused,
                 carried=self._carried(),
             )
-            done += len(part.steps)
+            steps_done += len(part.steps)
 
     def _carried(self) -> dict[str, Any]:
         probes = {
             choice.name: probe.carried()
-            for choice, probe in zip(self.planned.choices, self.planned.probes, strict=True)
+            for choice, probe in zip(self.plan.choices, self.plan.probes, strict=True)
             if hasattr(probe, "carried")
         }
         return {"probes": probes, "stacks": self.facts}
 
 
-class _OfStack:
-    """The linear maps of one stack, one at a time; those that cannot be had say why."""
+class _StackMaps:
+    """The linear maps of one stack, one at a time; ProbeError says why one is not available."""
 
     def __init__(
-        self, module: nn.Module, stack: Stack, forward: Callable[[], object], said: Iterable[str]
+        self, module: nn.Module, stack: Stack, forward: Callable[[], object], remarks: Iterable[str]
     ) -> None:
         self.stack = stack
         self.refusal: str | None = None
         self.cut: list[tuple[int, str]] = []
-        """(layer, why): blocks that finite differences found to be another map, not yet told."""
-        self._held: tuple[tuple[int, int], LinearMap] | None = None
-        self._remarks = dict.fromkeys(said)
+        """(layer, why) of blocks that differ from finite differences and are not reported yet."""
+        self._latest: tuple[tuple[int, int], LinearMap] | None = None
+        self._remarks = dict.fromkeys(remarks)
         self._checked: set[int] = set()
         try:
             self.stretches = Stretches(module, stack, forward)
@@ -182,8 +184,8 @@ class _OfStack:
         try:
             miss = joined(self.stretches)
         except ProbeError as error:
-            said = str(error).rstrip(".")
-            return f"whether the blocks' product is the whole cannot be found out: {said}"
+            message = str(error).rstrip(".")
+            return f"the product of the blocks could not be compared with the whole: {message}"
         if miss is None:
             self._remarks |= {NOT_COMPARED: None}
             return None
@@ -192,40 +194,42 @@ class _OfStack:
         return not_the_product("the Jacobian of the stack", miss)
 
     def between(self, start: int, end: int) -> LinearMap:
-        """The map from one site to another; that of the block of before is at hand."""
-        if self._held is not None and self._held[0] == (start, end):
-            return self._held[1]
-        self._held = None  # its graph goes before the next is built
-        f, x = self._asked(lambda stretches: stretches.function(start, end))
-        found = self._linearised(f, x)
+        """The map from one site to another; the latest one is kept."""
+        if self._latest is not None and self._latest[0] == (start, end):
+            return self._latest[1]
+        self._latest = None  # its graph goes before the next is built
+        f, x = self._finite_function(lambda stretches: stretches.function(start, end))
+        linear_map = self._linearised(f, x)
         if end == start + 1:
             with self.stretches.running():
-                refuse_other(self.stretches, end, found)
-                self._compare(f, x, found, end)
+                refuse_other(self.stretches, end, linear_map)
+                self._compare(f, x, linear_map, end)
         self._remarks |= dict.fromkeys(self.stretches.remarks(start, end))
-        self._held = ((start, end), found)
-        return found
+        self._latest = ((start, end), linear_map)
+        return linear_map
 
     def sublayer(self, layer: int, sublayer: int) -> LinearMap:
         """The map of one write."""
-        return self._linearised(*self._asked(lambda stretches: stretches.sublayer(layer, sublayer)))
+        return self._linearised(
+            *self._finite_function(lambda stretches: stretches.sublayer(layer, sublayer))
+        )
 
     def backwards(self) -> Iterator[tuple[int, LinearMap]]:
         """(layer, map) from the last block to the first."""
         for layer in range(self.stack.depth, 0, -1):
             yield layer, self.between(layer - 1, layer)
 
-    def _compare(self, f: Function, x: Tensor, found: LinearMap, layer: int) -> None:
+    def _compare(self, f: Function, x: Tensor, linear_map: LinearMap, layer: int) -> None:
         """Compare a block with finite differences, once."""
         if layer in self._checked:
             return
         self._checked.add(layer)
-        why = cut_off(f, x, found, f"Layer {layer}")
+        why = cut_off(f, x, linear_map, f"Layer {layer}")
         if why is not None and why not in self._remarks:
             self._remarks[why] = None
             self.cut.append((layer, why.rstrip(".")))
 
-    def _asked(
+    def _finite_function(
         self, ask: Callable[[Stretches], tuple[Function, Tensor]]
     ) -> tuple[Function, Tensor]:
         if self.refusal is not None:
@@ -237,36 +241,36 @@ class _OfStack:
 
     def _linearised(self, f: Function, x: Tensor) -> LinearMap:
         with self.stretches.running():
-            found = Linearised(f, x)
+            linear_map = Linearised(f, x)
         if self.stretches.refusal is not None:
-            return _BackwardsOnly(found, self.stretches.refusal)
-        return found
+            return _BackwardsOnly(linear_map, self.stretches.refusal)
+        return linear_map
 
 
 class _BackwardsOnly:
     """A map whose products J v are refused with a reason."""
 
-    def __init__(self, given: LinearMap, why: str) -> None:
-        self.given = given
+    def __init__(self, linear_map: LinearMap, why: str) -> None:
+        self.linear_map = linear_map
         self.why = why
-        self.shape = given.shape
-        self.dtype = given.dtype
-        self.device = given.device
+        self.shape = linear_map.shape
+        self.dtype = linear_map.dtype
+        self.device = linear_map.device
 
     def forward(self, v: Tensor) -> Tensor:
-        raise ProbeError(f"Products J v are not to be had: {self.why}.")
+        raise ProbeError(f"Products J v are not available: {self.why}.")
 
     def adjoint(self, u: Tensor) -> Tensor:
         """J' u."""
-        return self.given.adjoint(u)
+        return self.linear_map.adjoint(u)
 
 
-def _parts(planned: Plan, stack: Stack) -> Iterator[Part]:
+def _parts(plan: Plan, stack: Stack) -> Iterator[Part]:
     """The parts on one stack: the blocks in their order, then chains, then products."""
     probes = [
         (choice.name, probe)
-        for choice, probe in zip(planned.choices, planned.probes, strict=True)
-        if probe in planned.linear
+        for choice, probe in zip(plan.choices, plan.probes, strict=True)
+        if probe in plan.linear
     ]
 
     def of(kind: Kind, method: str, site: Site) -> Iterator[Part]:
@@ -285,9 +289,9 @@ def _parts(planned: Plan, stack: Stack) -> Iterator[Part]:
         yield from of("product", "product", Site(stack.name, layer))
 
 
-def _gathered(part: Part, of_stack: _OfStack, say: Say) -> _Gathered:
+def _gathered(part: Part, stack_maps: _StackMaps, say: Say) -> _Gathered:
     """The rows of one part. What a ProbeError ends is refused, with all that did not come."""
-    found = _Gathered()
+    gathered = _Gathered()
 
     def tell(step: str, products: int) -> None:
         so_far = f", {products} products" if products else ""
@@ -296,27 +300,27 @@ def _gathered(part: Part, of_stack: _OfStack, say: Say) -> _Gathered:
     say(f"{part.words}: {part.steps[0]}", 0)
     across: tuple[Quantity, ...] = getattr(part.probe, "across", ())
     several = part.kind == "chain" or (part.kind == "block" and bool(across))
-    parted = of_stack.parted if several else None
+    parted = stack_maps.parted if several else None
     if parted is not None and part.kind == "block":
-        found.refused.append((tuple(q.name for q in across), part.site, parted))
+        gathered.refused.append((tuple(q.name for q in across), part.site, parted))
     try:
         if parted is not None and part.kind == "chain":
             raise ProbeError(parted)
-        for result in _results(part, of_stack, tell):
+        for result in _results(part, stack_maps, tell):
             one = result if parted is None else _without(result, across)
             if one is not None:
-                _take(found, one, part.site)
+                _take(gathered, one, part.site)
     except ProbeError as error:
-        known = {quantity.name for quantity in found.quantities}
-        known |= {name for names, *_ in found.refused for name in names}
-        rest = tuple(q.name for q in part.probe.gives(part.kind) if q.name not in known)
+        answered = {quantity.name for quantity in gathered.quantities}
+        answered |= {name for names, *_ in gathered.refused for name in names}
+        rest = tuple(q.name for q in part.probe.gives(part.kind) if q.name not in answered)
         if rest:
-            found.refused.append((rest, part.site, str(error).rstrip(".")))
-    for layer, why in of_stack.cut:
+            gathered.refused.append((rest, part.site, str(error).rstrip(".")))
+    for layer, why in stack_maps.cut:
         site = Site(part.stack.name, layer, None, "block")
-        found.refused.append((("finite differences",), site, why))
-    of_stack.cut.clear()
-    return found
+        gathered.refused.append((("finite differences",), site, why))
+    stack_maps.cut.clear()
+    return gathered
 
 
 def _without(result: Result, across: tuple[Quantity, ...]) -> Result | None:
@@ -327,34 +331,36 @@ def _without(result: Result, across: tuple[Quantity, ...]) -> Result | None:
     return None if isinstance(result, Single) and result.quantity in across else result
 
 
-def _results(part: Part, of_stack: _OfStack, tell: Callable[[str, int], None]) -> Iterator[Result]:
+def _results(
+    part: Part, stack_maps: _StackMaps, tell: Callable[[str, int], None]
+) -> Iterator[Result]:
     at = At(part.stack, part.site)
     layer, write = part.site.layer, part.site.sublayer
     if part.kind == "chain":
-        yield from part.probe.chain(at, of_stack.backwards(), tell)
+        yield from part.probe.chain(at, stack_maps.backwards(), tell)
     elif part.kind == "product":
-        yield from part.probe.product(at, of_stack.between(0, layer), tell)
+        yield from part.probe.product(at, stack_maps.between(0, layer), tell)
     elif write is None:
-        yield from part.probe.linear(at, of_stack.between(layer - 1, layer), tell)
+        yield from part.probe.linear(at, stack_maps.between(layer - 1, layer), tell)
     else:
-        yield from part.probe.linear(at, of_stack.sublayer(layer, write), tell)
+        yield from part.probe.linear(at, stack_maps.sublayer(layer, write), tell)
 
 
-def _take(found: _Gathered, result: Result, site: Site) -> None:
+def _take(gathered: _Gathered, result: Result, site: Site) -> None:
     if isinstance(result, Refused):
-        found.refused.append((tuple(q.name for q in result.quantities), site, result.why))
+        gathered.refused.append((tuple(q.name for q in result.quantities), site, result.why))
         return
     if not isinstance(result, Single):
         raise ProbeError(
             f"A probe of linear maps gave a {type(result).__name__}; it may give Single and Refused."
         )
-    if result.quantity not in found.quantities:
-        found.quantities.append(result.quantity)
+    if result.quantity not in gathered.quantities:
+        gathered.quantities.append(result.quantity)
     value, lower, upper = (
         None if end is None else float(end) for end in (result.value, result.lower, result.upper)
     )
     assert value is not None
     place = site if result.site is None else result.site
-    found.readings.append(
+    gathered.readings.append(
         Reading(result.quantity.name, place, result.statistic, value, lower, upper)
     )

@@ -1,4 +1,4 @@
-"""Merge what the probes need into the fewest passes: one forward, and one backward if asked.
+"""Merge what the probes need into the fewest passes: one forward, and one backward if needed.
 
 Probes of linear maps come after them, block by block.
 """

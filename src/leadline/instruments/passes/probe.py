@@ -10,7 +10,7 @@
     perceptron(at, maps)    the two maps of every MLP, or a sentence that says why it has none
 
 Three more see a block as the linear map of small changes of the stream. They run after the passes
-above, one block at a time, and a measurement that was cut off goes on between two of them:
+above, one block at a time, and an interrupted measurement continues between two of them:
 
     linear(at, map, tell)   the map of every block, and of every sublayer if `steps` says so
     chain(at, links, tell)  pairs of layer and map, from the last block to the first

@@ -33,32 +33,33 @@ from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.losses import head_is_unknown
 from leadline.models.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
 
-__all__ = ["SMALL", "Done", "batch_for", "call", "few_threads", "head_of", "read", "run"]
+__all__ = ["SMALL", "PassOutcome", "batch_for", "call", "few_threads", "head_of", "read", "run"]
 
 SMALL = 2**28
 """Weights times tokens below which several threads wait for each other longer than they work."""
 _FIT_LENGTH = 32
+"""Tokens of the random examples on which the anatomy is fitted."""
 
 
 @dataclass
-class Done:
-    """What came out of the measuring pass."""
+class PassOutcome:
+    """The results of the measuring pass."""
 
     collector: Collector
     balance: Balance
     loss: float
-    unheard: set[tuple[str, int]]
-    shared: list[str] = field(default_factory=list)
+    without_gradient: set[tuple[str, int]]
+    shared_weights: list[str] = field(default_factory=list)
     foreign: dict[tuple[str, int, int], str] = field(
         default_factory=dict[tuple[str, int, int], str]
     )
-    """Attention that was seen but is no matrix over the tokens of the stream, and why."""
-    called: set[str] = field(default_factory=set[str])
+    """Attention whose matrices do not run over the tokens of the stream, and why."""
+    called_paths: set[str] = field(default_factory=set[str])
     """The names of the modules that ran."""
 
 
 def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
-    """What is given, as Inputs; without any, four random examples of at most 128 tokens."""
+    """The caller's inputs as Inputs; without any, four random examples of at most 128 tokens."""
     # Whatever mode the caller is in: autograd cannot keep what inference mode made.
     with torch.inference_mode(False):
         if inputs is None:
@@ -98,7 +99,7 @@ def _check_names(module: nn.Module, batch: Inputs) -> None:
 
 
 def _complete_call(module: nn.Module, batch: Inputs) -> str:
-    """Say what to give instead: the arguments of `forward` that are given and those it needs."""
+    """The call to make instead, with the arguments that were given and those `forward` needs."""
     takes = {
         name: parameter
         for name, parameter in inspect.signature(module.forward).parameters.items()
@@ -141,13 +142,13 @@ def call(module: nn.Module, batch: Inputs) -> Any:
 @contextmanager
 def few_threads(module: nn.Module, batch: Inputs) -> Iterator[None]:
     """One thread for small work: many small products, each too short to be shared out."""
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     if sum(p.numel() for p in module.parameters()) * batch.main.numel() < SMALL:
         torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 def read(
@@ -158,9 +159,9 @@ def read(
     families: bool,
     seed: int,
 ) -> tuple[Anatomy, int]:
-    """The anatomy, and the number of forward passes it took. Fitted on a small random batch, judged on the real inputs.
+    """The anatomy, fitted on a small random batch and judged on the real inputs, and its passes.
 
-    Where random inputs do not fit the model, the fit gets the first half of the real examples.
+    Where the model refuses random inputs, the fit gets the first half of the real examples.
     """
     passes = 0
 
@@ -187,11 +188,11 @@ def head_of(
     loss: str | Callable[..., torch.Tensor],
     seed: int,
 ) -> tuple[HeadFacts | None, int]:
-    """What small passes show of a head that nothing else tells of, and their number.
+    """Find out about an unknown head by small passes; return its facts and the number of passes.
 
-    None where no loss needs it. A model that returns the logits of the last token alone is asked
-    for all of them with targets, and one whose anatomy does not call it causal whether its last
-    token moves the logits before it.
+    The facts are None where no loss needs them. A model that returns the logits of the last token
+    alone is run with targets, which may bring all of them. If its anatomy does not call it causal,
+    one more pass shows whether its last token moves the logits before it.
     """
     flags = [stack.causal for stack in anatomy.stacks]
     ahead = False if flags == [False] else None
@@ -248,7 +249,7 @@ def _asked_for_all(
     try:
         output = run_once(replace(small, tensors={**small.tensors, names[0]: rolled(ids)}))
     except Exception as error:
-        # Any error of the model's own, which `call` may have told: it may want other targets.
+        # Any error of the model, which `call` may have wrapped: it may want other targets.
         cause = error.__cause__ if isinstance(error, InputError) and error.__cause__ else error
         why = f"and with {names[0]} it raises {type(cause).__name__}: {words_of(cause)}"
         why = why.removesuffix(".")
@@ -294,38 +295,43 @@ def _narrowed(batch: Inputs) -> Inputs:
     return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
 
 
-def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss: Loss) -> Done:
+def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Loss) -> PassOutcome:
     """One forward pass with the tap on, then one backward pass if a probe asks for it."""
-    products = BranchProducts() if planned.branches else None
+    products = BranchProducts() if plan.branches else None
     collector = Collector(
-        planned,
+        plan,
         batch.mask,
         decoder_mask=batch.decoder_mask,
         pair=is_pair(module),
         products=products,
     )
-    tap = Tap(module, anatomy, collector, gradients=bool(planned.having("gradient")))
+    tap = Tap(module, anatomy, collector, gradients=bool(plan.having("gradient")))
     foreign: dict[tuple[str, int, int], str] = {}
-    called: set[str] = set()
+    called_paths: set[str] = set()
     spy = nullcontext()
-    if planned.attention:
+    if plan.attention:
         spy = _spy(module, tap, collector, foreign, products)
-    shared: list[str] = []
-    owners = _owners(module, anatomy, shared) if planned.having("parameters") else {}
-    if not planned.backward:
+    shared_weights: list[str] = []
+    owners = _owners(module, anatomy, shared_weights) if plan.having("parameters") else {}
+    if not plan.backward:
         with torch.no_grad():
-            with tap, spy, _calls(module, called):
+            with tap, spy, _calls(module, called_paths):
                 output = call(module, batch)
             value = loss.compute(output, batch)
-        return Done(
-            collector, tap.balance(), float(value), tap.unheard, foreign=foreign, called=called
+        return PassOutcome(
+            collector,
+            tap.balance(),
+            float(value),
+            tap.without_gradient,
+            foreign=foreign,
+            called_paths=called_paths,
         )
     norms: dict[str, torch.Tensor] = {}
     # Gradients that no probe reads are not computed; that of a large output head costs most.
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name in owners)
     with torch.enable_grad(), _parameter_norms(module, owners, norms):
-        with tap, spy, _calls(module, called):
+        with tap, spy, _calls(module, called_paths):
             output = call(module, batch)
         value = loss.compute(output, batch)
         if not value.requires_grad:
@@ -336,15 +342,17 @@ def run(module: nn.Module, anatomy: Anatomy, planned: Plan, batch: Inputs, loss:
         value.backward()
     _hand_over(anatomy, owners, norms, collector)
     balance, number = tap.balance(), float(value.detach())
-    return Done(collector, balance, number, tap.unheard, shared, foreign, called)
+    return PassOutcome(
+        collector, balance, number, tap.without_gradient, shared_weights, foreign, called_paths
+    )
 
 
 @contextmanager
-def _calls(module: nn.Module, called: set[str]) -> Iterator[None]:
+def _calls(module: nn.Module, called_paths: set[str]) -> Iterator[None]:
     """Note the names of every module that is called: one that is shared has several."""
 
     def note(name: str) -> Callable[..., None]:
-        return lambda *_: called.add(name)
+        return lambda *_: called_paths.add(name)
 
     handles = [
         part.register_forward_pre_hook(note(name))
@@ -364,39 +372,39 @@ def _spy(
     foreign: dict[tuple[str, int, int], str],
     products: BranchProducts | None,
 ) -> AttentionSpy:
-    """Hands every attention that belongs to a sublayer of the anatomy to the collector."""
+    """A spy that hands every attention of a sublayer of the anatomy to the collector."""
 
-    def listen(seen: SeenAttention) -> None:
-        found = tap.locate(seen.module)
-        if found is None or found[2].role not in MIXING:
+    def listen(attention: SeenAttention) -> None:
+        place = tap.locate(attention.module)
+        if place is None or place[2].role not in MIXING:
             return
-        stack, block, written = found
-        grid = seen.weights if seen.weights is not None else seen.query
+        stack, block, write = place
+        grid = attention.weights if attention.weights is not None else attention.query
         assert grid is not None
-        if seen.ambiguous and seen.query_source is None:
-            foreign[stack.name, block.layer, written.sublayer] = (
+        if attention.ambiguous and attention.query_source is None:
+            foreign[stack.name, block.layer, write.sublayer] = (
                 f"heads and examples cannot be told apart in {grid.shape[0]} x {grid.shape[1]} "
                 "matrices; measure one example (examples=1, --random 1x128), or another number of them"
             )
             return
         if grid.shape[2] != tap.tokens:
-            foreign[stack.name, block.layer, written.sublayer] = (
+            foreign[stack.name, block.layer, write.sublayer] = (
                 f"its matrices have {grid.shape[2]} rows and the stream {tap.tokens} tokens: it "
                 "runs over windows, chunks or something else than tokens"
             )
             return
-        collector.attention(stack, block, written, seen)
+        collector.attention(stack, block, write, attention)
 
     return AttentionSpy(module, listen, examples=lambda: tap.examples, branches=products)
 
 
-def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str, Sublayer]:
+def _owners(module: nn.Module, anatomy: Anatomy, shared_weights: list[str]) -> dict[str, Sublayer]:
     """Parameter name -> its sublayer. Weights that serve several layers cannot be split."""
     owners: dict[str, Sublayer] = {}
     served: dict[int, set[int]] = {}
     for stack in anatomy.stacks:
         if stack.shared:
-            shared.append(f"gradient.parameters of the {stack.name}")
+            shared_weights.append(f"gradient.parameters of the {stack.name}")
             continue
         for block in stack.blocks:
             for s in block.sublayers:
@@ -404,7 +412,7 @@ def _owners(module: nn.Module, anatomy: Anatomy, shared: list[str]) -> dict[str,
                     owners.setdefault(name, s)
                     served.setdefault(id(module.get_parameter(name)), set()).add(id(s))
     tied = [name for name in owners if len(served[id(module.get_parameter(name))]) > 1]
-    shared += [f"gradient of '{name}'" for name in tied]
+    shared_weights += [f"gradient of '{name}'" for name in tied]
     return {name: s for name, s in owners.items() if name not in tied}
 
 
@@ -444,7 +452,7 @@ def _hand_over(
     for stack in anatomy.stacks:
         for block in stack.blocks:
             for s in block.sublayers:
-                found = [norms[p] for p in s.parameters if p in norms and owners[p] is s]
-                if found:
-                    total = torch.linalg.vector_norm(torch.stack(found))
+                own_norms = [norms[p] for p in s.parameters if p in norms and owners[p] is s]
+                if own_norms:
+                    total = torch.linalg.vector_norm(torch.stack(own_norms))
                     collector.parameters(stack, block, s, total)

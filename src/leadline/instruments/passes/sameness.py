@@ -1,6 +1,6 @@
-"""Whether a model, a loss function and a declaration are the same ones as before, by digests.
+"""Tell by digests whether a model, a loss function and a declaration are the same as before.
 
-A measurement that was cut off goes on only with what it began with. Weights are not all of that: the
+An interrupted measurement continues only with what it began with. Weights alone do not show that: the
 number of heads, an activation or a scale change what a model computes and leave its weights alone.
 
     digest_of           names, shapes, number types and contents of all weights and buffers
@@ -10,9 +10,10 @@ number of heads, an activation or a scale change what a model computes and leave
     described           of a function: its module, its name, its code, what it closes over, and its
                         default values; of an object: its class and its attributes
 
-Not seen: the code of modules' own methods, what a function reads from global names (other functions
-that it calls are seen by their names alone), and attributes that begin with an underscore. A module
-that counts its calls in a public number, or keeps a tensor of its last one, is another one after it.
+Not included: the code of modules' own methods, what a function reads from global names (other
+functions that it calls are included by name alone), and attributes that begin with an underscore. A
+module that counts its calls in a public number, or keeps a tensor of its last one, has another
+digest after each call.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from leadline.anatomy import Anatomy, Declaration
 __all__ = ["declared_digest", "described", "digest_of", "function_facts", "structure_of"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_OWN = frozenset(vars(nn.Module()))
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 _WHEREABOUTS = frozenset({"_name_or_path", "name_or_path", "transformers_version"})
 """Entries of a configuration that say where it came from, not what it is."""
 _DEEPEST = 8
-"""Objects inside objects beyond this depth are seen by their class alone; they may be circles."""
+"""Objects nested deeper than this count by their class alone; references may be circular."""
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
-_CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)
 
 
 def digest_of(module: nn.Module) -> str:
@@ -48,29 +49,29 @@ def digest_of(module: nn.Module) -> str:
     total = hashlib.sha256(type(module).__name__.encode())
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        held = tensor.detach().cpu().contiguous().reshape(-1)
-        if held.numel():
-            total.update(memoryview(held.view(torch.uint8).numpy()))
+        values = tensor.detach().cpu().contiguous().reshape(-1)
+        if values.numel():
+            total.update(memoryview(values.view(torch.uint8).numpy()))
     return total.hexdigest()
 
 
 def structure_of(module: nn.Module) -> str:
-    """SHA-256 of all that a model says about itself beside its weights."""
+    """SHA-256 of a model's modules, configurations and public attributes, without its weights."""
     lines = [_ADDRESS.sub("", repr(module))]
-    known: set[int] = set()
+    visited: set[int] = set()
     for path, inner in module.named_modules():
         lines.append(f"{path} {type(inner).__module__}.{type(inner).__qualname__}")
         for name, value in sorted(vars(inner).items(), key=lambda item: item[0]):
-            if name in _OWN or name.startswith("_"):
+            if name in _MODULE_ATTRIBUTES or name.startswith("_"):
                 continue
-            told = _told(value, known)
-            if told is not None:
-                lines.append(f"{path}.{name} {told}")
+            text = _attribute_text(value, visited)
+            if text is not None:
+                lines.append(f"{path}.{name} {text}")
     return _digest("\n".join(lines))
 
 
 def function_facts(function: Callable[..., Any]) -> dict[str, str]:
-    """What a request says of a loss function; see the module's first lines for what is seen."""
+    """Module, name and digest of a loss function; `described` says what the digest covers."""
     kind = type(function)
     return {
         "module": str(getattr(function, "__module__", kind.__module__)),
@@ -84,10 +85,10 @@ def declared_digest(anatomy: Anatomy | Declaration | None) -> str | None:
     if anatomy is None:
         return None
     if isinstance(anatomy, Anatomy):
-        said: object = dataclasses.replace(anatomy, balance=None).to_json()
+        content: object = dataclasses.replace(anatomy, balance=None).to_json()
     else:
-        said = dataclasses.asdict(anatomy)
-    return _digest(json.dumps(said, sort_keys=True))
+        content = dataclasses.asdict(anatomy)
+    return _digest(json.dumps(content, sort_keys=True))
 
 
 def described(value: object, depth: int = 0) -> str:
@@ -108,10 +109,10 @@ def described(value: object, depth: int = 0) -> str:
     parts = _parts(value)
     if parts is None:
         return f"{kind} {_ADDRESS.sub('', repr(value))}"
-    told = [described(part, depth + 1) for part in parts]
+    texts = [described(part, depth + 1) for part in parts]
     if isinstance(value, set | frozenset | Mapping):
-        told.sort()
-    return f"{kind}({', '.join(told)})"
+        texts.sort()
+    return f"{kind}({', '.join(texts)})"
 
 
 def _parts(value: Any) -> list[Any] | None:
@@ -146,29 +147,29 @@ def _content(cell: Any) -> object:
         return "empty"
 
 
-def _told(value: object, known: set[int]) -> str | None:
+def _attribute_text(value: object, visited: set[int]) -> str | None:
     """An attribute of a module, if it says what the module computes; one configuration once."""
-    if value is None or isinstance(value, (*_PLAIN, *_CALLED, torch.Tensor)):
+    if value is None or isinstance(value, (*_PLAIN, *_FUNCTIONS, torch.Tensor)):
         return described(value)
     if isinstance(value, list | tuple) and all(isinstance(one, _PLAIN) for one in value):
         return described(value)
-    if isinstance(value, nn.Module | type) or id(value) in known:
+    if isinstance(value, nn.Module | type) or id(value) in visited:
         return None
     teller = getattr(value, "to_dict", None) or getattr(value, "to_json", None)
     if not callable(teller):
         return None
-    known.add(id(value))
-    said = teller()
-    if isinstance(said, Mapping):
-        said = {str(key): one for key, one in said.items() if key not in _WHEREABOUTS}
+    visited.add(id(value))
+    content = teller()
+    if isinstance(content, Mapping):
+        content = {str(key): one for key, one in content.items() if key not in _WHEREABOUTS}
         # Which attention it is, is no part of what a configuration saves.
-        said["_attn_implementation"] = getattr(value, "_attn_implementation", None)
-    return json.dumps(said, sort_keys=True, default=described)
+        content["_attn_implementation"] = getattr(value, "_attn_implementation", None)
+    return json.dumps(content, sort_keys=True, default=described)
 
 
 def _tensor(tensor: torch.Tensor) -> str:
-    held = tensor.detach().cpu().contiguous().reshape(-1)
-    content = held.view(torch.uint8).numpy().tobytes() if held.numel() else b""
+    values = tensor.detach().cpu().contiguous().reshape(-1)
+    content = values.view(torch.uint8).numpy().tobytes() if values.numel() else b""
     return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(content).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Which attention could not be measured, and why, in words that say what to do."""
+"""Report which attention could not be measured, why, and what to do."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from collections.abc import Iterator
 from torch import nn
 
 from leadline.anatomy import Anatomy
-from leadline.instruments.passes.running import Done
+from leadline.instruments.passes.running import PassOutcome
 
 __all__ = ["nothing_seen", "unseen"]
 
 _PLAIN = ("sdpa", "eager")
 
 
-def unseen(module: nn.Module, anatomy: Anatomy, done: Done) -> Iterator[tuple[str, str]]:
+def unseen(module: nn.Module, anatomy: Anatomy, outcome: PassOutcome) -> Iterator[tuple[str, str]]:
     """(what, why) of every attention without numbers; layers of one reason together."""
-    seen = {(one["stack"], one["layer"], one["sublayer"]) for one in done.collector.attentions}
+    measured_places = {
+        (one["stack"], one["layer"], one["sublayer"]) for one in outcome.collector.attentions
+    }
     groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for stack in anatomy.stacks:
         for block in stack.blocks:
             for s in block.sublayers:
                 place = (stack.name, block.layer, s.sublayer)
-                if place in seen or s.role not in ("attention", "cross-attention"):
+                if place in measured_places or s.role not in ("attention", "cross-attention"):
                     continue
-                why = done.foreign.get(place) or _unproved(done, place) or _why(module)
+                why = outcome.foreign.get(place) or _unproved(outcome, place) or _why(module)
                 groups.setdefault((f"{s.role} of the {stack.name}", why), []).append(
                     (block.layer, s.module)
                 )
-    for (what, why), found in groups.items():
-        first, path = found[0]
-        layers = f"layer {first}" if len(found) == 1 else f"layers {first} to {found[-1][0]}"
+    for (what, why), places in groups.items():
+        first, path = places[0]
+        layers = f"layer {first}" if len(places) == 1 else f"layers {first} to {places[-1][0]}"
         yield f"{what}, {layers} ('{path}')", why
 
 
-def nothing_seen(module: nn.Module, anatomy: Anatomy, done: Done) -> str:
+def nothing_seen(module: nn.Module, anatomy: Anatomy, outcome: PassOutcome) -> str:
     """The sentence for a model none of whose attention could be seen."""
-    reasons = [f"{what}: {why}" for what, why in unseen(module, anatomy, done)]
+    reasons = [f"{what}: {why}" for what, why in unseen(module, anatomy, outcome)]
     if not reasons:
         roles = sorted({s.role for st in anatomy.stacks for b in st.blocks for s in b.sublayers})
         return (
@@ -46,10 +48,10 @@ def nothing_seen(module: nn.Module, anatomy: Anatomy, done: Done) -> str:
     return f"No attention could be measured: {'; '.join(reasons)}."
 
 
-def _unproved(done: Done, place: tuple[str, int, int]) -> str | None:
-    if place not in done.collector.unproved:
+def _unproved(outcome: PassOutcome, place: tuple[str, int, int]) -> str | None:
+    if place not in outcome.collector.unproved:
         return None
-    proof = done.collector.unproved[place]
+    proof = outcome.collector.unproved[place]
     if proof is None:
         return "how its weights multiply the values could not be followed, so nothing is proved"
     return (

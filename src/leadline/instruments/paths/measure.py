@@ -26,16 +26,11 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
-from leadline.errors import ProbeError, check_count, check_progress, check_seed
-from leadline.instruments.passes.measurement import (
-    Progress,
-    anatomy_of,
-    known_anatomy,
-    model_facts,
-    modules_of,
-    refuse_broken,
-    tokenizer_for,
-)
+from leadline.errors import ProbeError, Progress, check_count, check_progress, check_seed
+from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
+from leadline.instruments.passes.measurement import anatomy_of
+from leadline.instruments.passes.not_finite import refuse_broken
+from leadline.instruments.passes.provenance import model_facts
 from leadline.instruments.passes.running import batch_for, call, few_threads, head_of
 from leadline.instruments.paths.carried.carried import Carried, Journey
 from leadline.instruments.paths.carried.guard import apart, undisturbed

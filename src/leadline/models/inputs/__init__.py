@@ -1,4 +1,4 @@
-"""What a model is fed with, and the number that is differentiated.
+"""The inputs of a model, and the loss that is differentiated.
 
     random_tokens, random_inputs      drawn from a seed
     text_inputs, text_file            through a tokenizer

@@ -20,7 +20,7 @@ _PREVIEW = 80
 
 @dataclass(frozen=True)
 class Inputs:
-    """Arguments of `model.forward` by name, with what a record tells about them.
+    """Arguments of `model.forward` by name, with the facts that a record keeps about them.
 
     `mask` and `decoder_mask` are [example, token], True where a token is real; None means that
     all are. `labels` are target ids in the sense of transformers: those of the tokens themselves,

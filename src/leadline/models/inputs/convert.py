@@ -1,4 +1,4 @@
-"""Anything that one would hand to a model, as Inputs."""
+"""Turn anything that a user may hand to a model into Inputs."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _tensor(name: str, value: Any) -> Tensor:
 
 
 def _checked(inputs: Inputs, model: nn.Module) -> Inputs:
-    """Inputs that somebody else may have put together, or a sentence."""
+    """Check Inputs that the caller put together by hand."""
     tensors: Any = inputs.tensors
     if not isinstance(tensors, Mapping) or not tensors:
         raise InputError("These Inputs hold no tensors; give at least one.")

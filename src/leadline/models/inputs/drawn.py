@@ -1,4 +1,4 @@
-"""Inputs drawn from a seed: tokens, pixels, waveforms, spectrograms.
+"""Draw inputs from a seed: tokens, pixels, waveforms, spectrograms.
 
 Tokens are uniform over the vocabulary without the special ids that the configuration names; all
 else is standard normal, in the sizes of the configuration.
@@ -34,7 +34,7 @@ __all__ = ["random_inputs", "random_tokens"]
 
 _MOST_TOKENS = 2**36
 _ROOM = 8
-"""So many tokens of text at least stand beside those that stand for an image or a sound."""
+"""At least this many tokens of text stand beside those that stand for an image or a sound."""
 
 
 def random_tokens(
@@ -148,8 +148,10 @@ def _text(model: nn.Module, senses: Senses) -> Inputs:
         tensors |= stimulus.tensors
     if "mm_token_type_ids" in forward_names(model):
         tensors["mm_token_type_ids"] = kinds
-    seen = ["pixels" if "pixel_values" in stimulus.tensors else "sound" for stimulus in stimuli]
-    kind = f"random tokens and {' and '.join(seen)}"
+    stimulus_kinds = [
+        "pixels" if "pixel_values" in stimulus.tensors else "sound" for stimulus in stimuli
+    ]
+    kind = f"random tokens and {' and '.join(stimulus_kinds)}"
     # Nobody predicts the tokens that stand for an image; a masked loss chooses its own targets.
     predicts_all = is_pair(model) or "MaskedLM" in type(configured_model(model)).__name__
     labels = None if predicts_all else ids.masked_fill(kinds > 0, -100)
@@ -178,17 +180,21 @@ def _is_drawn(senses: Senses, argument: str, *, beside_text: bool) -> bool:
     return senses.has_image_size and not (among_tokens or tiles or before)
 
 
-def _argument(senses: Senses, argument: str, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _argument(senses: Senses, argument: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Random values for one argument of `forward`, with another one where they come in pairs."""
     names = inspect.signature(senses.model.forward).parameters
     if argument == "bbox":
-        return {argument: senses.boxes(next(iter(drawn.values())).shape[1])}
+        return {argument: senses.boxes(next(iter(tensors.values())).shape[1])}
     if argument in ("pixel_values", "hidden_states") and "grid_thw" in names:
         rows, grid = senses.patches()
         return {argument: rows, "grid_thw": grid}
     if argument == "pixel_values" and "spatial_shapes" in names:
         return senses.naflex()
-    if argument == "pixel_values" and "input_ids" in drawn and (refusal := senses.nameless_image()):
+    if (
+        argument == "pixel_values"
+        and "input_ids" in tensors
+        and (refusal := senses.nameless_image())
+    ):
         raise refusal
     if argument in ("pixel_values", "pixel_values_videos"):
         return {argument: senses.pixels()}
@@ -285,6 +291,6 @@ def _is_time_first(model: nn.Module) -> bool:
     """Whether torch's own attention expects [token, example, width]."""
     if hasattr(model, "config"):
         return False
-    found = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
+    attentions = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
     stacks = isinstance(model, nn.TransformerEncoder | nn.TransformerEncoderLayer)
-    return stacks and bool(found) and not found[0].batch_first
+    return stacks and bool(attentions) and not attentions[0].batch_first

@@ -1,4 +1,4 @@
-"""What is said when a model's own forward refuses the inputs that were made for it.
+"""Explain why a model's forward refused the inputs that Leadline made for it.
 
 A model that wants an image, speech or boxes beside its tokens says so by an exception of its own.
 Where Leadline made the inputs, that is an input error: the message repeats the model's words, says
@@ -33,7 +33,7 @@ _EXTRAS = re.compile(r"attention_mask|labels|token_type|position_ids|embeds$")
 
 
 def forward_refusal(model: nn.Module, batch: Inputs, error: Exception) -> InputError | None:
-    """The input error that tells of the model's exception; None where it passes through unchanged.
+    """The input error that reports the model's exception; None where it passes through unchanged.
 
     It passes through where the user gave the tensors, where memory ran out, where its class is the
     user's own, and where a hook of Leadline raised it.

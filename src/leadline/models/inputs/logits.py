@@ -1,10 +1,10 @@
-"""Logits in what a model returns, told by their shape.
+"""Find the logits in what a model returns, by their shape.
 
 Logits over the vocabulary are [example, token, vocabulary], or the same with the first two axes
 flattened. Models return them alone, in tuples, lists and mappings, and as attributes of objects. The
 last axis is as long as the table of token ids, as the configuration says, or as a head whose rows
-were padded to a multiple of a power of two. Where the stream is as wide as the vocabulary is
-large, only a tensor that is called logits is taken for them.
+were padded to a multiple of a power of two. Where the stream is as wide as the vocabulary, only a
+tensor with logits in its name counts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from leadline.models.inputs.model_facts import token_embedding, virtual_tokens, 
 __all__ = ["HeadFacts", "find_logits", "moves_earlier", "real_tensors", "rolled"]
 
 _MULTIPLES = tuple(2**power for power in range(3, 11))
+"""Heads may be padded to a multiple of one of these."""
 _MOST_PADDING = 1.3
+"""A padded head has at most this many times as many rows as the vocabulary has tokens."""
 _DEEPEST = 4
+"""Containers nested deeper than this are not searched."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadFacts:
-    """What a forward pass showed of a model's output, where its class says nothing of its head.
+    """What a forward pass shows about the head of a model whose class does not name it.
 
     `shape` is that of the logits over the vocabulary, None without any; `tokens` says how many
     tokens were fed. `targets` is the argument of `forward` without which only the logits of the
@@ -80,8 +83,8 @@ _NAMELESS = 3
 
 def _rank(name: str) -> int:
     """How surely a name says that a tensor holds the logits: other heads are called so, too."""
-    for rank, known in enumerate(("logits", "lm_logits")):
-        if name == known:
+    for rank, logits_name in enumerate(("logits", "lm_logits")):
+        if name == logits_name:
             return rank
     return _NAMELESS - 1 if "logits" in name else _NAMELESS
 
@@ -102,8 +105,8 @@ def real_tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[s
     elif isinstance(value, type) or callable(value):
         return
     else:
-        kept = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-        names = [field.name for field in kept] or list(getattr(value, "__dict__", {}))
+        dataclass_fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+        names = [field.name for field in dataclass_fields] or list(getattr(value, "__dict__", {}))
         parts = [(one, getattr(value, one)) for one in names]
     for key, inner in parts:
         yield from real_tensors(inner, key, depth + 1)

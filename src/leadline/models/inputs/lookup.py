@@ -1,8 +1,8 @@
-"""Lookups that a model's tables cannot answer: too many tokens, or an id that no table has.
+"""Explain failed lookups in a model's tables: too many tokens, or an id that no table has.
 
-Not every model says how many positions it has, so the model itself is asked by running it. Where a
-table is too short, torch raises an IndexError of four words; `lookup_refusal` finds out which table
-it was, and whether it was asked for a token or for a position.
+Not every model says how many positions it has; running it shows. Where a table is too short, torch
+raises an IndexError of four words; `lookup_refusal` finds out which table it was, and whether the
+lookup was for a token or for a position.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tenso
 def lookup_refusal(error: Exception, model: nn.Module, batch: Inputs) -> InputError | None:
     """The sentence for inputs that a table of the model is too short for; None for other errors."""
     if isinstance(error, IndexError):
-        asked = _embedding_lookup(error)
-        if asked is not None:
-            rows, indices = asked[0].shape[0], asked[1]
-            table = _name(model, asked[0])
+        lookup = _embedding_lookup(error)
+        if lookup is not None:
+            rows, indices = lookup[0].shape[0], lookup[1]
+            table = _name(model, lookup[0])
             return _positions(model, batch, table, rows, int(indices.max())) or _ids(
                 batch, table, rows, indices
             )
@@ -41,8 +41,8 @@ def lookup_refusal(error: Exception, model: nn.Module, batch: Inputs) -> InputEr
     match = _MISMATCH.search(str(error)) if isinstance(error, RuntimeError) else None
     if match is None:
         return None
-    rows, asked_for = sorted(int(size) for size in match.groups())
-    return _guessed(model, batch, rows, asked_for - 1)
+    rows, needed_rows = sorted(int(size) for size in match.groups())
+    return _guessed(model, batch, rows, needed_rows - 1)
 
 
 def _guessed(

@@ -37,6 +37,7 @@ from leadline.models.inputs.model_facts import (
 __all__ = ["Loss", "choose_loss", "head_is_unknown"]
 
 MASKED_SHARE = 0.15
+"""The share of tokens that the masked loss replaces."""
 _IGNORED = -100
 _ASK_FOR_RANDOM = "ask for the random cotangent (loss='random', --loss random)"
 
@@ -69,10 +70,10 @@ def choose_loss(
     if callable(loss):
         check_function(loss, "loss", ("output", "inputs"))
         return Loss("user", "a function was given", _user(loss)), inputs
-    known = ("auto", "next-token", "masked", "random")
-    if loss not in known:
+    names = ("auto", "next-token", "masked", "random")
+    if loss not in names:
         raise InputError(
-            f"No loss is called {loss!r}. Known: {', '.join(known)}; in Python also a function of "
+            f"No loss is called {loss!r}. Known: {', '.join(names)}; in Python also a function of "
             "output and inputs."
         )
     if loss == "auto":
@@ -92,8 +93,8 @@ def choose_loss(
 def head_is_unknown(model: nn.Module, causal: bool | None = None) -> bool:
     """Whether only a forward pass can tell what the model predicts.
 
-    So it is where neither the model nor the tables of transformers say it, and where the tables say
-    next tokens of a model that looks ahead (`causal` is False): BERT has such a class.
+    True where neither the model nor the tables of transformers name its head, and where the tables
+    name a causal head of a model that looks ahead (`causal` is False): BERT has such a class.
     """
     inner = configured_model(model)
     if getattr(inner, "objective", None) is not None:
@@ -106,13 +107,13 @@ def _by_head(
     model: nn.Module, inputs: Inputs, mask_token_id: int | None, head: HeadFacts | None
 ) -> tuple[str, str]:
     inner = configured_model(model)
-    own = getattr(inner, "objective", None)
-    if own in ("next-token", "masked"):
-        if own == "masked" and not _masks(model, inputs, mask_token_id):
+    objective = getattr(inner, "objective", None)
+    if objective in ("next-token", "masked"):
+        if objective == "masked" and not _masks(model, inputs, mask_token_id):
             return "random", "the model predicts masked words, but no mask token is known"
-        if own == "next-token" and inputs.labels is None and _length(inputs) < 2:
+        if objective == "next-token" and inputs.labels is None and _length(inputs) < 2:
             return "random", "one token has no next one"
-        return own, "the model says so itself"
+        return objective, "the model says so itself"
     heads = _heads(inner)
     if not heads:
         return _by_output(model, inputs, head)
@@ -136,7 +137,7 @@ def _by_head(
 
 
 def _by_output(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> tuple[str, str]:
-    """The choice for a class of which nothing is known, by what a pass of it returned."""
+    """The choice for an unknown class, by what a forward pass returned."""
     ids = inputs.tensors.get(ids_name(model))
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         return "random", "the model is not fed with token ids"
@@ -161,8 +162,8 @@ def _by_output(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> tupl
 
 def _masks(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> bool:
     """Whether there is something to mask words with; for random tokens the last id will do."""
-    known = _mask_token(model, inputs, mask_token_id) is not None
-    return known or inputs.labels is not None or inputs.kind == "random tokens"
+    has_mask_token = _mask_token(model, inputs, mask_token_id) is not None
+    return has_mask_token or inputs.labels is not None or inputs.kind == "random tokens"
 
 
 def _length(inputs: Inputs) -> int:
@@ -206,7 +207,7 @@ def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
 
 
 def _with_targets(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> Inputs:
-    """With targets for a model that returns all logits only then; its own loss is not used."""
+    """Add targets for a model that returns all logits only then; its own loss is not used."""
     if head is None or head.targets is None or head.targets in inputs.tensors:
         return inputs
     following = rolled(inputs.tensors[ids_name(model)])
@@ -216,23 +217,23 @@ def _with_targets(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> I
 def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
     """For each real position the real id that follows it, -100 elsewhere."""
     if inputs.labels is not None and pair:
-        return _asked(inputs.labels)
+        return _target_ids(inputs.labels)
     if inputs.targets is not None:
-        return _asked(inputs.targets)
+        return _target_ids(inputs.targets)
     ids = inputs.tensors.get("decoder_input_ids" if pair else name)
     if ids is None or ids.is_floating_point() or ids.ndim != 2:
         raise InputError(f"The next-token loss needs token ids; {_ASK_FOR_RANDOM}.")
-    given = (ids if inputs.labels is None else inputs.labels).long()  # -100 is no byte
-    if given.shape != ids.shape:
+    labels = (ids if inputs.labels is None else inputs.labels).long()  # -100 is no byte
+    if labels.shape != ids.shape:
         raise InputError(
-            f"The labels have the shape {list(given.shape)} and the token ids {list(ids.shape)}; "
+            f"The labels have the shape {list(labels.shape)} and the token ids {list(ids.shape)}; "
             "both must be [example, token]."
         )
     mask = inputs.decoder_mask if pair else inputs.mask
     if mask is not None:
-        given = given.masked_fill(~mask, _IGNORED)
-    targets = torch.full_like(given, _IGNORED)
-    targets[:, :-1] = given[:, 1:]
+        labels = labels.masked_fill(~mask, _IGNORED)
+    targets = torch.full_like(labels, _IGNORED)
+    targets[:, :-1] = labels[:, 1:]
     if mask is not None:
         # With padding on the left the first real token would be predicted from a padded one.
         targets = targets.masked_fill(~mask, _IGNORED)
@@ -241,11 +242,11 @@ def _targets(inputs: Inputs, *, pair: bool, name: str) -> Tensor:
             "The next-token loss needs an example of at least two tokens; give a longer text "
             f"(--text, --text-file, --tokens-file), or {_ASK_FOR_RANDOM}."
         )
-    return _asked(targets)
+    return _target_ids(targets)
 
 
-def _asked(targets: Tensor) -> Tensor:
-    """The targets with -100 wherever nothing is asked: codes differ, ids are never below zero."""
+def _target_ids(targets: Tensor) -> Tensor:
+    """The targets with -100 where nothing is to be predicted: any number below zero may mean that."""
     targets = targets.long()
     if not bool((targets >= 0).any()):
         raise InputError(
@@ -274,15 +275,15 @@ def _mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _logits(output: Any, model: nn.Module, targets: Tensor) -> Tensor:
-    found = find_logits(output, model, tuple(targets.shape))
-    if found is None:
+    logits = find_logits(output, model, tuple(targets.shape))
+    if logits is None:
         # Not over the vocabulary that the model names: what is called logits, or comes first.
-        found = getattr(output, "logits", None)
-    if found is None:
-        found = output[0] if isinstance(output, list | tuple) and output else output
-    if not isinstance(found, Tensor):
+        logits = getattr(output, "logits", None)
+    if logits is None:
+        logits = output[0] if isinstance(output, list | tuple) and output else output
+    if not isinstance(logits, Tensor):
         raise InputError(f"The model returned no logits; {_ASK_FOR_RANDOM}.")
-    return found
+    return logits
 
 
 # Masked tokens ------------------------------------------------------------------------------------
@@ -292,16 +293,16 @@ def _masked(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
     def compute(output: Any, inputs: Inputs) -> Tensor:
         if inputs.labels is None:
             raise InputError("The masked loss needs the inputs that choose_loss returned with it.")
-        targets = _asked(inputs.labels)
+        targets = _target_ids(inputs.labels)
         return _mean_cross_entropy(_logits(output, model, targets), targets)
 
     return compute
 
 
-def _mask_token(model: nn.Module, inputs: Inputs, given: int | None) -> int | None:
+def _mask_token(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> int | None:
     config = text_configuration(model)
     size = vocabulary_size(model)
-    for value in (given, inputs.mask_token_id, getattr(config, "mask_token_id", None)):
+    for value in (mask_token_id, inputs.mask_token_id, getattr(config, "mask_token_id", None)):
         if isinstance(value, int) and (size is None or 0 <= value < size):
             return value
     return None
@@ -336,9 +337,9 @@ def _with_masks(
     score = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed))
     rank = score.masked_fill(~eligible, 2.0).argsort(dim=1).argsort(dim=1)
     count = (MASKED_SHARE * eligible.sum(dim=1, keepdim=True)).round().clamp(min=1)
-    chosen = (rank < count) & eligible
-    labels = ids.masked_fill(~chosen, _IGNORED)
-    replaced = ids.masked_fill(chosen, token)
+    masked = (rank < count) & eligible
+    labels = ids.masked_fill(~masked, _IGNORED)
+    replaced = ids.masked_fill(masked, token)
     device = inputs.tensors[name].device
     return replace(
         inputs,

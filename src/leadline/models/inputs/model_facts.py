@@ -1,7 +1,7 @@
-"""What a model says of itself that its inputs depend on: vocabulary, positions, special ids.
+"""Read the facts of a model that its inputs depend on: vocabulary, positions, special ids.
 
-Hugging Face models say it in their configuration; of other modules the embedding and the
-signature of `forward` are asked.
+Hugging Face models have them in their configuration; for other modules they come from the embedding
+and the signature of `forward`.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def token_embedding(model: nn.Module) -> nn.Embedding | None:
     inner = configured_model(model)
     if hasattr(inner, "get_input_embeddings"):
         try:
-            found = inner.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+            table = inner.get_input_embeddings()  # pyright: ignore[reportCallIssue]
         except (NotImplementedError, AttributeError):
-            found = None
-        if isinstance(found, nn.Embedding):
-            return found
+            table = None
+        if isinstance(table, nn.Embedding):
+            return table
         return None
     return _first_table(inner)
 
@@ -139,9 +139,9 @@ def virtual_tokens(model: nn.Module) -> int:
 
 
 def _positions(model: nn.Module) -> int | None:
-    own = getattr(configured_model(model), "context_limit", None)
-    if isinstance(own, int):
-        return own
+    limit_of_model = getattr(configured_model(model), "context_limit", None)
+    if isinstance(limit_of_model, int):
+        return limit_of_model
     config = text_configuration(model)
     if not hasattr(config, "model_type"):
         return _plain_positions(configured_model(model), config)
@@ -163,7 +163,7 @@ def _positions(model: nn.Module) -> int | None:
 
 
 def _plain_positions(model: nn.Module, config: Any) -> int | None:
-    """The limit of a model that is not of transformers: its own word, else its table of positions."""
+    """The limit of a model outside transformers: by its configuration, else its table of positions."""
     for name in _PLAIN_POSITIONS:
         if isinstance(limit := getattr(config, name, None), int) and limit > 0:
             return limit
@@ -177,7 +177,7 @@ def _plain_positions(model: nn.Module, config: Any) -> int | None:
 
 def special_ids(model: nn.Module) -> set[int]:
     """The ids that the configuration names for padding, start, end, mask, images and the like."""
-    found: set[int] = set()
+    ids: set[int] = set()
     configs: list[Any] = [
         getattr(configured_model(model), "config", None),
         text_configuration(model),
@@ -188,8 +188,8 @@ def special_ids(model: nn.Module) -> set[int]:
         for name, value in config.to_dict().items():
             if name.endswith(("token_id", "token_index")):
                 values = value if isinstance(value, list) else [value]
-                found |= {item for item in values if isinstance(item, int)}
-    return found
+                ids |= {item for item in values if isinstance(item, int)}
+    return ids
 
 
 def whole_number(config: Any, *names: str) -> int | None:

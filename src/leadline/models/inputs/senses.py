@@ -218,11 +218,11 @@ class Senses:
 
     def image(self) -> Stimulus | None:
         """An image per example and the tokens that stand for it; None where the model takes none."""
-        return self._counted("image", "get_image_features", self._image_layouts())
+        return self._stimulus("image", "get_image_features", self._image_layouts())
 
     def sound(self) -> Stimulus | None:
         """A sound per example and the tokens that stand for it; None where the model takes none."""
-        return self._counted("audio", "get_audio_features", self._sound_layouts())
+        return self._stimulus("audio", "get_audio_features", self._sound_layouts())
 
     def _image_layouts(self) -> Iterator[dict[str, Tensor]]:
         """The ways in which models take pictures, the likeliest first."""
@@ -251,11 +251,11 @@ class Senses:
                 yield {name: frames, mask: self.mask_of_frames(frames)}
             yield {name: frames}
 
-    def _counted(
-        self, sense: Literal["image", "audio"], asking: str, layouts: Iterator[dict[str, Tensor]]
+    def _stimulus(
+        self, sense: Literal["image", "audio"], method: str, layouts: Iterator[dict[str, Tensor]]
     ) -> Stimulus | None:
         """The first layout that the model turns into features, with as many tokens as features."""
-        ask: Any = getattr(self.model, asking, None)
+        ask: Any = getattr(self.model, method, None)
         token = whole_number(self.config, f"{sense}_token_id", f"{sense}_token_index")
         # Where no embedding has a row for the token, the text goes alone; the record's coverage
         # says which parts did not run, and why.

@@ -169,7 +169,7 @@ def _windows(tokenizer: Any, text: str, length: int) -> list[list[int]]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or a sentence about what is wrong with it."""
+    """Read the text of a file, or raise an InputError that says what is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

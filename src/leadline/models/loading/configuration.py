@@ -96,12 +96,12 @@ def _override(content: dict[str, Any], config_class: Any, name: str, value: Any)
     """Set one field; `text_config.hidden_size` reaches into the nested configuration."""
     head, _, rest = name.partition(".")
     aliases: Mapping[str, str] = getattr(config_class, "attribute_map", {})
-    known = {field.name for field in fields(config_class)} | set(aliases)
-    if head not in known:
-        hint = did_you_mean(head, known)
-        own = sorted(set(config_class.__annotations__) & known)
+    field_names = {field.name for field in fields(config_class)} | set(aliases)
+    if head not in field_names:
+        hint = did_you_mean(head, field_names)
+        own_names = sorted(set(config_class.__annotations__) & field_names)
         raise LoadingError(
-            f"{config_class.__name__} has no field {head!r}.{hint} It has: {', '.join(own)}."
+            f"{config_class.__name__} has no field {head!r}.{hint} It has: {', '.join(own_names)}."
         )
     head = aliases.get(head, head)
     if not rest:
@@ -131,9 +131,9 @@ def class_of(config: Any) -> Any:
     """The class that the configuration names, else the first auto class that knows it."""
     transformers = require("transformers", extra="hf")
     for name in getattr(config, "architectures", None) or ():
-        found = getattr(transformers, name, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
+        named_class = getattr(transformers, name, None)
+        if isinstance(named_class, type) and issubclass(named_class, transformers.PreTrainedModel):
+            return named_class
     mappings = _MAPPINGS
     if hasattr(config, "vision_config") or hasattr(config, "audio_config"):
         mappings = _MAPPINGS_OF_SENSES
@@ -141,16 +141,16 @@ def class_of(config: Any) -> Any:
         mappings = (*_MAPPINGS_OF_PAIRS, *_MAPPINGS)
     elif not getattr(config, "is_decoder", False):
         mappings = ("MODEL_FOR_MASKED_LM_MAPPING", *_MAPPINGS)
-    first = None
+    fallback = None
     for name in mappings:
         mapping = getattr(transformers, name)
         if type(config) in mapping:
             model_class, fits = _mapped_class(mapping, config)
             if fits:
                 return model_class
-            first = first or model_class
-    if first is not None:
-        return first
+            fallback = fallback or model_class
+    if fallback is not None:
+        return fallback
     raise LoadingError(
         f"transformers {transformers.__version__} has no model for {type(config).__name__}; "
         "give a function that builds it, as package.module:function."
@@ -164,8 +164,8 @@ def _mapped_class(mapping: Any, config: Any) -> tuple[Any, bool]:
     not this one (Emu3). The class is imported only now, and a library may be missing.
     """
     try:
-        found = mapping[type(config)]
-        model_class = found[0] if isinstance(found, (list, tuple)) else found
+        entry = mapping[type(config)]
+        model_class = entry[0] if isinstance(entry, (list, tuple)) else entry
         fits = isinstance(config, getattr(model_class, "config_class", None) or object)
     except (ImportError, OSError, RuntimeError, AttributeError, ValueError) as error:
         raise LoadingError(

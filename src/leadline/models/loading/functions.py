@@ -1,4 +1,4 @@
-"""A model that a function of the user builds: package.module:function or file.py:function."""
+"""Load a model that a function of the user builds: package.module:function or file.py:function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained weights: a folder, the hub, a GGUF file. Safetensors only; a pickle is never opened."""
+"""Load trained weights from a folder, the hub or a GGUF file; a pickle is never opened."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def from_gguf(request: Request) -> LoadedModel:
 
 
 def _no_bar_in_a_pipe() -> contextlib.AbstractContextManager[object]:
-    # The bar of the dequantisation heeds no setting of transformers.
+    # The progress bar of the dequantisation ignores the settings of transformers.
     if sys.stderr.isatty():
         return contextlib.nullcontext()
     return contextlib.redirect_stderr(io.StringIO())
@@ -154,10 +154,10 @@ def _pretrained_class(
         ignore_mismatched_sizes=True,
         output_loading_info=True,
     )
-    for key, stored, expected in sorted(info["mismatched_keys"]):
+    for key, stored_shape, expected_shape in sorted(info["mismatched_keys"]):
         raise LoadingError(
             f"The weights of {request.source} do not fit its configuration: {key} is stored as "
-            f"{list(stored)} and the configuration asks for {list(expected)}."
+            f"{list(stored_shape)} and the configuration asks for {list(expected_shape)}."
         )
     missing = tuple(sorted(info["missing_keys"]))
     total = sum(1 for _ in model.parameters())

@@ -54,7 +54,7 @@ def from_random(request: Request) -> LoadedModel:
 
 
 def _refuse_giant(model_class: Any, config: Any, request: Request) -> None:
-    """Count the parameters on the meta device, which holds no numbers, before memory is asked for."""
+    """Count the parameters on the meta device, which holds no numbers, before allocating memory."""
     try:
         with torch.device("meta"):
             count = sum(p.numel() for p in model_class(config).parameters())
@@ -67,9 +67,9 @@ def _refuse_giant(model_class: Any, config: Any, request: Request) -> None:
 @contextlib.contextmanager
 def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
     # Built under the default type, rotary frequencies stay in float32; `.to()` would round them.
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype or before)
+    caller_dtype = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or caller_dtype)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(caller_dtype)

@@ -1,4 +1,4 @@
-"""A Transformer made by a recipe: by its name, from a file, or from the defaults, with changes."""
+"""Build a Transformer from a recipe: by name, from a file, or from the defaults, with changes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DEFAULT = "default"
 
 
 def from_recipe(request: Request, *, seed: int) -> LoadedModel:
-    """Build the model with random weights; the name tells which fields were changed."""
-    name, recipe = _found(request)
+    """Build the model with random weights; its name lists the fields that were changed."""
+    name, recipe = _named_recipe(request)
     if name == DEFAULT:  # so that what follows from a field, such as the heads, follows from it
         changed = Recipe.from_json(request.overrides)
     else:
@@ -47,22 +47,22 @@ def recipe_of(source: str | None, changes: Mapping[str, Any]) -> Recipe:
     if source is None or source == DEFAULT:
         return Recipe.from_json(changes)
     request = Request(source, dict(changes), None, trust_remote_code=False)
-    return _found(request)[1].but(**changes)
+    return _named_recipe(request)[1].but(**changes)
 
 
-def _found(request: Request) -> tuple[str, Recipe]:
-    """The recipe that is asked for, and what to call it."""
+def _named_recipe(request: Request) -> tuple[str, Recipe]:
+    """The name and the recipe that a request means: of a folder, a file, or the catalog."""
     source, path = request.source, request.path
     if path.is_dir() and (path / RECIPE_FILE).is_file():
         path = path / RECIPE_FILE
     if path.is_file() or path.suffix.lower() == ".json":
         if not path.is_file():
             raise LoadingError(f"There is no file {path}; give a recipe's name, or its file.")
-        return str(path), _stored(read_json(path), str(path))
+        return str(path), _recipe_in(read_json(path), str(path))
     return source, Recipe.named(source)
 
 
-def _stored(content: Any, place: str) -> Recipe:
+def _recipe_in(content: Any, place: str) -> Recipe:
     """The recipe in a file: its fields, or what `Transformer.save` wrote around them."""
     if isinstance(content, Mapping):
         fields = cast("Mapping[str, Any]", content)
@@ -75,7 +75,7 @@ def _stored(content: Any, place: str) -> Recipe:
 
 
 def _refuse_giant(recipe: Recipe, request: Request) -> None:
-    """Count the parameters without holding their numbers, before memory is asked for."""
+    """Count the parameters without holding their numbers, before allocating memory."""
     tables = recipe.vocabulary if recipe.choice("embedding").name != "none" else 0
     least = recipe.width * (tables + recipe.depth * len(recipe.branches) * recipe.width)
     refuse_giant(least, request, at_least=True)

@@ -1,4 +1,4 @@
-"""What is asked for, what comes back, and the surroundings in which a model is loaded."""
+"""The request for a model, the loaded model, and the surroundings in which it is loaded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Request:
-    """Which model was asked for, and with what changes."""
+    """The source of a model, and the changes to make while loading it."""
 
     source: str
     overrides: dict[str, Any]
@@ -63,10 +63,10 @@ def unknown_type(kind: object) -> str:
     transformers = require("transformers", extra="hf")
     if not isinstance(kind, str):
         return "it names no model_type, so the architecture is not known."
-    known = list(transformers.CONFIG_MAPPING.keys())
+    types = list(transformers.CONFIG_MAPPING.keys())
     return (
-        f"No model type is called {kind!r}.{did_you_mean(kind, known)} "
-        f"transformers {transformers.__version__} knows {len(known)} types."
+        f"No model type is called {kind!r}.{did_you_mean(kind, types)} "
+        f"transformers {transformers.__version__} knows {len(types)} types."
     )
 
 
@@ -88,7 +88,7 @@ def not_found(request: Request, error: Exception) -> LoadingError:
 
 
 def refuse_giant(count: int, request: Request, *, at_least: bool = False) -> None:
-    """Refuse a model that is larger than the memory of this machine, before it is asked for."""
+    """Refuse a model that is larger than the memory of this machine, before allocating it."""
     size = count * (request.dtype or torch.get_default_dtype()).itemsize
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
@@ -129,16 +129,16 @@ def first_bytes(path: Path, count: int) -> bytes:
 
 
 def last_line(error: BaseException) -> str:
-    """What an error of the configuration comes to; the lines before it say which class and field."""
+    """The last line of an error, which holds the reason; earlier ones name the class and the field."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
 
 @contextlib.contextmanager
 def no_trace(seed: int) -> Iterator[None]:
-    """Seeded randomness, no progress bars, no log lines, no conversion service; all put back after."""
+    """Seed the randomness, silence progress bars, logs and the conversion service; restore all later."""
     variable = "DISABLE_SAFETENSORS_CONVERSION"
-    before = os.environ.get(variable)
+    old_value = os.environ.get(variable)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         # Modelling files of transformers warn about torch.jit.script while they are imported.
@@ -148,7 +148,7 @@ def no_trace(seed: int) -> Iterator[None]:
         if "transformers" in sys.modules or importlib.util.find_spec("transformers"):
             from transformers.utils import logging
 
-            # The hub library tells of every retry; the error that follows says it once.
+            # The hub library logs every retry; the error that follows says it once.
             for voice in (logging, importlib.import_module("huggingface_hub.utils.logging")):
                 stack.callback(voice.set_verbosity, voice.get_verbosity())
                 voice.set_verbosity_error()
@@ -156,12 +156,12 @@ def no_trace(seed: int) -> Iterator[None]:
                 stack.callback(logging.enable_progress_bar)
                 logging.disable_progress_bar()
         os.environ[variable] = "1"
-        stack.callback(_put_back, variable, before)
+        stack.callback(_put_back, variable, old_value)
         yield
 
 
-def _put_back(variable: str, before: str | None) -> None:
-    if before is None:
+def _put_back(variable: str, old_value: str | None) -> None:
+    if old_value is None:
         os.environ.pop(variable, None)
     else:
-        os.environ[variable] = before
+        os.environ[variable] = old_value

@@ -1,4 +1,4 @@
-"""Which source a text means: a record, a folder, a GGUF file, the hub, a function, a type, a recipe."""
+"""Load a model or a record from a folder, a file, the hub, a function, a model type or a recipe."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _refusal_of_file(path: Path) -> str:
 def number_type(name: str | None) -> torch.dtype | None:
     if name is None:
         return None
-    known = ("float32", "bfloat16", "float16", "float64")
-    if name not in known:
-        raise LoadingError(f"No number type is called {name!r}. Known: {', '.join(known)}.")
+    names = ("float32", "bfloat16", "float16", "float64")
+    if name not in names:
+        raise LoadingError(f"No number type is called {name!r}. Known: {', '.join(names)}.")
     return getattr(torch, name)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from leadline.catalog import Choice
-from leadline.errors import UnknownName
+from leadline.errors import Progress, UnknownName
 from leadline.parts import PARTS
 from leadline.testing.conformance import (
     branches,
@@ -31,7 +31,7 @@ from leadline.testing.conformance import (
     running,
 )
 from leadline.testing.conformance._case import Case
-from leadline.testing.conformance._check import Check, Progress, Question, answer
+from leadline.testing.conformance._check import Check, Question, answer
 
 __all__ = [
     "Check",

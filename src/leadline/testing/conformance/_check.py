@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LeadlineError, words_of
+from leadline.errors import LeadlineError, Progress, words_of
 
 __all__ = [
     "Check",
     "Failed",
-    "Progress",
     "Question",
     "answer",
     "closeness",
@@ -26,8 +25,6 @@ __all__ = [
     "within",
 ]
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being checked, the checks done and the checks in all."""
 
 Question = tuple[str, Callable[[], str]]
 """The name of a check, and the function that returns what was found or raises."""

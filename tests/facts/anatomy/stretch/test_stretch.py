@@ -194,7 +194,7 @@ def test_compiled_models_and_blocks_run_as_they_are(whole):
 def test_what_is_not_the_same_twice_is_refused_with_its_layer(way):
     x = inputs()
     f, at = stretches(Model(way), x).function(1, 2)
-    with pytest.raises(ProbeError, match=r"Layer 2 \('layers.1'\).*depends on chance"):
+    with pytest.raises(ProbeError, match=r"Layer 2 \('layers.1'\).*draws at random"):
         Linearised(f, at)
 
 

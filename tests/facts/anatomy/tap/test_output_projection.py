@@ -15,7 +15,7 @@ from leadline.anatomy.tap.output_projection import (
     OutputProjection,
     Perceptron,
 )
-from leadline.anatomy.tap.projections import Product
+from leadline.anatomy.tap.projections import WeightProduct
 from leadline.anatomy.tap.seen_attention import SeenAttention
 
 EXAMPLES, TOKENS, HEADS, SIZE, WIDTH, HIDDEN = 2, 5, 3, 4, 6, 10
@@ -25,8 +25,8 @@ def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Product:
-    return Product(x, weight, bias, F.linear(x, weight, bias), True)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> WeightProduct:
+    return WeightProduct(x, weight, bias, F.linear(x, weight, bias), True)
 
 
 def seen(output: Tensor) -> SeenAttention:
@@ -76,7 +76,7 @@ def test_examples_and_tokens_may_come_in_any_order(layout: str) -> None:
 def test_a_matrix_by_columns_is_the_transposed_one() -> None:
     products, output = BranchProducts(), heads()
     returned = joined(output) @ WEIGHT.T
-    products.product(Product(joined(output), WEIGHT.T.contiguous(), None, returned, False))
+    products.product(WeightProduct(joined(output), WEIGHT.T.contiguous(), None, returned, False))
     found = products.output_of(seen(output), returned, gain=1.0)
     assert isinstance(found, OutputProjection) and found.bias is None
     assert torch.equal(found.weight, WEIGHT.T.double().reshape(HEADS, SIZE, WIDTH))

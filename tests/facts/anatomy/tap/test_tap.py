@@ -27,8 +27,8 @@ class _Heard:
     def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None:
         self.streams[layer, sublayer] = x.clone()
 
-    def update(self, stack: Stack, block: Block, written: Sublayer, u: Tensor, x: Tensor) -> None:
-        self.updates[block.layer, written.sublayer] = (u.clone(), x.clone())
+    def update(self, stack: Stack, block: Block, write: Sublayer, u: Tensor, x: Tensor) -> None:
+        self.updates[block.layer, write.sublayer] = (u.clone(), x.clone())
 
     def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
         self.blocks[block.layer] = (before.clone(), after.clone())
@@ -128,7 +128,7 @@ def test_streams_and_gradients_are_those_of_a_plain_run(kind: str) -> None:
         torch.testing.assert_close(heard.streams[key], tensor.detach(), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(heard.gradients[key], tensor.grad, rtol=1e-4, atol=1e-6)
     assert tap.balance().eps <= 4
-    assert not tap.unheard
+    assert not tap.without_gradient
 
 
 def test_updates_are_scaled_and_stand_beside_the_stream_before_them() -> None:

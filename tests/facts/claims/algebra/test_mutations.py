@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import leadline.jacobians
-import leadline.probes.identity_share
 import numpy as np
 import pytest
 from torch import Tensor
 
+import leadline.instruments.jacobian.measure
+import leadline.instruments.passes.probes.identity_share
 import leadline.theory.norm_jacobian as norms
 import leadline.theory.residual_products as products
 from leadline.errors import BalanceError
@@ -115,12 +115,16 @@ def test_a_branch_norm_that_forgets_to_take_the_identity_away(monkeypatch: Patch
 
 
 def test_a_chain_in_the_wrong_order(monkeypatch: Patch) -> None:
-    from leadline.claims.algebra import _matrices as drawn
+    from leadline.claims.measure.products import (
+        draw_between,
+        largest_of_chain,
+        product,
+        spectral_norm,
+    )
 
     rng = np.random.default_rng(0)
-    factors = [drawn.between(rng, 6, 0.2, 2.0) for _ in range(4)]
-    right = drawn.largest_of_chain(factors)
-    assert right == pytest.approx(drawn.norm(drawn.multiplied(factors)), rel=1e-8)
+    factors = [draw_between(rng, 6, 0.2, 2.0) for _ in range(4)]
+    assert largest_of_chain(factors) == pytest.approx(spectral_norm(product(factors)), rel=1e-8)
 
     def forward(self: Chain, v: Tensor) -> Tensor:
         for one in reversed(self.maps):

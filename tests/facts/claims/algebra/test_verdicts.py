@@ -150,12 +150,12 @@ def test_a_product_of_random_rotations_plus_identities_grows_like_the_root_of_tw
 
 def test_the_skip_brings_what_is_left_when_the_branches_are_cut_off() -> None:
     # The share of the probe from gradients: with branches detached g_0 is g_L.
-    from leadline.claims.algebra._networks import built, tokens_of
+    from leadline.claims.measure.block_jacobians import build_network
     from leadline.experiments.gradient_flow.starts import plain_attention, seen_writes
     from leadline.instruments.passes.measurement import measure
 
-    model = built({"depth": 24, "width": 64, "heads": 4}, seed=1)
-    batch = tokens_of(model, length=16, seed=1)
+    network = build_network(24, 64, heads=4, length=16, seed=1)
+    model, batch = network.model, network.batch
     share = np.asarray(measure(model, batch, probes="identity_share")["gradient.identity_share"])
     with plain_attention(), seen_writes(model) as seen:
         logits = model(batch.main)
@@ -168,10 +168,10 @@ def test_the_skip_brings_what_is_left_when_the_branches_are_cut_off() -> None:
 
 def test_the_norms_of_post_norm_leave_the_product_of_one_over_s() -> None:
     # With branches of zero nothing but the first norm divides: x_0 has a variance of about 2.
-    from leadline.claims.algebra._networks import built, emptied, tokens_of, writes_of
+    from leadline.claims.measure.block_jacobians import build_network
 
-    model = emptied(built({"depth": 3, "width": 64, "heads": 4, "placement": "post"}, seed=0))
-    states = writes_of(model, tokens_of(model, length=8, seed=0)).states
+    network = build_network(3, 64, heads=4, length=8, seed=0, placement="post")
+    states = network.empty().writes().states
     left = float(states[-1].norm() / (states[0] - states[0].mean(-1, keepdim=True)).norm())
     assert left == pytest.approx(1 / math.sqrt(2.0), rel=0.1)
     assert of(ruled("skip-carries-the-signal", (0,)), "post")[0] < 1e-6
@@ -198,11 +198,11 @@ def test_the_picture_of_powers_holds_what_its_lines_are_called() -> None:
 
 @pytest.mark.slow
 def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
-    from leadline.experiments.learning_identity import Setting, trained
+    from leadline.experiments.learning_identity import LearningIdentityOptions, trained
 
     (picture,) = ruled("zero-easier-than-identity", (4,)).pictures
     assert len(picture.lines) == 8
-    alone = trained(Setting(seeds=1, seed=4), blocks=1, skip=True, start="small")
+    alone = trained(LearningIdentityOptions(seeds=1, seed=4), blocks=1, skip=True, start="small")
     steps, values = picture.lines["1 block, skip, small start"]
     assert steps[-1] == 400.0
     assert values == pytest.approx(alone.curve[:, 0])
@@ -210,9 +210,9 @@ def test_the_picture_of_the_exercise_holds_eight_trainings() -> None:
 
 @pytest.mark.slow
 def test_eight_layers_of_step_one_are_ode_view_followed_for_the_time_eight() -> None:
-    from leadline.experiments.ode_view.experiment import ERROR, EULER, Setting, ode_view
+    from leadline.experiments.ode_view.experiment import ERROR, EULER, OdeViewOptions, ode_view
 
     found = ruled("residual-is-ode", (4,))
-    lines = ode_view(Setting(time=8.0, seeds=1, seed=4)).lines
+    lines = ode_view(OdeViewOptions(time=8.0, seeds=1, seed=4)).lines
     (values,) = [one.values for one in lines if one.panel == ERROR and one.name == EULER]
     assert of(found, "same_time") == pytest.approx(10.0 ** values[0], rel=1e-9)

@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leadline.claims.norms import _start
-from leadline.claims.norms._start import Found, drawn
+from leadline.claims.measure.before_training import (
+    Flow,
+    draw_model,
+    fit_power,
+    seed_of_draw,
+)
 from leadline.claims.ruling import Ruling
 from leadline.experiments.gradient_flow import starts as _flow_start
 from leadline.parts.connections.weighted import Weighted
@@ -46,7 +50,7 @@ def test_the_numbers_rule(name: str, ruled_on_kept: Ruled) -> None:
 
 
 def test_a_kept_trial_is_read_back() -> None:
-    found = Found(
+    flow = Flow(
         {
             str(depth): {
                 "weight": depth**-0.5,
@@ -57,20 +61,21 @@ def test_a_kept_trial_is_read_back() -> None:
             for depth in (12, 48)
         }
     )
-    assert (found.ratio(12), found.least(12), found.growth(12)) == (4.0, 0.5, 5.0)
-    assert found.number("cosine", 12) == 0.5
-    assert found.exponent({d: found.weight(d) for d in (12, 48)}) == pytest.approx(-0.5)
+    assert (flow.ratio[12], flow.least[12], flow.growth[12]) == (4.0, 0.5, 5.0)
+    assert flow.relative[48] == [4.0, 0.5, 1.0]
+    assert flow.number("cosine", 12) == 0.5
+    assert fit_power({d: flow.number("weight", d) for d in (12, 48)}) == pytest.approx(-0.5)
 
 
 def test_every_draw_of_every_seed_is_another_one() -> None:
-    seeds = [_start.own_seed(seed, draw) for seed in range(5) for draw in range(16)]
+    seeds = [seed_of_draw(seed, draw) for seed in range(5) for draw in range(16)]
     assert len(set(seeds)) == len(seeds)
 
 
 def test_the_last_matrix_has_the_gradient_of_finite_differences() -> None:
     import torch
 
-    model = drawn("pre", 12, 0, length=8).double()
+    model = draw_model("pre", 12, 0, length=8).double()
     batch = _flow_start.batch_of(8, examples=2, seed=0)
     start = _flow_start.measured(model, batch, design="pre", seed=0)
     matrix = _flow_start.last_matrix(model)

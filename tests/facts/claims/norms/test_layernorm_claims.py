@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from leadline.claims.norms import layernorm_sphere
+from leadline.claims.measure.layernorm import GAIN_OF_PICTURE, PLANE_OF_PICTURE, draw_sphere
 from leadline.experiments import exponent
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.theory import norm_jacobian
@@ -60,12 +60,12 @@ def test_the_sphere_has_the_root_of_the_width_for_its_radius() -> None:
 
 
 def test_the_drawn_circle_has_radius_sqrt_three_and_the_gain_makes_the_ellipse_of_numpy() -> None:
-    lines = layernorm_sphere.picture().lines
+    lines = draw_sphere().lines
     circle = np.array(lines["LayerNorm without gain"])
     assert np.hypot(*circle) == pytest.approx(math.sqrt(3.0), rel=1e-12)
     # Back from the plane to three features, the gain, and to the plane again.
-    axes = layernorm_sphere.PLANE / np.linalg.norm(layernorm_sphere.PLANE, axis=1, keepdims=True)
-    ellipse = axes @ (layernorm_sphere.GAIN[:, None] * (axes.T @ circle))
+    axes = PLANE_OF_PICTURE / np.linalg.norm(PLANE_OF_PICTURE, axis=1, keepdims=True)
+    ellipse = axes @ (GAIN_OF_PICTURE[:, None] * (axes.T @ circle))
     assert np.array(lines["with gain"]) == pytest.approx(ellipse, abs=1e-12)
     assert np.hypot(*np.array(lines["unit circle the note names"])) == pytest.approx(1.0)
 

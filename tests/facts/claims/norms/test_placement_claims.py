@@ -11,11 +11,11 @@ pytest.importorskip("transformers")
 
 from leadline.anatomy.find import roles
 from leadline.claims import CLAIMS
-from leadline.claims.norms._placements import (
+from leadline.claims.measure.placements import (
     BERT_FAMILY,
     GPT_FAMILY,
-    PLACEMENTS_OF,
-    placements_of,
+    PLACEMENTS,
+    read_placements,
     share,
 )
 from leadline.claims.ruling import Ruling, rule
@@ -36,12 +36,12 @@ BY_HAND = {
 
 @pytest.fixture(scope="module")
 def few() -> Mapping[str, Any]:
-    return {"placements": placements_of(FEW, seed=0), "decoders": [*GPT_FAMILY, "olmo2"]}
+    return {"placements": read_placements(FEW, seed=0), "decoders": [*GPT_FAMILY, "olmo2"]}
 
 
 def _ruled(name: str, kept: Mapping[str, Any]) -> Ruling:
     entry = CLAIMS.get(name)
-    numbers = entry.run(0, {PLACEMENTS_OF.name: kept}).numbers
+    numbers = entry.run(0, {PLACEMENTS.name: kept}).numbers
     return rule(entry.claim, {key: [value] for key, value in numbers.items()}, seeds=(0,))
 
 
@@ -67,7 +67,7 @@ def test_the_placements_rule(name: str, verdict: str, few: Mapping[str, Any]) ->
 
 @pytest.mark.slow
 def test_nearly_all_decoders_leave_the_stream_without_a_norm() -> None:
-    kept = PLACEMENTS_OF.run(0)
+    kept = PLACEMENTS.run(0)
     found = _ruled("nearly-all-pre-norm", kept)
     assert (found.verdict, found.correction) == ("holds under conditions", "holds")
     assert kept["refused"] == ["gemma3n_text"]
@@ -77,8 +77,8 @@ def test_nearly_all_decoders_leave_the_stream_without_a_norm() -> None:
 
 def test_a_type_counts_where_all_its_writes_fit() -> None:
     found: dict[str, Sequence[str]] = {"a": ["pre", "pre"], "b": ["pre", "post"]}
-    assert share(found, ("a", "b"), placements=("pre",)) == 0.5
-    assert share(found, ("a", "b"), placements=("pre", "post")) == 1.0
+    assert share(found, ("a", "b"), "pre") == 0.5
+    assert share(found, ("a", "b"), "pre", "post") == 1.0
 
 
 def test_an_anatomy_that_takes_post_for_pre_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_an_anatomy_that_takes_post_for_pre_is_noticed(monkeypatch: pytest.Monke
         return {"post": "pre", "pre": "post"}.get(found, found)
 
     monkeypatch.setattr(roles, "placement_name", mutant)
-    kept = {"placements": placements_of(FEW, seed=0), "decoders": ["gpt2"]}
+    kept = {"placements": read_placements(FEW, seed=0), "decoders": ["gpt2"]}
     assert _ruled("gpt-and-bert-pre-norm", kept).correction == "fails"
     assert _ruled("two-placements", kept).verdict == "false as stated"
     assert _ruled("pre-norm-in-gpt-llama-t5", kept).verdict == "false as stated"

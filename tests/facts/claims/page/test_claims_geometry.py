@@ -8,7 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from leadline.claims.page.geometry import (
+from leadline.claims.page.play import ten
+from leadline.claims.page.shapes import (
     PLANE,
     attention_ellipse,
     gained_axes,
@@ -17,7 +18,6 @@ from leadline.claims.page.geometry import (
     tokens,
     view,
 )
-from leadline.claims.page.play import ten
 
 LOGITS = [(0.0, 0.0), (2.5, 1.0), (-6.0, 6.0), (6.0, 6.0), (3.0, -3.0), (0.1, -4.2)]
 

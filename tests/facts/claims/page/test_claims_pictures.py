@@ -10,8 +10,7 @@ import pytest
 
 from leadline.claims.claim import Check, Picture
 from leadline.claims.page.axes import Axis
-from leadline.claims.page.pictures import curves, swatch
-from leadline.claims.page.strips import strip
+from leadline.claims.page.pictures import curves, strip, swatch
 from leadline.claims.ruling import judge
 
 

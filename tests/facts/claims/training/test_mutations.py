@@ -3,7 +3,7 @@
 import pytest
 
 from leadline.claims import CLAIMS
-from leadline.claims.training.layer_dropping_saves_work import COUNT
+from leadline.claims.measure.trained_models import COMPUTED_SHARE
 from tests.claims_ruled import ruled
 
 
@@ -15,7 +15,7 @@ def test_layers_that_are_dropped_and_computed_all_the_same_are_noticed(monkeypat
         for c in CLAIMS.get("layer-dropping-saves-work").claim.checks
         if c.number == "share" and c.part == "claim"
     )
-    assert check.allows(COUNT.run(0)["share"])
+    assert check.allows(COMPUTED_SHARE.run(0)["share"])
 
     def computed(self, state, update):
         stream, drawn = self._drawn(state)
@@ -23,7 +23,7 @@ def test_layers_that_are_dropped_and_computed_all_the_same_are_noticed(monkeypat
         return stream if self.place.ends_layer else (stream, drawn)
 
     monkeypatch.setattr(LayerDrop, "write_kept", computed)
-    assert not check.allows(COUNT.run(0)["share"])
+    assert not check.allows(COMPUTED_SHARE.run(0)["share"])
 
 
 @pytest.mark.slow

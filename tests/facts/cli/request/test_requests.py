@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.request.models import InputRequest, ModelRequest, read_overrides, read_size
+from leadline.cli.request.models import ModelRequest, read_overrides, read_size
 from leadline.errors import InputError, LoadingError
 
 
@@ -46,20 +46,15 @@ def test_what_is_no_override_is_refused(pair):
         read_overrides([pair])
 
 
-def inputs(**given):
-    nothing = dict.fromkeys(("text_file", "windows", "tokens_file", "random")) | {"texts": ()}
-    return InputRequest(**(nothing | given), truncate=False, seed=0)
-
-
 def test_two_kinds_of_input_are_refused():
     with pytest.raises(InputError, match="not --text and --random together"):
-        inputs(texts=["a"], random="4x4").check()
+        ModelRequest(text=["a"], random="4x4").check()
     with pytest.raises(InputError, match="--windows cuts a text file"):
-        inputs(texts=["a"], windows="4x4").check()
+        ModelRequest(text=["a"], windows="4x4").check()
     with pytest.raises(InputError, match="--windows 'x' is not a size"):
-        inputs(text_file=Path("a"), windows="x").check()
-    inputs(texts=["a", "b"]).check()
-    inputs().check()
+        ModelRequest(text_file=Path("a"), windows="x").check()
+    ModelRequest(text=["a", "b"]).check()
+    ModelRequest().check()
 
 
 @pytest.mark.parametrize(
@@ -73,8 +68,6 @@ def test_two_kinds_of_input_are_refused():
     ],
 )
 def test_a_model_is_named_once(source, random_init, recipe, said):
-    request = ModelRequest(
-        source, random_init, recipe, (), None, "cpu", trust_remote_code=False, seed=0
-    )
+    request = ModelRequest(source, random_init, recipe)
     with pytest.raises(LoadingError, match=f"--recipe NAME .*; {said}"):
         request.load()

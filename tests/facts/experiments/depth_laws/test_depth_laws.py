@@ -20,14 +20,15 @@ from leadline.experiments import EXPERIMENTS
 from leadline.experiments.depth_laws import cases as _law_cases
 from leadline.experiments.depth_laws import experiment as depth_laws
 from leadline.experiments.depth_laws.cases import CASES, Case, Seen, bands_of, checked, law_of, look
-from leadline.experiments.depth_laws.experiment import Setting, _told_along, _told_power
+from leadline.experiments.depth_laws.experiment import _told_along, _told_power
 from leadline.experiments.depth_laws.verdicts import Beside, Power, _beside, _powers, allowed
 from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.starts import batch_of
+from leadline.experiments.options.depth_laws import DepthLawsOptions
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.theory.depth import LAWS
 
-SMALL = Setting(depths=(4, 2), seeds=2, product_to=4, width=16, length=8, examples=2)
+SMALL = DepthLawsOptions(depths=(4, 2), seeds=2, product_to=4, width=16, length=8, examples=2)
 NAMED = {case.name: case for case in CASES}
 
 
@@ -43,7 +44,7 @@ def model_and_batch(case: Case, depth: int = 2, *, width: int = 16) -> tuple[Any
 @pytest.fixture(scope="module")
 def outcome() -> tuple[Any, list[Any]]:
     told: list[Any] = []
-    found = depth_laws.depth_laws(SMALL, seed=3, progress=lambda *what: told.append(what))
+    found = depth_laws.depth_laws(replace(SMALL, seed=3), progress=lambda *what: told.append(what))
     return found, told
 
 
@@ -61,7 +62,7 @@ def line(found: Any, panel: str, name: str) -> np.ndarray:
 
 
 def test_the_experiment_is_known_by_its_name() -> None:
-    assert EXPERIMENTS.get("depth-laws") is depth_laws.depth_laws
+    assert EXPERIMENTS.get("depth-laws").function() is depth_laws.depth_laws
 
 
 def test_every_law_has_a_design_and_none_has_a_law_that_is_not_there() -> None:
@@ -353,11 +354,11 @@ def test_progress_counts_layers_to_the_end(outcome: Any) -> None:
 
 def test_products_are_taken_of_shallow_models_and_few_seeds_alone() -> None:
     product, stream = NAMED["pre, product"], NAMED["pre"]
-    assert Setting().depths_of(product) == [6, 12]
-    assert Setting().depths_of(stream) == [6, 12, 24, 48, 96]
-    assert Setting(depths=(48, 96)).depths_of(product) == [12]
-    assert (Setting().seeds_of(product), Setting().seeds_of(stream)) == (3, 8)
-    assert (Setting.quick().seeds, Setting.quick().depths_of(product)) == (3, [6])
+    assert DepthLawsOptions().depths_of(product) == [6, 12]
+    assert DepthLawsOptions().depths_of(stream) == [6, 12, 24, 48, 96]
+    assert DepthLawsOptions(depths=(48, 96)).depths_of(product) == [12]
+    assert (DepthLawsOptions().seeds_of(product), DepthLawsOptions().seeds_of(stream)) == (3, 8)
+    assert (DepthLawsOptions.quick().seeds, DepthLawsOptions.quick().depths_of(product)) == (3, [6])
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_what_cannot_be_measured_is_refused(change: dict[str, Any], asked: str) 
 
 @pytest.mark.slow
 def test_every_law_holds_on_its_design_at_width_64() -> None:
-    found = depth_laws.depth_laws(Setting(depths=(6, 12, 24), seeds=6, product_to=6))
+    found = depth_laws.depth_laws(DepthLawsOptions(depths=(6, 12, 24), seeds=6, product_to=6))
     held = [remark for remark in found.remarks if " holds at " in remark]
     assert len(held) == 7
     assert sum("holds at 3 of 3 depths" in remark for remark in held) == 5

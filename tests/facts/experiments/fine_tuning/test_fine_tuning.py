@@ -34,7 +34,6 @@ from leadline.experiments.fine_tuning.experiment import (
     ADAPTER_RATE,
     DESIGNS,
     RATE,
-    Setting,
     fine_tuning,
 )
 from leadline.experiments.fine_tuning.text import (
@@ -47,6 +46,7 @@ from leadline.experiments.fine_tuning.text import (
     verdict,
 )
 from leadline.experiments.fine_tuning.two_tasks import Backwards, ByTurns
+from leadline.experiments.options.fine_tuning import FineTuningOptions
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.picture import write_outcome
 from leadline.lab.adapters import adapter_parameters, add_bottlenecks, add_lora, switched_off
@@ -55,7 +55,7 @@ from leadline.lab.trainer import model_for
 from leadline.parts import Transformer
 from leadline.parts.branches import Run
 
-SMALL = Setting(
+SMALL = FineTuningOptions(
     weights=(0.5, 1.0),
     depth=2,
     width=8,
@@ -134,8 +134,8 @@ def test_both_designs_have_the_stream_weighted_up_to_its_size(weight: float) -> 
 
 
 def test_it_is_an_experiment_with_these_weights_and_sizes() -> None:
-    assert EXPERIMENTS.get("fine-tuning") is fine_tuning
-    full, quick = Setting(), Setting.quick()
+    assert EXPERIMENTS.get("fine-tuning").function() is fine_tuning
+    full, quick = FineTuningOptions(), FineTuningOptions.quick()
     assert full.weights == (0.25, 0.5, 1.0, 2.0, 4.0)
     assert (full.depth, full.width, full.base, full.steps) == (4, 64, 300, 120)
     assert (full.rank, full.seeds, full.examples, full.length) == (4, 3, 64, 32)
@@ -440,11 +440,11 @@ def test_the_help_says_what_is_written(experiment: str, capsys: pytest.CaptureFi
 def test_the_command_gives_what_was_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[Setting, int]] = []
+    asked: list[FineTuningOptions] = []
     done = Outcome("fine-tuning", "a title", "", (), ("a remark",), {})
 
-    def experiment(setting: Setting, *, seed: int, **_given: Any) -> Outcome:
-        asked.append((setting, seed))
+    def experiment(options: FineTuningOptions, **_given: Any) -> Outcome:
+        asked.append(options)
         return done
 
     monkeypatch.setattr(sys.modules[fine_tuning.__module__], "fine_tuning", experiment)
@@ -453,4 +453,7 @@ def test_the_command_gives_what_was_asked_for(
             run(["reproduce", "fine-tuning", "--json", "--seed", "3", *more])
         assert not left.value.code
         assert json.loads(capsys.readouterr().out)["remarks"] == ["a remark"]
-    assert asked == [(Setting.quick(), 3), (Setting(base=9, steps=7, rank=2, seeds=1), 3)]
+    assert asked == [
+        replace(FineTuningOptions.quick(), seed=3),
+        FineTuningOptions(base=9, steps=7, rank=2, seeds=1, seed=3),
+    ]

@@ -19,7 +19,7 @@ from leadline.cli.main import run
 from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
 from leadline.experiments.gradient_flow import text
-from leadline.experiments.gradient_flow.experiment import DEPTHS, Setting, gradient_flow, steps_of
+from leadline.experiments.gradient_flow.experiment import gradient_flow
 from leadline.experiments.gradient_flow.growth import FITTED_FROM, Found, facts_of, fitted, straight
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms, blocks_of, norms_apart
 from leadline.experiments.gradient_flow.lines import across_depth, law_exponent, lines, stream_band
@@ -36,6 +36,7 @@ from leadline.experiments.gradient_flow.starts import (
     seen_writes,
 )
 from leadline.experiments.gradient_flow.training import TRAINED, Trained, flow_sweep, read_trained
+from leadline.experiments.options.gradient_flow import GradientFlowOptions, steps_of
 from leadline.lab.cell import run_cell
 from leadline.lab.presets.depth_limits import DESIGNS as PRESET
 from leadline.lab.sweep import check_cells
@@ -44,7 +45,7 @@ from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.panels import Line, Places
 
 SVG = "{http://www.w3.org/2000/svg}"
-SMALL = Setting(
+SMALL = GradientFlowOptions(
     depths=(2, 4),
     seeds=2,
     training_seeds=1,
@@ -71,15 +72,16 @@ def start_of(design: str, depth: int = 3, *, seed: int = 0) -> Start:
 
 
 def test_it_is_an_experiment_with_these_sizes() -> None:
-    assert EXPERIMENTS.get("gradient-flow") is gradient_flow
-    full, quick = Setting(), Setting.quick()
-    assert full.depths == DEPTHS == (6, 12, 24, 48, 96)
+    assert EXPERIMENTS.get("gradient-flow").function() is gradient_flow
+    full, quick = GradientFlowOptions(), GradientFlowOptions.quick()
+    assert full.depths == (6, 12, 24, 48, 96)
     assert (full.seeds, full.training_seeds, full.trained_to, full.jacobians_to) == (5, 3, 96, 24)
     assert (full.width, full.heads, full.length, full.examples) == (64, 4, 64, 4)
     assert full.trainings == {6: 150, 12: 150, 24: 150, 48: 120, 96: 80}
     assert quick.trainings == {6: 100, 12: 100, 24: 100}
     assert (quick.seeds, quick.training_seeds, quick.jacobians_to) == (3, 1, 12)
     assert replace(full, trained_to=0).trainings == {}
+    assert replace(full, training=False).trainings == {}
     assert [steps_of(depth) for depth in (1, 24, 25, 48, 49)] == [150, 150, 120, 120, 80]
 
 
@@ -544,8 +546,8 @@ def test_the_outcome_without_training_has_six_panels_that_all_have_places() -> N
 
 
 def test_with_training_there_are_nine_panels_and_the_record_is_kept(tmp_path: Path) -> None:
-    setting = replace(SMALL, jacobians_to=2, trained_to=2, most_steps=2, seeds=1)
-    outcome = gradient_flow(setting, folder=tmp_path, workers=1)
+    setting = replace(SMALL, jacobians_to=2, trained_to=2, most_steps=2, seeds=1, workers=1)
+    outcome = gradient_flow(setting, folder=tmp_path)
     assert outcome.title == "Gradient and stream over depth, before and after a short training"
     assert len(outcome.panels) == 9 and (tmp_path / "training.leadline").exists()
     assert [table.title[:8] for table in outcome.tables][-1] == "Training"
@@ -553,7 +555,7 @@ def test_with_training_there_are_nine_panels_and_the_record_is_kept(tmp_path: Pa
     assert outcome.records["training"].provenance["sweep"]["cells"] == len(TRAINED)
     outcome.records["training"].close()
     # Asked for again, nothing is trained again.
-    again = gradient_flow(setting, folder=tmp_path, workers=1)
+    again = gradient_flow(setting, folder=tmp_path)
     assert again.tables[-1] == outcome.tables[-1]
     again.records["training"].close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 import math
@@ -27,7 +26,6 @@ from leadline.experiments.layer_dropping.experiment import (
     CONNECTIONS,
     READINGS,
     TURN,
-    Setting,
     _dropped,
     _times,
     _trained,
@@ -48,12 +46,13 @@ from leadline.experiments.layer_dropping.text import (
     _priced,
     remarks,
 )
+from leadline.experiments.options.layer_dropping import LayerDroppingOptions
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.picture import show_outcome
 from leadline.lab.tasks import build_task
 from leadline.parts.branches import Run
 
-SMALL = Setting(
+SMALL = LayerDroppingOptions(
     depth=2, width=8, heads=2, length=8, steps=4, batch=2, seeds=2, draws=3, turns=1, examples=4
 )
 
@@ -77,19 +76,19 @@ def built(connection: str, depth: int = 4) -> leadline.Transformer:
 
 
 def test_it_is_an_experiment_with_these_models_and_sizes() -> None:
-    assert EXPERIMENTS.get("layer-dropping") is layer_dropping
+    assert EXPERIMENTS.get("layer-dropping").function() is layer_dropping
     assert CONNECTIONS == (
         "identity",
         "layerdrop(rate=0.2)",
         "layerdrop(rate=0.5)",
         "stochastic_depth(rate=0.4)",
     )
-    full, quick = Setting(), Setting.quick()
+    full, quick = LayerDroppingOptions(), LayerDroppingOptions.quick()
     assert (full.depth, full.width, full.steps, full.seeds) == (12, 64, 600, 3)
     assert (full.draws, full.turns, full.examples, full.length) == (8, 12, 64, 32)
     assert quick == replace(full, depth=6, steps=150, seeds=2, draws=4, turns=6)
     assert (FREE, TURN, READINGS) == (0.1, 4, 20)
-    assert inspect.signature(layer_dropping).parameters["seed"].default == 0
+    assert full.seed == 0
 
 
 @pytest.mark.parametrize("field", ["depth", "steps", "seeds", "draws", "turns"])
@@ -315,9 +314,9 @@ def test_every_model_can_be_told_apart_in_a_narrow_terminal(
 def test_the_command_gives_what_was_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[Setting] = []
+    asked: list[LayerDroppingOptions] = []
 
-    def experiment(setting: Setting, **_given: Any) -> Outcome:
+    def experiment(setting: LayerDroppingOptions, **_given: Any) -> Outcome:
         asked.append(setting)
         return layer_dropping(SMALL)
 
@@ -331,7 +330,7 @@ def test_the_command_gives_what_was_asked_for(
             run([*words, *more])
         assert not left.value.code
         assert len(json.loads(capsys.readouterr().out)["lines"]) == 8
-    assert asked == [Setting.quick(), Setting(depth=4, steps=7, seeds=1)]
+    assert asked == [LayerDroppingOptions.quick(), LayerDroppingOptions(depth=4, steps=7, seeds=1)]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["picture.svg", "table.csv"]
     with (tmp_path / "out" / "table.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

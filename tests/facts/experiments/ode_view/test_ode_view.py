@@ -22,7 +22,6 @@ from leadline.experiments.ode_view.experiment import (
     OWN,
     SPECTRUM,
     WHOLE,
-    Setting,
     Spectrum,
     _convergence,
     _euler,
@@ -38,9 +37,10 @@ from leadline.experiments.ode_view.experiment import (
     ode_view,
 )
 from leadline.experiments.ode_view.reference_flow import Reference, apart, runge_kutta
+from leadline.experiments.options.ode_view import OdeViewOptions
 from leadline.theory.norm_jacobian import layer_norm_jacobian
 
-SMALL = Setting(width=8, tokens=4, seeds=2)
+SMALL = OdeViewOptions(width=8, tokens=4, seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_errors_that_the_flow_cannot_judge_are_left_out_and_said() -> None:
 def test_no_order_is_fitted_where_the_flow_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     rough = Reference(torch.ones(1, 2, 4, dtype=torch.float64), 4096, 1e9)
     monkeypatch.setattr(ode, "followed", lambda *_, **__: rough)
-    found = ode_view(Setting(width=4, tokens=2, seeds=1))
+    found = ode_view(OdeViewOptions(width=4, tokens=2, seeds=1))
     assert set(table(found, "Order")) == set()
     errors = [line for line in found.lines if line.panel == ERROR]
     assert len(errors) == 3 and all(math.isnan(v) for line in errors for v in line.values)
@@ -230,7 +230,7 @@ def test_the_picture_has_the_errors_and_the_eigenvalues_with_their_limit(outcome
 
 
 def test_a_design_of_ones_own_stands_beside_pre_norm() -> None:
-    setting = Setting(width=8, tokens=4, seeds=1, connection="deepnorm", placement="post",
+    setting = OdeViewOptions(width=8, tokens=4, seeds=1, connection="deepnorm", placement="post",
                       init="deepnorm")  # fmt: skip
     found = ode_view(setting)
     names = list(table(found, "Stability"))
@@ -239,10 +239,10 @@ def test_a_design_of_ones_own_stands_beside_pre_norm() -> None:
 
 
 def test_it_is_an_experiment_and_leaves_the_generator_as_it_was() -> None:
-    assert EXPERIMENTS.get("ode-view") is ode_view
+    assert EXPERIMENTS.get("ode-view").function() is ode_view
     before = torch.random.get_rng_state()
     _network(SMALL, 3, {"depth": 1})
-    ode_view(Setting(width=4, tokens=2, seeds=1))
+    ode_view(OdeViewOptions(width=4, tokens=2, seeds=1))
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -259,7 +259,7 @@ def test_it_is_an_experiment_and_leaves_the_generator_as_it_was() -> None:
 )
 def test_what_cannot_be_followed_is_refused(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(InputError, match=word):
-        Setting(**fields).check()
+        OdeViewOptions(**fields).check()
 
 
 def test_the_plane_shows_the_eigenvalues_of_the_branch_beside_the_disc_of_euler() -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from leadline.experiments.ode_view import reference_flow as reference
 from leadline.experiments.ode_view.experiment import (
     DEPTHS,
-    Setting,
     _field,
     _network,
     _normed,
@@ -20,6 +19,7 @@ from leadline.experiments.ode_view.experiment import (
     _tangent,
 )
 from leadline.experiments.ode_view.reference_flow import Reference, apart, followed, runge_kutta
+from leadline.experiments.options.ode_view import OdeViewOptions
 
 
 def turning(rate: float) -> tuple[reference.Field, Tensor, Tensor]:
@@ -96,7 +96,7 @@ def test_a_field_of_nothing_is_known_exactly() -> None:
 
 @pytest.mark.slow
 def test_a_long_time_gets_a_finer_reference_and_true_errors() -> None:
-    field, x = _field(_network(Setting(), 0, {"depth": 1}), 1)
+    field, x = _field(_network(OdeViewOptions(), 0, {"depth": 1}), 1)
     sphere, time = _normed(x), 50.0
 
     def tangent(at: Tensor) -> Tensor:

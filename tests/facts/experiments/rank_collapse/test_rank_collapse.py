@@ -15,6 +15,7 @@ from rich.console import Console
 
 import leadline as ll
 from leadline.cli.main import run
+from leadline.experiments.options.rank_collapse import RankCollapseOptions
 from leadline.experiments.outcome import Outcome
 from leadline.experiments.picture import show_outcome
 from leadline.experiments.rank_collapse.experiment import (
@@ -22,7 +23,6 @@ from leadline.experiments.rank_collapse.experiment import (
     RELATIVE,
     TRUE,
     VARIANTS,
-    Setting,
     Variant,
     _rates,
     _with_skip,
@@ -36,7 +36,7 @@ from leadline.models.loading import LoadedModel
 from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.panels import Line
 
-SMALL = Setting(depth=4, width=16, samples=3, tokens=5)
+SMALL = RankCollapseOptions(depth=4, width=16, samples=3, tokens=5)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def line(outcome, panel: str, name: str) -> Line:
 
 
 def test_the_note_has_ten_tokens_of_width_128_in_12_layers_of_one_head_and_32_samples():
-    note = Setting()
+    note = RankCollapseOptions()
     assert (note.tokens, note.width, note.depth, note.heads, note.samples) == (10, 128, 12, 1, 32)
     assert (note.norm, note.causal, note.seed) == ("layernorm", False, 0)
     assert list(VARIANTS) == ["SAN only", "skip only", "MLP only", "skip + MLP"]
@@ -136,13 +136,13 @@ def test_float32_is_drawn_only_where_it_differs(small):
 def test_the_global_random_numbers_are_left_as_they_were():
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    rank_collapse(Setting(depth=1, width=4, samples=1, tokens=3))
+    rank_collapse(RankCollapseOptions(depth=1, width=4, samples=1, tokens=3))
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_a_causal_mask_makes_the_collapse_exponential():
     outcome = rank_collapse(
-        Setting(depth=8, width=16, samples=2, tokens=5, causal=True, norm="none")
+        RankCollapseOptions(depth=8, width=16, samples=2, tokens=5, causal=True, norm="none")
     )
     remark = next(text for text in outcome.remarks if "causal" in text)
     assert "only exponential" in remark
@@ -150,7 +150,9 @@ def test_a_causal_mask_makes_the_collapse_exponential():
 
 
 def test_few_layers_are_not_called_exponential():
-    outcome = rank_collapse(Setting(depth=3, width=16, samples=2, tokens=5, causal=True))
+    outcome = rank_collapse(
+        RankCollapseOptions(depth=3, width=16, samples=2, tokens=5, causal=True)
+    )
     true = line(outcome, TRUE, "SAN only").values
     told = f"the last layer changes the residual by a factor of {10 ** (true[3] - true[2]):.3f}."
     assert f"With a causal mask {told}" in outcome.remarks
@@ -162,16 +164,16 @@ def variant(name="v", *, true, relative=None, median=0.0):
 
 
 def test_the_growth_of_a_logarithm_is_told_only_where_the_residual_is_small():
-    told = list(_rates(variant(true=(1.0, -1.5, -4.5)), Setting()))
+    told = list(_rates(variant(true=(1.0, -1.5, -4.5)), RankCollapseOptions()))
     assert told == [
         "The logarithm of the residual grows 3.0000 times in the last layer (cubic: 3)."
     ]
-    assert list(_rates(variant(true=(1.0, -0.99, -9.0)), Setting())) == []
-    assert list(_rates(variant(true=(1.0, -9.0)), Setting())) == []
+    assert list(_rates(variant(true=(1.0, -0.99, -9.0)), RankCollapseOptions())) == []
+    assert list(_rates(variant(true=(1.0, -9.0)), RankCollapseOptions())) == []
 
 
 def test_an_exponential_fall_has_four_steady_factors():
-    causal = Setting(causal=True)
+    causal = RankCollapseOptions(causal=True)
 
     def exponential(*logs: float) -> bool:
         return "exponential" in " ".join(_rates(variant(true=logs), causal))
@@ -212,7 +214,9 @@ def test_what_is_kept_is_told_only_where_it_is():
 
 
 def test_one_layer_is_told_without_a_verdict():
-    remarks = " ".join(rank_collapse(Setting(depth=1, width=8, samples=2, tokens=4)).remarks)
+    remarks = " ".join(
+        rank_collapse(RankCollapseOptions(depth=1, width=8, samples=2, tokens=4)).remarks
+    )
     assert "collapse" not in remarks and "cubic" not in remarks
 
 
@@ -227,7 +231,7 @@ def test_one_layer_is_told_without_a_verdict():
 )
 def test_networks_that_cannot_be_built_are_refused(wrong, sentence):
     with pytest.raises(ll.InputError, match=sentence):
-        rank_collapse(Setting(**{"width": 16, **wrong}))
+        rank_collapse(RankCollapseOptions(**{"width": 16, **wrong}))
 
 
 # --- models with parts switched off ------------------------------------------------------------

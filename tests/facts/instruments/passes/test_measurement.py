@@ -630,7 +630,7 @@ def test_broken_embeddings_are_reported_too() -> None:
     with pytest.raises(AnatomyError) as caught:
         leadline.measure(model, leadline.random_tokens(model, examples=2, length=8))
     assert "'transformer.wpe.weight' holds values that are not finite" in str(caught.value)
-    assert "first seen in what 'transformer.wpe' returns" in str(caught.value)
+    assert "first appear in what 'transformer.wpe' returns" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -645,7 +645,7 @@ def test_a_broken_buffer_is_named_like_a_broken_parameter(value: float) -> None:
         assert message.startswith(
             f"The buffer 'model.rotary_emb.inv_freq' holds values that are not finite (1 of {count})"
         )
-        assert "first seen in what 'model.rotary_emb' returns" in message
+        assert "first appear in what 'model.rotary_emb' returns" in message
 
 
 class _Positioned(nn.Module):

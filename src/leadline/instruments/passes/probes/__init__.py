@@ -1,4 +1,4 @@
-"""How it is measured: one quantity or family of quantities per file, one decorator to add it."""
+"""The probes: one quantity or family of quantities per file, added by one decorator."""
 
 from __future__ import annotations
 

@@ -201,17 +201,17 @@ class AttentionProbe:
         if not m.altered:
             yield PerHead(LOGIT_STD, m.logit_std[real])
             yield PerHead(LOGIT_SPAN, m.logit_span[real])
-        later = [example for example in real if patterns.size(example)[0] > 1]
-        if later:
-            yield PerHead(SINK_SHARE, m.sink_share[later])
+        longer = [example for example in real if patterns.size(example)[0] > 1]
+        if longer:
+            yield PerHead(SINK_SHARE, m.sink_share[longer])
         if patterns.heads > 1:
             yield Single(DIVERGENCE, m.divergence[real].mean(), "mean")
         yield from _ingredients(at, patterns)
 
 
 def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
-    seen = patterns.seen
-    query, key = seen.query_source, seen.key_source
+    attention = patterns.seen
+    query, key = attention.query_source, attention.key_source
     if query is not None and query.weight is not None and query.norm is not None:
         same = key is not None and key.norm is not None and key.norm.module == query.norm.module
         if same or at.site.point == "cross-attention":
@@ -234,8 +234,8 @@ def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
     if scores is not None:
         yield Single(SCALING, torch.tensor(scores.scaling))
         yield Single(BIAS_RANGE, torch.tensor(scores.bias_range))
-    if seen.soft_cap is not None:
-        yield Single(SOFT_CAP, torch.tensor(seen.soft_cap))
+    if attention.soft_cap is not None:
+        yield Single(SOFT_CAP, torch.tensor(attention.soft_cap))
 
 
 def _largest(weights: Tensor) -> Tensor:

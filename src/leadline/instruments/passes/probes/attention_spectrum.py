@@ -42,11 +42,11 @@ class AttentionSpectrumProbe:
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
         if max(patterns.size(example)[1] for example in range(patterns.examples)) >= LONG:
             return
-        found = [singular_values(matrices) for _, matrices in patterns.matrices()]
-        every = torch.cat([values.flatten() for values in found])
+        singular = [singular_values(matrices) for _, matrices in patterns.matrices()]
+        every = torch.cat([values.flatten() for values in singular])
         yield Single(SPECTRUM, every.mean(), "mean")
-        for rank in range(min(self.ranks, max(values.shape[-1] for values in found))):
-            here = [values[..., rank] for values in found if values.shape[-1] > rank]
+        for rank in range(min(self.ranks, max(values.shape[-1] for values in singular))):
+            here = [values[..., rank] for values in singular if values.shape[-1] > rank]
             yield Single(
                 SPECTRUM, torch.cat(here).mean(), "mean", site=replace(at.site, rank=rank + 1)
             )

@@ -49,10 +49,10 @@ class RankProbe:
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is not None or x.length < 3:
             return
-        found = [ranks(gram) for gram in x.gram()]
-        if not found:
+        pairs = [ranks(gram) for gram in x.gram()]
+        if not pairs:
             return
-        stable = torch.cat([stable for stable, _ in found])
-        entropy = torch.cat([entropy for _, entropy in found])
+        stable = torch.cat([stable for stable, _ in pairs])
+        entropy = torch.cat([entropy for _, entropy in pairs])
         yield Single(STABLE, stable.mean(), "mean_without_first")
         yield Single(ENTROPY, entropy.mean(), "mean_without_first")

@@ -43,7 +43,7 @@ class RecallProbe:
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is not None or x.x.shape != start.x.shape:
             return
-        here, there = x.x.flatten(0, 1), start.x.flatten(0, 1)
+        here, at_start = x.x.flatten(0, 1), start.x.flatten(0, 1)
         if x.mask is not None:
-            here, there = here[x.mask.flatten()], there[x.mask.flatten()]
-        yield Single(R2, held_out_r2(here, there, ridge=self.ridge, seed=self.seed))
+            here, at_start = here[x.mask.flatten()], at_start[x.mask.flatten()]
+        yield Single(R2, held_out_r2(here, at_start, ridge=self.ridge, seed=self.seed))

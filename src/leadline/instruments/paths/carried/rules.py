@@ -161,26 +161,28 @@ def layer_norm(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) ->
     return found, None, None
 
 
-RULES |= {
-    **dict.fromkeys(_SAME, same),
-    **dict.fromkeys(_VIEWS, view),
-    **dict.fromkeys(_LINEAR, linear),
-    "relu": gate(lambda x: (x > 0).to(x.dtype)),
-    "silu": gate(torch.sigmoid),
-    "gelu": gelu,
-    "pow": power,
-    "native_layer_norm": layer_norm,
-    "add": add,
-    "sub": subtract,
-    "rsub": subtract_from,
-    "addcmul": add_product,
-    "lerp": lerp,
-    "cat": concatenate,
-    "stack": concatenate,
-    "mul": multiply,
-    "div": divide,
-    "mm": product,
-    "bmm": product,
-    "addmm": product_and_sum,
-    "baddbmm": product_and_sum,
-}
+RULES.update(
+    {
+        **dict.fromkeys(_SAME, same),
+        **dict.fromkeys(_VIEWS, view),
+        **dict.fromkeys(_LINEAR, linear),
+        "relu": gate(lambda x: (x > 0).to(x.dtype)),
+        "silu": gate(torch.sigmoid),
+        "gelu": gelu,
+        "pow": power,
+        "native_layer_norm": layer_norm,
+        "add": add,
+        "sub": subtract,
+        "rsub": subtract_from,
+        "addcmul": add_product,
+        "lerp": lerp,
+        "cat": concatenate,
+        "stack": concatenate,
+        "mul": multiply,
+        "div": divide,
+        "mm": product,
+        "bmm": product,
+        "addmm": product_and_sum,
+        "baddbmm": product_and_sum,
+    }
+)

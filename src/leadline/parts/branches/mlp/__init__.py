@@ -1,4 +1,4 @@
-"""Multilayer perceptrons: one file per kind. `Plain` and `Gated` are what a new one starts from."""
+"""Multilayer perceptrons. `Plain` and `Gated` are what a new one starts from; `kinds` has them all."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""The algebra of x + F(x): products, gradients, differential equations. One file per claim."""

@@ -1,1 +1,0 @@
-"""What trains: depth, warm-up, designs, dropped layers. One file per claim."""

@@ -1,1 +1,0 @@
-"""The experiments of `leadline reproduce`, one file per command."""
