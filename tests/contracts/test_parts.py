@@ -7,7 +7,7 @@ import pytest
 from leadline.errors import CatalogError, UnknownName
 from leadline.parts import PARTS
 from leadline.testing import conformance
-from leadline.testing.conformance import Check, check_part
+from leadline.testing.conformance import PartCheck, check_part
 
 EVERY = [(kind, name) for kind, catalog in PARTS.items() for name in catalog.names()]
 WITH_OPTIONS = [
@@ -51,7 +51,9 @@ def test_a_check_tells_what_it_found_and_how_long_it_took() -> None:
     found = {check.name: check for check in conformance.check_connection("identity")}
     assert found["declarations"].detail == "x + u"
     assert all(check.detail and check.seconds > 0 for check in found.values())
-    assert Check("builds", passed=True) == Check("builds", passed=True, detail="", seconds=0.0)
+    assert PartCheck("builds", passed=True) == PartCheck(
+        "builds", passed=True, detail="", seconds=0.0
+    )
 
 
 def test_some_checks_alone_can_be_asked_for() -> None:

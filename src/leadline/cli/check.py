@@ -17,7 +17,7 @@ from leadline.errors import CatalogError, did_you_mean
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from leadline.testing.conformance import Check
+    from leadline.testing.conformance import PartCheck
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Checked:
     kind: str
     choice: str
     place: str
-    checks: list[Check]
+    checks: list[PartCheck]
 
     @property
-    def failed(self) -> list[Check]:
+    def failed(self) -> list[PartCheck]:
         return [check for check in self.checks if not check.passed]
 
     def to_json(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class _Layer(nn.Module):
 
 
 class Linear(nn.Module):
-    """See the module's first lines. Takes the stream itself: [example, token, width]."""
+    """A stack of `MeanAttention` and `Scale` that takes the stream itself, [example, token, width]."""
 
     def __init__(self, depth: int = 4, *, alpha: float = 0.5, beta: float = -0.25) -> None:
         super().__init__()

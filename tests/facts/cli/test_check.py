@@ -126,7 +126,7 @@ def test_a_name_that_several_kinds_have_is_checked_in_all_of_them(leadline, monk
     def one_check(kind, choice, *, progress):
         progress("builds", 0, 1)
         asked.append((kind, str(choice)))
-        return [conformance.Check("builds", passed=True, detail="at once", seconds=0.1)]
+        return [conformance.PartCheck("builds", passed=True, detail="at once", seconds=0.1)]
 
     monkeypatch.setattr(conformance, "check_part", one_check)
     said = leadline("check", "none")

@@ -1,4 +1,4 @@
-"""Conformance: does a part keep to what its protocol asks and to what it declares?
+"""Conformance: does a part do what its protocol asks and what it declares?
 
     for check in check_part("connection", "deepnorm"):
         print(check.name, check.passed, check.detail)
@@ -30,11 +30,11 @@ from leadline.testing.conformance import (
     precision,
     running,
 )
-from leadline.testing.conformance._case import Case
-from leadline.testing.conformance._check import Check, Question, answer
+from leadline.testing.conformance._case import PartCase
+from leadline.testing.conformance._check import PartCheck, Question, answer
 
 __all__ = [
-    "Check",
+    "PartCheck",
     "check_attention",
     "check_connection",
     "check_embedding",
@@ -48,17 +48,17 @@ __all__ = [
 ]
 
 Spelling = str | Mapping[str, Any] | Choice
-Questions = Callable[[Case], list[Question]]
+Questions = Callable[[PartCase], list[Question]]
 
-EVERY: tuple[Questions, ...] = (
+FOR_EVERY_PART: tuple[Questions, ...] = (
     building.questions,
     documents.questions,
     running.questions,
     precision.questions,
 )
-"""What every part is asked."""
+"""The checks that every part takes."""
 
-OWN: dict[str, tuple[Questions, ...]] = {
+FOR_KIND: dict[str, tuple[Questions, ...]] = {
     "attention": (branches.questions,),
     "positions": (positions.questions,),
     "mlp": (branches.questions,),
@@ -69,7 +69,7 @@ OWN: dict[str, tuple[Questions, ...]] = {
     "embedding": (),
     "head": (),
 }
-"""What the parts of each kind are asked besides."""
+"""The further checks of each kind of part."""
 
 
 def check_part(
@@ -78,68 +78,68 @@ def check_part(
     *,
     only: Collection[str] | None = None,
     progress: Progress | None = None,
-) -> list[Check]:
-    """Check one part. `kind` is a field of a recipe, `choice` a name, with options if wanted.
+) -> list[PartCheck]:
+    """Check one part. `kind` is a field of a recipe, `choice` a name, perhaps with options.
 
-    `only` names the checks to run; that it builds is always asked, and a part that does not gets
-    no other. `progress` is called with the name of a check, the checks done and the checks in all.
+    `only` names the checks to run; whether it builds is always checked, and a part that does not
+    build gets no other check. `progress` is called with the name of a check, the checks done and the checks in all.
     """
     if kind not in PARTS:
         raise UnknownName("kind of part", kind, PARTS)
     catalog, choice = PARTS[kind], Choice.parse(choice)
     if set(choice.options) - set(catalog.options(choice.name)):
-        catalog.check(choice)  # which says what options there are
-    case = Case(kind, choice)
-    asked = [question for ask in (*EVERY, *OWN[kind]) for question in ask(case)]
+        catalog.check(choice)  # raises, and lists the options
+    case = PartCase(kind, choice)
+    questions = [question for ask in (*FOR_EVERY_PART, *FOR_KIND[kind]) for question in ask(case)]
     if only is not None:
-        names = [name for name, _ in asked]
+        names = [name for name, _ in questions]
         for name in only:
             if name not in names:
                 raise UnknownName("check", name, names)
-        asked = [(name, ask) for name, ask in asked if name in {"builds", *only}]
-    return answer(asked, entry=case.entry, progress=progress)
+        questions = [(name, ask) for name, ask in questions if name in {"builds", *only}]
+    return answer(questions, entry=case.entry, progress=progress)
 
 
-def check_connection(choice: Spelling) -> list[Check]:
+def check_connection(choice: Spelling) -> list[PartCheck]:
     """Check how an update joins the stream, and what the connection declares."""
     return check_part("connection", choice)
 
 
-def check_placement(choice: Spelling) -> list[Check]:
+def check_placement(choice: Spelling) -> list[PartCheck]:
     """Check where norms stand, and what the placement declares."""
     return check_part("placement", choice)
 
 
-def check_norm(choice: Spelling) -> list[Check]:
+def check_norm(choice: Spelling) -> list[PartCheck]:
     """Check a norm."""
     return check_part("norm", choice)
 
 
-def check_attention(choice: Spelling) -> list[Check]:
+def check_attention(choice: Spelling) -> list[PartCheck]:
     """Check an attention branch."""
     return check_part("attention", choice)
 
 
-def check_mlp(choice: Spelling) -> list[Check]:
+def check_mlp(choice: Spelling) -> list[PartCheck]:
     """Check an MLP branch."""
     return check_part("mlp", choice)
 
 
-def check_positions(choice: Spelling) -> list[Check]:
+def check_positions(choice: Spelling) -> list[PartCheck]:
     """Check positions."""
     return check_part("positions", choice)
 
 
-def check_init(choice: Spelling) -> list[Check]:
+def check_init(choice: Spelling) -> list[PartCheck]:
     """Check how weights start."""
     return check_part("init", choice)
 
 
-def check_embedding(choice: Spelling) -> list[Check]:
+def check_embedding(choice: Spelling) -> list[PartCheck]:
     """Check where the stream begins."""
     return check_part("embedding", choice)
 
 
-def check_head(choice: Spelling) -> list[Check]:
+def check_head(choice: Spelling) -> list[PartCheck]:
     """Check where the stream ends."""
     return check_part("head", choice)

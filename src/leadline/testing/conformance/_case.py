@@ -1,4 +1,4 @@
-"""The tiny model in which a part is checked, its inputs, and the same with stirred weights."""
+"""The tiny model in which a part is checked, fresh and with stirred weights, and its inputs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from leadline.parts.connections import CONNECTIONS
 from leadline.parts.placements import PLACEMENTS
 from leadline.testing.conformance._check import Failed
 
-__all__ = ["Case", "companions", "gradients", "leaves", "stir"]
+__all__ = ["PartCase", "companions", "gradients", "leaves", "stir"]
 
 DEPTH, WIDTH, HEADS, VOCABULARY, CONTEXT = 3, 16, 2, 32, 12
 STIR = 0.3
 """Standard deviation of what is added to every parameter of a stirred model."""
 
 
-class Case:
+class PartCase:
     """One part, and the models that its checks share."""
 
     def __init__(self, kind: str, choice: Choice) -> None:
@@ -38,7 +38,7 @@ class Case:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """A tiny recipe with the part; what must stand beside it is searched for."""
+        """A tiny recipe with the part, and the first companion that does not refuse it."""
         refusal: RecipeError | None = None
         for companion in companions(self.kind):
             try:
@@ -48,7 +48,7 @@ class Case:
         raise Failed(f"no recipe takes it: {refusal}")
 
     def recipe_with(self, companion: dict[str, str]) -> Recipe:
-        """A tiny recipe with the part and what stands beside it."""
+        """Return a tiny recipe with the part and a companion."""
         return Recipe(
             depth=DEPTH,
             width=WIDTH,
@@ -94,7 +94,7 @@ class Case:
 
 
 def companions(kind: str) -> list[dict[str, str]]:
-    """What may stand beside a part: every placement beside a connection, and the other way."""
+    """List what may stand beside a part: placements beside a connection, and the reverse."""
     if kind == "connection":
         return [{"placement": name} for name in _first(PLACEMENTS.names(), "pre", "post")]
     if kind == "placement":
@@ -133,6 +133,6 @@ def gradients(model: nn.Module, output: Tensor) -> dict[str, Tensor | None]:
     cotangent = torch.randn(output.shape, generator=generator).to(output.dtype)
     model.zero_grad(set_to_none=True)
     (output * cotangent).sum().backward()
-    found = {n: p.grad for n, p in model.named_parameters() if p.requires_grad}
+    by_name = {n: p.grad for n, p in model.named_parameters() if p.requires_grad}
     model.zero_grad(set_to_none=True)
-    return found
+    return by_name

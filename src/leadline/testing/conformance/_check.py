@@ -1,4 +1,4 @@
-"""What a check is, and how a row of them is run: one that fails never stops the others."""
+"""What a check is, and how several are run: one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 from leadline.errors import LeadlineError, Progress, words_of
 
 __all__ = [
-    "Check",
     "Failed",
+    "PartCheck",
     "Question",
     "answer",
     "closeness",
@@ -31,7 +31,7 @@ Question = tuple[str, Callable[[], str]]
 
 
 @dataclass(frozen=True)
-class Check:
+class PartCheck:
     """One check of one part: whether it passed, and what was found or what to change."""
 
     name: str
@@ -44,9 +44,9 @@ class Failed(Exception):
     """A check that did not pass; the message says what was found."""
 
 
-def require(held: bool, sentence: str) -> None:
+def require(holds: bool, sentence: str) -> None:
     """Fail with the sentence unless the fact holds."""
-    if not held:
+    if not holds:
         raise Failed(sentence)
 
 
@@ -54,25 +54,25 @@ def answer(
     questions: Sequence[Question],
     *,
     entry: object = None,
-    needed: str = "builds",
+    prerequisite: str = "builds",
     progress: Progress | None = None,
-) -> list[Check]:
-    """Ask every question in turn. Without the `needed` one the later ones make no sense."""
-    found: list[Check] = []
+) -> list[PartCheck]:
+    """Ask every question in turn. If `prerequisite` fails, the later ones make no sense."""
+    checks: list[PartCheck] = []
     for number, (name, ask) in enumerate(questions):
         if progress is not None:
             progress(name, number, len(questions))
-        found.append(_ask(name, ask, entry))
-        if name == needed and not found[-1].passed:
+        checks.append(_ask(name, ask, entry))
+        if name == prerequisite and not checks[-1].passed:
             break
-    return found
+    return checks
 
 
-def _ask(name: str, ask: Callable[[], str], entry: object) -> Check:
+def _ask(name: str, ask: Callable[[], str], entry: object) -> PartCheck:
     started = time.perf_counter()
     passed, detail = False, ""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # what a part warns of is no fault
+        warnings.simplefilter("ignore")  # a warning of a part is not a fault
         torch.manual_seed(0)
         try:
             detail = ask()
@@ -80,36 +80,36 @@ def _ask(name: str, ask: Callable[[], str], entry: object) -> Check:
         except (Failed, LeadlineError) as error:
             detail = str(error)
         except Exception as error:  # anything may go wrong in a part
-            said = words_of(error, first_line=True).rstrip(".")
-            detail = f"{type(error).__name__}: {said}{_where(error, entry)}"
-    return Check(name, passed, detail, time.perf_counter() - started)
+            message = words_of(error, first_line=True).rstrip(".")
+            detail = f"{type(error).__name__}: {message}{_where(error, entry)}"
+    return PartCheck(name, passed, detail, time.perf_counter() - started)
 
 
 def _where(error: Exception, entry: object) -> str:
-    """The last line of the part's own file that the error went through."""
-    shown: Any = inspect.unwrap(entry) if callable(entry) else entry
+    """Return the last line of the part's file that the error passed through."""
+    source: Any = inspect.unwrap(entry) if callable(entry) else entry
     try:
-        file = inspect.getsourcefile(shown)
+        file = inspect.getsourcefile(source)
     except TypeError:
         return ""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     return f" (line {lines[-1]})" if lines else ""
 
 
-def closeness(found: torch.Tensor, expected: torch.Tensor) -> float:
+def closeness(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest difference, over the largest expected value."""
-    found, expected = found.detach().double(), expected.detach().double()
-    if found.shape != expected.shape:
-        raise Failed(f"the shape is {list(found.shape)} and was {list(expected.shape)} before")
+    actual, expected = actual.detach().double(), expected.detach().double()
+    if actual.shape != expected.shape:
+        raise Failed(f"the shape is {list(actual.shape)} and was {list(expected.shape)} before")
     size = float(expected.abs().max()) if expected.numel() else 0.0
-    miss = float((found - expected).abs().max()) if expected.numel() else 0.0
+    miss = float((actual - expected).abs().max()) if expected.numel() else 0.0
     return miss if size == 0.0 else miss / size
 
 
 def some(names: list[str], at_most: int = 3) -> str:
     """A few names, and how many more there are."""
-    shown = ", ".join(names[:at_most])
-    return shown if len(names) <= at_most else f"{shown} and {len(names) - at_most} more"
+    listing = ", ".join(names[:at_most])
+    return listing if len(names) <= at_most else f"{listing} and {len(names) - at_most} more"
 
 
 def within(miss: float) -> str:

@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from leadline.parts import Transformer
 from leadline.parts.connections import Connection
-from leadline.testing.conformance._case import STIR, Case, stir
+from leadline.testing.conformance._case import STIR, PartCase, stir
 from leadline.testing.conformance._check import require
 
-__all__ = ["EPS", "Facts", "Write", "of_the_stream", "walk"]
+__all__ = ["EPS", "Facts", "WalkStep", "relative_miss", "walk"]
 
 EPS = 4 * torch.finfo(torch.float32).eps
 """How far a float32 stream may be off, of its own size: as the balance of an anatomy."""
 DEPTH = 4
-"""Layers of the stack whose writes are looked at one by one."""
+"""Layers of the stack whose writes are checked one by one."""
 
 
 @dataclass(frozen=True)
-class Write:
+class WalkStep:
     """One write of the walk through a stack; `closing` is the connection of the last one."""
 
     connection: Connection
@@ -33,7 +33,7 @@ class Write:
     update: Tensor
     after: Any
 
-    def seen(self, state: Any) -> Tensor:
+    def stream(self, state: Any) -> Tensor:
         """The stream in a state; of lanes, what they close to."""
         if self.connection.lanes > 1:
             return self.closing.close(state)
@@ -43,12 +43,12 @@ class Write:
 class Facts:
     """The writes that the checks of one connection share."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: PartCase) -> None:
         self.case = case
 
     @property
     def declared(self) -> Connection:
-        """A connection, for its own word: options may change what it declares."""
+        """A connection that declares its facts: options may change what it declares."""
         return self.case.fresh.first
 
     def model(self, *, std: float = 0.0) -> Transformer:
@@ -59,15 +59,15 @@ class Facts:
         return model
 
     @cached_property
-    def fresh(self) -> list[Write]:
+    def fresh(self) -> list[WalkStep]:
         return list(walk(self.model(), 4, 6))
 
     @cached_property
-    def stirred(self) -> list[Write]:
+    def stirred(self) -> list[WalkStep]:
         return list(walk(self.model(std=STIR), 4, 6))
 
-    def judge(self, name: str, declared: bool, holds: Callable[[list[Write]], bool]) -> str:
-        """Whether a fact holds for all weights, as it was declared to."""
+    def judge(self, name: str, declared: bool, holds: Callable[[list[WalkStep]], bool]) -> str:
+        """Compare whether a fact holds for all weights with whether it is declared."""
         start, later = holds(self.fresh), holds(self.stirred)
         if declared:
             require(start, f"{name} is declared and does not hold at the start")
@@ -77,8 +77,8 @@ class Facts:
         return "not declared, and it does not hold" + (" once the weights move" if start else "")
 
 
-def walk(model: Transformer, examples: int, tokens: int) -> Iterator[Write]:
-    """Every write of a stack, on independent updates of unit variance; norms where they stand."""
+def walk(model: Transformer, examples: int, tokens: int) -> Iterator[WalkStep]:
+    """Yield every write of a stack with its norms, on independent updates of unit variance."""
     generator = torch.Generator().manual_seed(2)
     shape = (examples, tokens, model.recipe.width)
     dtype = next(model.parameters()).dtype
@@ -88,12 +88,12 @@ def walk(model: Transformer, examples: int, tokens: int) -> Iterator[Write]:
             connection = sublayer.connection
             update = torch.randn(shape, generator=generator).to(dtype)
             after = connection.write(state, update)
-            yield Write(connection, model.last, state, update, after)
+            yield WalkStep(connection, model.last, state, update, after)
             settle = sublayer.settle
             state = after if settle is None else connection.settle(after, settle)
 
 
-def of_the_stream(found: Tensor, after: Tensor, before: Tensor) -> float:
-    """The largest miss of any token, over the larger of what stood there before and after."""
+def relative_miss(predicted: Tensor, after: Tensor, before: Tensor) -> float:
+    """Return the largest miss of any token, over the larger of its sizes before and after."""
     size = torch.maximum(before.norm(dim=-1), after.norm(dim=-1)).clamp_min(1e-30)
-    return float(((found - after).norm(dim=-1) / size).max())
+    return float(((predicted - after).norm(dim=-1) / size).max())

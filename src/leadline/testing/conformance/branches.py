@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from leadline.parts.branches import Branch
-from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._case import PartCase
 from leadline.testing.conformance._check import Question, require
 
 __all__ = ["questions"]
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of a branch on its own."""
     return [("weights", lambda: _weights(case))]
 
 
-def _weights(case: Case) -> str:
+def _weights(case: PartCase) -> str:
     sublayer = next(
         (s for s in case.fresh.sublayers() if s.connection.place.branch == case.kind), None
     )

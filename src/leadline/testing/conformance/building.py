@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._case import PartCase
 from leadline.testing.conformance._check import Question, require, some
 
 __all__ = ["questions"]
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of building and storing."""
     return [
         ("builds", lambda: _builds(case)),
@@ -29,7 +29,7 @@ def questions(case: Case) -> list[Question]:
     ]
 
 
-def _builds(case: Case) -> str:
+def _builds(case: PartCase) -> str:
     count = sum(p.numel() for p in case.fresh.parameters())
     recipe = case.recipe
     beside = {
@@ -40,21 +40,21 @@ def _builds(case: Case) -> str:
     return f"{sizes}, {count:,} parameters"
 
 
-def _filled(case: Case) -> str:
+def _filled(case: PartCase) -> str:
     """Torch can fill what `torch.empty` returns with NaN; a weight that nobody drew keeps it."""
     with _empty_is_nan():
         model = case.build()
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
-    left = [n for n, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
+    unfilled = [n for n, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
     require(
-        not left,
-        f"{some(left)} hold memory that nothing filled, or are not finite; name such a weight in "
+        not unfilled,
+        f"{some(unfilled)} hold memory that nothing filled, or are not finite; name such a weight in "
         "weights(), or fill it in the constructor",
     )
     return f"{len(tensors)} tensors, all drawn"
 
 
-def _random_numbers(case: Case) -> str:
+def _random_numbers(case: PartCase) -> str:
     def states() -> tuple[Any, ...]:
         mine: Any = np.random.get_state()
         return torch.random.get_rng_state().tolist(), random.getstate(), mine[1].tolist(), mine[2:]
@@ -68,30 +68,30 @@ def _random_numbers(case: Case) -> str:
         require(torch.equal(one, two), f"{name} depends on more than the seed of the model")
     pairs = zip(model.parameters(), other.parameters(), strict=True)
     require(any(not torch.equal(a, b) for a, b in pairs), "another seed gives the same weights")
-    return "the seed decides alone"
+    return "the seed alone decides"
 
 
-def _layers_differ(case: Case) -> str:
+def _layers_differ(case: PartCase) -> str:
     """Weights that the seed moves are drawn, so no two layers may start with the same.
 
     A weight that no seed moves may be an identity matrix or a ramp; where its values look drawn
     (mostly different, in no order), it was drawn from a generator with a seed of its own.
     """
     other = dict(case.build(seed=1).named_parameters())
-    drawn: dict[str, list[tuple[str, Tensor]]] = {}
+    by_role: dict[str, list[tuple[str, Tensor]]] = {}
     for name, weight in case.fresh.named_parameters():
-        layer, _, rest = name.removeprefix("blocks.").partition(".")
+        layer, _, role = name.removeprefix("blocks.").partition(".")
         moved = not torch.equal(weight, other[name])
         if name.startswith("blocks.") and layer.isdigit() and (moved or _looks_drawn(weight)):
-            drawn.setdefault(rest, []).append((name, weight))
-    for weights in drawn.values():
+            by_role.setdefault(role, []).append((name, weight))
+    for weights in by_role.values():
         for i, (name, weight) in enumerate(weights):
-            for twin, same in weights[:i]:
+            for twin, twin_weight in weights[:i]:
                 require(
-                    weight.shape != same.shape or not torch.equal(weight, same),
+                    weight.shape != twin_weight.shape or not torch.equal(weight, twin_weight),
                     f"{twin} and {name} start with the same random numbers: the layers are clones",
                 )
-    return f"{len(drawn)} drawn weights, different in every layer"
+    return f"{len(by_role)} drawn weights, different in every layer"
 
 
 def _looks_drawn(weight: Tensor) -> bool:
@@ -101,11 +101,11 @@ def _looks_drawn(weight: Tensor) -> bool:
     return values.numel() >= 4 and 2 * len(values.unique()) > values.numel() and not ordered
 
 
-def _save_and_load(case: Case) -> str:
-    model, other, given = case.build(stirred=True), case.build(seed=1), case.inputs(2, 5)
+def _save_and_load(case: PartCase) -> str:
+    model, other, inputs = case.build(stirred=True), case.build(seed=1), case.inputs(2, 5)
     stored: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
-        require(isinstance(value, Tensor), f"{name} in the state dict is no tensor")
+        require(isinstance(value, Tensor), f"{name} in the state dict is not a tensor")
         # Through bytes, as a file would: what is shared or a view in memory comes back apart.
         flat = value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
         copied = torch.frombuffer(bytearray(flat), dtype=value.dtype) if flat else value.clone()
@@ -113,12 +113,12 @@ def _save_and_load(case: Case) -> str:
     other.load_state_dict(stored)
     with torch.no_grad():
         require(
-            torch.equal(model(given), other(given)),
+            torch.equal(model(inputs), other(inputs)),
             "loaded into a model of another seed, the weights give another result; what is drawn "
             "must be a parameter or a buffer",
         )
         require(
-            torch.equal(model(given), copy.deepcopy(model)(given)),
+            torch.equal(model(inputs), copy.deepcopy(model)(inputs)),
             "a deep copy gives another result",
         )
     return f"{len(stored)} tensors, bit for bit"

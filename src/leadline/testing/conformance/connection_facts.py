@@ -1,8 +1,7 @@
 """What a connection declares of itself, proved on random streams and updates.
 
 A fact holds whatever the weights are, so it must hold at the start and with stirred weights;
-`starts_as` is about the start alone. A fact that holds and is not declared fails too: a
-declaration is no matter of modesty.
+`starts_as` is about the start alone. A fact that holds and is not declared fails too.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from torch import Tensor
 from leadline.parts.connections import CONNECTIONS, Connection
 from leadline.testing.conformance._case import STIR, WIDTH
 from leadline.testing.conformance._check import Question, closeness, require
-from leadline.testing.conformance._walk import EPS, Facts, Write, of_the_stream, walk
+from leadline.testing.conformance._walk import EPS, Facts, WalkStep, relative_miss, walk
 
 __all__ = ["questions"]
 
-MIXED = 1e-6
-MIXED_FAR = 1e-2
+MIXING_MISS = 1e-6
+FAR_MIXING_MISS = 1e-2
 """How far rows and columns of a doubly stochastic matrix may be from 1, and far from the start."""
 LITTLE = 0.05
 """Standard deviation of a little move of the weights."""
 AMPLIFIED = 1e-3
-"""How much longer the stream must grow without updates to count as amplified."""
+"""By how much, without updates, the stream must grow to count as amplified."""
 EXAMPLES, TOKENS = 64, 64
 """For variances: 65,536 values, so that five standard errors are below 3 %."""
 VARIANCE = 0.03
+"""How far a variance of 1 may be off."""
 DEEP = 24
 """Layers of the stack whose first and last writes are compared."""
 
 
 def questions(facts: Facts) -> list[Question]:
-    """The checks of the facts, by the names under which they are declared."""
+    """Return the checks of the facts, by the names under which they are declared."""
     return [
         ("keeps_identity", lambda: _keeps_identity(facts)),
         ("starts_as", lambda: _starts_as(facts)),
@@ -48,7 +48,7 @@ def questions(facts: Facts) -> list[Question]:
 
 
 def _keeps_identity(facts: Facts) -> str:
-    def holds(writes: list[Write]) -> bool:
+    def holds(writes: list[WalkStep]) -> bool:
         with torch.no_grad():
             return all(
                 _same(w, w.connection.write(w.before, torch.zeros_like(w.update))) for w in writes
@@ -57,11 +57,11 @@ def _keeps_identity(facts: Facts) -> str:
     return facts.judge("keeps_identity", facts.declared.keeps_identity, holds)
 
 
-def _same(write: Write, after: Any) -> bool:
+def _same(write: WalkStep, after: Any) -> bool:
     """Whether a write left the stream as it was: exactly; lanes, which are summed, to rounding."""
-    before, now = write.seen(write.before), write.seen(after)
+    before, now = write.stream(write.before), write.stream(after)
     if write.connection.lanes > 1:
-        return of_the_stream(now, before, before) <= EPS
+        return relative_miss(now, before, before) <= EPS
     return torch.equal(now, before)
 
 
@@ -70,57 +70,59 @@ def _starts_as(facts: Facts) -> str:
     training = list(walk(facts.model().train(), 64, 2))
     identity = all(_begins(writes, _same_as_before) for writes in (facts.fresh, training))
     plain = all(_begins(writes, _plain) for writes in (facts.fresh, training))
-    found = "identity" if identity else "plain" if plain else None
+    start = "identity" if identity else "plain" if plain else None
     declared = facts.declared.starts_as
     meaning = {
-        "identity": "the update is not heard at the start",
+        "identity": "the update adds nothing at the start",
         "plain": "at the start it is x + u",
         None: "at the start it is neither the identity nor x + u",
     }
     require(
-        found == declared, f"starts_as is {declared!r}, and {meaning[found]}: declare {found!r}"
+        start == declared, f"starts_as is {declared!r}, and {meaning[start]}: declare {start!r}"
     )
-    return meaning[found]
+    return meaning[start]
 
 
-def _begins(writes: list[Write], like: Callable[[Write], bool]) -> bool:
+def _begins(writes: list[WalkStep], like: Callable[[WalkStep], bool]) -> bool:
     """Whether all writes are alike, and the stream is closed as it stands."""
     last = writes[-1]
     with torch.no_grad():
-        stream = last.seen(last.after)
+        stream = last.stream(last.after)
         closed = last.closing.close(last.after)
-        return of_the_stream(closed, stream, stream) <= EPS and all(map(like, writes))
+        return relative_miss(closed, stream, stream) <= EPS and all(map(like, writes))
 
 
-def _same_as_before(write: Write) -> bool:
+def _same_as_before(write: WalkStep) -> bool:
     return _same(write, write.after)
 
 
-def _plain(write: Write) -> bool:
-    before, after = write.seen(write.before), write.seen(write.after)
-    return of_the_stream(before + write.update, after, before) <= EPS
+def _plain(write: WalkStep) -> bool:
+    before, after = write.stream(write.before), write.stream(write.after)
+    return relative_miss(before + write.update, after, before) <= EPS
 
 
 def _keeps_variance(facts: Facts) -> str:
     """The variance after every write, of many independent values of unit variance."""
-    worst: list[float] = []
+    variances: list[float] = []
     for std in (0.0, STIR):
         writes = walk(facts.model(std=std), EXAMPLES, TOKENS)
-        worst.append(
+        variances.append(
             max(
                 (float(w.connection.stream(w.after).var()) for w in writes),
                 key=lambda v: abs(v - 1),
             )
         )
-    start, later = (abs(v - 1) <= VARIANCE for v in worst)
-    shown = f"variance {worst[0]:.3g} at the start, {worst[1]:.3g} when the weights have moved"
+    start, later = (abs(v - 1) <= VARIANCE for v in variances)
+    summary = (
+        f"variance {variances[0]:.3g} at the start, {variances[1]:.3g} when the weights have moved"
+    )
     if facts.declared.keeps_variance:
-        require(start and later, f"keeps_variance is declared, and a write gives {shown}")
+        require(start and later, f"keeps_variance is declared, and a write gives {summary}")
     else:
         require(
-            not (start and later), f"keeps_variance holds for all weights ({shown}): declare it"
+            not (start and later), f"keeps_variance holds for all weights ({summary}): declare it"
         )
-    return shown
+    return summary
 
 
 def _mixes(facts: Facts) -> str:
@@ -134,25 +136,25 @@ def _mixes(facts: Facts) -> str:
         require(declared.mixes is None, "mixes is declared and there is no method mixing")
         return "nothing to mix"
     walks = {
-        "at the start": (facts.fresh, MIXED),
-        "moved a little": (list(walk(facts.model(std=LITTLE), 4, 6)), MIXED),
-        "moved much": (facts.stirred, MIXED_FAR),
+        "at the start": (facts.fresh, MIXING_MISS),
+        "moved a little": (list(walk(facts.model(std=LITTLE), 4, 6)), MIXING_MISS),
+        "moved much": (facts.stirred, FAR_MIXING_MISS),
     }
-    found: list[str] = []
-    held = True
+    misses: list[str] = []
+    holds = True
     for name, (writes, tolerance) in walks.items():
         off, lowest = _sums(writes)
-        held &= off <= tolerance and lowest >= 0
-        found.append(f"{off:.1g} {name}" + (f" (entry {lowest:.2g})" if lowest < 0 else ""))
-    shown = f"sums off 1 by {', '.join(found)}"
+        holds &= off <= tolerance and lowest >= 0
+        misses.append(f"{off:.1g} {name}" + (f" (entry {lowest:.2g})" if lowest < 0 else ""))
+    summary = f"sums off 1 by {', '.join(misses)}"
     if declared.mixes is None:
-        require(not held, f"mixing is doubly stochastic for all weights ({shown}): declare it")
-        return f"not doubly stochastic: {shown}"
-    require(held, f"mixing is not doubly stochastic: {shown}")
-    return f"doubly stochastic: {shown}"
+        require(not holds, f"mixing is doubly stochastic for all weights ({summary}): declare it")
+        return f"not doubly stochastic: {summary}"
+    require(holds, f"mixing is not doubly stochastic: {summary}")
+    return f"doubly stochastic: {summary}"
 
 
-def _sums(writes: list[Write]) -> tuple[float, float]:
+def _sums(writes: list[WalkStep]) -> tuple[float, float]:
     """How far any row or column is from 1, and the lowest entry."""
     off, lowest = 0.0, 0.0
     for write in writes:
@@ -173,17 +175,19 @@ def _varies(facts: Facts) -> str:
     """The same stream and updates through one layer, at several depths, with the same draws."""
     sublayers = facts.declared.place.sublayers
     try:
-        first, *others = [_layer(facts, layer, sublayers) for layer in (1, 2, DEEP // 2, DEEP)]
+        first, *later_layers = [
+            _layer(facts, layer, sublayers) for layer in (1, 2, DEEP // 2, DEEP)
+        ]
     except (RuntimeError, ValueError, IndexError):
         return "not compared: late layers need all that came before"
-    found = any(
-        closeness(a, b) > 1e-5 for other in others for a, b in zip(first, other, strict=True)
+    differs = any(
+        closeness(a, b) > 1e-5 for layer in later_layers for a, b in zip(first, layer, strict=True)
     )
     if facts.declared.varies:
-        require(found, f"varies is declared, and all of {DEEP} layers write the same")
+        require(differs, f"varies is declared, and all of {DEEP} layers write the same")
     else:
-        require(not found, f"varies is not declared, and the layers of {DEEP} write differently")
-    return "from layer to layer" if found else "the same in all layers"
+        require(not differs, f"varies is not declared, and the layers of {DEEP} write differently")
+    return "from layer to layer" if differs else "the same in all layers"
 
 
 def _layer(facts: Facts, layer: int, sublayers: int) -> list[Tensor]:
@@ -192,15 +196,15 @@ def _layer(facts: Facts, layer: int, sublayers: int) -> list[Tensor]:
     x = torch.randn(64, 3, WIDTH, generator=generator)
     updates = [torch.randn(x.shape, generator=generator) for _ in range(sublayers)]
     connections = [_at(facts, layer, number, sublayers) for number in range(1, sublayers + 1)]
-    found: list[Tensor] = []
+    streams: list[Tensor] = []
     for training in (False, True):
         torch.manual_seed(4)
         with torch.no_grad():
             state = connections[0].open(x)
             for connection, update in zip(connections, updates, strict=True):
                 state = connection.train(training).write(state, update)
-                found.append(connection.stream(state))
-    return found
+                streams.append(connection.stream(state))
+    return streams
 
 
 def _at(facts: Facts, layer: int, sublayer: int, sublayers: int) -> Connection:
@@ -228,10 +232,10 @@ def _amplifies(facts: Facts) -> str:
             after = c.write(state, torch.zeros_like(facts.fresh[0].update))
             largest = max(largest, float(c.stream(after).norm() / c.stream(state).norm()))
             state = after
-    found = largest > 1 + AMPLIFIED
-    shown = f"without updates the stream is {largest:.4g} times as long after a write, at most"
+    amplifies = largest > 1 + AMPLIFIED
+    summary = f"without updates the stream is {largest:.4g} times as long after a write, at most"
     if facts.declared.amplifies:
-        require(found, f"amplifies is declared, and {shown}")
+        require(amplifies, f"amplifies is declared, and {summary}")
     else:
-        require(not found, f"amplifies is not declared, and {shown}")
-    return shown
+        require(not amplifies, f"amplifies is not declared, and {summary}")
+    return summary

@@ -1,4 +1,4 @@
-"""How a connection is written: what it declares, the shapes of its state, and its books."""
+"""Checks of a connection: what it declares, the shapes of its state, and that writes add up."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import nn
 from leadline.errors import join_words
 from leadline.numerics.half_precision import prepare_half_products
 from leadline.testing.conformance import connection_facts
-from leadline.testing.conformance._case import STIR, Case
+from leadline.testing.conformance._case import STIR, PartCase
 from leadline.testing.conformance._check import Question, require
-from leadline.testing.conformance._walk import EPS, Facts, of_the_stream, walk
+from leadline.testing.conformance._walk import EPS, Facts, relative_miss, walk
 
 __all__ = ["questions"]
 
@@ -20,7 +20,7 @@ DERIVATIVE = 1e-5
 """How far autograd may be from a difference quotient, whose own error is about 1e-9."""
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of a connection's own word."""
     facts = Facts(case)
     return [
@@ -40,13 +40,13 @@ def _declarations(facts: Facts) -> str:
     for name in ("keeps_identity", "keeps_variance", "varies", "amplifies"):
         value = getattr(declared, name)
         require(isinstance(value, bool), f"{name} is {value!r}, not True or False")
-    for name, known in (
+    for name, values in (
         ("starts_as", ("identity", "plain", None)),
         ("mixes", ("doubly stochastic", None)),
     ):
         value = getattr(declared, name)
-        choices = join_words(map(repr, known), last="or")
-        require(value in known, f"{name} is {value!r}; choose {choices}")
+        choices = join_words(map(repr, values), last="or")
+        require(value in values, f"{name} is {value!r}; choose {choices}")
     return declared.formula
 
 
@@ -62,20 +62,20 @@ def _states(facts: Facts) -> str:
             c = write.connection
             require(c.lanes == lanes, f"write {number} has {c.lanes} lanes, the first has {lanes}")
             for name, state in (("before", write.before), ("after", write.after)):
-                found = list(c.stream(state).shape)
+                actual = list(c.stream(state).shape)
                 require(
-                    found == expected,
-                    f"the stream {name} write {number} has the shape {found}, not {expected}",
+                    actual == expected,
+                    f"the stream {name} write {number} has the shape {actual}, not {expected}",
                 )
-            found = list(c.read(write.before).shape)
-            require(found == shape, f"read at write {number} gives {found}, not {shape}")
+            actual = list(c.read(write.before).shape)
+            require(actual == shape, f"read at write {number} gives {actual}, not {shape}")
     prepare_half_products()
     for dtype in (torch.float64, torch.bfloat16):
         write = next(walk(facts.model().to(dtype), 2, 3))
-        found = write.connection.stream(write.after).dtype
+        actual = write.connection.stream(write.after).dtype
         require(
-            found == dtype,
-            f"a write to a stream in {_short(dtype)} gives {_short(found)}; keep the number type",
+            actual == dtype,
+            f"a write to a stream in {_short(dtype)} gives {_short(actual)}; keep the number type",
         )
     return f"stream {expected}, read and closed as {shape}"
 
@@ -91,7 +91,7 @@ def _split(facts: Facts) -> str:
             c = write.connection
             with torch.no_grad():
                 kept, written = c.split(write.before, write.update)
-            miss = of_the_stream(kept + written, c.stream(write.after), c.stream(write.before))
+            miss = relative_miss(kept + written, c.stream(write.after), c.stream(write.before))
             require(
                 miss <= EPS,
                 f"kept + written misses the stream after write {number} by {miss:.2g} of it; see "
@@ -111,26 +111,28 @@ def _derivatives(facts: Facts) -> str:
     generator = torch.Generator().manual_seed(0)
     shape = (2, 3, model.recipe.width)
     points = torch.randn(len(connections) + 1, *shape, generator=generator, dtype=torch.float64)
-    way = torch.randn(points.shape, generator=generator, dtype=torch.float64)
-    weigh = torch.randn(shape, generator=generator, dtype=torch.float64)
+    direction = torch.randn(points.shape, generator=generator, dtype=torch.float64)
+    cotangent = torch.randn(shape, generator=generator, dtype=torch.float64)
 
     def total(values: torch.Tensor) -> torch.Tensor:
         state = connections[0].open(values[0])
         for connection, update in zip(connections, values[1:], strict=True):
             state = connection.write(state, update * connection.read(state).tanh())
-        return (connections[-1].close(state) * weigh).sum()
+        return (connections[-1].close(state) * cotangent).sum()
 
     points.requires_grad_()
-    (found,) = torch.autograd.grad(total(points), points)
+    (gradient,) = torch.autograd.grad(total(points), points)
     with torch.no_grad():
         step = 1e-5
-        wanted = (total(points + step * way) - total(points - step * way)) / (2 * step)
-        got = (found * way).sum()
-        miss = float((got - wanted).abs() / wanted.abs().clamp_min(1e-3))
+        quotient = (total(points + step * direction) - total(points - step * direction)) / (
+            2 * step
+        )
+        slope = (gradient * direction).sum()
+        miss = float((slope - quotient).abs() / quotient.abs().clamp_min(1e-3))
     require(
         miss < DERIVATIVE,
-        f"autograd gives {float(got):.6g} along a direction in which the stream changes by "
-        f"{float(wanted):.6g}: something in open, read, write or close cuts the gradient",
+        f"autograd gives {float(slope):.6g} along a direction in which the stream changes by "
+        f"{float(quotient):.6g}: something in open, read, write or close cuts the gradient",
     )
     return f"autograd and differences agree to {miss:.0e}"
 
@@ -145,11 +147,12 @@ def _keep_and_gain(facts: Facts) -> str:
             if isinstance(gain, str):
                 gain = getattr(c, gain, None)
                 require(
-                    isinstance(gain, nn.Parameter), f"gain names {c.gain!r}, no parameter of it"
+                    isinstance(gain, nn.Parameter),
+                    f"gain names {c.gain!r}, which is not one of its parameters",
                 )
             before = c.stream(write.before)
             predicted = c.keep * before + gain * write.update
-            miss = of_the_stream(predicted, c.stream(write.after), before)
+            miss = relative_miss(predicted, c.stream(write.after), before)
             require(
                 miss <= EPS,
                 f"write {number} is not keep x + gain u: it is off by {miss:.2g} of the stream",
@@ -157,9 +160,9 @@ def _keep_and_gain(facts: Facts) -> str:
     first, last = facts.fresh[0].connection, facts.fresh[-1].connection
     if first.keep is None or first.gain is None:
         return "no scalar write"
-    return f"keep {_shown(first.keep, last.keep)}, gain {_shown(first.gain, last.gain)}"
+    return f"keep {_range_text(first.keep, last.keep)}, gain {_range_text(first.gain, last.gain)}"
 
 
-def _shown(first: object, last: object) -> str:
+def _range_text(first: object, last: object) -> str:
     texts = [f"{v:.4g}" if isinstance(v, int | float) else str(v) for v in (first, last)]
     return texts[0] if texts[0] == texts[1] else f"{texts[0]} to {texts[1]}"

@@ -1,4 +1,4 @@
-"""What an init must do: fill every weight it is given, by the generator it is given, alone."""
+"""Checks of an init: it fills every weight that it gets, from the generator that it gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leadline.errors import RecipeError
 from leadline.parts.inits import INITS, Init
 from leadline.parts.inits.init import generator_of
 from leadline.parts.place import Place
-from leadline.testing.conformance._case import Case
+from leadline.testing.conformance._case import PartCase
 from leadline.testing.conformance._check import Question, require, some
 
 __all__ = ["questions"]
@@ -33,7 +33,7 @@ ROLES = {
 """Every role with the layer where it stands; the last one is what a connection might ask for."""
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of an init on its own."""
     return [("every role", lambda: _every_role(case)), ("generator", lambda: _generator(case))]
 
@@ -50,7 +50,7 @@ def _filled(init: Init, role: str, *, seed: int = 0) -> Tensor | None:
     return weight
 
 
-def _every_role(case: Case) -> str:
+def _every_role(case: PartCase) -> str:
     init: Init = INITS.build(case.choice)
     refused: list[str] = []
     for role in ROLES:
@@ -58,26 +58,26 @@ def _every_role(case: Case) -> str:
         if weight is None:
             refused.append(role)
             continue
-        left = int(weight.isnan().sum())
-        require(left == 0, f"the role {role!r} is not filled: {left} of 96 numbers are left")
+        count = int(weight.isnan().sum())
+        require(count == 0, f"the role {role!r} is not filled: {count} of 96 numbers are left")
         require(bool(weight.isfinite().all()), f"the role {role!r} gets values that are not finite")
     without = f", {some(refused)} refused" if refused else ""
     return f"{len(ROLES) - len(refused)} roles filled{without}"
 
 
-def _generator(case: Case) -> str:
+def _generator(case: PartCase) -> str:
     init: Init = INITS.build(case.choice)
-    drawn = 0
+    count = 0
     for role in ROLES:
         before = torch.random.get_rng_state()
-        one, same, other = (_filled(init, role, seed=seed) for seed in (0, 0, 1))
+        one, again, other = (_filled(init, role, seed=seed) for seed in (0, 0, 1))
         require(
             torch.equal(before, torch.random.get_rng_state()),
             f"the role {role!r} moves the global random numbers; draw from the generator",
         )
-        if one is None or same is None or other is None:
+        if one is None or again is None or other is None:
             continue
-        require(torch.equal(one, same), f"the same generator gives {role!r} two sets of numbers")
-        drawn += not torch.equal(one, other)
-    require(drawn > 0, "no weight depends on the generator")
-    return f"{drawn} roles drawn from the generator"
+        require(torch.equal(one, again), f"the same generator gives {role!r} two sets of numbers")
+        count += not torch.equal(one, other)
+    require(count > 0, "no weight depends on the generator")
+    return f"{count} roles drawn from the generator"

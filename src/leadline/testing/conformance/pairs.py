@@ -5,19 +5,19 @@ from __future__ import annotations
 from leadline.errors import RecipeError, words_of
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.parts import Transformer
-from leadline.testing.conformance._case import Case, companions, gradients, stir
+from leadline.testing.conformance._case import PartCase, companions, gradients, stir
 from leadline.testing.conformance._check import Failed, Question, require
 from leadline.testing.conformance.running import require_gradients
 
 __all__ = ["questions"]
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The check of all pairs."""
     return [("pairs", lambda: _pairs(case))]
 
 
-def _pairs(case: Case) -> str:
+def _pairs(case: PartCase) -> str:
     accepted, refused = 0, 0
     for companion in companions(case.kind):
         (kind, name), *_ = companion.items()
@@ -35,10 +35,10 @@ def _pairs(case: Case) -> str:
     return f"{accepted} balance, {refused} refused"
 
 
-def _balances(case: Case, model: Transformer) -> None:
+def _balances(case: PartCase, model: Transformer) -> None:
     stir(model)
-    given = case.inputs(2, 5)
-    out = model(given)
+    inputs = case.inputs(2, 5)
+    out = model(inputs)
     require(bool(out.isfinite().all()), "values are not finite")
     require_gradients(gradients(model, out), "with stirred weights")
-    anatomy_of(model, {"input_ids": given})
+    anatomy_of(model, {"input_ids": inputs})

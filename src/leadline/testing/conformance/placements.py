@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from leadline.parts.place import Place
 from leadline.parts.placements import PLACEMENTS, Placement
-from leadline.testing.conformance._case import HEADS, WIDTH, Case, stir
+from leadline.testing.conformance._case import HEADS, WIDTH, PartCase, stir
 from leadline.testing.conformance._check import Question, closeness, require
 
 __all__ = ["questions"]
 
 POINTS = ("query", "key", "value", "mixed", "hidden")
-SETTLED = 0.05
-"""How far the mean square of a settled stream may be from 1: the norm's eps takes its share."""
+SETTLE_MISS = 0.05
+"""How far the mean square of a settled stream may be from 1, because of the norm's eps."""
 DEEP = 16
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of a placement's own word."""
     return [
         ("declarations", lambda: _declarations(case)),
@@ -32,7 +32,7 @@ def questions(case: Case) -> list[Question]:
     ]
 
 
-def _declarations(case: Case) -> str:
+def _declarations(case: PartCase) -> str:
     placement = case.fresh.placement
     require(bool(placement.formula), "formula is empty; write the sublayer on one line")
     for name in ("settles", "varies", "opening", "closing"):
@@ -55,37 +55,37 @@ def _place(layer: int, sublayer: int, sublayers: int) -> Place:
     )
 
 
-def _stands(placement: Placement, place: Place) -> dict[str, tuple[nn.Module | None, list[int]]]:
+def _norms_at(placement: Placement, place: Place) -> dict[str, tuple[nn.Module | None, list[int]]]:
     """Every norm at a place, and the shape that goes through it."""
     around: dict[str, Callable[[Place], nn.Module | None]] = {
         "enter": placement.enter,
         "exit": placement.exit,
         "settle": placement.settle,
     }
-    found = {name: (make(place), [2, 3, WIDTH]) for name, make in around.items()}
+    norms = {name: (make(place), [2, 3, WIDTH]) for name, make in around.items()}
     for point in POINTS:
-        found[point] = placement.inside(place, point, WIDTH), [2, 3, WIDTH]
-    found["heads"] = placement.inside(place, "heads", HEADS), [2, HEADS, 3, WIDTH // HEADS]
-    return found
+        norms[point] = placement.inside(place, point, WIDTH), [2, 3, WIDTH]
+    norms["heads"] = placement.inside(place, "heads", HEADS), [2, HEADS, 3, WIDTH // HEADS]
+    return norms
 
 
-def _places(case: Case) -> tuple[Placement, int]:
+def _places(case: PartCase) -> tuple[Placement, int]:
     placement: Placement = PLACEMENTS.build(case.choice)
     return placement, 1 if placement.joined else 2
 
 
-def _norms_fit(case: Case) -> str:
+def _norms_fit(case: PartCase) -> str:
     placement, sublayers = _places(case)
-    standing: dict[str, None] = {}
+    points: dict[str, None] = {}
     for layer in (1, DEEP // 2, DEEP):
         for sublayer in range(1, sublayers + 1):
-            for name, (norm, shape) in _stands(
+            for name, (norm, shape) in _norms_at(
                 placement, _place(layer, sublayer, sublayers)
             ).items():
                 if norm is None:
                     continue
                 require(
-                    isinstance(norm, nn.Module), f"{name} is a {type(norm).__name__}, no module"
+                    isinstance(norm, nn.Module), f"{name} is a {type(norm).__name__}, not a module"
                 )
                 x = torch.randn(shape)
                 out = norm(x)
@@ -94,11 +94,11 @@ def _norms_fit(case: Case) -> str:
                     f"the norm {name} of layer {layer} gives {list(out.shape)} for {shape}, or "
                     "values that are not finite",
                 )
-                standing[name] = None
-    return ", ".join(standing) or "no norm stands"
+                points[name] = None
+    return ", ".join(points) or "no norm stands"
 
 
-def _opening_and_closing(case: Case) -> str:
+def _opening_and_closing(case: PartCase) -> str:
     model = case.fresh
     declared = model.placement
     for name, says, norm in (
@@ -113,8 +113,8 @@ def _opening_and_closing(case: Case) -> str:
     return " and ".join(words) or "neither"
 
 
-def _settles(case: Case) -> str:
-    """The mean square of the stream after every sublayer, with branches that are well heard."""
+def _settles(case: PartCase) -> str:
+    """Check the mean square of the stream after every sublayer, with branches that write a lot."""
     model = case.build()
     for number, sublayer in enumerate(model.sublayers()):
         stir(nn.ModuleDict({str(number): sublayer.branch}))
@@ -135,21 +135,21 @@ def _settles(case: Case) -> str:
     worst = max(off)
     if case.fresh.placement.settles:
         require(
-            worst <= SETTLED,
+            worst <= SETTLE_MISS,
             f"settles is declared, and the mean square of the stream is off 1 by {worst:.2g} after "
             f"write {off.index(worst) + 1}",
         )
         return f"mean square within {worst:.1g} of 1 after every write"
-    require(worst > SETTLED, "the stream is normed after every write: declare settles")
+    require(worst > SETTLE_MISS, "the stream is normed after every write: declare settles")
     return "the stream is not normed after every write"
 
 
-def _varies(case: Case) -> str:
+def _varies(case: PartCase) -> str:
     placement, sublayers = _places(case)
     differs = any(
         not _same(
-            _stands(placement, _place(1, sublayer, sublayers)),
-            _stands(placement, _place(layer, sublayer, sublayers)),
+            _norms_at(placement, _place(1, sublayer, sublayers)),
+            _norms_at(placement, _place(layer, sublayer, sublayers)),
         )
         for sublayer in range(1, sublayers + 1)
         for layer in (2, DEEP // 2, DEEP)

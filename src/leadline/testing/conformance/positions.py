@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 
 from leadline.errors import InputError
-from leadline.testing.conformance._case import CONTEXT, Case
+from leadline.testing.conformance._case import CONTEXT, PartCase
 from leadline.testing.conformance._check import Failed, Question, require
 
 __all__ = ["questions"]
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of positions on their own."""
     return [("limit", lambda: _limit(case))]
 
 
-def _limit(case: Case) -> str:
+def _limit(case: PartCase) -> str:
     model = case.fresh
     limit = model.context_limit
     require(

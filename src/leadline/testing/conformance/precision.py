@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 
 from leadline.numerics.half_precision import prepare_half_products
-from leadline.testing.conformance._case import Case, gradients, leaves
+from leadline.testing.conformance._case import PartCase, gradients, leaves
 from leadline.testing.conformance._check import Failed, Question, closeness, require
 from leadline.testing.conformance.running import require_gradients
 
@@ -22,7 +22,7 @@ COMPILED = 1e-5
 """How far a compiled block may be from the same block run as it is written."""
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: PartCase) -> list[Question]:
     """The checks of precision."""
     return [
         ("float64", lambda: _float64(case)),
@@ -32,29 +32,29 @@ def questions(case: Case) -> list[Question]:
     ]
 
 
-def _float64(case: Case) -> str:
+def _float64(case: PartCase) -> str:
     return _precision(case, torch.float64, 1e-4)
 
 
-def _bfloat16(case: Case) -> str:
+def _bfloat16(case: PartCase) -> str:
     return _precision(case, torch.bfloat16, HALF)
 
 
-def _precision(case: Case, dtype: torch.dtype, tolerance: float) -> str:
+def _precision(case: PartCase, dtype: torch.dtype, tolerance: float) -> str:
     if dtype == torch.bfloat16:
         prepare_half_products()
     worst = 0.0
     for stirred in (False, True):
         model = case.build(stirred=stirred)
-        given = case.inputs(2, 5)
+        inputs = case.inputs(2, 5)
         with torch.no_grad():
-            expected = model(given)
+            expected = model(inputs)
         model.to(dtype)
-        out = model(case.as_inputs(model, given))
-        wanted = str(dtype).removeprefix("torch.")
-        found = str(out.dtype).removeprefix("torch.")
-        require(out.dtype == dtype, f"a {wanted} model returns {found}")
-        require_gradients(gradients(model, out), f"in {wanted}")
+        out = model(case.as_inputs(model, inputs))
+        name = str(dtype).removeprefix("torch.")
+        output_name = str(out.dtype).removeprefix("torch.")
+        require(out.dtype == dtype, f"a {name} model returns {output_name}")
+        require_gradients(gradients(model, out), f"in {name}")
         worst = max(
             worst, _root_mean_square(out - expected.to(dtype)) / _root_mean_square(expected)
         )
@@ -62,16 +62,16 @@ def _precision(case: Case, dtype: torch.dtype, tolerance: float) -> str:
     return f"{worst:.1g} away from float32"
 
 
-def _autocast(case: Case) -> str:
+def _autocast(case: PartCase) -> str:
     prepare_half_products()
     worst = 0.0
     for stirred in (False, True):
         model = case.build(stirred=stirred)
-        given = case.inputs(2, 5)
+        inputs = case.inputs(2, 5)
         with torch.no_grad():
-            expected = model(given)
+            expected = model(inputs)
         with torch.autocast("cpu", torch.bfloat16):
-            out = model(given)
+            out = model(inputs)
         require(bool(out.isfinite().all()), "values are not finite under autocast")
         require_gradients(gradients(model, out), "under autocast")
         worst = max(worst, _root_mean_square(out - expected) / _root_mean_square(expected))
@@ -83,29 +83,29 @@ def _root_mean_square(x: Tensor) -> float:
     return float(x.detach().double().square().mean().sqrt())
 
 
-def _compile(case: Case) -> str:
+def _compile(case: PartCase) -> str:
     """One block through torch.compile, forward and backward, traced but not turned into C++."""
     model = case.build(stirred=True)
     block = model.blocks[1]
-    seen: list[Any] = []
-    handle = block.register_forward_pre_hook(lambda _, given: seen.append(given))
+    calls: list[Any] = []
+    handle = block.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
     with torch.no_grad():
         model(case.inputs(2, 5))
     handle.remove()
-    state, run = seen[0]
+    state, run = calls[0]
     expected = _through(block, block, state, run)
-    whole = True
+    one_graph = True
     try:
-        found = _through(_compiled(block, fullgraph=True), block, state, run)
+        compiled = _through(_compiled(block, fullgraph=True), block, state, run)
     except TorchDynamoException:
-        whole = False
-        found = _through(_compiled(block, fullgraph=False), block, state, run)
+        one_graph = False
+        compiled = _through(_compiled(block, fullgraph=False), block, state, run)
     finally:
         torch._dynamo.reset()
     for name, tensor in expected.items():
-        miss = closeness(found[name], tensor)
+        miss = closeness(compiled[name], tensor)
         require(miss <= COMPILED, f"{name} differs by {miss:.2g} of the largest value")
-    pieces = "one graph" if whole else "with graph breaks"
+    pieces = "one graph" if one_graph else "with graph breaks"
     return f"a block, {pieces}, {len(expected)} tensors forward and backward"
 
 
@@ -114,17 +114,17 @@ def _compiled(block: nn.Module, *, fullgraph: bool) -> Any:
     return torch.compile(block, backend="aot_eager", fullgraph=fullgraph)
 
 
-def _through(called: Any, block: nn.Module, state: Any, run: Any) -> dict[str, Tensor]:
+def _through(function: Any, block: nn.Module, state: Any, run: Any) -> dict[str, Tensor]:
     """What a block returns, and the gradients of what goes in and of its weights."""
     state = _mapped(state)
-    output = called(state, replace(run, shared=dict(run.shared)))
+    output = function(state, replace(run, shared=dict(run.shared)))
     out = [tensor for tensor in leaves(output) if tensor.is_floating_point()]
     require(bool(out), "the block returns no tensor")
     flat = torch.cat([tensor.flatten() for tensor in out])
-    found = {f"gradient of {n}": g for n, g in gradients(block, flat).items() if g is not None}
+    by_name = {f"gradient of {n}": g for n, g in gradients(block, flat).items() if g is not None}
     entering = {f"state {i}": t for i, t in enumerate(leaves(state)) if t.grad is not None}
-    found |= {f"gradient of {name}": t.grad for name, t in entering.items() if t.grad is not None}
-    return {**{f"output {i}": t.detach() for i, t in enumerate(out)}, **found}
+    by_name |= {f"gradient of {name}": t.grad for name, t in entering.items() if t.grad is not None}
+    return {**{f"output {i}": t.detach() for i, t in enumerate(out)}, **by_name}
 
 
 def _mapped(state: Any) -> Any:

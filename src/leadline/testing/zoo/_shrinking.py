@@ -23,7 +23,7 @@ __all__ = ["small"]
 _HALF_HEAD = 8
 
 
-def _same(value: Any, names: str) -> dict[str, Any]:
+def _each(value: Any, names: str) -> dict[str, Any]:
     return dict.fromkeys(names.split(), value)
 
 
@@ -32,34 +32,34 @@ _SMALL: Mapping[str, Any] = {
     **LATENT,
     **INDEXER,
     "num_key_value_heads": 2,
-    **_same(
+    **_each(
         2,
         "depth num_blocks encoder_depth resampler_depth decoder_num_layers num_encoder_layers "
         "encoder_num_layers num_global_layers pred_num_hidden_layers",
     ),
-    **_same(
+    **_each(
         4,
         "decoder_num_attention_heads attention_heads num_encoder_attention_heads "
         "num_decoder_attention_heads pred_num_attention_heads moe_num_experts num_query_tokens "
         "num_frames",
     ),
-    **_same(
+    **_each(
         64,
         "embed_dim embedding_dim encoder_hidden_size decoder_hidden_size out_hidden_size "
         "text_hidden_size vision_hidden_size output_hidden_size encoder_hidden_dim "
         "decoder_hidden_dim projector_hidden_size output_dim pooler_output_size pred_hidden_size "
         "word_embed_proj_dim max_source_positions max_target_positions num_position_embeddings",
     ),
-    **_same(
+    **_each(
         96,
         "mlp_dim encoder_intermediate_size decoder_intermediate_size dim_feedforward "
         "ffn_hidden_size n_inner dff",
     ),
-    **_same(32, "projection_dim projection_size codebook_size"),
-    **_same(16, "num_mel_bins d_kv d_head attention_head_dim"),
-    **_same(6, "num_queries num_object_queries"),
-    **_same(1, "n_group topk_group first_k_dense_replace mamba_n_groups"),
-    **_same(8, "linear_key_head_dim linear_value_head_dim mamba_n_heads mamba_d_state"),
+    **_each(32, "projection_dim projection_size codebook_size"),
+    **_each(16, "num_mel_bins d_kv d_head attention_head_dim"),
+    **_each(6, "num_queries num_object_queries"),
+    **_each(1, "n_group topk_group first_k_dense_replace mamba_n_groups"),
+    **_each(8, "linear_key_head_dim linear_value_head_dim mamba_n_heads mamba_d_state"),
     "num_conv_pos_embeddings": 8,
     "num_conv_pos_embedding_groups": 2,
     "temporal_patch_size": 2,
@@ -71,11 +71,11 @@ _SMALL: Mapping[str, Any] = {
     "hidden_size_per_layer_input": 8,
     "max_2d_position_embeddings": 1024,
     # Tokens that stand for something, all of them inside the vocabulary of 99.
-    **_same(90, "image_token_id image_token_index"),
-    **_same(91, "video_token_id video_token_index"),
-    **_same(92, "audio_token_id audio_token_index"),
-    **_same(93, "vision_start_token_id image_start_token_id boi_token_id boi_token_index"),
-    **_same(94, "vision_end_token_id image_end_token_id eoi_token_id eoi_token_index"),
+    **_each(90, "image_token_id image_token_index"),
+    **_each(91, "video_token_id video_token_index"),
+    **_each(92, "audio_token_id audio_token_index"),
+    **_each(93, "vision_start_token_id image_start_token_id boi_token_id boi_token_index"),
+    **_each(94, "vision_end_token_id image_end_token_id eoi_token_id eoi_token_index"),
     "audio_bos_token_id": 95,
     "audio_eos_token_id": 96,
 }
@@ -135,8 +135,8 @@ def _shorter(name: str, value: Any) -> Any:
         return [16, 16]
     if name == "conv_dim":
         return [32] * len(value)
-    whole = all(isinstance(item, int) and not isinstance(item, bool) for item in value)
-    if whole and any(word in name for word in _INDICES) and max(value) > 1:
+    are_indices = all(isinstance(item, int) and not isinstance(item, bool) for item in value)
+    if are_indices and any(word in name for word in _INDICES) and max(value) > 1:
         return [0, 1][: len(value)]
     return None
 

@@ -1,4 +1,4 @@
-"""Further model types of transformers, each asked once: what does Leadline say of it?
+"""Further model types of transformers, and what Leadline says about each.
 
 The zoo holds models whose anatomy is known beforehand; the survey goes on from there. A type is
 built as `leadline measure --random-init TYPE` builds it, with a configuration made small by rules,
@@ -38,7 +38,7 @@ OUTCOMES = ("balanced", "refused", "own error")
 
 @dataclass(frozen=True)
 class Answer:
-    """What was said of one model type."""
+    """What Leadline says about one model type."""
 
     model_type: str
     kind: str
@@ -63,8 +63,8 @@ def build(model_type: str, **settings: Any) -> nn.Module:
     return model.eval()
 
 
-def _merged(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(known)
+def _merged(defaults: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(defaults)
     for name, value in more.items():
         nested = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
         merged[name] = _merged(merged[name], value) if nested else value
@@ -74,19 +74,19 @@ def _merged(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]
 def survey(model_type: str) -> Answer:
     """Build the type, draw inputs for it and read its anatomy, judged on a second batch."""
     model = build(model_type)
-    drawn = "nothing"
+    inputs = "nothing"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit, fresh = (random_inputs(model, examples=2, length=12, seed=s) for s in (1, 2))
-            drawn = fit.kind.removeprefix("random ")
+            inputs = fit.kind.removeprefix("random ")
             with untouched(model):
                 anatomy = read_anatomy(model, lambda: call(model, fit), lambda: call(model, fresh))
     except LeadlineError as error:
-        own = isinstance(error, InputError) and error.__cause__ is not None
-        outcome = "own error" if own else "refused"
-        return Answer(model_type, _kind(model), outcome, drawn, reason=str(error))
-    return Answer(model_type, _kind(model), "balanced", drawn, anatomy=anatomy)
+        is_own = isinstance(error, InputError) and error.__cause__ is not None
+        outcome = "own error" if is_own else "refused"
+        return Answer(model_type, _kind(model), outcome, inputs, reason=str(error))
+    return Answer(model_type, _kind(model), "balanced", inputs, anatomy=anatomy)
 
 
 def _kind(model: nn.Module) -> str:
