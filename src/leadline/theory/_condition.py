@@ -20,5 +20,5 @@ class Condition:
 
 
 def assume(assumption: str, holds: bool, otherwise: str) -> Condition:
-    """State an assumption; `otherwise` is what was found, told only where it does not hold."""
+    """State an assumption; `otherwise` says what was found if it does not hold."""
     return Condition(assumption, holds, "" if holds else otherwise)

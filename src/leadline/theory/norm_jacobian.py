@@ -88,11 +88,11 @@ def norm_jacobian_of_stream(
     if stream.ndim != 2:
         raise InputError(f"A stream has the shape [token, width]; found {stream.shape}.")
     tokens, width = stream.shape
-    whole = np.zeros((tokens * width, tokens * width))
+    jacobian = np.zeros((tokens * width, tokens * width))
     for at, token in enumerate(stream):
         here = slice(at * width, (at + 1) * width)
-        whole[here, here] = _jacobian(token, norm, gamma, eps)
-    return whole
+        jacobian[here, here] = _jacobian(token, norm, gamma, eps)
+    return jacobian
 
 
 def norm_singular_values(
@@ -101,10 +101,10 @@ def norm_singular_values(
     """Return the singular values of the Jacobian for one gamma in all features, the largest first."""
     token = _token(x, norm)
     _, s = normed(token, norm=norm, eps=eps)
-    whole = len(token) - _LOST[norm]
+    count = len(token) - _LOST[norm]
     zeros = [0.0] if norm == "layernorm" else []
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.array([1.0] * whole + [eps / np.float64(s) ** 2, *zeros])
+        shares = np.array([1.0] * count + [eps / np.float64(s) ** 2, *zeros])
         return abs(gamma) / np.float64(s) * shares
 
 
@@ -120,11 +120,11 @@ def norm_singular_bounds(
 def _jacobian(x: ArrayLike, norm: NormKind, gamma: ArrayLike | None, eps: float) -> Vector:
     token, s = normed(x, norm=norm, eps=eps)
     d = len(token)
-    kept = np.eye(d) - np.outer(token, token) / d
+    projection = np.eye(d) - np.outer(token, token) / d
     if norm == "layernorm":
-        kept -= 1.0 / d
+        projection -= 1.0 / d
     with np.errstate(divide="ignore", invalid="ignore"):
-        jacobian = kept / s
+        jacobian = projection / s
     if gamma is None:
         return jacobian
     scale = np.asarray(gamma, dtype=np.float64)

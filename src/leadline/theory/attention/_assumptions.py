@@ -31,8 +31,8 @@ def rows_at_most_one(facts: AttentionFacts) -> Condition:
 
 def square(facts: AttentionFacts) -> Condition:
     """Check that there are as many queries as keys."""
-    found = f"there are {facts.queries} queries and {facts.keys} keys"
-    return assume("there are as many queries as keys", facts.queries == facts.keys, found)
+    counts = f"there are {facts.queries} queries and {facts.keys} keys"
+    return assume("there are as many queries as keys", facts.queries == facts.keys, counts)
 
 
 def _mask_in_words(facts: AttentionFacts) -> str:
@@ -43,5 +43,5 @@ def _mask_in_words(facts: AttentionFacts) -> str:
     if not facts.allowed:
         return "the mask is neither empty nor causal"
     least, most = min(facts.allowed), max(facts.allowed)
-    seen = f"{least}" if least == most else f"{least} to {most}"
-    return f"the mask lets a query see {seen} of {facts.keys} keys and is not the causal one"
+    span = f"{least}" if least == most else f"{least} to {most}"
+    return f"the mask lets a query see {span} of {facts.keys} keys and is not the causal one"

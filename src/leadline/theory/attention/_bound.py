@@ -88,7 +88,7 @@ class AttentionFacts:
 
 
 class Bound(ABC):
-    """See the module's first lines. The class docstring gives statement and proof sketch."""
+    """Bounds a quantity of an attention matrix; its docstring gives statement and proof sketch."""
 
     title: str
     """In a few words, for a table: "square root of the largest column sum"."""
@@ -110,8 +110,8 @@ class Bound(ABC):
     def applies(self, facts: AttentionFacts) -> bool:
         """Whether every assumption holds and every number is known."""
         value = self.value(facts)
-        known = value is not None and not math.isnan(value)
-        return known and all(condition.holds for condition in self.conditions(facts))
+        is_known = value is not None and not math.isnan(value)
+        return is_known and all(condition.holds for condition in self.conditions(facts))
 
 
 BOUNDS: Catalog[type[Bound]] = Catalog(

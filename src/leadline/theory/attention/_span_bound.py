@@ -1,7 +1,7 @@
 """Bounds that know one number of the logits: D, the largest range within a row.
 
 Each family (no mask, causal, any mask) comes twice. From the weights, D is Delta of
-`_logit_span`: a prediction. From the measurement, D is the range that was seen: a bound that
+`logit_span`: a prediction. From the measurement, D is the measured range: a bound that
 stands between theory and measurement and says how much of a gap is due to Delta.
 """
 

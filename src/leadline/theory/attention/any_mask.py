@@ -33,3 +33,17 @@ class AnyMask(SpanBound):
 
     def at_span(self, facts: AttentionFacts, span: float) -> float:
         return row_sum_bound(facts.row_counts(), span)
+
+
+@BOUNDS.register("any-mask-measured")
+class AnyMaskMeasured(AnyMask):
+    """`any-mask` with D = the largest measured range of a row's logits as they enter the softmax.
+
+    Assumptions: on the mask, those of `any-mask`; none on norms, weights or positions. The proof
+    is the same, which uses nothing but D.
+    """
+
+    title = "any mask, from the measured logits"
+    statement = "|A|₂² <= Σ_i max_(k <= m_i) (k e^(2D) + m_i - k) / (k e^D + m_i - k)², D measured"
+    source = "as `any-mask`, between theory and measurement"
+    span_from = "measurement"

@@ -31,3 +31,17 @@ class Bidirectional(SpanBound):
 
     def at_span(self, facts: AttentionFacts, span: float) -> float:
         return math.sqrt(facts.queries * float(row_concentration([facts.keys], span)[0]))
+
+
+@BOUNDS.register("bidirectional-measured")
+class BidirectionalMeasured(Bidirectional):
+    """`bidirectional` with D = the largest measured range of a row's logits as they enter the softmax.
+
+    Assumptions: on the mask, those of `bidirectional`; none on norms, weights or positions. The proof
+    is the same, which uses nothing but D.
+    """
+
+    title = "without a mask, from the measured logits"
+    statement = "|A|₂² <= n max_k (k e^(2D) + n - k) / (k e^D + n - k)², D measured"
+    source = "as `bidirectional`, between theory and measurement"
+    span_from = "measurement"

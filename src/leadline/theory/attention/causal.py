@@ -34,3 +34,19 @@ class Causal(SpanBound):
     def at_span(self, facts: AttentionFacts, span: float) -> float:
         rows = row_sum_bound(range(1, facts.queries + 1), span)
         return min(rows, triangle_norm(facts.queries, span, unless_above=rows))
+
+
+@BOUNDS.register("causal-measured")
+class CausalMeasured(Causal):
+    """`causal` with D = the largest measured range of a row's logits as they enter the softmax.
+
+    Assumptions: on the mask, those of `causal`; none on norms, weights or positions. The proof
+    is the same, which uses nothing but D.
+    """
+
+    title = "causal, from the measured logits"
+    statement = (
+        "|A|₂ <= min{√Σ_i max_k (k e^(2D) + i - k) / (k e^D + i - k)², |B|₂ < 2 e^D}, D measured"
+    )
+    source = "as `causal`, between theory and measurement"
+    span_from = "measurement"

@@ -31,3 +31,17 @@ class Cosh(SpanBound):
         enough = math.log(2.0 * root)  # cosh is above the root from here on, and cannot overflow
         growth = math.cosh(min(span / 2.0, enough))
         return math.sqrt(facts.queries) * min(1.0, growth / root)
+
+
+@BOUNDS.register("cosh-measured")
+class CoshMeasured(Cosh):
+    """`cosh` with D = the largest measured range of a row's logits as they enter the softmax.
+
+    Assumptions: on the mask, those of `cosh`; none on norms, weights or positions. The proof
+    is the same, which uses nothing but D.
+    """
+
+    title = "without a mask, free of n, from the measured logits"
+    statement = "|A|₂ <= min{√n, cosh(D/2)}, D measured"
+    source = "as `cosh`, between theory and measurement"
+    span_from = "measurement"

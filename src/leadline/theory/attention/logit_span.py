@@ -47,26 +47,26 @@ def weight_span(facts: AttentionFacts) -> float | None:
 def weight_span_conditions(facts: AttentionFacts) -> list[Condition]:
     """Say what Delta needs: its numbers, and that they speak of both queries and keys."""
     scaled = facts.scaling is not None
-    found = [assume("the scaling of the logits is known", scaled, "it is not known")]
+    conditions = [assume("the scaling of the logits is known", scaled, "it is not known")]
     if facts.query_radius is not None and facts.key_radius is not None:
-        return found  # the radii hold whatever enters the projections
+        return conditions  # the radii hold whatever enters the projections
     normed = facts.gain is not None and facts.shift is not None and facts.width is not None
-    found.append(
+    conditions.append(
         assume("a norm stands before the projections", normed, _missing_norm(facts)),
     )
-    missing = _missing_weights(facts)
-    found.append(
+    unknown = _missing_weights(facts)
+    conditions.append(
         assume(
             "the weights of queries and keys are known",
-            not missing,
-            f"{' and '.join(missing)} not known",
+            not unknown,
+            f"{' and '.join(unknown)} not known",
         )
     )
     shared = facts.shared_input and facts.queries == facts.keys
-    found.append(
+    conditions.append(
         assume("queries and keys are read from the same vectors", shared, _other_input(facts))
     )
-    return found
+    return conditions
 
 
 def measured_span(facts: AttentionFacts) -> float | None:
@@ -77,9 +77,9 @@ def measured_span(facts: AttentionFacts) -> float | None:
 def measured_span_conditions(facts: AttentionFacts) -> list[Condition]:
     """Say whether the range was measured."""
     span = facts.logit_span
-    found = "it was not measured" if span is None else f"it was measured as {span:g}"
-    known = span is not None and not math.isnan(span)
-    return [assume("the range of the logits was measured", known, found)]
+    otherwise = "it was not measured" if span is None else f"it was measured as {span:g}"
+    is_known = span is not None and not math.isnan(span)
+    return [assume("the range of the logits was measured", is_known, otherwise)]
 
 
 def _query_reach(facts: AttentionFacts) -> float | None:
@@ -116,17 +116,17 @@ def _missing_norm(facts: AttentionFacts) -> str:
 
 
 def _missing_weights(facts: AttentionFacts) -> list[str]:
-    wanted = {"sigma_Q": facts.query_weight, "|b_Q|": facts.query_bias}
+    numbers = {"sigma_Q": facts.query_weight, "|b_Q|": facts.query_bias}
     if facts.query_radius is not None:
-        wanted = {}
+        numbers = {}
     if facts.key_radius is None:
-        wanted["sigma_K"] = facts.key_weight
+        numbers["sigma_K"] = facts.key_weight
         if facts.positions in ("rotary", "unknown"):
-            wanted["|b_K|"] = facts.key_bias
-    missing = [name for name, number in wanted.items() if number is None]
-    if len(missing) > 1:
-        return [*missing[:-1], f"{missing[-1]} are"]
-    return [f"{name} is" for name in missing]
+            numbers["|b_K|"] = facts.key_bias
+    names = [name for name, number in numbers.items() if number is None]
+    if len(names) > 1:
+        return [*names[:-1], f"{names[-1]} are"]
+    return [f"{name} is" for name in names]
 
 
 def _other_input(facts: AttentionFacts) -> str:

@@ -77,17 +77,17 @@ class PreNormAsWritten(Bound):
 
 
 def _vanishes(assumption: str, name: str, size: float | None) -> Condition:
-    found = f"|{name}| is not known" if size is None else f"|{name}| = {size:.3g}"
-    return assume(assumption, size == 0.0, found)
+    otherwise = f"|{name}| is not known" if size is None else f"|{name}| = {size:.3g}"
+    return assume(assumption, size == 0.0, otherwise)
 
 
 def _scaled_by_the_width(facts: AttentionFacts) -> Condition:
     assumption = "the logits are scaled by 1/√d"
     if facts.scaling is None or facts.width is None:
         return assume(assumption, False, "the scaling or the width is not known")
-    wanted = 1.0 / math.sqrt(facts.width)
+    scaling = 1.0 / math.sqrt(facts.width)
     return assume(
         assumption,
-        abs(facts.scaling) <= wanted * (1.0 + ROUNDING),
-        f"the logits are scaled by {facts.scaling:.3g} and the note needs 1/√d = {wanted:.3g}",
+        abs(facts.scaling) <= scaling * (1.0 + ROUNDING),
+        f"the logits are scaled by {facts.scaling:.3g} and the note needs 1/√d = {scaling:.3g}",
     )

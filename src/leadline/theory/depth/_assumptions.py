@@ -1,4 +1,4 @@
-"""The assumptions that laws of depth share. What is not known is said without a `because`.
+"""The assumptions that laws of depth share. One that cannot be checked has no `because`.
 
 A norm divides by sqrt(m + eps), m the mean square that it reads, so the mean square behind it is
 m / (m + eps) and not 1. Attention and a ReLU write in proportion to it. Laws that say 1 are off by
@@ -34,11 +34,11 @@ _TOLERANCE = 1e-6
 """Relative: what a scale computed from the depth may be off by."""
 
 
-def called(assumption: str, found: str | None, wanted: tuple[str, ...], what: str) -> Condition:
-    """Check that a part is one of those wanted."""
-    if found is None:
+def called(assumption: str, name: str | None, names: tuple[str, ...], what: str) -> Condition:
+    """Check that the name of a part is one of these names."""
+    if name is None:
         return Condition(assumption, False)
-    return Condition(assumption, found in wanted, "" if found in wanted else f"{what} is {found}")
+    return Condition(assumption, name in names, "" if name in names else f"{what} is {name}")
 
 
 def as_drawn(facts: DepthFacts) -> Condition:
@@ -49,18 +49,18 @@ def as_drawn(facts: DepthFacts) -> Condition:
 
 def unit_norm(facts: DepthFacts) -> list[Condition]:
     """Check that the norm divides by the size of the token, and by hardly anything else."""
-    found = called("the norm is layernorm or rmsnorm", facts.norm, NORMS, "the norm")
-    return [found] if found.because else [found, _small_eps(facts)]
+    condition = called("the norm is layernorm or rmsnorm", facts.norm, NORMS, "the norm")
+    return [condition] if condition.because else [condition, _small_eps(facts)]
 
 
 def _small_eps(facts: DepthFacts) -> Condition:
     assumption = "eps is small against the mean square that is normed"
-    known = [value for value in facts.mean_square if math.isfinite(value)]
-    if facts.norm_eps is None or not known:
+    finite = [value for value in facts.mean_square if math.isfinite(value)]
+    if facts.norm_eps is None or not finite:
         return Condition(assumption, False)
-    holds = facts.norm_eps <= SMALL_EPS * min(known)
-    found = f"eps is {facts.norm_eps:g}, and the stream has a mean square of {min(known):.2g}"
-    return Condition(assumption, holds, "" if holds else found)
+    holds = facts.norm_eps <= SMALL_EPS * min(finite)
+    reason = f"eps is {facts.norm_eps:g}, and the stream has a mean square of {min(finite):.2g}"
+    return Condition(assumption, holds, "" if holds else reason)
 
 
 def two_writes(facts: DepthFacts) -> Condition:
@@ -69,18 +69,18 @@ def two_writes(facts: DepthFacts) -> Condition:
     if not facts.branches:
         return Condition(assumption, False)
     holds = facts.branches == ("attention", "mlp")
-    found = f"a block writes {' and '.join(facts.branches)}"
-    return Condition(assumption, holds, "" if holds else found)
+    reason = f"a block writes {' and '.join(facts.branches)}"
+    return Condition(assumption, holds, "" if holds else reason)
 
 
 def plain_branches(facts: DepthFacts) -> list[Condition]:
     """Check that attention and MLP are those whose mean squares are known."""
-    known = tuple(ACTIVATIONS)
+    activations = tuple(ACTIVATIONS)
     return [
         two_writes(facts),
         called("attention is plain multi-head attention", facts.attention, ("multihead",),
                "attention"),
-        called(f"the MLP is plain, with {', '.join(known)}", facts.mlp, known, "the MLP"),
+        called(f"the MLP is plain, with {', '.join(activations)}", facts.mlp, activations, "the MLP"),
     ]  # fmt: skip
 
 
@@ -90,8 +90,8 @@ def plain_sum(facts: DepthFacts) -> Condition:
     if facts.keep is None or facts.gain is None:
         return Condition(assumption, False)
     holds = facts.keep == 1.0 and facts.gain == 1.0
-    found = f"a write keeps {facts.keep:g} of the stream and adds {facts.gain:g} of the update"
-    return Condition(assumption, holds, "" if holds else found)
+    reason = f"a write keeps {facts.keep:g} of the stream and adds {facts.gain:g} of the update"
+    return Condition(assumption, holds, "" if holds else reason)
 
 
 def scaled_by_writes(facts: DepthFacts) -> Condition:
@@ -99,7 +99,7 @@ def scaled_by_writes(facts: DepthFacts) -> Condition:
     assumption = "every write is x + u / sqrt(2 L)"
     if facts.keep is None or facts.gain is None:
         return Condition(assumption, False)
-    wanted = (2.0 * facts.depth) ** -0.5
-    holds = facts.keep == 1.0 and math.isclose(facts.gain, wanted, rel_tol=_TOLERANCE)
-    found = f"a write keeps {facts.keep:g} of the stream and adds {facts.gain:g} of the update"
-    return Condition(assumption, holds, "" if holds else found)
+    gain = (2.0 * facts.depth) ** -0.5
+    holds = facts.keep == 1.0 and math.isclose(facts.gain, gain, rel_tol=_TOLERANCE)
+    reason = f"a write keeps {facts.keep:g} of the stream and adds {facts.gain:g} of the update"
+    return Condition(assumption, holds, "" if holds else reason)

@@ -29,7 +29,7 @@ Band = tuple[float, float]
 
 
 class Law(ABC):
-    """See the module's first lines. The class docstring gives statement, assumptions and proof."""
+    """Predicts how a quantity changes with depth; its docstring gives assumptions and proof."""
 
     title: str
     """In a few words, for a table."""

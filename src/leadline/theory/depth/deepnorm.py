@@ -77,15 +77,15 @@ class DeepNormLaw(Law):
 
     def mlp_ratio(self, facts: DepthFacts) -> float | None:
         """Return |u| / |x| at the MLP for this depth; None where a number is missing."""
-        written = mlp_write(replace(facts, init="xavier", init_scale=1.0))
-        return None if written is None else math.sqrt(written) * deepnorm_beta(facts.depth) ** 2
+        c = mlp_write(replace(facts, init="xavier", init_scale=1.0))
+        return None if c is None else math.sqrt(c) * deepnorm_beta(facts.depth) ** 2
 
 
 def _keeps(facts: DepthFacts) -> Condition:
     assumption = "every write is alpha x + u with alpha = (2 L)^(1/4)"
     if facts.keep is None or facts.gain is None:
         return Condition(assumption, False)
-    wanted = deepnorm_alpha(facts.depth)
-    holds = facts.gain == 1.0 and math.isclose(facts.keep, wanted, rel_tol=_TOLERANCE)
-    found = f"a write keeps {facts.keep:g} times the stream and adds {facts.gain:g} of the update"
-    return Condition(assumption, holds, "" if holds else found)
+    alpha = deepnorm_alpha(facts.depth)
+    holds = facts.gain == 1.0 and math.isclose(facts.keep, alpha, rel_tol=_TOLERANCE)
+    reason = f"a write keeps {facts.keep:g} times the stream and adds {facts.gain:g} of the update"
+    return Condition(assumption, holds, "" if holds else reason)

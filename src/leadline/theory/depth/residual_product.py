@@ -32,9 +32,9 @@ class ResidualProduct(Law):
     log10 = True
 
     def conditions(self, facts: DepthFacts) -> list[Condition]:
-        known = len(facts.branch_norms) == facts.depth
-        known = known and not any(math.isnan(norm) for norm in facts.branch_norms)
-        return [Condition("|J_k - I| of every block was measured", known)]
+        is_known = len(facts.branch_norms) == facts.depth
+        is_known = is_known and not any(math.isnan(norm) for norm in facts.branch_norms)
+        return [Condition("|J_k - I| of every block was measured", is_known)]
 
     def predicted(self, facts: DepthFacts) -> tuple[Band, ...] | None:
         if len(facts.branch_norms) != facts.depth:

@@ -42,7 +42,7 @@ class XiongLastGradient(Law):
     along = "depth"
 
     def conditions(self, facts: DepthFacts) -> list[Condition]:
-        found = [
+        conditions = [
             called("the placement is pre or post", facts.placement, tuple(_EXPONENTS),
                    "the placement"),
             plain_sum(facts),
@@ -54,8 +54,8 @@ class XiongLastGradient(Law):
         if facts.placement == "pre":
             because = "no norm stands after the last block" if facts.final_norm is False else ""
             holds = facts.final_norm is True
-            found.append(Condition("a norm stands after the last block", holds, because))
-        return found
+            conditions.append(Condition("a norm stands after the last block", holds, because))
+        return conditions
 
     def exponent(self, facts: DepthFacts) -> float | None:
         return None if facts.placement is None else _EXPONENTS.get(facts.placement)

@@ -10,7 +10,7 @@ from leadline.theory.rank_collapse._facts import LayerFacts, StackFacts
 __all__ = [
     "bidirectional",
     "causal",
-    "kept_whole",
+    "keeps_stream",
     "layered",
     "no_mlp",
     "no_norm",
@@ -37,14 +37,14 @@ def pure_attention(facts: StackFacts) -> list[Condition]:
 
 def bidirectional(facts: StackFacts) -> Condition:
     """Check that there is no mask."""
-    found = "the mask is causal" if facts.mask == "causal" else "there is a mask"
-    return assume("every token sees every token", facts.mask == "none", found)
+    otherwise = "the mask is causal" if facts.mask == "causal" else "there is a mask"
+    return assume("every token sees every token", facts.mask == "none", otherwise)
 
 
 def causal(facts: StackFacts) -> Condition:
     """Check that the mask is the plain causal one."""
-    found = "there is no mask" if facts.mask == "none" else "the mask is not the causal one"
-    return assume("token i sees tokens 1 to i, all of them", facts.mask == "causal", found)
+    otherwise = "there is no mask" if facts.mask == "none" else "the mask is not the causal one"
+    return assume("token i sees tokens 1 to i, all of them", facts.mask == "causal", otherwise)
 
 
 def no_skip(facts: StackFacts) -> Condition:
@@ -76,10 +76,10 @@ def one_head(facts: StackFacts, because: str) -> Condition:
     """Check that every layer has a single head; `because` says what several would spoil."""
     heads = [_heads(layer) for layer in facts.layers]
     most = max(heads, default=1)
-    found = f"there are {most} heads, and {because}"
+    otherwise = f"there are {most} heads, and {because}"
     if most <= 1:
-        found = "the weights of its heads are not known"
-    return assume("every layer has one head", all(count == 1 for count in heads), found)
+        otherwise = "the weights of its heads are not known"
+    return assume("every layer has one head", all(count == 1 for count in heads), otherwise)
 
 
 def plain_logits(facts: StackFacts) -> list[Condition]:
@@ -99,16 +99,16 @@ def rows_sum_to_one(facts: StackFacts) -> Condition:
     return assume("every row sums to one", facts.stochastic, "rows do not sum to one")
 
 
-def kept_whole(facts: StackFacts) -> Condition:
+def keeps_stream(facts: StackFacts) -> Condition:
     """Check that every write is x + u, with no norm after it."""
     if not facts.skip:
-        whole, found = False, "no write keeps the stream"
+        holds, otherwise = False, "no write keeps the stream"
     elif facts.keep is not None:
-        whole = facts.keep == 1.0
-        found = "a write keeps less or more than the stream, or a norm follows it"
+        holds = facts.keep == 1.0
+        otherwise = "a write keeps less or more than the stream, or a norm follows it"
     else:
-        whole, found = not facts.norm, "a norm may follow the writes"
-    return assume("every write adds to the stream and keeps it whole", whole, found)
+        holds, otherwise = not facts.norm, "a norm may follow the writes"
+    return assume("every write adds to the stream and keeps it whole", holds, otherwise)
 
 
 def _turned(facts: StackFacts) -> str:
@@ -122,16 +122,16 @@ def _turned(facts: StackFacts) -> str:
 
 def _heads(layer: LayerFacts) -> int:
     """Return how many heads a layer has; 0: not known."""
-    known = (layer.query_key, layer.value_output_1, layer.value_output_inf, layer.gamma)
-    return max(len(numbers) for numbers in known)
+    tuples = (layer.query_key, layer.value_output_1, layer.value_output_inf, layer.gamma)
+    return max(len(numbers) for numbers in tuples)
 
 
 def _lipschitz_mlp(facts: StackFacts) -> Condition:
-    lost = sum(not _known(layer) for layer in facts.layers)
+    unknown = sum(not _has_lipschitz(layer) for layer in facts.layers)
     return assume(
-        "the MLPs have a known Lipschitz constant", not lost, "the MLP has none that is known"
+        "the MLPs have a known Lipschitz constant", not unknown, "the MLP has none that is known"
     )
 
 
-def _known(layer: LayerFacts) -> bool:
+def _has_lipschitz(layer: LayerFacts) -> bool:
     return layer.lipschitz is not None and not math.isnan(layer.lipschitz)

@@ -67,7 +67,7 @@ class StackFacts:
     keep: float | None = None
     """What every write keeps of the stream; 0 where one keeps less, or a norm follows it.
 
-    None: not told; then writes keep the whole stream where there is a skip and no norm.
+    None: not known; writes then keep the full stream if there is a skip and no norm.
     """
     layered: bool = True
     """Whether every layer is one self-attention, then at most one MLP."""

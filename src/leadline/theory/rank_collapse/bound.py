@@ -29,7 +29,7 @@ Measure = Literal["composite", "smallest", "frobenius"]
 
 
 class CollapseBound(ABC):
-    """See the module's first lines. The class docstring gives statement and proof sketch."""
+    """Predicts the residual of every layer; its docstring gives statement and proof sketch."""
 
     title: str
     """In a few words, for a table: "the published bound"."""
@@ -62,13 +62,15 @@ class CollapseBound(ABC):
 
 def measured_residuals(facts: StackFacts, measure: Measure) -> tuple[float, ...]:
     """Return the log10 residuals of a measure, depth + 1 of them, or none where one is missing."""
-    found = {
+    residuals = {
         "composite": facts.log10_composite,
         "smallest": facts.log10_smallest,
         "frobenius": facts.log10_frobenius,
     }[measure]
-    complete = len(found) == facts.depth + 1 and not any(math.isnan(value) for value in found)
-    return found if complete else ()
+    complete = len(residuals) == facts.depth + 1 and not any(
+        math.isnan(value) for value in residuals
+    )
+    return residuals if complete else ()
 
 
 COLLAPSE_BOUNDS: Catalog[type[CollapseBound]] = Catalog(

@@ -23,7 +23,7 @@ __all__ = ["converges", "converges_as_written"]
 def converges_as_written(facts: StackFacts) -> bool | None:
     """Whether 4 gamma beta H lambda < sqrt(d_qk), the note's condition; None: a number is missing.
 
-    It is false that residuals then vanish: see the first lines of this file.
+    It is false that residuals then vanish: the docstring of this module has a counterexample.
     """
     factor = published_factor(facts)
     return None if factor is None else factor < 0.0
@@ -44,8 +44,8 @@ def converges(
         factor = published_factor(facts)
     else:
         factors = CollapseProved().factors(facts)
-        lost = not factors or any(math.isnan(one) for one in factors)
-        factor = None if lost else max(factors)
+        is_unknown = not factors or any(math.isnan(one) for one in factors)
+        factor = None if is_unknown else max(factors)
     if factor is None or not measured:
         return None
     if -math.inf in (factor, measured[0]):

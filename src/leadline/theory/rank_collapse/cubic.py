@@ -51,18 +51,18 @@ class CubicBound(CollapseBound):
 def layer_weight(layer: LayerFacts) -> float:
     """Return log10 of lambda * scaling * sum_h |W_QK,h|_1 * w; NaN where a number is missing."""
     heads = len(layer.query_key)
-    whole = heads and heads == len(layer.value_output_1) == len(layer.value_output_inf)
-    if not whole or layer.scaling is None or layer.lipschitz is None:
+    is_complete = heads and heads == len(layer.value_output_1) == len(layer.value_output_inf)
+    if not is_complete or layer.scaling is None or layer.lipschitz is None:
         return math.nan
     numbers = (*layer.query_key, *layer.value_output_1, *layer.value_output_inf)
     if any(math.isnan(number) for number in numbers):
         return math.nan
-    written = 0.5 * log10(max(layer.value_output_1)) + 0.5 * log10(max(layer.value_output_inf))
+    value_output = 0.5 * log10(max(layer.value_output_1)) + 0.5 * log10(max(layer.value_output_inf))
     return product(
         log10(layer.lipschitz),
         log10(abs(layer.scaling)),
         log10(sum(layer.query_key)),
-        written,
+        value_output,
     )
 
 

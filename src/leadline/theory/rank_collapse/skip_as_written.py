@@ -29,17 +29,17 @@ class SkipAsWritten(SkipKeepsResidual):
     source = "Deep Dive into Transformer Architecture, section 3"
 
     def direction(self, facts: StackFacts) -> list[Condition]:
-        found = [layer.overlap for layer in facts.layers]
-        known = [one for one in found if one is not None and not math.isnan(one)]
-        largest = max(known, default=0.0)
-        told = (
+        overlaps = [layer.overlap for layer in facts.layers]
+        numbers = [one for one in overlaps if one is not None and not math.isnan(one)]
+        largest = max(numbers, default=0.0)
+        otherwise = (
             f"updates are not orthogonal to the stream, cosine {largest:.3g}"
-            if len(known) == len(found)
+            if len(numbers) == len(overlaps)
             else "the angle between update and stream was not measured at every write"
         )
-        orthogonal = len(known) == len(found) and largest <= ROUNDING
+        orthogonal = len(numbers) == len(overlaps) and largest <= ROUNDING
         return [
-            assume("updates are orthogonal to the stream", orthogonal, told),
+            assume("updates are orthogonal to the stream", orthogonal, otherwise),
             assume(
                 "the statement is true",
                 False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from leadline.theory._condition import Condition, assume
-from leadline.theory.rank_collapse._assumptions import kept_whole
+from leadline.theory.rank_collapse._assumptions import keeps_stream
 from leadline.theory.rank_collapse._facts import StackFacts
 from leadline.theory.rank_collapse.bound import COLLAPSE_BOUNDS, CollapseBound, measured_residuals
 
@@ -31,18 +31,20 @@ class SkipKeepsResidual(CollapseBound):
     measure = "frobenius"
 
     def conditions(self, facts: StackFacts) -> list[Condition]:
-        return [kept_whole(facts), *self.direction(facts)]
+        return [keeps_stream(facts), *self.direction(facts)]
 
     def direction(self, facts: StackFacts) -> list[Condition]:
         """Check what is assumed of the updates."""
-        found = [layer.alignment for layer in facts.layers]
-        known = [one for one in found if one is not None and not math.isnan(one)]
-        if len(known) < len(found):
-            told = "the angle between update and residual was not measured at every write"
+        alignments = [layer.alignment for layer in facts.layers]
+        numbers = [one for one in alignments if one is not None and not math.isnan(one)]
+        if len(numbers) < len(alignments):
+            otherwise = "the angle between update and residual was not measured at every write"
         else:
-            told = f"an update points against the residual, cosine {min(known, default=0.0):.3g}"
-        holds = len(known) == len(found) and min(known, default=0.0) >= 0.0
-        return [assume("no update points against the residual", holds, told)]
+            otherwise = (
+                f"an update points against the residual, cosine {min(numbers, default=0.0):.3g}"
+            )
+        holds = len(numbers) == len(alignments) and min(numbers, default=0.0) >= 0.0
+        return [assume("no update points against the residual", holds, otherwise)]
 
     def log10_values(self, facts: StackFacts) -> tuple[float, ...] | None:
         measured = measured_residuals(facts, self.measure)
