@@ -19,7 +19,7 @@ from leadline.errors import (
 
 def test_every_error_is_a_leadline_error():
     kinds = [value for value in vars(errors).values() if isinstance(value, type)]
-    classes = {name for name in errors.__all__ if not name.isupper() and not name.islower()}
+    classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     assert {kind.__name__ for kind in kinds} == classes
     assert all(issubclass(kind, LeadlineError) for kind in kinds)
 

@@ -27,7 +27,7 @@ from leadline.errors import InputError, LabError
 from leadline.lab.tasks._batch import Batch
 from leadline.lab.tasks._task import HELD_OUT, Task, at_least_one, check_whole, generator_of
 
-__all__ = ["CHUNK", "HANDFUL", "ByteTask", "Runs", "chunk_of", "split"]
+__all__ = ["CHUNK", "HANDFUL", "ByteRuns", "ByteTask", "chunk_of", "split"]
 
 CHUNK = 4096
 """The bytes of a chunk of a long text."""
@@ -36,7 +36,7 @@ HANDFUL = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class ByteRuns:
     """The runs of one part of a text, and where a window may begin in them."""
 
     firsts: Tensor
@@ -70,7 +70,7 @@ def chunk_of(size: int, window: int) -> int:
     return max(HANDFUL * window, min(CHUNK, size // HELD_OUT))
 
 
-def split(size: int, window: int) -> tuple[Runs, Runs]:
+def split(size: int, window: int) -> tuple[ByteRuns, ByteRuns]:
     """The runs of training and of validation in a text of `size` bytes."""
     chunk = chunk_of(size, window)
     period = HELD_OUT * chunk
@@ -79,9 +79,9 @@ def split(size: int, window: int) -> tuple[Runs, Runs]:
     return _runs(training, window), _runs(validation, window)
 
 
-def _runs(pairs: list[tuple[int, int]], window: int) -> Runs:
+def _runs(pairs: list[tuple[int, int]], window: int) -> ByteRuns:
     first, after = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).unbind(1)
-    return Runs(first, after - first, window)
+    return ByteRuns(first, after - first, window)
 
 
 class ByteTask(Task):

@@ -17,7 +17,7 @@ from leadline.lab.tasks.bytes import ByteTask
 
 
 @TASKS.register("text")
-class Text(ByteTask):
+class TextTask(ByteTask):
     """Predict the next byte of a file or of the texts of a folder."""
 
     name = "text"

@@ -23,7 +23,7 @@ from leadline.parts.place import Place
 
 
 @CONNECTIONS.register("gated")
-class Gated(Connection):
+class GatedResidual(Connection):
     """x + sigmoid(W x) u: a learned gate on every feature of the update."""
 
     formula = "x + sigmoid(W x) u"

@@ -11,7 +11,7 @@ import torch
 
 from leadline.errors import LoadingError, RecipeError, UnknownName
 from leadline.parts import Transformer
-from leadline.parts.checkpoints import CHECKPOINTS, from_hf, to_hf
+from leadline.parts.checkpoints import CHECKPOINTS, to_hf
 from leadline.parts.checkpoints.gptj import share_of
 
 safetensors = pytest.importorskip("safetensors.torch")
@@ -92,7 +92,7 @@ def test_the_family_of_a_recipe_is_found_without_being_named(kind, tmp_path):
     model = _model(kind)
     model.to_hf(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == kind
-    other = from_hf(tmp_path)
+    other = Transformer.from_hf(tmp_path)
     assert torch.equal(other(IDS), model(IDS))
     assert other.origin is not None and other.origin.family == kind
     assert not other.training
@@ -105,7 +105,7 @@ def test_weights_without_prefix_and_with_masks_are_read_and_the_masks_left_out(f
         tensors[f"h.{i}.attn.bias"] = torch.ones(1, 1, 12, 12)
         tensors[f"h.{i}.attn.masked_bias"] = torch.tensor(-1e4)
     _store(folder, tensors)
-    model = from_hf(folder)
+    model = Transformer.from_hf(folder)
     assert torch.equal(model(IDS), _model()(IDS))
     assert model.origin is not None
     assert sorted(model.origin.left_out) == [
@@ -136,7 +136,7 @@ def test_old_names_of_norms_and_the_next_sentence_head_are_read(tmp_path):
     ].clone()
     _store(tmp_path, tensors)
     _change(tmp_path, architectures=["BertForPreTraining"])
-    other = from_hf(tmp_path)
+    other = Transformer.from_hf(tmp_path)
     assert torch.equal(other(IDS), model(IDS))
     assert other.origin is not None and sorted(other.origin.left_out) == sorted(extra)
 
@@ -145,12 +145,12 @@ def test_a_tied_table_may_be_stored_as_the_head_alone_or_twice(folder):
     tensors = _stored(folder)
     table = tensors["transformer.wte.weight"]
     _store(folder, {**tensors, "lm_head.weight": table.clone()})
-    assert torch.equal(from_hf(folder)(IDS), _model()(IDS))
+    assert torch.equal(Transformer.from_hf(folder)(IDS), _model()(IDS))
     del tensors["transformer.wte.weight"]
     _store(folder, {**tensors, "lm_head.weight": table})
-    assert torch.equal(from_hf(folder)(IDS), _model()(IDS))
+    assert torch.equal(Transformer.from_hf(folder)(IDS), _model()(IDS))
     _store(folder, {**_stored(folder), "transformer.wte.weight": table + 1})
-    found = _refusal(from_hf, folder)
+    found = _refusal(Transformer.from_hf, folder)
     assert "lm_head.weight and transformer.wte.weight are one" in found
     assert "set tie_word_embeddings to false" in found
 
@@ -164,18 +164,18 @@ def test_weights_in_several_parts_are_read(folder):
     index = {"weight_map": {n: part for part, members in parts.items() for n in members}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "model.safetensors").unlink()
-    assert torch.equal(from_hf(folder)(IDS), _model()(IDS))
+    assert torch.equal(Transformer.from_hf(folder)(IDS), _model()(IDS))
     assert "a model in several parts" in _refusal(to_hf, _model(), folder)
     (folder / "b.safetensors").unlink()
-    assert "b.safetensors is missing" in _refusal(from_hf, folder, kind=LoadingError)
+    assert "b.safetensors is missing" in _refusal(Transformer.from_hf, folder, kind=LoadingError)
     for content in ("{}", '{"weight_map": {}}', '{"weight_map": 1}'):
         (folder / "model.safetensors.index.json").write_text(content)
-        assert "has no weight_map" in _refusal(from_hf, folder, kind=LoadingError)
+        assert "has no weight_map" in _refusal(Transformer.from_hf, folder, kind=LoadingError)
 
 
 def test_special_tokens_travel_through(folder, tmp_path):
     _change(folder, eos_token_id=7, bos_token_id=[1, 2])
-    model = from_hf(folder)
+    model = Transformer.from_hf(folder)
     model.to_hf(tmp_path / "out")
     content = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (content["eos_token_id"], content["bos_token_id"]) == (7, [1, 2])
@@ -186,8 +186,8 @@ def test_several_number_types_become_the_widest(folder):
     tensors = {name: t.bfloat16() for name, t in _stored(folder).items()}
     tensors["transformer.ln_f.weight"] = tensors["transformer.ln_f.weight"].float()
     _store(folder, tensors)
-    assert {weight.dtype for weight in from_hf(folder).parameters()} == {torch.float32}
-    told = from_hf(folder, dtype=torch.float64)
+    assert {weight.dtype for weight in Transformer.from_hf(folder).parameters()} == {torch.float32}
+    told = Transformer.from_hf(folder, dtype=torch.float64)
     assert {weight.dtype for weight in told.parameters()} == {torch.float64}
 
 
@@ -206,11 +206,11 @@ def test_a_model_read_from_memory_has_memory_of_its_own():
 
 def test_the_same_folder_may_be_written_again_and_other_files_stay(folder):
     (folder / "tokenizer.json").write_text("{}")
-    model = from_hf(folder)
+    model = Transformer.from_hf(folder)
     with torch.no_grad():
         model.embedding.tokens.weight.add_(1.0)
     model.to_hf(folder)
-    assert torch.equal(from_hf(folder)(IDS), model(IDS))
+    assert torch.equal(Transformer.from_hf(folder)(IDS), model(IDS))
     assert (folder / "tokenizer.json").read_text() == "{}"
 
 
@@ -329,37 +329,41 @@ def test_fields_that_change_nothing_in_evaluation_are_left_alone(kind, fields):
 
 
 def test_folders_without_a_checkpoint_are_refused(tmp_path):
-    assert "There is no folder" in _refusal(from_hf, tmp_path / "none", kind=LoadingError)
-    assert "has no config.json" in _refusal(from_hf, tmp_path, kind=LoadingError)
+    assert "There is no folder" in _refusal(
+        Transformer.from_hf, tmp_path / "none", kind=LoadingError
+    )
+    assert "has no config.json" in _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
     (tmp_path / "recipe.json").write_text("{}")
-    assert "use load" in _refusal(from_hf, tmp_path, kind=LoadingError)
+    assert "use load" in _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    assert "has no weights" in _refusal(from_hf, tmp_path, kind=LoadingError)
+    assert "has no weights" in _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    found = _refusal(from_hf, tmp_path, kind=LoadingError)
+    found = _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
     assert "are a pickle (pytorch_model.bin)" in found and "save_pretrained" in found
     (tmp_path / "config.json").write_text("{}")
-    assert "names no model_type" in _refusal(from_hf, tmp_path, kind=LoadingError)
+    assert "names no model_type" in _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
     (tmp_path / "config.json").write_text("{")
-    assert "not readable as JSON" in _refusal(from_hf, tmp_path, kind=LoadingError)
+    assert "not readable as JSON" in _refusal(Transformer.from_hf, tmp_path, kind=LoadingError)
 
 
 def test_another_family_is_refused_before_weights_are_read(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt_neo"}')
-    found = _refusal(from_hf, tmp_path)
+    found = _refusal(Transformer.from_hf, tmp_path)
     assert "of the family 'gpt_neo', which cannot be built here" in found
-    assert "near to 'gpt_neox', but not that" in found and "llama" in found
+    assert "nearest known family is 'gpt_neox'" in found and "llama" in found
     (tmp_path / "config.json").write_text('{"model_type": "zzz"}')
-    assert "near to" not in _refusal(from_hf, tmp_path)
+    assert "nearest known family" not in _refusal(Transformer.from_hf, tmp_path)
 
 
 def test_a_module_without_configuration_is_refused():
-    found = _refusal(from_hf, torch.nn.Linear(2, 2), kind=LoadingError)
-    assert "A Linear is no model of transformers" in found
+    found = _refusal(Transformer.from_hf, torch.nn.Linear(2, 2), kind=LoadingError)
+    assert "A Linear is not a model of transformers" in found
     odd = torch.nn.Linear(2, 2)
     for config in (SimpleNamespace(model_type="gpt2"), SimpleNamespace(to_dict=dict)):
         odd.config = config
-        assert "no configuration with a model_type" in _refusal(from_hf, odd, kind=LoadingError)
+        assert "no configuration with a model_type" in _refusal(
+            Transformer.from_hf, odd, kind=LoadingError
+        )
 
 
 @pytest.mark.parametrize(
@@ -383,7 +387,7 @@ def test_weights_that_do_not_fit_are_refused_whole(change, sentence, folder):
     tensors = _stored(folder)
     change(tensors)
     _store(folder, tensors)
-    assert sentence in _refusal(from_hf, folder)
+    assert sentence in _refusal(Transformer.from_hf, folder)
 
 
 @pytest.mark.parametrize(
@@ -397,13 +401,13 @@ def test_weights_that_do_not_fit_are_refused_whole(change, sentence, folder):
 )
 def test_a_configuration_of_another_model_is_refused(fields, sentence, folder):
     _change(folder, **fields)
-    found = _refusal(from_hf, folder)
+    found = _refusal(Transformer.from_hf, folder)
     assert sentence in found and "Nothing was loaded" in found
 
 
 def test_a_damaged_file_is_refused(folder):
     (folder / "model.safetensors").write_bytes(b"not safetensors")
-    assert "cut short or damaged" in _refusal(from_hf, folder, kind=LoadingError)
+    assert "cut short or damaged" in _refusal(Transformer.from_hf, folder, kind=LoadingError)
 
 
 # Recipes that no family can be ----------------------------------------------------------------------
@@ -463,7 +467,7 @@ def test_a_family_that_cannot_be_the_model_names_the_part(kind, fields, sentence
 def test_a_default_that_is_spelled_out_changes_nothing(kind, fields, tmp_path):
     model = _model(kind, **fields)
     to_hf(model, tmp_path, family=kind)
-    assert torch.equal(from_hf(tmp_path)(IDS), model(IDS))
+    assert torch.equal(Transformer.from_hf(tmp_path)(IDS), model(IDS))
 
 
 def test_where_no_family_can_be_the_model_the_nearest_is_named(tmp_path):
@@ -480,11 +484,11 @@ def test_an_unknown_family_is_an_unknown_name(tmp_path):
 
 def test_the_family_that_the_weights_came_from_comes_first(tmp_path):
     to_hf(_model("llama"), tmp_path / "a", family="mistral")
-    model = from_hf(tmp_path / "a")
+    model = Transformer.from_hf(tmp_path / "a")
     model.to_hf(tmp_path / "b")
     assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "mistral"
     model.to_hf(tmp_path / "c", family="llama")
-    assert torch.equal(from_hf(tmp_path / "c")(IDS), model(IDS))
+    assert torch.equal(Transformer.from_hf(tmp_path / "c")(IDS), model(IDS))
 
 
 def test_folders_with_other_models_are_not_overwritten(folder, tmp_path):

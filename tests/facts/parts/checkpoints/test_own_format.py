@@ -9,7 +9,7 @@ import torch
 
 from leadline.errors import LoadingError, RecipeError, UnknownName
 from leadline.parts import Recipe, Transformer
-from leadline.parts.checkpoints import RECIPE_FILE, load, save
+from leadline.parts.checkpoints import RECIPE_FILE, save
 from leadline.parts.connections import CONNECTIONS, Connection
 from leadline.parts.placements import PLACEMENTS
 
@@ -66,7 +66,7 @@ def test_the_folder_holds_a_recipe_and_weights_that_others_can_read(tmp_path):
 def test_the_number_type_is_kept(dtype, tmp_path):
     model = _model(positions="rotary").to(dtype)
     save(model, tmp_path)
-    other = load(tmp_path)
+    other = Transformer.load(tmp_path)
     assert {tensor.dtype for tensor in other.parameters()} == {dtype}
     kept = other.state_dict()
     assert all(torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
@@ -78,7 +78,7 @@ def test_several_number_types_are_kept_too(tmp_path):
     model = _model(connection="rezero")
     model.embedding.positions.double()
     save(model, tmp_path)
-    other = load(tmp_path)
+    other = Transformer.load(tmp_path)
     kinds = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     assert {name: tensor.dtype for name, tensor in other.state_dict().items()} == kinds
     assert len(set(kinds.values())) == 2
@@ -99,7 +99,7 @@ def test_what_is_not_stored_takes_the_number_type_of_the_rest(tmp_path, monkeypa
     monkeypatch.setitem(CONNECTIONS._entries, "buffered", Buffered)
     model = _model(connection="buffered").to(torch.bfloat16)
     save(model, tmp_path)
-    other = load(tmp_path)
+    other = Transformer.load(tmp_path)
     assert {buffer.dtype for buffer in other.buffers()} == {torch.bfloat16}
     assert torch.equal(other(IDS), model(IDS))
 
@@ -111,7 +111,7 @@ def test_without_a_seed_it_is_0(seed, tmp_path):
     if seed == "absent":
         del content["seed"]
     (tmp_path / RECIPE_FILE).write_text(json.dumps(content))
-    assert load(tmp_path).seed == 0
+    assert Transformer.load(tmp_path).seed == 0
 
 
 def test_no_weight_is_drawn_only_to_be_replaced(tmp_path, monkeypatch):
@@ -122,7 +122,9 @@ def test_no_weight_is_drawn_only_to_be_replaced(tmp_path, monkeypatch):
         raise AssertionError("a weight was drawn")
 
     monkeypatch.setattr(Transformer, "_fill", drawn)
-    assert torch.equal(load(tmp_path / "own")(IDS), Transformer.from_hf(tmp_path / "hf")(IDS))
+    assert torch.equal(
+        Transformer.load(tmp_path / "own")(IDS), Transformer.from_hf(tmp_path / "hf")(IDS)
+    )
 
 
 def test_a_tensor_that_several_parts_share_is_stored_under_every_name(tmp_path):
@@ -134,19 +136,19 @@ def test_a_tensor_that_several_parts_share_is_stored_under_every_name(tmp_path):
     stored = safetensors.load_file(tmp_path / "in" / "folders" / "model.safetensors")
     found = [tensor for name, tensor in stored.items() if name.endswith(".alpha")]
     assert len(found) == 4 and all(tensor == first.alpha for tensor in found)
-    assert torch.equal(load(tmp_path / "in" / "folders")(IDS), model(IDS))
+    assert torch.equal(Transformer.load(tmp_path / "in" / "folders")(IDS), model(IDS))
 
 
 def test_a_loaded_model_can_be_trained_and_saved_over_itself(tmp_path):
     save(_model(), tmp_path)
-    model = load(tmp_path)
+    model = Transformer.load(tmp_path)
     model.loss(IDS).backward()
     with torch.no_grad():
         for weight in model.parameters():
             assert weight.grad is not None
             weight.sub_(weight.grad)
     save(model, tmp_path)
-    assert torch.equal(load(tmp_path)(IDS), model(IDS))
+    assert torch.equal(Transformer.load(tmp_path)(IDS), model(IDS))
 
 
 def test_an_interrupted_save_leaves_the_old_model_whole(tmp_path, monkeypatch):
@@ -160,7 +162,7 @@ def test_an_interrupted_save_leaves_the_old_model_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         save(_model(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "recipe.json"]
-    assert torch.equal(load(tmp_path)(IDS), model(IDS))
+    assert torch.equal(Transformer.load(tmp_path)(IDS), model(IDS))
 
 
 # Bad input ----------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def test_a_folder_with_another_model_is_not_overwritten(tmp_path):
     assert "a model of another recipe, which would be lost" in _refusal(
         save, _model(connection="rezero"), tmp_path
     )
-    assert torch.equal(load(tmp_path)(IDS), _model()(IDS))
+    assert torch.equal(Transformer.load(tmp_path)(IDS), _model()(IDS))
 
 
 def test_a_folder_with_another_format_is_not_overwritten(tmp_path):
@@ -195,24 +197,24 @@ def test_another_version_or_format_is_refused(change, sentence, tmp_path):
     save(_model(), tmp_path)
     content = json.loads((tmp_path / RECIPE_FILE).read_text()) | change
     (tmp_path / RECIPE_FILE).write_text(json.dumps(content))
-    assert sentence in _refusal(load, tmp_path, kind=LoadingError)
+    assert sentence in _refusal(Transformer.load, tmp_path, kind=LoadingError)
 
 
 def test_folders_without_a_model_are_refused(tmp_path):
-    assert "There is no folder" in _refusal(load, tmp_path / "none", kind=LoadingError)
-    assert "has no recipe.json" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "There is no folder" in _refusal(Transformer.load, tmp_path / "none", kind=LoadingError)
+    assert "has no recipe.json" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
     (tmp_path / "config.json").write_text("{}")
-    assert "use from_hf" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "use from_hf" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
     (tmp_path / "config.json").unlink()
     save(_model(), tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    assert "has no weights" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "has no weights" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
     (tmp_path / "weights.bin").write_bytes(b"")
-    assert "are a pickle (weights.bin)" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "are a pickle (weights.bin)" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
     (tmp_path / RECIPE_FILE).write_text("{")
-    assert "not readable as JSON" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "not readable as JSON" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
     (tmp_path / RECIPE_FILE).write_text("[]")
-    assert "holds no mapping" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "holds no mapping" in _refusal(Transformer.load, tmp_path, kind=LoadingError)
 
 
 def _stored(folder):
@@ -252,7 +254,7 @@ def test_weights_that_do_not_fit_are_refused(change, sentence, tmp_path):
     tensors = _stored(tmp_path)
     change(tensors)
     _store(tmp_path, tensors)
-    found = _refusal(load, tmp_path)
+    found = _refusal(Transformer.load, tmp_path)
     assert "do not fit its recipe" in found and sentence in found
 
 
@@ -260,11 +262,13 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path):
     save(_model(), tmp_path)
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:500])
-    assert "cut short or damaged (500 bytes" in _refusal(load, tmp_path, kind=LoadingError)
+    assert "cut short or damaged (500 bytes" in _refusal(
+        Transformer.load, tmp_path, kind=LoadingError
+    )
 
 
 def test_a_part_that_is_not_there_is_named(tmp_path):
     save(_model(connection="rezero"), tmp_path)
     text = (tmp_path / RECIPE_FILE).read_text().replace('"rezero"', '"rezeroo"')
     (tmp_path / RECIPE_FILE).write_text(text)
-    assert "Did you mean 'rezero'" in _refusal(load, tmp_path, kind=UnknownName)
+    assert "Did you mean 'rezero'" in _refusal(Transformer.load, tmp_path, kind=UnknownName)
