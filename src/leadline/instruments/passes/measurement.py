@@ -69,7 +69,12 @@ from leadline.models.loading import LoadedModel
 from leadline.numerics.half_precision import half_route
 from leadline.record import Finding, Record, Site
 from leadline.record.file.lock import only_writer
-from leadline.record.file.unfinished import Growing, begun, refuse_foreign, refuse_unfinished
+from leadline.record.file.unfinished import (
+    GrowingRecord,
+    refuse_foreign,
+    refuse_unfinished,
+    resume_record,
+)
 
 __all__ = [
     "Progress",
@@ -140,7 +145,7 @@ def measure(
         before = None
         if place is not None and planned.linear:
             begin = _request(asked, module, batch, families=families, anatomy=anatomy)
-            before = begun(place, begin)
+            before = resume_record(place, begin)
         elif place is not None:
             refuse_unfinished(place)
         asked.say("reading the anatomy", 0, 3)
@@ -155,9 +160,11 @@ def measure(
             record = before
         if planned.linear:
             growing = (
-                Growing.begin(record, place, request=begin, parts=len(later.parts), started=started)
+                GrowingRecord.begin(
+                    record, place, request=begin, parts=len(later.parts), started=started
+                )
                 if before is None
-                else Growing(record, place, started=started)
+                else GrowingRecord(record, place, started=started)
             )
             with few_threads(module, batch):
                 record = _linearised(growing, later, asked, batch)
@@ -234,7 +241,7 @@ def _passes(
     return record
 
 
-def _linearised(growing: Growing, later: Linearising, asked: _Asked, batch: Inputs) -> Record:
+def _linearised(growing: GrowingRecord, later: Linearising, asked: _Asked, batch: Inputs) -> Record:
     """The finished record, after the probes that see blocks as linear maps."""
     total = 3 + later.steps
     try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leadline.reading.bounds.chart_lines import AttentionPlace, Line
     from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable
     from leadline.record import Record
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = ["BoundsChart", "KeyRow", "draw_bounds_charts"]
 
@@ -82,7 +82,7 @@ class BoundsChart:
     key: str
     title: str
     symbol: str
-    scale: Scale
+    scale: AxisScale
     limits: tuple[float, float]
     rows: tuple[KeyRow, ...]
     figure: dict[str, Any]
@@ -120,7 +120,7 @@ def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str
             above[bound.name] = max(line)
     bottom = min([*measured, *floors], default=1.0)
     top = ROOM * max([*measured, math.sqrt(place.queries)])
-    scale: Scale = "log" if bottom > 0 and top > LOG_FROM * bottom else "linear"
+    scale: AxisScale = "log" if bottom > 0 and top > LOG_FROM * bottom else "linear"
     norm = record.quantities.get(NORM) or Quantity(NORM, "Spectral norm", "‖A‖_2", "")
     axis = Quantity("bounds", norm.title, norm.symbol, "", scale=scale)
     layout = layout_over_depth(axis, ("",), [])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from leadline.reading.compare.training_curves import CurveComparison
     from leadline.record import Growth, Profile
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
     from leadline.record.run.ending import RunEnding
 
 __all__ = ["Comparison", "ComparisonRow", "Parting", "Side", "compare"]
@@ -81,7 +81,7 @@ class ComparisonRow:
     label: str
     quantity: str
     statistic: str
-    scale: Scale
+    scale: AxisScale
     sides: tuple[Side | None, ...]
 
 
@@ -148,7 +148,7 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
 @dataclass(frozen=True, slots=True)
 class _Line:
     profile: Profile
-    scale: Scale
+    scale: AxisScale
     depth: int
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.record import Record
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
     from leadline.record.run.curve import Curve
     from leadline.record.run.ending import RunEnding
 
@@ -34,7 +34,7 @@ class CurveComparison:
 
     label: str
     quantity: str
-    scale: Scale
+    scale: AxisScale
     sides: tuple[Curve | None, ...]
     diverged: tuple[bool, ...] = ()
     """For each record whether this is a loss of a run that diverged; empty where none is."""
