@@ -15,7 +15,9 @@ __all__ = ["head_map"]
 
 _CELL, _LEFT, _TOP = 18, 34, 20
 _FAINTEST = 0.06
+"""The opacity of the smallest value: its cell is still visible."""
 _LABELS = 24
+"""Above this many rows or columns only every fifth is labelled."""
 
 
 def head_map(values: Mapping[tuple[int, int], float], *, spoken: str) -> str:

@@ -24,8 +24,8 @@ def with_indices(escaped: str) -> str:
 
     The text must have been escaped before; HTML and Plotly both read the result.
     """
-    lowered = _SUBSCRIPT.sub(lambda found: f"<sub>{found[1] or found[2]}</sub>", escaped)
-    return _SUPERSCRIPT.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", lowered)
+    lowered = _SUBSCRIPT.sub(lambda match: f"<sub>{match[1] or match[2]}</sub>", escaped)
+    return _SUPERSCRIPT.sub(lambda match: f"<sup>{match[1] or match[2]}</sup>", lowered)
 
 
 def statistic_in_words(statistic: str) -> str:
