@@ -11,7 +11,7 @@ from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.instruments.passes.plan import Plan
 from leadline.instruments.passes.probe import At, Result
 from leadline.numerics.patterns.patterns import Patterns
-from leadline.numerics.patterns.token_differences import Heads
+from leadline.numerics.patterns.token_differences import AttentionHeads
 from leadline.record import Site
 
 __all__ = ["Branches"]
@@ -44,8 +44,8 @@ class Branches:
         seen = self._waiting.pop(at.site, [])
         if seen:
             patterns, tokens = seen[0]
-            output = self._products.output_of(patterns.seen, u, gain=gain)
-            heads = Heads(patterns, tokens, output, calls=len(seen))
+            output = self._products.output_of(patterns.attention, u, gain=gain)
+            heads = AttentionHeads(patterns, tokens, output, calls=len(seen))
             for probe in self._heads:
                 yield from probe.heads(at, heads)
         elif written.role not in MIXING:

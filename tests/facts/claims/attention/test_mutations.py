@@ -216,10 +216,10 @@ def test_a_span_of_another_size(monkeypatch: Patch, factor: float) -> None:
 def test_a_gain_that_is_the_mean(monkeypatch: Patch) -> None:
     right = attention_probe._ingredients
 
-    def by_mean(at: Any, found: Any) -> Any:
-        for one in right(at, found):
+    def by_mean(at: Any, patterns: Any) -> Any:
+        for one in right(at, patterns):
             if isinstance(one, Single) and one.quantity is attention_probe.GAIN:
-                yield replace(one, value=found.seen.query_source.norm.gain.mean())
+                yield replace(one, value=patterns.attention.query_source.norm.gain.mean())
             else:
                 yield one
 

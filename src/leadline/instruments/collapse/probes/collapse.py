@@ -47,7 +47,7 @@ from leadline.instruments.passes.attention_facts import positions_of
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Refused, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.patterns.token_differences import (
-    Heads,
+    AttentionHeads,
     cubic_law,
     diagonals,
     gammas,
@@ -99,7 +99,7 @@ class CollapseProbe:
 
     quantities = (*_OF_HEADS, LIPSCHITZ, ALIGNMENT, OVERLAP)
 
-    def heads(self, at: At, heads: Heads) -> Iterator[Result]:
+    def heads(self, at: At, heads: AttentionHeads) -> Iterator[Result]:
         if at.site.point == "cross-attention":
             yield Refused(_OF_HEADS, _CROSS)
             return
@@ -169,7 +169,7 @@ def _value_output(at: At, weights: _Weights, output: OutputProjection | str) -> 
     yield Single(GAIN, product_gain(joined, output.weight.flatten(0, 1)))
 
 
-def _bilinear(heads: Heads, weights: _Weights) -> Iterator[Result]:
+def _bilinear(heads: AttentionHeads, weights: _Weights) -> Iterator[Result]:
     """gamma and the cubic law: where the logits are a form R W_QK R' of what enters."""
     patterns = heads.patterns
     if not _several_tokens(patterns):
@@ -198,7 +198,7 @@ def _not_bilinear(patterns: Patterns, weights: _Weights) -> str | None:
     for side in (weights.query, weights.key):
         if isinstance(side, str):
             return side
-    if patterns.seen.soft_cap is not None:
+    if patterns.attention.soft_cap is not None:
         return _CAPPED
     return _POSITIONS.get(positions_of(patterns))
 
@@ -209,7 +209,7 @@ def _several_tokens(patterns: Patterns) -> bool:
 
 
 def _weights(patterns: Patterns) -> _Weights:
-    seen = patterns.seen
+    seen = patterns.attention
     # Of one token it cannot be told which weights it was multiplied by.
     lost = _NOT_FOUND if _several_tokens(patterns) else _TOO_FEW
     query, key, value = (
