@@ -135,9 +135,9 @@ class CollapseProbe:
 
 
 def _diagonal(patterns: Patterns) -> Iterator[Result]:
-    found = diagonals(patterns)
-    if found is not None:
-        yield PerHead(DIAGONAL, found)
+    largest = diagonals(patterns)
+    if largest is not None:
+        yield PerHead(DIAGONAL, largest)
         return
     most = max(patterns.size(example)[1] for example in range(patterns.examples))
     if most >= LONG:
@@ -178,9 +178,9 @@ def _bilinear(heads: AttentionHeads, weights: _Weights) -> Iterator[Result]:
     if why is not None:
         yield Refused((GAMMA, JOINT, CUBIC), why)
         return
-    found = gammas(heads)
-    yield PerHead(GAMMA, found.each)
-    yield Single(JOINT, found.joint.amax(), "max")
+    unevenness = gammas(heads)
+    yield PerHead(GAMMA, unevenness.each)
+    yield Single(JOINT, unevenness.joint.amax(), "max")
     for side in (weights.value, heads.output):
         if isinstance(side, str):
             yield Refused((CUBIC,), side)
@@ -209,22 +209,22 @@ def _several_tokens(patterns: Patterns) -> bool:
 
 
 def _weights(patterns: Patterns) -> _Weights:
-    seen = patterns.attention
-    # Of one token it cannot be told which weights it was multiplied by.
+    attention = patterns.attention
+    # A single token does not show which weights it was multiplied by.
     lost = _NOT_FOUND if _several_tokens(patterns) else _TOO_FEW
     query, key, value = (
         lost.format(name) if source is None else _weight(source, patterns.heads, name)
         for source, name in (
-            (seen.query_source, "queries"),
-            (seen.key_source, "keys"),
-            (seen.value_source, "values"),
+            (attention.query_source, "queries"),
+            (attention.key_source, "keys"),
+            (attention.value_source, "values"),
         )
     )
-    if seen.value_source is not None and seen.value_source.turned:
+    if attention.value_source is not None and attention.value_source.turned:
         value = _CHANGED.format("values")
-    if not _together(seen.query_source, seen.key_source) and isinstance(query, Tensor):
+    if not _together(attention.query_source, attention.key_source) and isinstance(query, Tensor):
         key = key if isinstance(key, str) else _APART
-    if not _together(seen.query_source, seen.value_source) and isinstance(query, Tensor):
+    if not _together(attention.query_source, attention.value_source) and isinstance(query, Tensor):
         value = value if isinstance(value, str) else _APART
     return _Weights(query, key, value)
 
