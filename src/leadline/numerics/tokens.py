@@ -16,7 +16,7 @@ positive terms: |C_all|^2 = |C|^2 + (n-1)/n |x_0 - m|^2. A massive first token w
 rank 1, so ranks leave it out.
 
 Padding: with a mask every example is reduced on its own tokens; the first token is the first real
-one. Half precision is raised to float32 first. `numerics.reference` says the same slowly.
+one. Half precision is raised to float32 first. `numerics.reference` computes the same slowly.
 """
 
 from __future__ import annotations

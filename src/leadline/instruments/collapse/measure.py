@@ -66,7 +66,7 @@ def collapse(
 
     `stream` is [token, width] or [example, token, width]: what enters the first layer (of a model
     without an embedding: what the model is called with). Whole numbers, or what `random_tokens`
-    and its kin return, are token ids, which are embedded in the model's own precision. Weights are
+    and the like return, are token ids, which are embedded in the model's own precision. Weights are
     taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
     that of the error estimate.
     """

@@ -100,7 +100,7 @@ class _Space:
         return torch.mv(self.rows.mT, torch.from_numpy(weights).to(self.rows.dtype))
 
     def positive(self, *, every: bool) -> tuple[Tensor, float]:
-        """As `certificate.positive_vector`."""
+        """The vector that certifies and its slack, as `certificate.positive_vector` gives them."""
         top = max(self.values[-1], 1e-300)
         eta = np.array(ETAS) if every else max(self.residual, ETAS[0]) * np.array(NEAR)
         gaps = 1 + eta[:, None] - self.values / top

@@ -44,7 +44,7 @@ class Certified:
 
     @staticmethod
     def stack(parts: Sequence[Certified]) -> Certified:
-        """The same for several matrices; rows without entries are left out, so m may differ."""
+        """The products of several matrices; rows without entries are left out, so m may differ."""
         longest = max(part.products.shape[2] for part in parts)
         padded = [
             torch.nn.functional.pad(part.products, (0, longest - part.products.shape[2]))

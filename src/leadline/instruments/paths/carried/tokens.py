@@ -61,7 +61,7 @@ _MOVED = (
     "unsqueeze",
 )
 _IN_PLACE = ("_to_copy", "alias", "clone", "detach", "lift_fresh", "tril", "triu")
-"""As good as element by element, though torch does not call them so."""
+"""These work element by element, though torch does not tag them as pointwise."""
 _SOFTMAX = ("_log_softmax", "_safe_softmax", "_softmax")
 
 
