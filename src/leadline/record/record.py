@@ -223,7 +223,7 @@ class Record:
     ) -> list[Reading]:
         """Return the readings that match, in the order they were appended.
 
-        None asks for any; only `sublayer=None` asks for the sites that are no sublayer.
+        None matches anything, except for `sublayer=None`, which matches sites that are not sublayers.
         """
         if quantity is not None:
             self._definition(quantity)

@@ -46,7 +46,7 @@ NORM = "attention.spectral_norm"
 ROOM = 1.06
 """How far above the largest possible norm the axis ends."""
 LOG_FROM = 5.0
-"""The scale is logarithmic where the top of the axis is more than so many times its bottom."""
+"""The scale is logarithmic where the axis spans more than this factor."""
 _DASHES = ("dash", "dashdot", "longdash")
 _HUES = 7
 """How many colours the palette has for records."""

@@ -213,7 +213,7 @@ class _LayerIngredients:
         return {one.site.layer for one in known if one.site.stack == stack}
 
     def scaling(self, address: SublayerAddress) -> float | None:
-        """Return what multiplies the logits: told by the provenance, or read by `attention`."""
+        """Return what multiplies the logits, from the provenance or from readings of `attention`."""
         for one in self._entries:
             place = one.get("stack"), one.get("layer"), one.get("sublayer"), one.get("point")
             if place == address and one.get("scaling") is not None:

@@ -84,7 +84,7 @@ def depth_stacks(record: Record, *, initial: bool | None = None) -> list[DepthSt
 def site_readings(record: Record, quantity: str) -> tuple[str, dict[tuple[str, int], Reading]]:
     """Read one quantity by stack and layer: of the first run, at its last step.
 
-    Of several seeds the largest stands; one that is no number goes first.
+    Of several seeds the largest is taken, and NaN before all others.
     """
     for statistic in STATISTICS[quantity]:
         readings = record.select(quantity, statistic=statistic) if quantity in record else []

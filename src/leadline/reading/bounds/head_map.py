@@ -21,7 +21,7 @@ _LABELS = 24
 
 
 def head_map(values: Mapping[tuple[int, int], float], *, spoken: str) -> str:
-    """Draw values by (layer, head): the larger, the darker; a value that is no number is crossed."""
+    """Draw values by (layer, head): the larger, the darker; a value that is not finite is crossed."""
     layers = range(min(at[0] for at in values), max(at[0] for at in values) + 1)
     heads = range(1, max(at[1] for at in values) + 1)
     known = [value for value in values.values() if math.isfinite(value)]

@@ -185,7 +185,7 @@ def present_sides(
 
 
 def apart(side: ComparisonSide, first_name: str) -> str:
-    """Say how far a record stands from the first: at its last layer, and where it is most."""
+    """Say how far a record is from the first: at its last layer, and where it is farthest."""
     if side.parting is None:
         return ""
     words = [f"{ratio_text(side.ratio_at_last)} {first_name} at the end"]

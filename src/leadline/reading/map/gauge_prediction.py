@@ -8,7 +8,7 @@ Every gauge has a badness, fixed before any data is seen:
 
 The area under the ROC curve is the probability that a cell that fails has a larger badness than
 one that trains; ties count half. One half is a guess, 1 a perfect order, 0 the order reversed. A
-gauge that is no finite number counts as the worst.
+gauge that is not finite counts as the worst.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ __all__ = ["trainability_picture"]
 _WIDE, _HIGH, _GAP = 66, 40, 3
 _TOP = 76
 _LETTER = 7.0
-"""The width of a letter, about."""
+"""About how wide a letter is, in pixels: an SVG cannot measure its text."""
 _TITLE_LETTER = 9.0
-"""That of the title."""
+"""The same for the title."""
 _LOSS_HEADING = "validation loss, seeds that train"
 _USABLE = 88
 _BETWEEN = 24

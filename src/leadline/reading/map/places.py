@@ -42,7 +42,7 @@ class MapPlace:
 
     @property
     def measured(self) -> list[SweepCell]:
-        """The cells that are no holes."""
+        """The cells that are not holes."""
         return [cell for cell in self.cells if cell.trains is not None]
 
     @property

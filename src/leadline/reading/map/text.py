@@ -139,7 +139,7 @@ def usable_text(row: MapRow) -> str:
 def spread_text(row: MapRow) -> str:
     """Write the usable depths of the seeds alone: the smallest, the middle and the largest.
 
-    Of one or two seeds there are no more numbers than seeds.
+    One seed has one number, two seeds have two.
     """
     if row.usable is None:
         return ""

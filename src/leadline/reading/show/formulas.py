@@ -60,7 +60,7 @@ _BARS = ("|", "∣", "‖", "∥")
 
 @functools.cache
 def mathml(latex: str, *, display: bool = False) -> str:
-    """The formula as a `math` element, on a line of its own where `display`."""
+    """Return the formula as a `math` element, on a line of its own where `display`."""
     converter: Any = require("latex2mathml.converter", extra="report")
     try:
         text: str = converter.convert(latex, display="block" if display else "inline")
@@ -109,7 +109,7 @@ def _tidy(parent: ET.Element) -> None:
 
 
 def _space_functions(parent: ET.Element) -> None:
-    """A thin space around log and its like, but for the side of a bracket; none inside of bars."""
+    """Put a thin space around log and its like, except beside a bracket; none inside bars."""
     elements = list(parent)
     for at, element in enumerate(elements):
         if element.tag == "mo" and element.text in _BARS and "form" not in element.attrib:
@@ -123,7 +123,7 @@ def _space_functions(parent: ET.Element) -> None:
 
 
 def _join_negations(parent: ET.Element) -> None:
-    """A stroke and the sign that it strikes out become one sign."""
+    """Join a stroke and the sign that it strikes out."""
     elements = list(parent)
     for stroke, struck in itertools.pairwise(elements):
         if "".join(stroke.itertext()) == _STRUCK and struck.text:
@@ -132,7 +132,7 @@ def _join_negations(parent: ET.Element) -> None:
 
 
 def _join_words(parent: ET.Element) -> None:
-    """Upright letters one after the other become one word."""
+    """Join consecutive upright letters to one word."""
     before: ET.Element | None = None
     for element in list(parent):
         upright = element.tag == "mi" and element.get("mathvariant") == "normal"

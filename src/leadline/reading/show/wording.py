@@ -34,7 +34,7 @@ def statistic_in_words(statistic: str) -> str:
 
 
 def number(value: float, *, digits: int = 3) -> str:
-    """Write a number with so many significant digits: 41.3, 0.0012, 1.25×10⁻⁷, NaN, ∞.
+    """Write a number with `digits` significant digits: 41.3, 0.0012, 1.25×10⁻⁷, NaN, ∞.
 
     Below a thousandth and from a hundred thousand on it is written with a power of ten.
     """
