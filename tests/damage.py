@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.page import as_json
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.file.unfinished import Growing
+from leadline.record.file.unfinished import GrowingRecord
 from tests.synthetic import broken_record, gpt2_record, t5_record
 from tests.synthetic_sweep import sweep_record, training_record
 
@@ -48,10 +48,12 @@ def write_sources(folder: Path) -> list[Path]:
     return paths
 
 
-def _unfinished(path: Path) -> Growing:
+def _unfinished(path: Path) -> GrowingRecord:
     """Jacobians of four blocks of six, as a measurement that was cut off leaves them."""
     norm = Quantity("jacobian.norm", "Norm", "n", "n", lives_on="layer")
-    growing = Growing.begin(Record(), path, request={"probes": ["jacobian"], "seed": 0}, parts=6)
+    growing = GrowingRecord.begin(
+        Record(), path, request={"probes": ["jacobian"], "seed": 0}, parts=6
+    )
     for layer in range(1, 5):
         site = Site("decoder", layer, None, "block")
         rows = [Reading(norm.name, site, "mean", layer / 7, layer / 8, layer / 6)]

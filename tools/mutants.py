@@ -19,6 +19,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -192,6 +193,14 @@ def start(mutant: Mutant, groups: tuple[list[str], ...]) -> int:
     os._exit(0)
 
 
+def _drawn(file: Path, count: int | None, seed: int) -> list[Mutant]:
+    """Return the mutants of a file, or some of them: the same ones after a renaming."""
+    mutants = list(mutants_of(file.resolve()))
+    if count is None or count >= len(mutants):
+        return mutants
+    return random.Random(seed).sample(mutants, count)  # noqa: S311
+
+
 def main() -> None:
     """Make the mutants, run them, two at a time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -199,6 +208,8 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", type=Path, required=True)
     parser.add_argument("--output", type=Path, help="write the living mutants as JSON")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sample", type=int, help="so many mutants of each file, drawn with --seed")
+    parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     import numpy
     import pytest
@@ -208,7 +219,7 @@ def main() -> None:
     os.chdir(ROOT)
     files = [f for s in asked.sources for f in (sorted(s.rglob("*.py")) if s.is_dir() else [s])]
     tests = [f for t in asked.tests for f in (sorted(t.rglob("test_*.py")) if t.is_dir() else [t])]
-    todo = [m for f in files for m in mutants_of(f.resolve())]
+    todo = [m for f in files for m in _drawn(f, asked.sample, asked.seed)]
     print(f"{len(todo)} mutants of {len(files)} files", flush=True)
     running: dict[int, Mutant] = {}
     alive: list[Mutant] = []

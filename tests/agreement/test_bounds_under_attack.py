@@ -15,7 +15,7 @@ from leadline.instruments.attacks.attention import (
     optimised_attack,
     random_attack,
 )
-from leadline.instruments.attacks.heads import KINDS, Heads
+from leadline.instruments.attacks.heads import KINDS, DrawnHeads
 from leadline.theory import BOUNDS
 
 ROUNDING = 1e-9
@@ -109,9 +109,9 @@ def test_ascent_violates_the_note_s_bound_as_soon_as_one_assumption_fails(
     assert failing == [assumption]
 
 
-def heads_of(kind: str, *, batch: int, n: int, seed: int, **sizes: float) -> Heads:
+def heads_of(kind: str, *, batch: int, n: int, seed: int, **sizes: float) -> DrawnHeads:
     """Heads of a kind with some of their sizes set."""
-    heads = Heads(KINDS[kind], batch, n, generator=torch.Generator().manual_seed(seed))
+    heads = DrawnHeads(KINDS[kind], batch, n, generator=torch.Generator().manual_seed(seed))
     for name, size in sizes.items():
         assert name in heads.sizes
         heads.sizes[name] = torch.full((batch,), size, dtype=torch.float64)
@@ -164,7 +164,7 @@ def test_an_unknown_kind_is_named() -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 @torch.no_grad()
 def test_the_facts_of_attacked_heads_are_true_of_their_tensors(kind: str) -> None:
-    heads = Heads(KINDS[kind], 5, 4, generator=torch.Generator().manual_seed(3))
+    heads = DrawnHeads(KINDS[kind], 5, 4, generator=torch.Generator().manual_seed(3))
     weights, logits = heads.attention()
     told = heads.facts(weights, logits)
     for i, facts in enumerate(told):

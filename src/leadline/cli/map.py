@@ -87,7 +87,7 @@ def _write(output: Path, found: Trainability, record: Record) -> None:
     if output.suffix.lower() == ".svg":
         output.write_text(trainability_picture(found), encoding="utf-8")
     else:
-        write_html([record], output, found=found)
+        write_html([record], output, training_map=found)
 
 
 def _check(output: Path | None) -> None:

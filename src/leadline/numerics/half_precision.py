@@ -54,8 +54,8 @@ def half_route(module: nn.Module) -> str | None:
         return None
     route = prepare_half_products()
     tensors = [*module.parameters(), *module.buffers()]
-    own = [dtype for dtype in HALF if not _goes_through_onednn(dtype)]
-    if any(tensor.dtype in own for tensor in tensors):
+    without_onednn = [dtype for dtype in HALF if not _goes_through_onednn(dtype)]
+    if any(tensor.dtype in without_onednn for tensor in tensors):
         return "torch's own kernels, without oneDNN"
     return route
 
@@ -95,8 +95,8 @@ def _find_route() -> str:
             return f"oneDNN with {VARIABLE}={BELOW_AMX}, because AMX is advertised but fails"
         del os.environ[VARIABLE]
     raise MachineError(
-        "Half precision was asked for, and a product in it ends the process on this machine: the "
-        "processor advertises AMX, and the system does not allow it. Start again with "
+        "Half precision was requested, but a half-precision product would end the process on this "
+        "machine: the processor advertises AMX, and the system does not allow it. Start again with "
         f"{VARIABLE}={BELOW_AMX} in the environment, or use float32 (--dtype float32)."
     )
 
@@ -138,15 +138,15 @@ def _product_survives() -> bool:
             os.close(question)
             os.close(answer)
             raise MachineError(
-                "Half precision was asked for on a processor whose AMX may not be usable, and it "
-                f"could not be tried safely ({error.strerror}). Start again with "
+                "Half precision was requested on a processor whose AMX may not be usable, and "
+                f"Leadline could not try it safely ({error.strerror}). Start again with "
                 f"{VARIABLE}={BELOW_AMX} in the environment."
             ) from error
     if child == 0:
         _multiply_and_leave(answer)
     os.close(answer)
     try:
-        # Not the exit code: a program that ignores SIGCHLD is never told it.
+        # Not the exit code: a program that ignores SIGCHLD never receives it.
         return os.read(question, len(_ALIVE)) == _ALIVE
     except BaseException:
         os.kill(child, signal.SIGKILL)

@@ -81,7 +81,7 @@ def _rounded(value: float) -> float:
 
 
 def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> float:
-    """The same split, solved in the primal form with the normal equations over features."""
+    """R^2 of the split of `ridge`, solved in the primal form by normal equations over features."""
     tokens = source.shape[0]
     order = torch.randperm(tokens, generator=torch.Generator().manual_seed(seed))
     train, test = order[: tokens // 2], order[tokens // 2 :]

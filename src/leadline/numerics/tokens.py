@@ -1,4 +1,4 @@
-"""Statistics of the tokens of one tensor, each computed once and shared by all who ask.
+"""Statistics of the tokens of one tensor, each computed once and shared by all readers.
 
 X is [example, token, width]; x_i its rows, n tokens of one example, m their mean.
 
@@ -16,7 +16,7 @@ positive terms: |C_all|^2 = |C|^2 + (n-1)/n |x_0 - m|^2. A massive first token w
 rank 1, so ranks leave it out.
 
 Padding: with a mask every example is reduced on its own tokens; the first token is the first real
-one. Half precision is raised to float32 first. `numerics.reference` says the same slowly.
+one. Half precision is raised to float32 first. `numerics.reference` computes the same slowly.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ class Tokens:
     def _centred(self) -> list[_Centred]:
         return [_centre(x) for x, _ in self._parts]
 
-    def _gathered(self, found: list[PerExample]) -> PerExample:
+    def _gathered(self, parts: list[PerExample]) -> PerExample:
         """Of every example that has two tokens to compare, or two after the first."""
         counts = [norm.shape[1] for _, norm in self._parts]
         none = self.x.new_zeros(0)
         return PerExample(
-            torch.cat([none, *(f.all for f, n in zip(found, counts, strict=True) if n >= 2)]),
-            torch.cat([none, *(f.rest for f, n in zip(found, counts, strict=True) if n >= 3)]),
+            torch.cat([none, *(f.all for f, n in zip(parts, counts, strict=True) if n >= 2)]),
+            torch.cat([none, *(f.rest for f, n in zip(parts, counts, strict=True) if n >= 3)]),
         )
 
     @cached_property
@@ -167,14 +167,14 @@ def _mean_cosine(x: Tensor, norm: Tensor) -> PerExample:
     without = weights.clone()
     without[:, 0] = 0
     # A zero token has the cosine 0 with every other, and none with itself.
-    own = (norm != 0).sum(1), (norm[:, 1:] != 0).sum(1)
+    self_pairs = (norm != 0).sum(1), (norm[:, 1:] != 0).sum(1)
     sums = torch.stack([weights, without], dim=1) @ x
     squares = torch.linalg.vector_norm(sums, dim=-1).square()
     n = x.shape[1]
 
     return PerExample(
-        (squares[:, 0] - own[0]) / max(n * (n - 1), 1),
-        (squares[:, 1] - own[1]) / max((n - 1) * (n - 2), 1),
+        (squares[:, 0] - self_pairs[0]) / max(n * (n - 1), 1),
+        (squares[:, 1] - self_pairs[1]) / max((n - 1) * (n - 2), 1),
     )
 
 

@@ -63,16 +63,16 @@ def value_at(provenance: Mapping[str, Any], *keys: str) -> Any | None:
 
 def text_at(provenance: Mapping[str, Any], *keys: str) -> str:
     """Return the text at the path; empty where there is none."""
-    found = value_at(provenance, *keys)
-    return "" if found is None else str(found)
+    value = value_at(provenance, *keys)
+    return "" if value is None else str(value)
 
 
 def number_at(provenance: Mapping[str, Any], *keys: str) -> float | None:
     """Return the number at the path; None where there is none."""
-    found = value_at(provenance, *keys)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    value = value_at(provenance, *keys)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return found
+    return value
 
 
 def strict_number(value: float) -> float | str | None:

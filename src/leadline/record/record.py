@@ -70,7 +70,7 @@ class Record:
 
     @classmethod
     def reopen(cls, path: str | PathLike[str]) -> Self:
-        """Open a record file to add to it. One writer at a time; all else that stands there stays."""
+        """Open a record file to add to it, one writer at a time; what it holds is kept."""
         place = check_path(path)
         record = cls.__new__(cls)
         record._attach(store.reopen_file(place), path=place, writable=True)
@@ -115,7 +115,7 @@ class Record:
             return
         if known is not None:
             raise RecordError(
-                f"The record already defines {quantity.name!r} otherwise: "
+                f"The record already has another definition of {quantity.name!r}: "
                 "give the new quantity another name."
             )
         with self._writing() as connection:
@@ -125,7 +125,7 @@ class Record:
         """Add readings: all of them, or none if one cannot be kept."""
         known = self.quantities
         if not isinstance(readings, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise RecordError(f"Readings were expected, and {shown(readings)} was given.")
+            raise RecordError(f"Expected readings, but got {shown(readings)}.")
 
         def described() -> Iterator[Reading]:
             for reading in readings:
@@ -143,7 +143,7 @@ class Record:
             tables.set_provenance(connection, key, value)
 
     def forget(self, key: str) -> None:
-        """Take one entry out of the provenance; nothing happens where there is none."""
+        """Remove one entry of the provenance, if it is there."""
         with self._writing() as connection:
             tables.remove_provenance(connection, key)
 
@@ -155,7 +155,7 @@ class Record:
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """Whatever is added inside is in the file as a whole, or not at all."""
+        """Write whatever is added inside in one transaction: all of it, or nothing."""
         with self._writing() as connection:
             connection.execute("BEGIN")
             self._together = True
@@ -223,11 +223,11 @@ class Record:
     ) -> list[Reading]:
         """Return the readings that match, in the order they were appended.
 
-        None asks for any; only `sublayer=None` asks for the sites that are no sublayer.
+        None matches anything, except for `sublayer=None`, which matches sites that are not sublayers.
         """
         if quantity is not None:
             self._definition(quantity)
-        asked: dict[str, object] = {
+        filters: dict[str, object] = {
             "quantity": quantity,
             "statistic": statistic,
             "stack": stack,
@@ -237,7 +237,7 @@ class Record:
             "step": step,
             "seed": seed,
         }
-        conditions = {column: value for column, value in asked.items() if value is not None}
+        conditions = {column: value for column, value in filters.items() if value is not None}
         if sublayer is not ...:
             conditions["sublayer"] = sublayer
         conditions = {column: _condition(column, value) for column, value in conditions.items()}
@@ -290,11 +290,11 @@ class Record:
         A role stands in brackets, a stack before a slash: `record["encoder/update.norm[mlp]"]`.
         """
         is_text = isinstance(address, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        asked = parse_address(address) if is_text else None
-        if asked is None or asked.quantity not in self:
+        line = parse_address(address) if is_text else None
+        if line is None or line.quantity not in self:
             raise UnknownName("quantity of this record", address, self.quantities)
         return self.by_layer(
-            asked.quantity, stack=asked.stack, point=asked.point, sublayer=asked.sublayer
+            line.quantity, stack=line.stack, point=line.point, sublayer=line.sublayer
         )
 
     def to_pandas(self) -> Any:
@@ -374,7 +374,7 @@ class Record:
     def _writing(self) -> Generator[sqlite3.Connection]:
         if not self._writable:
             raise RecordError(
-                f"The record {self.path} was opened for reading: it takes no new rows."
+                f"The record {self.path} was opened for reading, so nothing can be added to it."
             )
         if self._together:
             yield self._connection
@@ -419,33 +419,32 @@ class Record:
     ) -> list[Profile]:
         readings = self.select(quantity, sublayer=sublayer, run=run, step=step)
         if run is None and readings:
-            readings = [found for found in readings if found.run == readings[0].run]
+            readings = [reading for reading in readings if reading.run == readings[0].run]
         if step is None and readings:
-            last = max(found.step for found in readings)
-            readings = [found for found in readings if found.step == last]
+            last = max(reading.step for reading in readings)
+            readings = [reading for reading in readings if reading.step == last]
         return group_into_lines(readings)
 
 
 def check_record(value: object) -> None:
-    """Refuse what is no record."""
+    """Raise an error unless `value` is a record."""
     if not isinstance(value, Record):
         raise RecordError(
-            f"A record belongs here, and {shown(value)} was given; open a file with "
-            "leadline.Record.open(path)."
+            f"Expected a record, but got {shown(value)}; open a file with leadline.Record.open(path)."
         )
 
 
 def _check_kind(value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        raise RecordError(f"A {kind.__name__} was expected, and {shown(value)} was given.")
+        raise RecordError(f"Expected a {kind.__name__}, but got {shown(value)}.")
 
 
-_WHOLE = ("layer", "sublayer", "step", "seed")
+_INTEGER_COLUMNS = ("layer", "sublayer", "step", "seed")
 
 
 def _condition(column: str, value: object) -> object:
-    """What SQLite compares a column with: a text, or a whole number of at most 64 bits."""
-    if column not in _WHOLE:
+    """Return what SQLite compares a column with: a text, or an integer of at most 64 bits."""
+    if column not in _INTEGER_COLUMNS:
         if not isinstance(value, str):
             raise RecordError(f"{column} is {shown(value)}; give a text.")
         return value

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -235,7 +236,11 @@ def test_a_plugin_brings_its_own_bound(fine, tmp_path):
         "assert 'torch' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script],
+        env={**os.environ, "COLUMNS": "120"},  # wide enough for the statement in the table
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"\|A\| <= 1000  6 of 6 heads +1000 ", done.stdout)

@@ -199,7 +199,7 @@ def test_definition_is_stored_once() -> None:
     record.describe(QUANTITIES[0])
     record.describe(QUANTITIES[0])
     assert list(record.quantities.values()) == [QUANTITIES[0]]
-    with pytest.raises(RecordError, match=r"already defines 'stream\.norm' otherwise"):
+    with pytest.raises(RecordError, match=r"another definition of 'stream\.norm'"):
         record.describe(Quantity("stream.norm", "Other", "x", "y"))
 
 

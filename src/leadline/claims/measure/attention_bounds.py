@@ -91,10 +91,10 @@ def climbed_ratio(bound: str, kind: str, sizes: Mapping[str, float], *, seed: in
     import torch
 
     from leadline.instruments.attacks.attention import climb
-    from leadline.instruments.attacks.heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, DrawnHeads
 
     drawn = (
-        Heads(KINDS[kind], 8, 16, generator=torch.Generator().manual_seed(number))
+        DrawnHeads(KINDS[kind], 8, 16, generator=torch.Generator().manual_seed(number))
         for number in count(1000 * seed)
     )
     heads = next(one for one in drawn if (one.width, one.head_width) == (CLIMBED_WIDTH, 1))
@@ -124,12 +124,12 @@ def reached(kind: str, *, seed: int) -> Reached:
     """Push the logits of a kind of heads uphill by Adam, and take the worst of start and end."""
     import torch
 
-    from leadline.instruments.attacks.heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, DrawnHeads
 
     ratios: list[Reached] = []
     for part in range(3):
         generator = torch.Generator().manual_seed(10 * seed + part)
-        heads = Heads(KINDS[kind], 60, 6, generator=generator)
+        heads = DrawnHeads(KINDS[kind], 60, 6, generator=generator)
         ratios += _reached_by(heads)
         ascent = torch.optim.Adam(list(heads.free.values()), lr=0.1, maximize=True)
         for _ in range(60):

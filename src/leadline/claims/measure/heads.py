@@ -80,13 +80,13 @@ def attention_rows_sum_to_one(seed: int) -> Measured:
     """Sum the rows of drawn heads and of a small GPT-2, and ask the probe about that model."""
     import torch
 
-    from leadline.instruments.attacks.heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, DrawnHeads
 
     generator = torch.Generator().manual_seed(4100 + seed)
     errors, least = [], []
     for kind in ("open", "open-rotary", "causal", "causal-rotary", "random"):
         for n in (2, 5, 12):
-            weights = Heads(KINDS[kind], 20, n, generator=generator).attention()[0].detach()
+            weights = DrawnHeads(KINDS[kind], 20, n, generator=generator).attention()[0].detach()
             errors.append(float((weights.sum(-1) - 1).abs().max()))
             least.append(float(weights.min()))
     model = hf_model("gpt2", seed=seed, attn_implementation="eager")
@@ -283,7 +283,7 @@ def key_bias_cancels(seed: int) -> Measured:
     """Compare both sides of the formula in numpy, then heads with and without the keys' bias."""
     import torch
 
-    from leadline.instruments.attacks.heads import KINDS, Heads
+    from leadline.instruments.attacks.heads import KINDS, DrawnHeads
 
     rng = np.random.default_rng([seed, 4310])
     errors = []
@@ -295,7 +295,7 @@ def key_bias_cancels(seed: int) -> Measured:
         errors.append(float(np.abs(whole - short).max()))
     changes = []
     for kind in ("open", "open-rotary"):
-        heads = Heads(KINDS[kind], 50, 8, generator=torch.Generator().manual_seed(4311 + seed))
+        heads = DrawnHeads(KINDS[kind], 50, 8, generator=torch.Generator().manual_seed(4311 + seed))
         before = heads.attention()[0].detach()
         heads.sizes["key_bias"] = torch.zeros_like(heads.sizes["key_bias"])
         changes.append(float((heads.attention()[0].detach() - before).abs().max()))

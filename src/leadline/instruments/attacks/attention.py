@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from leadline.errors import UnknownName
-from leadline.instruments.attacks.heads import KINDS, Heads, Kind
+from leadline.instruments.attacks.heads import KINDS, DrawnHeads, Kind
 from leadline.theory import BOUNDS
 
 __all__ = [
+    "AttackJob",
     "Attacked",
-    "Found",
-    "Job",
+    "WorstCase",
     "campaign",
     "climb",
     "merged",
@@ -43,11 +43,12 @@ STEPS = 50
 FEW_MEET_IT = {"as-the-note": 2, "as-the-note-rotary": 2} | dict.fromkeys(
     ("as-the-note-causal", "causal", "causal-rotary", "causal-sink"), 4
 )
-"""Of how many kinds one must meet the assumptions of a bound that no other kind meets; else 6."""
+"""A kind's share: it gets one in so many of the attacks on a bound, 6 unless listed here. The
+bounds that only these kinds meet would get too few attacks otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WorstCase:
     """The worst ratio among some attacks, how many there were, and where it was.
 
     `norm` is what was measured there: a norm, or the logarithm to base ten of a residual.
@@ -62,7 +63,7 @@ class Found:
     """`AttentionFacts` or `StackFacts`."""
     failing: int = 0
 
-    def with_(self, other: Found) -> Found:
+    def with_(self, other: WorstCase) -> WorstCase:
         """Return the worse of the two, counting both."""
         worse = other if other._rank() > self._rank() else self
         return replace(worse, attacks=self.attacks + other.attacks)
@@ -75,8 +76,8 @@ class Found:
 class Attacked:
     """What attacks did to one bound: where its conditions hold, and where they do not."""
 
-    within: Found = field(default_factory=Found)
-    outside: Found = field(default_factory=Found)
+    within: WorstCase = field(default_factory=WorstCase)
+    outside: WorstCase = field(default_factory=WorstCase)
 
     def with_(self, other: Attacked) -> Attacked:
         """Return both together."""
@@ -84,7 +85,7 @@ class Attacked:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class AttackJob:
     """A part of a campaign: what is attacked, how, how often, and the attack itself."""
 
     what: str
@@ -93,27 +94,29 @@ class Job:
     run: Callable[[], dict[str, Attacked]]
 
 
-def campaign(*, attacks: int, optimised: int, seed: int) -> list[Job]:
+def campaign(*, attacks: int, optimised: int, seed: int) -> list[AttackJob]:
     """Attacks of all kinds, such that every bound meets `attacks` random matrices and `optimised`
     paths on which its conditions hold."""
-    jobs: list[Job] = []
+    jobs: list[AttackJob] = []
     for place, kind in enumerate(KINDS):
-        share, own = FEW_MEET_IT.get(kind, 6), 1000 * seed + place
+        share, kind_seed = FEW_MEET_IT.get(kind, 6), 1000 * seed + place
         count, starts = -(-attacks // share), -(-optimised // share)
         if count:
-            run = partial(random_attack, kind, count=count, seed=own)
-            jobs.append(Job(f"attention, {kind}", False, count, run))
+            run = partial(random_attack, kind, count=count, seed=kind_seed)
+            jobs.append(AttackJob(f"attention, {kind}", False, count, run))
         if starts:
-            run = partial(optimised_attack, kind, steps=STEPS, seed=own, starts=starts)
-            jobs.append(Job(f"attention, {kind}", True, starts, run))
+            run = partial(optimised_attack, kind, steps=STEPS, seed=kind_seed, starts=starts)
+            jobs.append(AttackJob(f"attention, {kind}", True, starts, run))
     goals: tuple[tuple[str, Goal], ...] = (
         ("open", "fall"), ("random", "fall"), ("open", "product"), ("causal", "product"),
     )  # fmt: skip
     for place, (kind, goal) in enumerate(goals, start=len(KINDS)):
-        own, starts = 1000 * seed + place, -(-optimised // 2)
+        kind_seed, starts = 1000 * seed + place, -(-optimised // 2)
         if starts:
-            run = partial(optimised_attack, kind, steps=STEPS, seed=own, starts=starts, goal=goal)
-            jobs.append(Job(f"attention, {kind}", True, starts, run))
+            run = partial(
+                optimised_attack, kind, steps=STEPS, seed=kind_seed, starts=starts, goal=goal
+            )
+            jobs.append(AttackJob(f"attention, {kind}", True, starts, run))
     return jobs
 
 
@@ -125,7 +128,7 @@ def random_attack(kind: str, *, count: int, seed: int) -> dict[str, Attacked]:
         batch = count // 4 + (part < count % 4)
         if batch:
             n = int(torch.randint(1, 13, (), generator=generator))
-            results.append(_judged(Heads(_kind(kind), batch, n, generator=generator)))
+            results.append(_judged(DrawnHeads(_kind(kind), batch, n, generator=generator)))
     return merged(results)
 
 
@@ -140,10 +143,10 @@ def optimised_attack(
 ) -> dict[str, Attacked]:
     """Draw `starts` heads of a kind, n tokens long, and `climb` from there."""
     generator = torch.Generator().manual_seed(seed)
-    return climb(Heads(_kind(kind), starts, n, generator=generator), steps=steps, goal=goal)
+    return climb(DrawnHeads(_kind(kind), starts, n, generator=generator), steps=steps, goal=goal)
 
 
-def climb(heads: Heads, *, steps: int, goal: Goal = "rise") -> dict[str, Attacked]:
+def climb(heads: DrawnHeads, *, steps: int, goal: Goal = "rise") -> dict[str, Attacked]:
     """Move inputs and weights by Adam, so that the norms rise or fall, or products of three rise.
 
     Every bound is set against the start, the middle and the end of each path; a path counts as
@@ -178,7 +181,7 @@ def merged(results: Iterable[dict[str, Attacked]]) -> dict[str, Attacked]:
     return together
 
 
-def _per_path(worst: Found, first: Found) -> Found:
+def _per_path(worst: WorstCase, first: WorstCase) -> WorstCase:
     """Count the paths once, not once per stop; whether conditions hold does not change on one."""
     return replace(worst, attacks=first.attacks)
 
@@ -199,7 +202,7 @@ def _products(weights: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _judged(heads: Heads) -> dict[str, Attacked]:
+def _judged(heads: DrawnHeads) -> dict[str, Attacked]:
     """Set every bound against the heads as they stand."""
     weights, logits = heads.attention()
     facts = heads.facts(weights, logits)
@@ -207,9 +210,9 @@ def _judged(heads: Heads) -> dict[str, Attacked]:
     products: list[float] = []
     if not heads.kind.cross and heads.batch >= DEPTH:
         products = torch.linalg.svdvals(_products(weights))[:, 0].tolist()
-    found: dict[str, Attacked] = {}
+    results: dict[str, Attacked] = {}
     for name, bound_class in BOUNDS.items():
-        bound, one = bound_class(), Attacked()
+        bound, attacked = bound_class(), Attacked()
         measured = products if bound.quantity == PRODUCT else norms
         for norm, fact in zip(measured, facts, strict=False):
             value = bound.value(fact)
@@ -217,7 +220,7 @@ def _judged(heads: Heads) -> dict[str, Attacked]:
                 continue
             ratio = norm / value if bound.side == "upper" else value / norm
             failing = sum(not condition.holds for condition in bound.conditions(fact))
-            case = Found(1, ratio, norm, fact, failing)
-            one = one.with_(Attacked(outside=case) if failing else Attacked(within=case))
-        found[name] = one
-    return found
+            case = WorstCase(1, ratio, norm, fact, failing)
+            attacked = attacked.with_(Attacked(outside=case) if failing else Attacked(within=case))
+        results[name] = attacked
+    return results

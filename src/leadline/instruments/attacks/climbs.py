@@ -1,7 +1,7 @@
 """Networks that climb towards a violation of a bound on rank collapse, and their facts.
 
 Inputs, weights and their sizes are moved by Adam so that the logarithm of measured over predicted
-rises; what is predicted is computed from the same facts as tensors (`Seen`), with
+rises; what is predicted is computed from the same facts as tensors (`FactTensors`), with
 
     log c = log(lambda scaling (sum_h |W_QK,h|_1) sqrt(max_h |W_h|_1 max_h |W_h|_inf)) [+ log gamma]
     log r' - 3 log r - log c       of every layer, weighted by the goal.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from leadline.instruments.attacks.attention import RATE
-from leadline.instruments.attacks.stacks import Seen, Stacks
+from leadline.instruments.attacks.stacks import FactTensors, Stacks
 from leadline.instruments.attacks.steps import composite
 from leadline.theory.rank_collapse import LayerFacts, StackFacts
 
@@ -38,7 +38,7 @@ EQUAL_LOG = -12.0
 """Tokens whose residual is below ten to this power of their size are equal but for rounding."""
 
 
-Look = Callable[[Stacks, Seen], list[StackFacts]]
+Look = Callable[[Stacks, FactTensors], list[StackFacts]]
 
 
 def add_noise(stacks: Stacks, *, generator: torch.Generator) -> None:
@@ -49,17 +49,17 @@ def add_noise(stacks: Stacks, *, generator: torch.Generator) -> None:
             free.add_(noise, alpha=NOISE)
 
 
-def stack_facts(stacks: Stacks, seen: Seen) -> list[StackFacts]:
+def stack_facts(stacks: Stacks, tensors: FactTensors) -> list[StackFacts]:
     """Return the facts of every network, as the bounds take them.
 
     Tokens that differ by no more than the rounding of their mean enter as equal.
     """
     tokens = stacks.tensor("tokens")
     assert tokens is not None
-    equal = seen.log_composite[:, 0] < composite(tokens).log() + TEN * EQUAL_LOG
+    equal = tensors.log_composite[:, 0] < composite(tokens).log() + TEN * EQUAL_LOG
     numbers: dict[str, Any] = {
-        name: value.tolist() if isinstance(value := getattr(seen, name), Tensor) else None
-        for name in Seen.__dataclass_fields__
+        name: value.tolist() if isinstance(value := getattr(tensors, name), Tensor) else None
+        for name in FactTensors.__dataclass_fields__
     }
 
     def one(name: str, network: int, layer: int) -> float | None:
@@ -108,25 +108,25 @@ def climb_stacks(
     stops: dict[int, list[StackFacts]] = {}
     places = (0, steps // 2, steps)
     for step in range(steps + 1):
-        seen = stacks.run(smallest=goal == "smallest" or step in places)
+        tensors = stacks.run(smallest=goal == "smallest" or step in places)
         ascent.zero_grad()
         if step < steps:
-            _height(seen, goal).sum().backward()
+            _height(tensors, goal).sum().backward()
         if step in places:
-            stops[step] = look(stacks, seen)
+            stops[step] = look(stacks, tensors)
         ascent.step()
     return list(zip(*(stops[place] for place in places), strict=True))
 
 
-def _height(seen: Seen, goal: CollapseGoal) -> Tensor:
+def _height(tensors: FactTensors, goal: CollapseGoal) -> Tensor:
     """What an ascent raises, one number per network, but for constants."""
     if goal == "fall":
-        return seen.log_frobenius[:, 0] - seen.log_frobenius[:, -1]
-    residual = seen.log_smallest if goal == "smallest" else seen.log_composite
-    written = seen.value_output_1.amax(-1).log() + seen.value_output_inf.amax(-1).log()
-    weight = seen.lipschitz.log() + seen.query_key.sum(-1).log() + 0.5 * written
+        return tensors.log_frobenius[:, 0] - tensors.log_frobenius[:, -1]
+    residual = tensors.log_smallest if goal == "smallest" else tensors.log_composite
+    written = tensors.value_output_1.amax(-1).log() + tensors.value_output_inf.amax(-1).log()
+    weight = tensors.lipschitz.log() + tensors.query_key.sum(-1).log() + 0.5 * written
     if goal in ("chain", "layer"):
-        weight = weight + seen.joint_gamma.log()
+        weight = weight + tensors.joint_gamma.log()
     rise = residual[:, 1:] - 3.0 * residual[:, :-1] - weight
     depth = rise.shape[1]
     shares = [1.0 if goal == "layer" else 3.0 ** (depth - 1 - layer) for layer in range(depth)]

@@ -1,9 +1,9 @@
 """The search for self-attention networks that violate a bound on rank collapse.
 
-At random: networks of many shapes, sizes and structures. By gradient ascent: see `collapse_climbs`.
-The bounds themselves, also those of a plug-in, are set against every network that was drawn or
-reached; what counts as evidence, and how it is judged, stands in `collapse_evidence`. Networks that
-are no evidence are drawn anew. Laws are not attacked.
+At random: networks of many shapes, sizes and structures. By gradient ascent: see `climbs`. Every
+bound, also that of a plug-in, is set against every network that was drawn or reached; `evidence`
+says what counts as evidence and how it is judged. Networks that are no evidence are drawn anew.
+Laws are not attacked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 import torch
 
 from leadline.errors import UnknownName
-from leadline.instruments.attacks.attention import STEPS, Attacked, Job
+from leadline.instruments.attacks.attention import STEPS, Attacked, AttackJob
 from leadline.instruments.attacks.climbs import (
     CollapseGoal,
     Path,
@@ -56,25 +56,25 @@ CLIMBS: tuple[tuple[str, CollapseGoal, int], ...] = (
     ("heads", "chain", 8), ("heads", "smallest", 8), ("heads-mlp", "chain", 8),
     ("skip-aligned", "fall", 2), ("skip-aligned-mlp", "fall", 2),
 )  # fmt: skip
-"""Kind, goal, and of how many of a campaign's paths one is such."""
+"""Kind, goal, and share: one in so many of a campaign's paths is of this kind and goal."""
 
 
 def collapse_campaign(
     *, attacks: int, optimised: int, seed: int, bounds: Sequence[str] | None = None
-) -> list[Job]:
+) -> list[AttackJob]:
     """Attacks of all kinds, such that every bound meets `attacks` random networks and `optimised`
     paths on which its conditions hold, and so does the condition for convergence; and a search for
     what the note's condition misses.
 
     `bounds` names those to attack; all of them otherwise.
     """
-    jobs: list[Job] = []
+    jobs: list[AttackJob] = []
     others = None if bounds is None else [name for name in bounds if name in COLLAPSE_BOUNDS]
     for place, (kind, share) in enumerate(SHARES.items() if others != [] else ()):
         if count := -(-attacks // share):
-            own = 1000 * seed + place
-            run = partial(random_collapse_attack, kind, count=count, seed=own, bounds=others)
-            jobs.append(Job(f"rank collapse, {kind}", False, count, run))
+            kind_seed = 1000 * seed + place
+            run = partial(random_collapse_attack, kind, count=count, seed=kind_seed, bounds=others)
+            jobs.append(AttackJob(f"rank collapse, {kind}", False, count, run))
     for place, (kind, goal, share) in enumerate(CLIMBS if others != [] else ()):
         if count := -(-optimised // share):
             run = partial(
@@ -86,26 +86,26 @@ def collapse_campaign(
                 goal=goal,
                 bounds=others,
             )
-            jobs.append(Job(f"rank collapse, {kind}", True, count, run))
+            jobs.append(AttackJob(f"rank collapse, {kind}", True, count, run))
     return jobs + _convergence_jobs(attacks, optimised, seed=seed, bounds=bounds)
 
 
 def _convergence_jobs(
     attacks: int, optimised: int, *, seed: int, bounds: Sequence[str] | None
-) -> list[Job]:
-    jobs: list[Job] = []
+) -> list[AttackJob]:
+    jobs: list[AttackJob] = []
     if bounds is None or CONVERGENCE in bounds:
         what = "rank collapse, convergence"
         if attacks:
             run = partial(convergence_attack, count=attacks, seed=seed)
-            jobs.append(Job(what, False, attacks, run))
+            jobs.append(AttackJob(what, False, attacks, run))
         if optimised:
             climb = partial(optimised_convergence_attack, count=optimised, steps=STEPS, seed=seed)
-            jobs.append(Job(what, True, optimised, climb))
+            jobs.append(AttackJob(what, True, optimised, climb))
     if attacks and (bounds is None or AS_WRITTEN in bounds):
         count = -(-attacks // DEEP_SHARE)
         run = partial(as_written_attack, count=count, seed=seed)
-        jobs.append(Job("rank collapse, convergence as written", False, count, run))
+        jobs.append(AttackJob("rank collapse, convergence as written", False, count, run))
     return jobs
 
 
@@ -121,8 +121,8 @@ def random_collapse_attack(
         batch = min(PER_SHAPE, count - len(facts))
         with torch.no_grad():
             stacks = Stacks(wanted, batch, shape, generator=generator)
-            seen = stacks.run()
-        facts += [fact for fact in stack_facts(stacks, seen) if evident(fact, _side(wanted))]
+            tensors = stacks.run()
+        facts += [fact for fact in stack_facts(stacks, tensors) if evident(fact, _side(wanted))]
     return judged_paths([(fact,) for fact in facts], bounds=bounds)
 
 
@@ -147,8 +147,8 @@ def optimised_collapse_attack(
         shape = draw_shape(wanted, generator=generator)
         stacks = Stacks(wanted, min(PER_CLIMB, count - len(paths)), shape, generator=generator)
         add_noise(stacks, generator=generator)
-        found = climb_stacks(stacks, steps=steps, goal=goal)
-        paths += [path for path in found if any(evident(one, _side(wanted)) for one in path)]
+        climbs = climb_stacks(stacks, steps=steps, goal=goal)
+        paths += [path for path in climbs if any(evident(one, _side(wanted)) for one in path)]
     return judged_paths(paths, bounds=bounds)
 
 

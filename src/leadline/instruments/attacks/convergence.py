@@ -20,11 +20,17 @@ from itertools import cycle, pairwise
 import torch
 from torch import Tensor
 
-from leadline.instruments.attacks.attention import Attacked, Found
+from leadline.instruments.attacks.attention import Attacked, WorstCase
 from leadline.instruments.attacks.climbs import TEN, add_noise, climb_stacks, stack_facts
 from leadline.instruments.attacks.evidence import BEYOND, power, until_overflow, worst_of
-from leadline.instruments.attacks.shapes import PER_CLIMB, PER_SHAPE, STACK_KINDS, Shape, draw_shape
-from leadline.instruments.attacks.stacks import Seen, Stacks
+from leadline.instruments.attacks.shapes import (
+    PER_CLIMB,
+    PER_SHAPE,
+    STACK_KINDS,
+    StackShape,
+    draw_shape,
+)
+from leadline.instruments.attacks.stacks import FactTensors, Stacks
 from leadline.theory.rank_collapse import StackFacts
 from leadline.theory.rank_collapse.collapse_proved import CollapseProved
 from leadline.theory.rank_collapse.collapse_published import published_factor
@@ -42,15 +48,15 @@ CONVERGENCE, AS_WRITTEN = "convergence", "convergence-as-written"
 KINDS = ("one-head", "one-head-mlp", "heads", "heads-mlp")
 """The kinds of networks that the true condition is about."""
 NEAREST, FARTHEST = 0.999, 0.01
-"""Between which values of c r^2 random networks are brought; climbing ones to the first."""
+"""Random networks are scaled to a c r^2 between these values, climbing ones to the first."""
 DEEP = 40
-"""How many layers a network has that is asked whether the note's condition makes it converge."""
+"""The depth of the networks that test whether the note's condition makes them converge."""
 
 
 def convergence_attack(*, count: int, seed: int) -> dict[str, Attacked]:
     """Draw networks until `count` of them meet the true condition, and see what they do."""
     generator = torch.Generator().manual_seed(seed)
-    cases: list[Found] = []
+    cases: list[WorstCase] = []
     for kind in cycle(KINDS):
         if len(cases) >= count:
             break
@@ -59,15 +65,15 @@ def convergence_attack(*, count: int, seed: int) -> dict[str, Attacked]:
         with torch.no_grad():
             stacks = Stacks(STACK_KINDS[kind], batch, shape, generator=generator)
             share = torch.rand(batch, generator=generator, dtype=torch.float64)
-            wanted = math.log10(NEAREST) + share * math.log10(FARTHEST / NEAREST)
-            cases += filter(None, map(_case, _near_one(stacks, wanted=wanted)))
+            log_condition = math.log10(NEAREST) + share * math.log10(FARTHEST / NEAREST)
+            cases += filter(None, map(_case, _near_one(stacks, log_condition=log_condition)))
     return {CONVERGENCE: _counted(cases)}
 
 
 def optimised_convergence_attack(*, count: int, steps: int, seed: int) -> dict[str, Attacked]:
     """Let networks climb until `count` paths meet the true condition at some stop."""
     generator = torch.Generator().manual_seed(seed)
-    cases: list[Found] = []
+    cases: list[WorstCase] = []
     for kind in cycle(KINDS):
         if len(cases) >= count:
             break
@@ -75,35 +81,38 @@ def optimised_convergence_attack(*, count: int, steps: int, seed: int) -> dict[s
         batch = min(PER_CLIMB, count - len(cases))
         stacks = Stacks(STACK_KINDS[kind], batch, shape, generator=generator)
         add_noise(stacks, generator=generator)
-        wanted = torch.full((batch,), math.log10(NEAREST), dtype=torch.float64)
-        look = partial(_look, wanted=wanted)
+        log_condition = torch.full((batch,), math.log10(NEAREST), dtype=torch.float64)
+        look = partial(_look, log_condition=log_condition)
         for path in climb_stacks(stacks, steps=steps, goal="layer", look=look):
             if stops := list(filter(None, map(_case, path))):
                 cases.append(worst_of(stops))
     return {CONVERGENCE: _counted(cases)}
 
 
-def _counted(cases: Iterable[Found]) -> Attacked:
-    found = Attacked()
+def _counted(cases: Iterable[WorstCase]) -> Attacked:
+    result = Attacked()
     for case in cases:
-        found = found.with_(Attacked(within=case))
-    return found
+        result = result.with_(Attacked(within=case))
+    return result
 
 
-def _look(stacks: Stacks, _seen: Seen, *, wanted: Tensor) -> list[StackFacts]:
+def _look(stacks: Stacks, _tensors: FactTensors, *, log_condition: Tensor) -> list[StackFacts]:
     with torch.no_grad():
         kept = stacks.sizes["tokens"].clone()
-        found = _near_one(stacks, wanted=wanted)
+        facts = _near_one(stacks, log_condition=log_condition)
         stacks.sizes["tokens"].copy_(kept)
-    return found
+    return facts
 
 
-def _near_one(stacks: Stacks, *, wanted: Tensor) -> list[StackFacts]:
-    """Scale the tokens so that c r^2 is 10^wanted, as far as c stays what it is; return the facts."""
+def _near_one(stacks: Stacks, *, log_condition: Tensor) -> list[StackFacts]:
+    """Scale the tokens so that log10 of c r^2 is `log_condition`, and return the facts.
+
+    c may change with the tokens, so they are scaled twice, and the result is only near it.
+    """
     for _ in range(2):
         facts = stack_facts(stacks, stacks.run(smallest=False))
-        logs = wanted.new_tensor([_log_condition(one) for one in facts])
-        away = torch.where(logs.isfinite(), wanted - logs, 0.0)
+        logs = log_condition.new_tensor([_log_condition(one) for one in facts])
+        away = torch.where(logs.isfinite(), log_condition - logs, 0.0)
         stacks.sizes["tokens"] += 0.5 * TEN * away[:, None, None]
     return stack_facts(stacks, stacks.run(smallest=False))
 
@@ -113,13 +122,13 @@ def _log_condition(facts: StackFacts) -> float:
     return max(CollapseProved().factors(facts)) + 2.0 * facts.log10_composite[0]
 
 
-def _case(facts: StackFacts) -> Found | None:
+def _case(facts: StackFacts) -> WorstCase | None:
     """The largest rise of a network on which the condition holds; None where it does not."""
     facts = until_overflow(facts)
     logs = facts.log10_composite
     if not math.isfinite(logs[0]) or not converges(facts, constant="proved"):
         return None
-    return Found(1, power(max(map(_rise, pairwise(logs)))), logs[-1], facts)
+    return WorstCase(1, power(max(map(_rise, pairwise(logs)))), logs[-1], facts)
 
 
 def _rise(pair: tuple[float, float]) -> float:
@@ -135,25 +144,25 @@ def as_written_attack(*, count: int, seed: int) -> dict[str, Attacked]:
     One head, no MLP, the same weights in all layers, few tokens and features.
     """
     generator = torch.Generator().manual_seed(seed)
-    written = Attacked()
-    for done in range(0, count, PER_SHAPE):
+    result = Attacked()
+    for first_drawn in range(0, count, PER_SHAPE):
         # Two tokens of width one first: growth is easiest there.
-        most = (1, 4)[done // PER_SHAPE % 2]
+        most = (1, 4)[first_drawn // PER_SHAPE % 2]
         tokens, width = torch.randint(1, most + 1, (2,), generator=generator).tolist()
-        shape = Shape(1 + tokens, width, 1, width, DEEP, 1, "none", shared=True)
+        shape = StackShape(1 + tokens, width, 1, width, DEEP, 1, "none", shared=True)
         with torch.no_grad():
-            batch = min(PER_SHAPE, count - done)
+            batch = min(PER_SHAPE, count - first_drawn)
             stacks = Stacks(STACK_KINDS["one-head"], batch, shape, generator=generator)
             _bring_near_one(stacks, generator=generator)
-            found = stack_facts(stacks, stacks.run(smallest=False))
-        for facts in found:
+            networks = stack_facts(stacks, stacks.run(smallest=False))
+        for facts in networks:
             first, last = facts.log10_composite[0], min(facts.log10_composite[-1], BEYOND)
             if not math.isfinite(first) or math.isnan(last):
                 continue
             if converges_as_written(facts) and not converges(facts, constant="proved"):
-                case = Found(1, power(last - first), last, facts, failing=1)
-                written = written.with_(Attacked(outside=case))
-    return {AS_WRITTEN: written}
+                case = WorstCase(1, power(last - first), last, facts, failing=1)
+                result = result.with_(Attacked(outside=case))
+    return {AS_WRITTEN: result}
 
 
 def _bring_near_one(stacks: Stacks, *, generator: torch.Generator) -> None:

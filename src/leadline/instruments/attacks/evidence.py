@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from leadline.instruments.attacks.attention import Attacked, Found
+from leadline.instruments.attacks.attention import Attacked, WorstCase
 from leadline.instruments.attacks.climbs import Path
 from leadline.theory.rank_collapse import COLLAPSE_BOUNDS, CollapseBound, StackFacts
 from leadline.theory.rank_collapse.bound import CollapseSide, measured_residuals
@@ -39,12 +39,12 @@ def judged_paths(
     paths: Sequence[Path], *, bounds: Sequence[str] | None = None
 ) -> dict[str, Attacked]:
     """Set the bounds against networks, each seen at one stop of its path or at several."""
-    found: dict[str, Attacked] = {}
+    results: dict[str, Attacked] = {}
     for name, bound_class in COLLAPSE_BOUNDS.items():
         bound = bound_class()
         if bound.side != "law" and (bounds is None or name in bounds):
-            found[name] = _together(_path(bound, path) for path in paths)
-    return found
+            results[name] = _together(_path(bound, path) for path in paths)
+    return results
 
 
 def _together(paths: Iterable[Attacked]) -> Attacked:
@@ -64,15 +64,15 @@ def _path(bound: CollapseBound, path: Path) -> Attacked:
     return Attacked(within=once) if within else Attacked(outside=once)
 
 
-def worst_of(cases: Iterable[Found]) -> Found:
+def worst_of(cases: Iterable[WorstCase]) -> WorstCase:
     """Return the worst of several cases as one attack."""
-    worst = Found()
+    worst = WorstCase()
     for case in cases:
         worst = worst.with_(case)
     return replace(worst, attacks=1)
 
 
-def _case(bound: CollapseBound, facts: StackFacts) -> Found | None:
+def _case(bound: CollapseBound, facts: StackFacts) -> WorstCase | None:
     """The largest ratio over the layers, and how many conditions fail; None without evidence."""
     if not evident(facts, bound.side):
         return None
@@ -83,15 +83,15 @@ def _case(bound: CollapseBound, facts: StackFacts) -> Found | None:
     upper = bound.side == "upper"
     sign, judged = (1.0, _capped(measured)) if upper else (-1.0, _floored(measured))
     sites = [
-        (sign * (there - said), there)
-        for said, there in zip(values[1:], judged[1:], strict=True)
-        if not math.isnan(there - said)
+        (sign * (there - predicted), there)
+        for predicted, there in zip(values[1:], judged[1:], strict=True)
+        if not math.isnan(there - predicted)
     ]
     if not sites:
         return None
     log, there = max(sites)
     failing = sum(not condition.holds for condition in bound.conditions(facts))
-    return Found(1, power(log), there, facts, failing)
+    return WorstCase(1, power(log), there, facts, failing)
 
 
 def power(log: float) -> float:
@@ -143,7 +143,7 @@ def _capped(measured: Sequence[float]) -> list[float]:
 
 def _floored(measured: Sequence[float]) -> list[float]:
     """The residuals, none further below the one before it than rounding allows to say."""
-    found = [measured[0]]
+    residuals = [measured[0]]
     for value in measured[1:]:
-        found.append(max(value, found[-1] + ROUNDING_LOG))
-    return found
+        residuals.append(max(value, residuals[-1] + ROUNDING_LOG))
+    return residuals

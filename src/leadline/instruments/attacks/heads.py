@@ -20,7 +20,7 @@ from torch import Tensor
 
 from leadline.theory import AttentionFacts
 
-__all__ = ["KINDS", "Heads", "Kind"]
+__all__ = ["KINDS", "DrawnHeads", "Kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ SIZES = (
 """What is drawn for every head, evenly in the logarithm between two ends."""
 
 
-class Heads:
+class DrawnHeads:
     """A batch of heads of one shape: drawn sizes, which are facts, and free tensors."""
 
     def __init__(self, kind: Kind, batch: int, n: int, *, generator: torch.Generator) -> None:
@@ -144,11 +144,11 @@ class Heads:
                 logits = cap * torch.tanh(logits / cap)
             if kind.added:
                 logits = logits + self.sizes["bias"][each] * torch.sigmoid(4.0 * self.free["bias"])
-        seen = logits.masked_fill(~self.allowed, -math.inf)
+        masked = logits.masked_fill(~self.allowed, -math.inf)
         if kind.sink:
             sink = self.free["sink"].expand(-1, self.queries, 1)
-            return torch.softmax(torch.cat([seen, sink], -1), -1)[..., :-1], logits
-        return torch.softmax(seen, -1), logits
+            return torch.softmax(torch.cat([masked, sink], -1), -1)[..., :-1], logits
+        return torch.softmax(masked, -1), logits
 
     def _queries_and_keys(self) -> tuple[Tensor, Tensor]:
         kind, x = self.kind, self.free["x"]
@@ -215,13 +215,13 @@ def _allowed(
     i, j = torch.arange(queries)[:, None], torch.arange(keys)[None, :]
     if kind.mask == "random":
         return (torch.rand(batch, queries, keys, generator=generator) < 0.5) | (i == j)
-    seen = {
+    visible = {
         "none": i >= 0 * j,
         "causal": j <= i,
         "window": (j == 0) | ((j <= i) & (j > i - 2)),
         "blocks": (j <= i) & ((i < keys // 2) == (j < keys // 2)),
     }[kind.mask]
-    return seen.expand(batch, queries, keys)
+    return visible.expand(batch, queries, keys)
 
 
 def _on_the_sphere(x: Tensor) -> Tensor:

@@ -56,10 +56,10 @@ class AttackRow:
 
     @property
     def verdict(self) -> Verdict:
-        """In one word.
+        """The outcome in one word.
 
-        refuted: nothing met all its assumptions, and what misses one alone violates it. not met:
-        nothing met all its assumptions, and nothing more is known.
+        refuted: no attack met all its assumptions, and one that misses a single assumption violates
+        it. not met: no attack met all its assumptions, and nothing more is known.
         """
         if self.violated:
             return "VIOLATED"

@@ -1,4 +1,4 @@
-"""`leadline bounds --attack`: the search for violations, from the counts asked for to a table."""
+"""`leadline bounds --attack`: search for violations of the bounds and put them into a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONVERGENCE = {
         _NOTE,
     ),
 }
-"""Statements about when a bound falls: title, statement, source. They stand in no catalog."""
+"""Title, statement and source of the statements about convergence, which stand in no catalog."""
 
 
 def attack_bounds(
@@ -53,16 +53,16 @@ def attack_bounds(
     if wanted is None or any(name in BOUNDS for name in wanted):
         jobs += campaign(attacks=attacks, optimised=optimised, seed=seed)
     jobs += collapse_campaign(attacks=attacks, optimised=optimised, seed=seed, bounds=wanted)
-    total, done = sum(job.count for job in jobs), 0
-    found: dict[bool, dict[str, Attacked]] = {False: {}, True: {}}
+    total, finished = sum(job.count for job in jobs), 0
+    results: dict[bool, dict[str, Attacked]] = {False: {}, True: {}}
     for job in jobs:
         how = "climbing" if job.optimised else "drawing"
-        progress(f"{how} networks: {job.what}", done, total)
-        found[job.optimised] = merged([found[job.optimised], job.run()])
-        done += job.count
+        progress(f"{how} networks: {job.what}", finished, total)
+        results[job.optimised] = merged([results[job.optimised], job.run()])
+        finished += job.count
     rows = [
-        _row(name, found[False].get(name, Attacked()), found[True].get(name, Attacked()))
-        for name in dict.fromkeys([*found[False], *found[True]])
+        _row(name, results[False].get(name, Attacked()), results[True].get(name, Attacked()))
+        for name in dict.fromkeys([*results[False], *results[True]])
         if wanted is None or name in wanted
     ]
     return AttackTable(
@@ -83,8 +83,8 @@ def attack_bounds(
 def _check(attacks: int, optimised: int, names: Sequence[str] | None) -> None:
     if attacks < 0 or optimised < 0 or not attacks + optimised:
         raise InputError(
-            f"{attacks} random and {optimised} optimised attacks were asked for; at least one of "
-            "them must be above 0, and none below."
+            f"The search was given {attacks} random and {optimised} optimised attacks; neither "
+            "number may be below 0, and at least one must be above 0."
         )
     known = [*BOUNDS.names(), *COLLAPSE_BOUNDS.names(), *_CONVERGENCE]
     for name in names or ():

@@ -19,8 +19,8 @@ __all__ = [
     "RANGES",
     "STACK_KINDS",
     "Activation",
-    "Shape",
     "StackKind",
+    "StackShape",
     "draw_shape",
     "structured",
 ]
@@ -78,7 +78,7 @@ STACK_KINDS: dict[str, StackKind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class StackShape:
     """What the networks of a batch have in common. `shared`: one layer's weights in all layers."""
 
     tokens: int
@@ -91,7 +91,7 @@ class Shape:
     shared: bool
 
 
-def draw_shape(kind: StackKind, *, generator: torch.Generator) -> Shape:
+def draw_shape(kind: StackKind, *, generator: torch.Generator) -> StackShape:
     """Draw the shape of a batch: 2 to 10 tokens, width 1 to 12, 1 to 3 layers.
 
     Two tokens and width one come more often: there the bounds are nearest.
@@ -101,7 +101,7 @@ def draw_shape(kind: StackKind, *, generator: torch.Generator) -> Shape:
         return low + int(torch.randint(high - low + 1, (), generator=generator))
 
     width = 1 if pick(1, 3) == 1 else pick(1, 12)
-    return Shape(
+    return StackShape(
         tokens=2 if pick(1, 3) == 1 else pick(2, 10),
         width=width,
         heads=kind.heads[pick(0, len(kind.heads) - 1)],

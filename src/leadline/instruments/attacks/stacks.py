@@ -2,7 +2,7 @@
 
 A batch of networks of one shape, in float64. The stream is held as X = 1c' + R, a centre and what
 is left, and every layer carries both, so that a residual far below the rounding of the stream is
-as exact as a large one. With the patterns P and p of `attacked_steps`:
+as exact as a large one. With the patterns P and p of `steps`:
 
     attention:  1 (sum_h (c + p_h'R) W_h + b)'  +  sum_h (P_h - 1p_h') R W_h
 
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leadline.instruments.attacks.shapes import RANGES, Shape, StackKind, structured
+from leadline.instruments.attacks.shapes import RANGES, StackKind, StackShape, structured
 from leadline.instruments.attacks.steps import (
     TINY,
-    Split,
+    CentredStream,
     better_centre,
     columns,
     composite,
@@ -36,11 +36,11 @@ from leadline.instruments.attacks.steps import (
 )
 from leadline.theory.rank_collapse.lipschitz import lip
 
-__all__ = ["Seen", "Stacks"]
+__all__ = ["FactTensors", "Stacks"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class FactTensors:
     """The facts of a batch as tensors, through which gradients pass; logarithms are natural.
 
     [network, layer, head] query_key, value_output_1, value_output_inf, gamma; [network, layer]
@@ -65,7 +65,7 @@ class Stacks:
     """A batch of networks: free tensors and free logarithms of their sizes."""
 
     def __init__(
-        self, kind: StackKind, batch: int, shape: Shape, *, generator: torch.Generator
+        self, kind: StackKind, batch: int, shape: StackShape, *, generator: torch.Generator
     ) -> None:
         self.kind, self.batch, self.shape = kind, batch, shape
         self._generator = generator
@@ -112,34 +112,36 @@ class Stacks:
         return sized[:, 0 if self.shape.shared else layer]
 
     def _known(self, name: str, layer: int | None = None) -> Tensor:
-        found = self.tensor(name, layer)
-        assert found is not None
-        return found
+        tensor = self.tensor(name, layer)
+        assert tensor is not None
+        return tensor
 
     # --- running ---------------------------------------------------------------------------
 
-    def run(self, *, smallest: bool = True) -> Seen:
-        """Carry the stream through all layers and see the facts on the way.
+    def run(self, *, smallest: bool = True) -> FactTensors:
+        """Carry the stream through all layers and return the facts of every layer.
 
         Without `smallest` the residual about the mean stands for the smallest one, which saves
         half of the work.
         """
-        state = Split(self._known("centre"), self._known("tokens")).at_mean()
+        state = CentredStream(self._known("centre"), self._known("tokens")).at_mean()
         states, smaller = [state], [better_centre(state)] if smallest else []
         logits: list[Tensor] = []
         writes: list[tuple[Tensor, Tensor]] = []
         for layer in range(self.shape.depth):
-            state, scores, seen = self._layer(state, layer)
+            state, scores, write = self._layer(state, layer)
             if smallest:
                 # Both images are of one stream: proofs about the smallest residual end at either.
                 smaller.append(better_centre(self._layer(smaller[-1], layer)[0], state))
             state = state.at_mean()
             logits.append(scores)
-            writes.append(seen)
+            writes.append(write)
             states.append(state)
-        return self._seen(states, smaller, logits, writes)
+        return self._facts(states, smaller, logits, writes)
 
-    def _layer(self, state: Split, layer: int) -> tuple[Split, Tensor, tuple[Tensor, Tensor]]:
+    def _layer(
+        self, state: CentredStream, layer: int
+    ) -> tuple[CentredStream, Tensor, tuple[Tensor, Tensor]]:
         """Return the state after the layer, its E [network, head, token, token], and the writes'
         smallest alignment and largest overlap."""
         update, scores = self._attention(state, layer)
@@ -149,7 +151,9 @@ class Stacks:
             alignment, overlap = torch.minimum(alignment, second), torch.maximum(overlap, other)
         return state, scores, (alignment, overlap)
 
-    def _written(self, state: Split, update: Split) -> tuple[Split, Tensor, Tensor]:
+    def _written(
+        self, state: CentredStream, update: CentredStream
+    ) -> tuple[CentredStream, Tensor, Tensor]:
         nothing = state.rest.new_zeros(self.batch)
         if not self.kind.skip:
             return update, nothing, nothing
@@ -157,13 +161,13 @@ class Stacks:
         along = (here.rest * there.rest).sum((-2, -1), keepdim=True)
         if self.kind.turned:
             sign = torch.where(along * self.kind.turned < 0, -1.0, 1.0).detach()
-            there, along = Split(sign * there.centre, sign * there.rest), sign * along
+            there, along = CentredStream(sign * there.centre, sign * there.rest), sign * along
         n = self.shape.tokens
         if self.kind.orthogonal:
             across = n * (here.centre * there.centre).sum(-1, keepdim=True) + along
             square = here.centre.square().sum(-1, keepdim=True).clamp_min(TINY)
             bias = across / (n * square) * here.centre
-            there = Split(there.centre - bias, there.rest)
+            there = CentredStream(there.centre - bias, there.rest)
         across = n * (here.centre * there.centre).sum(-1, keepdim=True) + along
         sizes = (length(here.rest), length(there.rest))
         lengths = [
@@ -172,9 +176,9 @@ class Stacks:
         ]
         alignment = along.flatten() / (sizes[0] * sizes[1]).clamp_min(TINY)
         overlap = across.abs().flatten() / (lengths[0] * lengths[1]).clamp_min(TINY)
-        return Split(here.centre + there.centre, here.rest + there.rest), alignment, overlap
+        return CentredStream(here.centre + there.centre, here.rest + there.rest), alignment, overlap
 
-    def _attention(self, state: Split, layer: int) -> tuple[Split, Tensor]:
+    def _attention(self, state: CentredStream, layer: int) -> tuple[CentredStream, Tensor]:
         """The update of attention and E, both relative to the centre of the state."""
         rest, centre = state.rest[:, None], state.centre[:, None]
         query, key = (self._known(name, layer) for name in ("query", "key"))
@@ -195,9 +199,9 @@ class Stacks:
             kept = ((centre + p @ rest) @ mixed).sum(1)
         if (bias := self.tensor("output_bias", layer)) is not None:
             kept = kept + bias
-        return Split(kept, moved), scores
+        return CentredStream(kept, moved), scores
 
-    def _mlp(self, state: Split, layer: int) -> Split:
+    def _mlp(self, state: CentredStream, layer: int) -> CentredStream:
         up, down = self._known("up", layer), self._known("down", layer)
         here, step = state.centre @ up, state.rest @ up
         if (bias := self.tensor("up_bias", layer)) is not None:
@@ -207,17 +211,19 @@ class Stacks:
         kept = activated @ down
         if (bias := self.tensor("down_bias", layer)) is not None:
             kept = kept + bias
-        return Split(kept, (relu_step(here, step) if relu else gelu_step(here, step)) @ down)
+        return CentredStream(
+            kept, (relu_step(here, step) if relu else gelu_step(here, step)) @ down
+        )
 
     # --- facts -----------------------------------------------------------------------------
 
-    def _seen(
+    def _facts(
         self,
-        states: list[Split],
-        smaller: list[Split],
+        states: list[CentredStream],
+        smaller: list[CentredStream],
         logits: list[Tensor],
         writes: list[tuple[Tensor, Tensor]],
-    ) -> Seen:
+    ) -> FactTensors:
         layers = range(self.shape.depth)
         products = [
             (
@@ -231,7 +237,7 @@ class Stacks:
         # Roots before products: squares of logits of 1e-176 would be zero, and gamma with them.
         total, top, size = reach.sum(-1), reach.amax(-1), columns(scores)
         skip = self.kind.skip
-        return Seen(
+        return FactTensors(
             query_key=torch.stack([columns(pair[0]) for pair in products], 1),
             value_output_1=torch.stack([columns(pair[1]) for pair in products], 1),
             value_output_inf=torch.stack([rows(pair[1]) for pair in products], 1),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 __all__ = [
     "TINY",
-    "Split",
+    "CentredStream",
     "better_centre",
     "columns",
     "composite",
@@ -39,17 +39,17 @@ _GAUSS = tuple(zip(*(row.tolist() for row in leggauss(NODES)), strict=True))
 TINY = torch.finfo(torch.float64).tiny
 
 
-class Split(NamedTuple):
+class CentredStream(NamedTuple):
     """A stream X = 1 centre' + rest: [network, 1, width] and [network, token, width]."""
 
     centre: Tensor
     rest: Tensor
 
-    def moved(self, by: Tensor) -> Split:
+    def moved(self, by: Tensor) -> CentredStream:
         """The same stream with its centre moved."""
-        return Split(self.centre + by, self.rest - by)
+        return CentredStream(self.centre + by, self.rest - by)
 
-    def at_mean(self) -> Split:
+    def at_mean(self) -> CentredStream:
         """The same stream around the mean of its tokens."""
         return self.moved(self.rest.mean(-2, keepdim=True))
 
@@ -113,14 +113,14 @@ def _gelu_slope(x: Tensor) -> Tensor:
     return 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))) + x * normal
 
 
-def better_centre(*states: Split) -> Split:
+def better_centre(*states: CentredStream) -> CentredStream:
     """Return one stream, held about one or several centres, about a centre where the composite
     measure is small.
 
     Tried are the centres themselves, mean, median and middle of the tokens, and their means by
     twos.
     """
-    places: list[Split] = []
+    places: list[CentredStream] = []
     for state in states:
         rest = state.rest
         mean, median = rest.mean(-2, keepdim=True), rest.median(-2, keepdim=True).values
@@ -130,4 +130,4 @@ def better_centre(*states: Split) -> Split:
     centres, rests = (torch.stack(parts) for parts in zip(*places, strict=True))
     with torch.no_grad():
         best = composite(rests).argmin(0), torch.arange(rests.shape[1])
-    return Split(centres[best], rests[best])
+    return CentredStream(centres[best], rests[best])

@@ -32,10 +32,10 @@ def show_attacks(table: AttackTable, console: Console) -> None:
         _show_rows(table, console)
         print_line(console)
         print_line(console, _LEGEND, style="dim")
-    if told := [_outside(row) for row in table.rows if row.fails_outside]:
+    if failures := [_outside(row) for row in table.rows if row.fails_outside]:
         print_line(console)
         print_line(console, "Where an assumption fails, these bounds do not hold:")
-        for sentence in told:
+        for sentence in failures:
             print_line(console, sentence)
     if table.laws:
         print_line(console)

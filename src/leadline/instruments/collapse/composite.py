@@ -54,11 +54,15 @@ ROUNDING = 8.0
 Networks of 12 layers of attention without skip connections leave less than half of it. It is about
 that floor alone: how far a chaotic network carries its rounding errors is not in it."""
 STEPS = 100
+"""Steps of a descent from each of its starts."""
 _AT_ONCE = 1 << 22
 """Entries that the search holds together."""
 _FIRST_POWER, _LAST_POWER = 8.0, 400.0
+"""The p of the norm that stands for the largest sum, at the first and at the last step."""
 _STRIDE = 0.2
+"""The first step, in mean distances of a feature from the start."""
 _KEEP_SLOPE, _KEEP_SQUARE = 0.9, 0.99
+"""What a running mean of slopes and of their squares keeps per step."""
 _SETTLED = 0.3
 """Weights of the tokens are gathered from this share of the search on."""
 
@@ -92,13 +96,13 @@ def composite_residual(tokens: Tokens) -> PerExample:
 @exactly()
 def smallest_composite_residual(tokens: Tokens, *, steps: int = STEPS) -> Smallest:
     """The least composite residual of every example of at least two tokens."""
-    found = [
+    searches = [
         smallest_composite(x, steps=steps) for x in _examples(tokens) if len(x) and x.shape[1] > 1
     ]
     none = torch.zeros(0, dtype=torch.float64, device=tokens.x.device)
     return Smallest(
-        torch.cat([none, *(one.value for one in found)]),
-        torch.cat([none, *(one.lower for one in found)]),
+        torch.cat([none, *(one.value for one in searches)]),
+        torch.cat([none, *(one.lower for one in searches)]),
     )
 
 
@@ -161,15 +165,15 @@ def _descend(x: Tensor, at: Tensor, *, steps: int, rows_only: bool) -> tuple[Ten
     weights = x.new_zeros(x.shape[:2])
     tiny = torch.finfo(x.dtype).tiny
     for step in range(steps):
-        done = step / steps
-        power = _FIRST_POWER * (_LAST_POWER / _FIRST_POWER) ** done - 1
+        progress = step / steps
+        power = _FIRST_POWER * (_LAST_POWER / _FIRST_POWER) ** progress - 1
         apart = x - at.unsqueeze(1)
         signs = apart.sign()
         sizes = apart.abs_()
         rows = sizes.sum(2)
         highest = rows.amax(1)
         share = (rows / highest.clamp_min(tiny).unsqueeze(1)) ** power
-        if done >= _SETTLED:
+        if progress >= _SETTLED:
             weights = weights + share / share.sum(1, keepdim=True).clamp_min(tiny)
         row_slope = share / (share * rows).sum(1, keepdim=True).clamp_min(tiny)
         downhill = torch.einsum("ei,eij->ej", row_slope, signs)
@@ -188,7 +192,7 @@ def _descend(x: Tensor, at: Tensor, *, steps: int, rows_only: bool) -> tuple[Ten
         square = _KEEP_SQUARE * square + (1 - _KEEP_SQUARE) * downhill.square()
         mean = slope / (1 - _KEEP_SLOPE ** (step + 1))
         scale = (square / (1 - _KEEP_SQUARE ** (step + 1))).sqrt()
-        at = at + stride * (1 - done) ** 2 * mean / scale.clamp_min(tiny)
+        at = at + stride * (1 - progress) ** 2 * mean / scale.clamp_min(tiny)
     return best, place, weights / weights.sum(1, keepdim=True).clamp_min(tiny)
 
 

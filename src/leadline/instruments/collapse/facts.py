@@ -1,4 +1,4 @@
-"""What theorems ask about a network whose collapse is followed: noted while it runs.
+"""The facts that theorems need of a network whose collapse is followed, noted while it runs.
 
 A `Notebook` sets hooks on the sublayers of a Transformer: what enters each attention, the state and
 the update of every write. Of these the facts of `theory.rank_collapse` are computed afterwards.
@@ -46,7 +46,7 @@ class _Write:
 
 @dataclass
 class Notebook:
-    """See the module's first lines. Use as a context manager around one pass."""
+    """Notes what enters and leaves the sublayers of a model; a context manager around one pass."""
 
     model: Transformer
     sites: list[Split] = field(default_factory=list[Split])
@@ -91,8 +91,8 @@ class Notebook:
         if part.exit is not None:
             self._handles.append(part.exit.register_forward_hook(left))
 
-    def facts(self, found: Collapse) -> StackFacts:
-        """What was seen, in the words of the theorems."""
+    def facts(self, result: Collapse) -> StackFacts:
+        """The facts of the pass, as the theorems take them."""
         recipe = self.model.recipe
         layers = [self._layer(number) for number in range(len(self.model.blocks))]
         parts = [write.part for write in self._writes]
@@ -107,7 +107,7 @@ class Notebook:
         )
         skip = any(keep is None or keep != 0.0 for keep in keeps)
         return replace(
-            stack_facts(found, self.sites, layers),
+            stack_facts(result, self.sites, layers),
             skip=skip,
             keep=_kept(parts),
             norm=norms,
@@ -119,37 +119,37 @@ class Notebook:
     def _layer(self, number: int) -> LayerFacts:
         writes = [write for write in self._writes if write.layer == number]
         attends = next((w for w in writes if hasattr(w.part.branch, "qkv")), None)
-        told = LayerFacts(lipschitz=None)
+        facts = LayerFacts(lipschitz=None)
         if attends is not None and attends.entered is not None:
             causal = bool(self.model.causal)
-            told = attention_facts(attends.entered, _multihead(attends.part.branch), causal=causal)
+            facts = attention_facts(attends.entered, _multihead(attends.part.branch), causal=causal)
         mlps = [w.part.branch for w in writes if not hasattr(w.part.branch, "qkv")]
-        found = [
+        angles = [
             # What is really added, with the connection's gain.
             cosines(w.state, w.part.connection.split(w.raw, w.update)[1])
             for w in writes
             if w.state is not None and w.update is not None
         ]
         return replace(
-            told,
+            facts,
             lipschitz=_lipschitz(mlps, self.model.recipe.choice("mlp").name),
-            alignment=min(a for a, _ in found),
-            overlap=max(o for _, o in found),
+            alignment=min(a for a, _ in angles),
+            overlap=max(o for _, o in angles),
         )
 
 
 def stack_facts(
-    found: Collapse, sites: Sequence[Split], layers: Sequence[LayerFacts]
+    result: Collapse, sites: Sequence[Split], layers: Sequence[LayerFacts]
 ) -> StackFacts:
     """The facts of a stack of attention layers without skip, norm or positions."""
     measured = [sizes(x) for x in sites]
     return StackFacts(
         tokens=sites[0].tokens,
         layers=tuple(layers),
-        mask="causal" if found.causal else "none",
+        mask="causal" if result.causal else "none",
         log10_composite=tuple(one.composite for one in measured),
         log10_smallest=tuple(one.smallest for one in measured),
-        log10_frobenius=tuple(float(value) for value in found.log10_residual),
+        log10_frobenius=tuple(float(value) for value in result.log10_residual),
     )
 
 

@@ -1,4 +1,4 @@
-"""What `collapse` and `collapse_weights` are given, checked: every refusal says what to do."""
+"""Check the inputs of `collapse` and `collapse_weights`; every refusal says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leadline.models.inputs import Inputs
 from leadline.parts import Transformer
 from leadline.parts.model_inputs import check_inputs
 
-__all__ = ["check_stream", "checked_layers", "entered", "streams_of"]
+__all__ = ["check_stream", "checked_layers", "entering_streams", "streams_of"]
 
 Tensor = torch.Tensor
 _WEIGHTS = ("W_Q", "W_K", "W_V", "W_O")
@@ -35,14 +35,14 @@ def _tensor(stream: Any) -> Tensor:
 
 def streams_of(stream: Any) -> list[Tensor]:
     """One [token, width] in float64 per example."""
-    given = _tensor(stream)
-    if given.ndim not in (2, 3) or 0 in given.shape:
+    tensor = _tensor(stream)
+    if tensor.ndim not in (2, 3) or 0 in tensor.shape:
         raise InputError(
-            f"The stream is {list(given.shape)}; give [token, width] or [example, token, width]."
+            f"The stream is {list(tensor.shape)}; give [token, width] or [example, token, width]."
         )
-    if not given.is_floating_point():
-        raise InputError(f"The stream holds {given.dtype}; give floating-point numbers.")
-    return list(given.double().cpu()) if given.ndim == 3 else [given.double().cpu()]
+    if not tensor.is_floating_point():
+        raise InputError(f"The stream holds {tensor.dtype}; give floating-point numbers.")
+    return list(tensor.double().cpu()) if tensor.ndim == 3 else [tensor.double().cpu()]
 
 
 def check_stream(stream: Tensor) -> None:
@@ -60,20 +60,20 @@ def check_stream(stream: Tensor) -> None:
         )
 
 
-def entered(model: Transformer, stream: Any) -> list[Tensor]:
+def entering_streams(model: Transformer, stream: Any) -> list[Tensor]:
     """What enters the first layer, one [token, width] per example."""
     if isinstance(stream, Inputs):
         if stream.mask is not None and not bool(stream.mask.bool().all()):
             raise InputError("Padded examples cannot be followed; give them one at a time.")
         stream = stream.main
-    given = _tensor(stream)
-    if not given.is_floating_point():
+    tensor = _tensor(stream)
+    if not tensor.is_floating_point():
         if not model.embedding.takes_ids:
             raise InputError(
-                "Whole numbers were given, and the model has no embedding; give a stream of "
+                "The stream holds whole numbers, but the model has no embedding; give a stream of "
                 f"floating-point numbers [token, {model.recipe.width}]."
             )
-        ids = given if given.ndim == 2 else given.unsqueeze(0)
+        ids = tensor if tensor.ndim == 2 else tensor.unsqueeze(0)
         check_inputs(model, ids, None)
         limit = model.context_limit
         if limit is not None and ids.shape[1] > limit:
@@ -83,7 +83,7 @@ def entered(model: Transformer, stream: Any) -> list[Tensor]:
             )
         rows = model.embedding(ids, torch.arange(ids.shape[1]), None)
         return list(rows.double())
-    streams = streams_of(given)
+    streams = streams_of(tensor)
     width = model.recipe.width
     if streams[0].shape[1] != width:
         raise InputError(
@@ -119,11 +119,11 @@ def _checked_layer(layer: Mapping[str, Any], number: int, heads: int) -> dict[st
             f"Layer {number} {what}; a layer has {', '.join(_WEIGHTS)} and, where there are "
             f"biases, {', '.join(_BIASES)}."
         )
-    found = {n: torch.as_tensor(v).detach().double() for n, v in layer.items() if v is not None}
-    for name, value in found.items():
-        wanted = 2 if name.startswith("W") else 1
-        if value.ndim != wanted:
-            kind = "a matrix" if wanted == 2 else "a vector"
+    tensors = {n: torch.as_tensor(v).detach().double() for n, v in layer.items() if v is not None}
+    for name, value in tensors.items():
+        dimensions = 2 if name.startswith("W") else 1
+        if value.ndim != dimensions:
+            kind = "a matrix" if dimensions == 2 else "a vector"
             raise InputError(f"{name} of layer {number} is {list(value.shape)} and must be {kind}.")
         if not bool(torch.isfinite(value).all()):
             raise InputError(
@@ -134,7 +134,7 @@ def _checked_layer(layer: Mapping[str, Any], number: int, heads: int) -> dict[st
                 f"{name} of layer {number} has {value.shape[1]} columns, which {heads} heads "
                 "cannot share; give a number of heads that divides them."
             )
-    return found
+    return tensors
 
 
 def _check_widths(layers: Sequence[dict[str, Tensor]], width: int) -> None:
@@ -150,7 +150,11 @@ def _check_widths(layers: Sequence[dict[str, Tensor]], width: int) -> None:
         if layer["W_Q"].shape != layer["W_K"].shape:
             refuse(number, "W_Q and W_K differ in shape")
         if layer["W_O"].shape[0] != layer["W_V"].shape[1]:
-            refuse(number, "W_O has not as many rows as W_V has columns")
+            refuse(
+                number,
+                f"W_O has {layer['W_O'].shape[0]} rows and W_V {layer['W_V'].shape[1]} columns; "
+                "the two must be equal",
+            )
         for name in _BIASES:
             columns = layer[f"W_{name[-1]}"].shape[1]
             if name in layer and len(layer[name]) != columns:

@@ -1,14 +1,14 @@
 """collapse(model, stream): how pure attention loses rank, followed without cancellation.
 
 Tokens are carried as a reference and what sets them apart, each with an exact exponent of its own
-(`numerics.split`), through the model's own modules. So residuals are right to many digits where a
+(`split.split`), through the model's own modules. So residuals are right to many digits where a
 plain forward pass shows rounding: float32 from the third or fourth layer on, float64 soon after.
 
 `collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
 more heads, bidirectional or causal, grouped, rotary; LayerNorm, RMSNorm and others at any place;
 ReLU, GELU, SiLU and gated MLPs; every connection made of sums and products. What cannot be
 followed is refused by name. `collapse_weights` takes bare matrices. With `facts=True` the result
-also has what the theorems ask about, for `leadline.bounds(found.facts)`.
+also has the facts that the theorems need, for `leadline.bounds(result.facts)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from torch.nn import functional as F
 from leadline.anatomy import unsharded, untouched
 from leadline.errors import InputError, Progress, check_progress, check_seed
 from leadline.instruments.collapse.facts import Notebook, by_head, stack_facts
-from leadline.instruments.collapse.inputs import check_stream, checked_layers, entered, streams_of
+from leadline.instruments.collapse.inputs import (
+    check_stream,
+    checked_layers,
+    entering_streams,
+    streams_of,
+)
 from leadline.instruments.collapse.result import Collapse
 from leadline.instruments.collapse.split import attention as split_attention
 from leadline.instruments.collapse.split import curves as split_curves
@@ -60,12 +65,12 @@ def collapse(
 
     `stream` is [token, width] or [example, token, width]: what enters the first layer (of a model
     without an embedding: what the model is called with). Whole numbers, or what `random_tokens`
-    and its kin return, are token ids, which are embedded in the model's own precision. Weights are
+    and the like return, are token ids, which are embedded in the model's own precision. Weights are
     taken as they are, computed with in float64. `facts` adds what bounds are made of. `seed` is
     that of the error estimate.
     """
     seed = check_seed(seed)
-    say = check_progress(progress)
+    report = check_progress(progress)
     module = unsharded(model.model if isinstance(model, LoadedModel) else model)
     if not isinstance(module, Transformer):
         raise InputError(
@@ -75,17 +80,19 @@ def collapse(
         )
     if module.first.lanes > 1:
         raise InputError(
-            f"The stream of {module.recipe.choice('connection').name!r} has lanes, and only one "
-            "stream can be followed; choose another connection."
+            f"The connection {module.recipe.choice('connection').name!r} splits the stream into "
+            "lanes, and collapse can follow only a single stream; choose another connection."
         )
     with torch.no_grad(), untouched(module):
         module.eval()
-        streams = entered(module, stream)
-        found: list[Collapse] = []
-        for number, one in enumerate(streams):
-            tell = _counted(say, number, len(streams), len(module.blocks))
-            found.append(_through(module, one, facts=facts, seed=seed, tell=tell))
-    return _together(found)
+        streams = entering_streams(module, stream)
+        results: list[Collapse] = []
+        for number, tokens in enumerate(streams):
+            report_site = _site_reporter(report, number, len(streams), len(module.blocks))
+            results.append(
+                _through(module, tokens, facts=facts, seed=seed, report_site=report_site)
+            )
+    return _join_examples(results)
 
 
 def collapse_weights(
@@ -105,13 +112,13 @@ def collapse_weights(
     """
     seed = check_seed(seed)
     streams = streams_of(stream)
-    ready = checked_layers(layers, heads, width=streams[0].shape[1])
+    matrices = checked_layers(layers, heads, width=streams[0].shape[1])
     with torch.no_grad():
-        found = [
-            _through_weights(ready, one, causal=causal, heads=heads, facts=facts, seed=seed)
+        results = [
+            _through_weights(matrices, one, causal=causal, heads=heads, facts=facts, seed=seed)
             for one in streams
         ]
-    return _together(found)
+    return _join_examples(results)
 
 
 def follow(
@@ -136,10 +143,10 @@ def follow(
     for number, step in enumerate(steps, 1):
         try:
             state = step(state)
-            seen = state[0] if isinstance(state, tuple) else state
-            sites.append(_site(seen))
+            tokens = state[0] if isinstance(state, tuple) else state
+            sites.append(_site(tokens))
             if watch is not None:
-                watch(seen)
+                watch(tokens)
         except InputError as error:
             raise InputError(f"At layer {number}: {error}") from error
         if isinstance(state, Split):
@@ -161,8 +168,8 @@ def _site(x: Split) -> tuple[float, float, float, float, int | None]:
     if math.isinf(x.rounding.drift(sizes)):
         raise InputError(
             "What is left of the tokens' differences is below rounding: heads or updates cancel "
-            "each other, or the tokens had gathered in groups. It is not zero, and it cannot be "
-            "followed."
+            "each other, or the tokens have gathered in groups. The residual is not zero, but it "
+            "cannot be followed any further."
         )
     return (
         log10_of(sizes, exponent),
@@ -180,22 +187,22 @@ def _remarks(residual: Sequence[float]) -> tuple[str, ...]:
     return (f"From layer {gone} on all tokens are exactly equal: the residual is zero.",)
 
 
-def _together(found: list[Collapse]) -> Collapse:
-    if len(found) == 1:
-        return found[0]
+def _join_examples(results: list[Collapse]) -> Collapse:
+    if len(results) == 1:
+        return results[0]
     remarks = dict.fromkeys(
-        f"Example {i}: {text}" for i, one in enumerate(found, 1) for text in one.remarks
+        f"Example {i}: {text}" for i, one in enumerate(results, 1) for text in one.remarks
     )
     return Collapse(
-        log10_residual=np.stack([one.log10_residual for one in found]),
-        log10_norm=np.stack([one.log10_norm for one in found]),
-        error=np.stack([one.error for one in found]),
-        mantissa=np.stack([one.mantissa for one in found]),
-        exponent=tuple(one.exponent for one in found),
-        causal=found[0].causal,
-        name=found[0].name,
+        log10_residual=np.stack([one.log10_residual for one in results]),
+        log10_norm=np.stack([one.log10_norm for one in results]),
+        error=np.stack([one.error for one in results]),
+        mantissa=np.stack([one.mantissa for one in results]),
+        exponent=tuple(one.exponent for one in results),
+        causal=results[0].causal,
+        name=results[0].name,
         remarks=tuple(remarks),
-        examples=tuple(found),
+        examples=tuple(results),
     )
 
 
@@ -203,31 +210,31 @@ def _together(found: list[Collapse]) -> Collapse:
 
 
 def _through(
-    model: Transformer, stream: Tensor, *, facts: bool, seed: int, tell: Callable[[], None]
+    model: Transformer, stream: Tensor, *, facts: bool, seed: int, report_site: Callable[[], None]
 ) -> Collapse:
     causal = bool(model.causal)
     steps = _steps(model, stream.shape[0])
     if not facts:
-        found = follow(steps, stream, causal=causal, seed=seed, watch=lambda _: tell())
-        return replace(found, name=model.label)
+        result = follow(steps, stream, causal=causal, seed=seed, watch=lambda _: report_site())
+        return replace(result, name=model.label)
     with Notebook(model) as notebook:
 
         def watch(x: Split) -> None:
-            tell()
+            report_site()
             notebook.site(x)
 
-        found = follow(steps, stream, causal=causal, seed=seed, watch=watch)
-    return replace(found, name=model.label, facts=notebook.facts(found))
+        result = follow(steps, stream, causal=causal, seed=seed, watch=watch)
+    return replace(result, name=model.label, facts=notebook.facts(result))
 
 
-def _counted(say: Progress, example: int, examples: int, depth: int) -> Callable[[], None]:
-    """Tells of every site that was reached."""
+def _site_reporter(report: Progress, example: int, examples: int, depth: int) -> Callable[[], None]:
+    """A function that reports one more site each time it is called."""
     sites = itertools.count(example * (depth + 1))
 
-    def tell() -> None:
-        say("following the tokens", next(sites), examples * (depth + 1))
+    def report_site() -> None:
+        report("following the tokens", next(sites), examples * (depth + 1))
 
-    return tell
+    return report_site
 
 
 def _through_weights(
@@ -239,25 +246,25 @@ def _through_weights(
     facts: bool,
     seed: int,
 ) -> Collapse:
-    seen: list[Split] = []
+    states: list[Split] = []
 
     def step(weights: dict[str, Tensor]) -> Step:
         return lambda x: _attend(x, weights, heads=heads, causal=causal)
 
-    found = follow(
+    result = follow(
         [step(weights) for weights in layers],
         stream,
         causal=causal,
         seed=seed,
-        watch=seen.append if facts else None,
+        watch=states.append if facts else None,
     )
     if not facts:
-        return found
-    told = [
+        return result
+    layer_facts = [
         attention_facts(x, by_head(weights, heads), causal=causal)
-        for x, weights in zip(seen, layers, strict=False)
+        for x, weights in zip(states, layers, strict=False)
     ]
-    return replace(found, facts=stack_facts(found, seen, told))
+    return replace(result, facts=stack_facts(result, states, layer_facts))
 
 
 def _steps(model: Transformer, tokens: int) -> list[Step]:

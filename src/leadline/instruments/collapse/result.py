@@ -1,4 +1,4 @@
-"""What `collapse` finds: how far tokens still differ after every layer, far below rounding.
+"""The result of `collapse`: how far tokens still differ after every layer, far below rounding.
 
 The residual at site l is |X_l - 1 m'|_F with m the mean token, X_0 the stream that entered. It is
 kept as a logarithm, because it may be 10^(-10^18), and as mantissa and exponent of two, because a
@@ -29,7 +29,7 @@ class Collapse:
     """One row of numbers per site 0..depth; with several examples one row of sites for each.
 
     `error` estimates the relative error of the residual itself; above 1 only its logarithm means
-    something. `facts` are what the theorems ask about, where they were asked for.
+    something. `facts` are what the theorems need, where `facts=True` was passed.
     """
 
     log10_residual: NDArray[np.float64]

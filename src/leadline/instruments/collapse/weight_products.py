@@ -24,6 +24,7 @@ TIGHT = 1e-6
 _AT_ONCE = 1 << 21
 """Entries of a product that stand in memory together."""
 _MOST = 400
+"""Steps after which the run ends in any case."""
 _EVERY = 4
 """Steps of the run from one look at its Ritz pair to the next."""
 

@@ -20,11 +20,11 @@ above the median theta by more than r_i / `OUT`. Before that, a value far above 
 random start of m directions has m / N of it and shows sqrt(m / N) of its distance as a residual.
 So r_i sqrt(N / m) is the estimate there. It is an estimate and no proof in either case: a start
 that is orthogonal to a singular vector would never see it. The start is random, and has more
-directions than values are asked for.
+directions than values are wanted.
 
 Smallest values come from the same bases. theta is then, but for rounding, never below the truth: it
 is |J v| for a unit vector v. They converge slowly, and the error is the residual alone. Where N is
-at most `SMALL_ENOUGH` the matrix is made and taken apart instead, in float64.
+at most `SMALL_ENOUGH` the matrix is formed instead and its SVD taken in float64.
 
 Rounding is counted in eps of the largest number in a product: sigma_1, and for J - c I that of J.
 """
@@ -51,9 +51,9 @@ ROUNDING = 16.0
 OUT = 0.1
 """A value is out of the crowd when its residual is at most this share of its distance to it."""
 SMALL_ENOUGH = 1024
-"""Rows of a matrix that is rather made than approached."""
+"""Up to so many rows the matrix is formed instead of approached by its products."""
 SPARE = 2
-"""Directions of a block beyond the values that are asked for: a wider one costs more products."""
+"""Directions of a block beyond the values that are wanted: a wider block costs more products."""
 FAINTEST = 1.0
 """In eps of a product: what is left of it outside the basis below this is no direction."""
 MOST = 512
@@ -73,7 +73,7 @@ class Singular:
 
 
 def largest(
-    given: LinearMap,
+    linear_map: LinearMap,
     k: int = 4,
     *,
     tolerance: float = 1e-6,
@@ -87,17 +87,17 @@ def largest(
     The search ends when every error is below `tolerance` times its value, or below what rounding
     leaves, or after `most` directions.
     """
-    size = _checked(given, k)
-    basis = _Bases(given, min(block or k + SPARE, size), min(most or MOST, size), seed, tell)
+    size = _check_count(linear_map, k)
+    basis = _Bases(linear_map, min(block or k + SPARE, size), min(most or MOST, size), seed, tell)
     while True:
         u, theta, v, residuals = basis.step()
         values = theta[:, :k]
         errors = _errors(theta, residuals, size)[:, :k]
-        floor = _floor(given, theta[:, :1])
+        floor = _floor(linear_map, theta[:, :1])
         fine = (errors <= torch.maximum(tolerance * values, floor)).all(1)
         if basis.full and size <= SMALL_ENOUGH and most is None and not bool(fine.all()):
             # No room for one more whole block, and directions are left that were never seen.
-            return _taken_apart(given, k, largest_first=True)
+            return _by_dense_svd(linear_map, k, largest_first=True)
         if bool(fine.all()) or basis.full:
             return Singular(
                 values=values,
@@ -110,7 +110,7 @@ def largest(
 
 
 def smallest(
-    given: LinearMap,
+    linear_map: LinearMap,
     k: int = 1,
     *,
     tolerance: float = 1e-4,
@@ -123,17 +123,17 @@ def smallest(
     `tolerance` is a share of the largest singular value: a small one is known no better than the
     products are.
     """
-    size = _checked(given, k)
+    size = _check_count(linear_map, k)
     if size <= SMALL_ENOUGH:
-        return _taken_apart(given, k)
-    basis = _Bases(given, min(k + SPARE, size), min(most or MOST, size), seed, tell)
+        return _by_dense_svd(linear_map, k)
+    basis = _Bases(linear_map, min(k + SPARE, size), min(most or MOST, size), seed, tell)
     while True:
         u, theta, v, residuals = basis.step()
         values = theta.flip(1)[:, :k]
         errors = _hidden(theta, residuals, size).flip(1)[:, :k]
         fine = (errors <= tolerance * theta[:, :1]).all(1)
         if bool(fine.all()) or basis.full:
-            floor = _floor(given, theta[:, :1])
+            floor = _floor(linear_map, theta[:, :1])
             return Singular(
                 values=values,
                 errors=errors + floor,
@@ -144,8 +144,8 @@ def smallest(
             )
 
 
-def _checked(given: LinearMap, k: int) -> int:
-    size = given.shape[1] * given.shape[2]
+def _check_count(linear_map: LinearMap, k: int) -> int:
+    size = linear_map.shape[1] * linear_map.shape[2]
     if type(k) is not int or not 1 <= k <= size:
         raise InputError(
             f"{k!r} singular values were asked for; a map of {size} features has 1 to {size}."
@@ -153,14 +153,14 @@ def _checked(given: LinearMap, k: int) -> int:
     return size
 
 
-def _floor(given: LinearMap, largest_value: Tensor) -> Tensor:
+def _floor(linear_map: LinearMap, largest_value: Tensor) -> Tensor:
     """What rounding leaves of any value."""
-    subtracted = abs(given.by) if isinstance(given, Shifted) else 0.0
-    return ROUNDING * torch.finfo(given.dtype).eps * (largest_value + subtracted)
+    subtracted = abs(linear_map.by) if isinstance(linear_map, Shifted) else 0.0
+    return ROUNDING * torch.finfo(linear_map.dtype).eps * (largest_value + subtracted)
 
 
 def _errors(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
-    """The estimate of the first lines for the largest values, without rounding."""
+    """Estimated errors of the largest values, without rounding: the module gives the formula."""
     together = residuals.square().cumsum(1)
     following = torch.cat([theta[:, 1:] + residuals[:, 1:], torch.zeros_like(theta[:, :1])], 1)
     gap = theta.unsqueeze(2) - following.unsqueeze(1)
@@ -186,19 +186,19 @@ class _Bases:
     """The two bases, rows of [example, direction, N], and the projection H in float64."""
 
     def __init__(
-        self, given: LinearMap, block: int, most: int, seed: int, tell: Tell | None
+        self, linear_map: LinearMap, block: int, most: int, seed: int, tell: Tell | None
     ) -> None:
-        self.map = given
+        self.map = linear_map
         self.block = block
         self.most = most
         self.tell = tell
         self.products = 0
         self.generator = torch.Generator().manual_seed(seed)
-        examples, tokens, width = given.shape
+        examples, tokens, width = linear_map.shape
         self.rows = (examples, tokens * width)
         self._v = self._empty()
         self._u = self._empty()
-        self._h = torch.zeros(examples, 0, 0, dtype=torch.float64, device=given.device)
+        self._h = torch.zeros(examples, 0, 0, dtype=torch.float64, device=linear_map.device)
         self._next, _ = self._against(self._v, self._drawn(block))
 
     @property
@@ -233,13 +233,13 @@ class _Bases:
         return self._combined(self._v, v)
 
     def _combined(self, basis: Tensor, weights: Tensor) -> Tensor:
-        found = weights.to(basis.dtype).mT @ basis
-        return found.transpose(0, 1).reshape(-1, *self.map.shape)
+        vectors = weights.to(basis.dtype).mT @ basis
+        return vectors.transpose(0, 1).reshape(-1, *self.map.shape)
 
     def _product(self, rows: Tensor, *, adjoint: bool) -> Tensor:
         vectors = rows.transpose(0, 1).reshape(-1, *self.map.shape)
-        found = self.map.adjoint(vectors) if adjoint else self.map.forward(vectors)
-        if not bool(torch.isfinite(found).all()):
+        products = self.map.adjoint(vectors) if adjoint else self.map.forward(vectors)
+        if not bool(torch.isfinite(products).all()):
             raise ProbeError(
                 "A product with the Jacobian is not finite: it leaves the range of "
                 f"{str(self.map.dtype).removeprefix('torch.')}; measure fewer layers at once, or "
@@ -248,7 +248,7 @@ class _Bases:
         self.products += self.block
         if self.tell is not None:
             self.tell(self.products)
-        return found.reshape(self.block, *self.rows).transpose(0, 1)
+        return products.reshape(self.block, *self.rows).transpose(0, 1)
 
     def _against(self, basis: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Rows as orthonormal ones outside the basis, and coefficients of both, in float64.
@@ -299,17 +299,17 @@ class _Bases:
         )
 
 
-def _taken_apart(given: LinearMap, k: int, *, largest_first: bool = False) -> Singular:
-    matrix = dense(given).double()
+def _by_dense_svd(linear_map: LinearMap, k: int, *, largest_first: bool = False) -> Singular:
+    matrix = dense(linear_map).double()
     u, sigma, vt = torch.linalg.svd(matrix)
-    shape = (k, *given.shape)
+    shape = (k, *linear_map.shape)
 
     def vectors(columns: Tensor) -> Tensor:
         ordered = columns if largest_first else columns.flip(2)
-        return ordered[:, :, :k].permute(2, 0, 1).reshape(shape).to(given.dtype)
+        return ordered[:, :, :k].permute(2, 0, 1).reshape(shape).to(linear_map.dtype)
 
     values = (sigma if largest_first else sigma.flip(1))[:, :k]
-    rounding = _floor(given, sigma[:, :1])
+    rounding = _floor(linear_map, sigma[:, :1])
     return Singular(
         values=values,
         errors=rounding.expand_as(values),

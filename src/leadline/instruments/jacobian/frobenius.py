@@ -32,19 +32,23 @@ class Estimate:
     probes: int
 
 
-def frobenius(given: LinearMap, *, probes: int = 32, seed: int = 0, shift: float = 0.0) -> Estimate:
+def frobenius(
+    linear_map: LinearMap, *, probes: int = 32, seed: int = 0, shift: float = 0.0
+) -> Estimate:
     """|J - shift I|_F of every example."""
-    return _norms(given, (shift,), probes=probes, seed=seed)[0]
+    return _norms(linear_map, (shift,), probes=probes, seed=seed)[0]
 
 
-def both_norms(given: LinearMap, *, probes: int = 32, seed: int = 0) -> tuple[Estimate, Estimate]:
+def both_norms(
+    linear_map: LinearMap, *, probes: int = 32, seed: int = 0
+) -> tuple[Estimate, Estimate]:
     """|J|_F and |J - I|_F of every example, from the same probes."""
-    plain, apart = _norms(given, (0.0, 1.0), probes=probes, seed=seed)
+    plain, apart = _norms(linear_map, (0.0, 1.0), probes=probes, seed=seed)
     return plain, apart
 
 
 def _norms(
-    given: LinearMap, shifts: tuple[float, ...], *, probes: int, seed: int
+    linear_map: LinearMap, shifts: tuple[float, ...], *, probes: int, seed: int
 ) -> list[Estimate]:
     if type(probes) is not int or probes < 2:
         raise InputError(
@@ -54,13 +58,13 @@ def _norms(
     squares: list[list[Tensor]] = [[] for _ in shifts]
     for start in range(0, probes, TOGETHER):
         count = min(TOGETHER, probes - start)
-        signs = torch.randint(0, 2, (count, *given.shape), generator=generator)
-        u = signs.to(given.device, given.dtype).mul_(2.0).sub_(1.0)
-        pulled = given.adjoint(u)
-        for found, shift in zip(squares, shifts, strict=True):
+        signs = torch.randint(0, 2, (count, *linear_map.shape), generator=generator)
+        u = signs.to(linear_map.device, linear_map.dtype).mul_(2.0).sub_(1.0)
+        pulled = linear_map.adjoint(u)
+        for of_shift, shift in zip(squares, shifts, strict=True):
             apart = pulled.double().sub_(u.double(), alpha=shift)
-            found.append(apart.square().sum((2, 3)))
-    return [_estimate(torch.cat(found)) for found in squares]
+            of_shift.append(apart.square().sum((2, 3)))
+    return [_estimate(torch.cat(of_shift)) for of_shift in squares]
 
 
 def _estimate(squares: Tensor) -> Estimate:

@@ -1,4 +1,4 @@
-"""What `jacobian` and `lyapunov` are asked for: which stack, which sites, and what is refused."""
+"""Open a model for `jacobian` and `lyapunov`: choose its stack and sites, and refuse bad input."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from leadline.models.inputs import Inputs
 from leadline.models.loading import LoadedModel
 
 __all__ = [
-    "Asked",
+    "ReadyModel",
     "Steps",
     "array_of",
     "chosen_stack",
-    "opened",
+    "open_model",
     "sites_of",
 ]
 
 
 class Steps:
-    """Says what is done, step by step; the number of steps is known from the start."""
+    """Reports progress step by step; the number of steps is known from the start."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.say = check_progress(progress)
         self.total = total
-        self.done = 0
+        self.finished = 0
 
     def next(self, what: str) -> None:
-        """Begin a step."""
-        self.say(what, self.done, self.total)
-        self.done += 1
+        """Report that a step begins."""
+        self.say(what, self.finished, self.total)
+        self.finished += 1
 
     def end(self) -> None:
-        """All steps are done."""
+        """Report that all steps are done."""
         self.say("done", self.total, self.total)
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadyModel:
     """A model that is ready: its name, the stack, and its blocks as functions."""
 
     name: str
@@ -62,7 +62,7 @@ class Asked:
 
 
 @contextmanager
-def opened(
+def open_model(
     model: nn.Module | LoadedModel,
     inputs: Any,
     *,
@@ -73,13 +73,13 @@ def opened(
     math: bool,
     check: Callable[[Stack], None],
     step: Callable[[str], None],
-) -> Iterator[Asked]:
-    """The model, untouched and with one real pass behind it, as long as the context lasts.
+) -> Iterator[ReadyModel]:
+    """Run the model once and lend it out untouched, as long as the context lasts.
 
-    `check` sees the stack before the pass; `math` asks for attention with second derivatives.
+    `check` gets the stack before the pass; `math` switches to attention with second derivatives.
     """
-    given, module = modules_of(model)
-    known = known_anatomy(module, anatomy)
+    original, module = modules_of(model)
+    reused = known_anatomy(module, anatomy)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
     name = model.name if isinstance(model, LoadedModel) else None
@@ -91,19 +91,21 @@ def opened(
         few_threads(module, batch),
     ):
         step("reading the anatomy")
-        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
-        one = chosen_stack(proved, stack)
-        check(one)
+        model_anatomy = reused or anatomy_of(
+            module, batch, anatomy=anatomy, families=families, seed=seed
+        )
+        chosen = chosen_stack(model_anatomy, stack)
+        check(chosen)
         # Only the stream is a variable: no graph is built for the weights.
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         step("running the model")
-        stretches = Stretches(module, one, lambda: call(module, batch), math=math)
+        stretches = Stretches(module, chosen, lambda: call(module, batch), math=math)
         if not stretches.finite:
             refuse_broken(module, batch)
-        facts = model_facts(given, name, "given")
+        facts = model_facts(original, name, "given")
         with stretches.running():
-            yield Asked(facts["name"], one, stretches, (*remarks, *_padding(batch)))
+            yield ReadyModel(facts["name"], chosen, stretches, (*remarks, *_padding(batch)))
 
 
 def chosen_stack(anatomy: Anatomy, name: str | None) -> Stack:
@@ -124,11 +126,11 @@ def chosen_stack(anatomy: Anatomy, name: str | None) -> Stack:
 def sites_of(
     layer: int | tuple[int, int] | None, sublayer: int | None, stack: Stack
 ) -> tuple[int, int]:
-    """The sites between which the Jacobian is asked for."""
+    """The two sites between which the Jacobian is measured."""
     depth = stack.depth
     if sublayer is not None and type(layer) is not int:
         raise InputError(
-            f"Sublayer {sublayer!r} was asked for without its layer; give both, such as "
+            f"Sublayer {sublayer!r} was given without its layer; give both, such as "
             "layer=1, sublayer=2."
         )
     if layer is None:
@@ -166,4 +168,4 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 def _padding(batch: Inputs) -> list[str]:
     if batch.mask is None or bool(batch.mask.bool().all()):
         return []
-    return ["Some tokens are padding; they are tokens of the stream like the others here."]
+    return ["Some tokens are padding; here they count as tokens of the stream like the others."]

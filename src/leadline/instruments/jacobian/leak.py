@@ -38,37 +38,37 @@ class Leak:
     """Whether the text was cut at all places."""
 
 
-def leak_of(given: LinearMap, *, seed: int = 0) -> Leak:
+def leak_of(linear_map: LinearMap, *, seed: int = 0) -> Leak:
     """How far later tokens reach earlier ones. ProbeError where examples see each other."""
-    examples, tokens, _ = given.shape
+    examples, tokens, _ = linear_map.shape
     generator = torch.Generator().manual_seed(seed)
-    start = torch.randn(given.shape, generator=generator, dtype=torch.float64)
-    start = start.to(given.device, given.dtype)
-    products = _refuse_meetings(given, start)
+    start = torch.randn(linear_map.shape, generator=generator, dtype=torch.float64)
+    start = start.to(linear_map.device, linear_map.dtype)
+    products = _refuse_meetings(linear_map, start)
     cuts = _cuts(tokens)
     worst = torch.full((examples,), 0.0 if cuts else torch.nan, dtype=torch.float64)
-    at = torch.arange(tokens, device=given.device)[:, None]
+    at = torch.arange(tokens, device=linear_map.device)[:, None]
     for first in range(0, len(cuts), _TOGETHER):
         some = cuts[first : first + _TOGETHER]
         u = torch.stack([start * (at < cut) for cut in some])
-        pulled = given.adjoint(u).abs()
+        pulled = linear_map.adjoint(u).abs()
         behind = torch.stack([one * (at >= cut) for one, cut in zip(pulled, some, strict=True)])
         worst = torch.maximum(worst, behind.amax((0, 2, 3)).double().cpu())
         products += len(some)
     return Leak(worst, products, proved=len(cuts) == tokens - 1)
 
 
-def _refuse_meetings(given: LinearMap, start: Tensor) -> int:
+def _refuse_meetings(linear_map: LinearMap, start: Tensor) -> int:
     """ProbeError where examples see each other; otherwise the products that it took to know."""
-    numbers = torch.arange(given.shape[0], device=given.device)
+    numbers = torch.arange(linear_map.shape[0], device=linear_map.device)
     sides = [
         (numbers >> digit) % 2 == side
-        for digit in range((given.shape[0] - 1).bit_length())
+        for digit in range((linear_map.shape[0] - 1).bit_length())
         for side in (0, 1)
     ]
     for side in sides:
         mine = side[:, None, None]
-        pulled = given.adjoint((start * mine).unsqueeze(0))[0]
+        pulled = linear_map.adjoint((start * mine).unsqueeze(0))[0]
         across = float((pulled * ~mine).abs().max())
         if across != 0:
             raise ProbeError(

@@ -1,6 +1,6 @@
 """lyapunov(model, inputs) -> Lyapunov: k directions through all blocks, QR at every layer.
 
-The exponents are those of `numerics.frames`. A block is linearised when its turn comes and let go.
+The exponents are those of `numerics.linear.frames`. A block is linearised when its turn comes and let go.
 They belong to the product of the blocks' Jacobians. Where a block is handed anything but the stream
 that the first block was not, one direction is compared with what the whole model makes of it
 (`linear_checks`): beyond `JOINED` more than the stream goes from block to block, and the exponents
@@ -18,7 +18,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, Stack
 from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import InputError, ProbeError, Progress, check_count, check_seed
-from leadline.instruments.jacobian.inputs import Steps, array_of, opened
+from leadline.instruments.jacobian.inputs import Steps, array_of, open_model
 from leadline.instruments.jacobian.result import Lyapunov
 from leadline.instruments.passes.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
 from leadline.models.loading import LoadedModel
@@ -53,7 +53,7 @@ def lyapunov(
     def check(one: Stack) -> None:
         steps.total += one.depth
 
-    with opened(
+    with open_model(
         model,
         inputs,
         stack=stack,
@@ -63,28 +63,28 @@ def lyapunov(
         math=not backward,
         check=check,
         step=steps.next,
-    ) as asked:
-        stretches = asked.stretches
+    ) as ready:
+        stretches = ready.stretches
         if not backward and stretches.refusal is not None:
             raise ProbeError(
                 f"Directions cannot be carried forward: {stretches.refusal}. Carry them backward."
             )
-        found = _carried(stretches, k, backward=backward, seed=seed, steps=steps)
+        carried = _carried(stretches, k, backward=backward, seed=seed, steps=steps)
         steps.end()
-        depth = asked.stack.depth
-        exponents = np.sort(found.total / depth, axis=1)[:, ::-1]
+        depth = ready.stack.depth
+        exponents = np.sort(carried.total / depth, axis=1)[:, ::-1]
         return Lyapunov(
-            model=asked.name,
-            stack=asked.stack.name,
+            model=ready.name,
+            stack=ready.stack.name,
             backward=backward,
-            shape=found.shape,
+            shape=carried.shape,
             exponents=np.ascontiguousarray(exponents),
-            growth=found.growth,
-            log10_norm=found.log10_norm,
-            log10_norm_error=found.log10_norm_error,
+            growth=carried.growth,
+            log10_norm=carried.log10_norm,
+            log10_norm_error=carried.log10_norm_error,
             precision=stretches.precision,
             kernel=stretches.kernel,
-            remarks=(*asked.remarks, *stretches.remarks(0, depth), *found.remarks),
+            remarks=(*ready.remarks, *stretches.remarks(0, depth), *carried.remarks),
         )
 
 
@@ -118,7 +118,7 @@ def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: 
     depth = stretches.depth
     order = range(depth, 0, -1) if backward else range(1, depth + 1)
     frame: Frame | None = None
-    found: _Carried | None = None
+    carried: _Carried | None = None
     steps.next("comparing with the whole")
     remarks = _refuse_other_ways(stretches, seed)
     for layer in order:
@@ -129,17 +129,17 @@ def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: 
             if k > size:
                 raise InputError(f"{k} directions were asked for; the stream has {size}.")
             frame = Frame.random(block.shape, k, dtype=block.dtype, seed=seed, device=block.device)
-            found = _Carried(depth, frame)
-            found.shape = block.shape
-            found.note(depth if backward else 0, frame, size)
-        assert found is not None
+            carried = _Carried(depth, frame)
+            carried.shape = block.shape
+            carried.note(depth if backward else 0, frame, size)
+        assert carried is not None
         frame = frame.through(block, adjoint=backward)
-        found.growth[layer - 1] = array_of(frame.growth)
-        found.note(layer - 1 if backward else layer, frame, block.shape[1] * block.shape[2])
-    assert frame is not None and found is not None
-    found.total = array_of(frame.total)
-    found.remarks += remarks
-    return found
+        carried.growth[layer - 1] = array_of(frame.growth)
+        carried.note(layer - 1 if backward else layer, frame, block.shape[1] * block.shape[2])
+    assert frame is not None and carried is not None
+    carried.total = array_of(frame.total)
+    carried.remarks += remarks
+    return carried
 
 
 def _refuse_other_ways(stretches: Stretches, seed: int) -> list[str]:
@@ -152,6 +152,6 @@ def _refuse_other_ways(stretches: Stretches, seed: int) -> list[str]:
     if not difference <= JOINED:
         raise ProbeError(
             f"{not_the_product('The Jacobian of this stack', difference)}. Exponents of the stream "
-            "alone would be wrong; ask jacobian() for a stretch of layers instead."
+            "alone would be wrong; measure a stretch of layers with jacobian() instead."
         )
     return []

@@ -1,4 +1,4 @@
-"""What `jacobian` and `lyapunov` find, and how they are told.
+"""The results of `jacobian` and `lyapunov`, as data, as text and as HTML.
 
 J is the Jacobian of a stretch of blocks at one input: an N x N matrix per example, N = tokens x
 width. What is kept of it:
@@ -66,7 +66,7 @@ class Jacobian:
     Arrays are [example] or [example, k]. `start` and `end` are sites; `sublayer` is None or the
     number of one write of block `end`. `errors` estimate |value - truth|; `norm_error` and
     `distance_error` are one standard error over `probes` random vectors. `values`, `branch` and
-    what follows from them are empty or NaN where the products J v cannot be had; `remarks` say why.
+    what follows from them are empty or NaN where products J v are impossible; `remarks` say why.
     `blocks` [block, example] are the sigma_1 of the single blocks of a longer stretch. `causal` is
     None for a single token, and where no leak was seen at some of the places of a long text.
     """
@@ -107,7 +107,7 @@ class Jacobian:
 
     @property
     def lipschitz(self) -> Floats:
-        """[example] what a Lipschitz argument says of sigma_1; see the module's first lines."""
+        """[example] the bound on sigma_1: the product of the blocks' sigma_1, or 1 + `branch`."""
         if self.blocks is None:
             return 1.0 + self.branch
         with np.errstate(over="ignore"):
@@ -246,18 +246,22 @@ class Lyapunov:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _title(found: Jacobian) -> str:
-    if found.end == found.start + 1:
-        where = f"layer {found.end}"
-        if found.sublayer is not None:
-            where += f", sublayer {found.sublayer}"
+def _title(result: Jacobian) -> str:
+    if result.end == result.start + 1:
+        where = f"layer {result.end}"
+        if result.sublayer is not None:
+            where += f", sublayer {result.sublayer}"
     else:
-        where = f"from site {found.start} to site {found.end} ({found.end - found.start} layers)"
-    return f"Jacobian of {found.model}: {found.stack} {where}"
+        where = (
+            f"from site {result.start} to site {result.end} ({result.end - result.start} layers)"
+        )
+    return f"Jacobian of {result.model}: {result.stack} {where}"
 
 
-def _facts(found: Jacobian) -> str:
-    return f"{_sizes(found.shape)}, N = {found.size}; {found.precision}; attention: {found.kernel}"
+def _facts(result: Jacobian) -> str:
+    return (
+        f"{_sizes(result.shape)}, N = {result.size}; {result.precision}; attention: {result.kernel}"
+    )
 
 
 def _sizes(shape: tuple[int, int, int]) -> str:
@@ -267,22 +271,22 @@ def _sizes(shape: tuple[int, int, int]) -> str:
     return f"{examples} {one}, {tokens} {words}, width {width}"
 
 
-def _table(found: Jacobian) -> tuple[list[str], list[list[str]]]:
+def _table(result: Jacobian) -> tuple[list[str], list[list[str]]]:
     """A row per quantity: its mean over the examples, the range, the largest error."""
     rows: list[list[str]] = []
-    for i in range(found.values.shape[1]):
-        rows.append(_row(f"sigma_{i + 1}", found.values[:, i], found.errors[:, i]))
-    for i in reversed(range(found.smallest.shape[1])):
+    for i in range(result.values.shape[1]):
+        rows.append(_row(f"sigma_{i + 1}", result.values[:, i], result.errors[:, i]))
+    for i in reversed(range(result.smallest.shape[1])):
         name = "smallest sigma" if i == 0 else f"smallest sigma but {i}"
-        rows.append(_row(name, found.smallest[:, i], found.smallest_errors[:, i]))
-    rows.append(_row("|J|_F / sqrt N", found.norm, found.norm_error))
-    rows.append(_row("|J - I|_F / sqrt N", found.distance, found.distance_error))
-    if not np.isnan(found.branch).all():
-        rows.append(_row("sigma_1(J - I)", found.branch, found.branch_error))
-    if found.values.shape[1]:
-        bound = "1 + sigma_1(J - I)" if found.blocks is None else "product of the blocks' sigma_1"
-        rows.append(_row(bound, found.lipschitz, None))
-        rows.append(_row("that over sigma_1", found.looseness, None))
+        rows.append(_row(name, result.smallest[:, i], result.smallest_errors[:, i]))
+    rows.append(_row("|J|_F / sqrt N", result.norm, result.norm_error))
+    rows.append(_row("|J - I|_F / sqrt N", result.distance, result.distance_error))
+    if not np.isnan(result.branch).all():
+        rows.append(_row("sigma_1(J - I)", result.branch, result.branch_error))
+    if result.values.shape[1]:
+        bound = "1 + sigma_1(J - I)" if result.blocks is None else "product of the blocks' sigma_1"
+        rows.append(_row(bound, result.lipschitz, None))
+        rows.append(_row("that over sigma_1", result.looseness, None))
     return ["", "mean", "lowest", "highest", "error"], rows
 
 
@@ -297,19 +301,19 @@ def _row(name: str, values: Floats, errors: Floats | None) -> list[str]:
     ]
 
 
-def _below(found: Jacobian) -> list[str]:
+def _below(result: Jacobian) -> list[str]:
     lines = [
         "Errors: estimates of |value - truth| for singular values, one standard error over "
-        f"{found.probes} probes for the two norms; the largest of all examples."
+        f"{result.probes} probes for the two norms; the largest of all examples."
     ]
-    if found.causal is not None:
-        text = "no token is moved by a later one" if found.causal else "tokens see later ones"
-        lines.append(f"Causality: {text} (leak {found.leak:.1e}).")
-    zero = found.strongest is not None and found.strongest.value[0] == 0
-    for name, path in (("Strongest", found.strongest), ("Weakest", found.weakest)):
+    if result.causal is not None:
+        text = "no token is moved by a later one" if result.causal else "tokens see later ones"
+        lines.append(f"Causality: {text} (leak {result.leak:.1e}).")
+    zero = result.strongest is not None and result.strongest.value[0] == 0
+    for name, path in (("Strongest", result.strongest), ("Weakest", result.weakest)):
         if path is not None:
             lines.append(f"{name} path: {_path(path, zero=zero)}")
-    return [*lines, *found.remarks]
+    return [*lines, *result.remarks]
 
 
 def _path(path: Direction, *, zero: bool) -> str:
@@ -327,20 +331,20 @@ def _path(path: Direction, *, zero: bool) -> str:
     )
 
 
-def _lyapunov_heading(found: Lyapunov) -> list[str]:
-    way = "from the last site to the first (J')" if found.backward else "from first to last (J)"
-    layers = "layer" if found.depth == 1 else "layers"
+def _lyapunov_heading(result: Lyapunov) -> list[str]:
+    way = "from the last site to the first (J')" if result.backward else "from first to last (J)"
+    layers = "layer" if result.depth == 1 else "layers"
     return [
-        f"Lyapunov exponents of {found.model}: {found.stack}, {found.depth} {layers}, {way}",
-        f"{_sizes(found.shape)}, N = {found.size}; {found.precision}; attention: {found.kernel}",
+        f"Lyapunov exponents of {result.model}: {result.stack}, {result.depth} {layers}, {way}",
+        f"{_sizes(result.shape)}, N = {result.size}; {result.precision}; attention: {result.kernel}",
     ]
 
 
-def _exponents(found: Lyapunov) -> tuple[list[str], list[list[str]]]:
+def _exponents(result: Lyapunov) -> tuple[list[str], list[list[str]]]:
     headers = ["", "exponent", "lowest", "highest", "factor per layer", "growth by layer"]
     rows: list[list[str]] = []
-    for i in range(found.exponents.shape[1]):
-        values = found.exponents[:, i]
+    for i in range(result.exponents.shape[1]):
+        values = result.exponents[:, i]
         several = len(values) > 1
         rows.append(
             [
@@ -349,23 +353,23 @@ def _exponents(found: Lyapunov) -> tuple[list[str], list[list[str]]]:
                 f"{values.min():.5f}" if several else "",
                 f"{values.max():.5f}" if several else "",
                 f"{np.exp(values.mean()):.5f}",
-                sparkline(found.growth[:, :, i].mean(1), scale="linear"),
+                sparkline(result.growth[:, :, i].mean(1), scale="linear"),
             ]
         )
     return headers, rows
 
 
-def _lyapunov_below(found: Lyapunov) -> list[str]:
-    site = 0 if found.backward else found.depth
-    value, error = found.log10_norm[site], found.log10_norm_error[site]
+def _lyapunov_below(result: Lyapunov) -> list[str]:
+    site = 0 if result.backward else result.depth
+    value, error = result.log10_norm[site], result.log10_norm_error[site]
     dead: NDArray[np.bool_] = np.equal(value, -np.inf)
     line = "Exponents: natural logarithm of the growth per layer. Whole product: "
     if dead.all():
-        return [f"{line}0, no direction arrives.", *found.remarks]
+        return [f"{line}0, no direction arrives.", *result.remarks]
     value, error = value[~dead], error[~dead]
     # One direction has no spread.
     open_to = "" if np.isnan(error).all() else f" +- {error.max():.3f} (one standard error)"
     line += f"log10 of |J|_F / sqrt N is {value.mean():.3f}{open_to}"
     if dead.any():
         line += f" in {len(value)} of {len(dead)} examples; in the others it is 0"
-    return [f"{line}.", *found.remarks]
+    return [f"{line}.", *result.remarks]

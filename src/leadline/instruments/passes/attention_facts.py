@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from leadline.numerics.patterns.matrix_group import HIDDEN
-from leadline.numerics.patterns.patterns import Patterns, Shape
+from leadline.numerics.patterns.patterns import Patterns, PatternShape
 from leadline.record import Finding, Site
 from leadline.record.rows.finding import Severity
 
@@ -20,7 +20,7 @@ UNEVEN = 1e-3
 
 def attention_facts(site: Site, patterns: Patterns, *, first_head: int = 1) -> dict[str, Any]:
     """One entry of the provenance. `allowed` is written as [count, how often] where it is needed."""
-    attention, measured = patterns.seen, patterns.measured
+    attention, measured = patterns.attention, patterns.measured
     mask = _mask(measured.shapes)
     source = attention.query_source
     head_width = None if attention.query is None else attention.query.shape[-1]
@@ -85,7 +85,7 @@ def attention_findings(site: Site, patterns: Patterns) -> list[Finding]:
         say(f"{measured.missing} rows of the attention matrices may see no key at all at {site}.")
     if measured.lowest < 0:
         say(f"Attention weights are negative (down to {measured.lowest:.3g}) at {site}.")
-    if not patterns.seen.sink and not measured.broken and not _even(patterns):
+    if not patterns.attention.sink and not measured.broken and not _even(patterns):
         say(
             "Rows of the attention weights do not sum to one (off by up to "
             f"{measured.uneven:.3g}) at {site}."
@@ -110,14 +110,14 @@ def _substochastic(patterns: Patterns) -> bool:
 
 
 def _tolerance(patterns: Patterns) -> float:
-    attention = patterns.seen
+    attention = patterns.attention
     dtype = attention.weights.dtype if attention.weights is not None else torch.float32
     return max(UNEVEN, 2 * torch.finfo(dtype).eps)
 
 
 def positions_of(patterns: Patterns) -> str:
     """How queries and keys learn of positions: none, rotary, bias (on the logits), unknown."""
-    attention = patterns.seen
+    attention = patterns.attention
     sources = (attention.query_source, attention.key_source)
     if any(source is not None and source.turned for source in sources):
         return "rotary"
@@ -129,7 +129,7 @@ def positions_of(patterns: Patterns) -> str:
     return "bias" if scores.bias_range > 0 else "none"
 
 
-def _mask(shapes: list[Shape]) -> str:
+def _mask(shapes: list[PatternShape]) -> str:
     """The mask that all shapes share; a single token has both of the plain ones."""
     telling = {shape.mask for shape in shapes if shape.keys > 1 or shape.queries > 1}
     if not telling:

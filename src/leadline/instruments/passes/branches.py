@@ -11,7 +11,7 @@ from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.instruments.passes.plan import Plan
 from leadline.instruments.passes.probe import At, Result
 from leadline.numerics.patterns.patterns import Patterns
-from leadline.numerics.patterns.token_differences import Heads
+from leadline.numerics.patterns.token_differences import AttentionHeads
 from leadline.record import Site
 
 __all__ = ["Branches"]
@@ -44,8 +44,8 @@ class Branches:
         waiting = self._waiting.pop(at.site, [])
         if waiting:
             patterns, tokens = waiting[0]
-            output = self._products.output_of(patterns.seen, u, gain=gain)
-            heads = Heads(patterns, tokens, output, calls=len(waiting))
+            output = self._products.output_of(patterns.attention, u, gain=gain)
+            heads = AttentionHeads(patterns, tokens, output, calls=len(waiting))
             for probe in self._heads:
                 yield from probe.heads(at, heads)
         elif write.role not in MIXING:

@@ -39,7 +39,7 @@ from leadline.instruments.passes.probe import At, Refused, Result, Single
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.numerics.linear.linearised import Linearised
 from leadline.record import Quantity, Reading, Site
-from leadline.record.file.unfinished import Growing, Refusal
+from leadline.record.file.unfinished import GrowingRecord, Refusal
 
 __all__ = ["Linearising", "Part"]
 
@@ -100,14 +100,14 @@ class Linearising:
         """How many steps progress counts in all."""
         return sum(len(part.steps) for part in self.parts)
 
-    def run(self, growing: Growing, say: Say) -> None:
+    def run(self, growing: GrowingRecord, say: Say) -> None:
         """Do the parts that the record does not hold yet."""
         for parameter in self.module.parameters():
             parameter.requires_grad_(False)  # only gradients of the stream are asked for
         with plainly() as remarks:
             self._run(growing, say, remarks)
 
-    def _run(self, growing: Growing, say: Say, remarks: tuple[str, ...]) -> None:
+    def _run(self, growing: GrowingRecord, say: Say, remarks: tuple[str, ...]) -> None:
         finished = growing.finished
         carried = growing.carried
         self.facts |= carried.get("stacks", {})

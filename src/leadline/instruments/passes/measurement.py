@@ -63,7 +63,12 @@ from leadline.models.inputs import Inputs, choose_loss
 from leadline.models.loading import LoadedModel
 from leadline.record import Record
 from leadline.record.file.lock import only_writer
-from leadline.record.file.unfinished import Growing, begun, refuse_foreign, refuse_unfinished
+from leadline.record.file.unfinished import (
+    GrowingRecord,
+    refuse_foreign,
+    refuse_unfinished,
+    resume_record,
+)
 
 __all__ = [
     "anatomy_of",
@@ -130,7 +135,7 @@ def measure(
         unfinished = None
         if file is not None and probe_plan.linear:
             request = _resume_facts(options, module, batch, families=families, anatomy=anatomy)
-            unfinished = begun(file, request)
+            unfinished = resume_record(file, request)
         elif file is not None:
             refuse_unfinished(file)
         options.say("reading the anatomy", 0, 3)
@@ -147,11 +152,11 @@ def measure(
             record = unfinished
         if probe_plan.linear:
             growing = (
-                Growing.begin(
+                GrowingRecord.begin(
                     record, file, request=request, parts=len(linearising.parts), started=started
                 )
                 if unfinished is None
-                else Growing(record, file, started=started)
+                else GrowingRecord(record, file, started=started)
             )
             with few_threads(module, batch):
                 record = _run_linear(growing, linearising, options, batch)
@@ -232,7 +237,7 @@ def _run_passes(
 
 
 def _run_linear(
-    growing: Growing, linearising: Linearising, options: _MeasureOptions, batch: Inputs
+    growing: GrowingRecord, linearising: Linearising, options: _MeasureOptions, batch: Inputs
 ) -> Record:
     """Run the probes that see blocks as linear maps and return the finished record."""
     total = 3 + linearising.steps

@@ -5,14 +5,14 @@
 exact on every model that is affine once attention patterns, norm statistics and multiplicative
 gates are frozen at this forward pass. L layers cost L rows of one pass instead of (1 + H)^L paths:
 Z_k <- Z_k + attention(Z_{k-1}) with frozen patterns. The model's own forward pass runs on a tensor
-that carries its components (`numerics.carried`); nothing is rebuilt from weights.
+that carries its components (`carried`); nothing is rebuilt from weights.
 
 What is left over must be rounding, at the stream after the last layer and at the logits: for every
 token |x - sum| is at most ALLOWED sqrt(writes) eps, and at most MOST, of the larger of |x| and the
 size of its components; eps is that of the coarsest number type on the way. Otherwise it is an
 error. By as little may x differ from that of an undisturbed pass. Neither says that a component
 has the right number of hops; that is what the owners of all numbers are followed for
-(`numerics.carried_tokens`).
+(`carried.tokens`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def paths(
     """
     if isinstance(model, LoadedModel):
         name = name or model.name
-    given, module = modules_of(model)
+    original, module = modules_of(model)
     samples = check_count(samples, "samples", least=0)
     seed = check_seed(seed)
     say = check_progress(progress)
@@ -99,21 +99,23 @@ def paths(
     refuse_broken(module, batch)
     with torch.inference_mode(False), untouched(module), few_threads(module, batch):
         say("reading the anatomy", 0, 1)
-        proved = known or anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
-        head, _ = head_of(module, batch, proved, loss, seed)
+        model_anatomy = known or anatomy_of(
+            module, batch, anatomy=anatomy, families=families, seed=seed
+        )
+        head, _ = head_of(module, batch, model_anatomy, loss, seed)
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
-        run = _Run(module, one_stack(proved, module), batch, chosen, say)
+        run = _PathsRun(module, one_stack(model_anatomy, module), batch, chosen, say)
         with torch.no_grad():
             passed, journey = run.carried(logits=logits)
-            own = run.compared(passed)
-            found = run.told(passed, journey, own, logits=logits)
-            counted = counts_of(passed, found.output)
+            plain_output = run.plain_output_of(passed)
+            numbers = run.numbers(passed, journey, plain_output, logits=logits)
+            counted = counts_of(passed, numbers.output)
             sampled = None
             if samples and counted.drawable:
-                spreads = found.residual is not None
+                spreads = numbers.residual is not None
                 sampled = run.sampled(passed, samples, seed=seed, spreads=spreads)
     left_out = ["Samples: left out for that reason."] if samples and not counted.drawable else []
-    facts = model_facts(given, name, "given")
+    facts = model_facts(original, name, "given")
     assert passed.stream.parts is not None
     coarsest = passed.stream.parts.coarsest
     say("done", 1, 1)
@@ -122,22 +124,22 @@ def paths(
         dtype=facts["dtype"],
         heads=tuple(layer.heads for layer in passed.attentions),
         counts=counted.counts,
-        output=found.output,
-        residual=found.residual,
-        logits=found.logits,
-        loss=found.loss,
-        loss_kind=None if found.loss is None else chosen.kind,
-        loss_at_most=found.loss_at_most,
+        output=numbers.output,
+        residual=numbers.residual,
+        logits=numbers.logits,
+        loss=numbers.loss,
+        loss_kind=None if numbers.loss is None else chosen.kind,
+        loss_at_most=numbers.loss_at_most,
         sampled=sampled,
         precision=str(coarsest).removeprefix("torch."),
         allowed=run.allowed(torch.finfo(coarsest).eps),
         input=batch.summary(),
-        remarks=(*found.remarks, *counted.remarks, *left_out),
+        remarks=(*numbers.remarks, *counted.remarks, *left_out),
     )
 
 
 @dataclass(frozen=True)
-class _Told:
+class _PassNumbers:
     """The numbers of one pass."""
 
     output: Shares
@@ -149,7 +151,7 @@ class _Told:
 
 
 @dataclass
-class _Run:
+class _PathsRun:
     """A model, the stack whose stream is followed, and what it is fed with."""
 
     module: nn.Module
@@ -183,8 +185,8 @@ class _Run:
             )
         return passed, journey
 
-    def compared(self, passed: Passed) -> Any:
-        """What the model returns undisturbed; ProbeError where the carried pass is another one."""
+    def plain_output_of(self, passed: Passed) -> Any:
+        """What the model returns undisturbed; ProbeError where the carried pass differs from it."""
         stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
         pairs = {"the stream after the last layer": (passed.stream, stream)}
         if passed.output is not None:
@@ -198,17 +200,19 @@ class _Run:
             miss = apart(carried, plain) if isinstance(plain, torch.Tensor) else math.inf
             if miss > allowed:
                 raise ProbeError(
-                    f"The pass with components is another than the model's own: {where} differs by "
+                    f"The pass with components differs from the model's own: {where} is off by "
                     f"{miss:.3g} of a token's size, where rounding explains at most {allowed:.3g}; "
                     "the model may look at the kind of its tensors, keep something between two "
                     "passes, or depend on chance."
                 )
         return output
 
-    def told(self, passed: Passed, journey: Journey, own: Any, *, logits: bool) -> _Told:
+    def numbers(
+        self, passed: Passed, journey: Journey, plain_output: Any, *, logits: bool
+    ) -> _PassNumbers:
         """All shares and losses. ProbeError when the remainder is more than rounding.
 
-        `own` is what the model returns undisturbed.
+        `plain_output` is what the model returns undisturbed.
         """
         stream = passed.stream
         assert stream.parts is not None
@@ -219,40 +223,40 @@ class _Run:
             "output": token_view(mask, token_axis=axis),
             "residual": token_view(mask, token_axis=axis, residual=True),
         }
-        found = spread(stream.value, stream.parts, views)
+        spreads = spread(stream.value, stream.parts, views)
         lengths = len(passed.attentions) + 1
-        if found["output"].norm == 0:
+        if spreads["output"].norm == 0:
             raise ProbeError("The stream after the last layer is zero, so it has no shares.")
-        output = shares_of(found["output"], eps, lengths)
+        output = shares_of(spreads["output"], eps, lengths)
         self._refuse_remainder(output, stream, "the stream after the last layer")
         remarks = joined_remarks(journey)
-        if found["output"].heaviest > HEAVY and stream.numel() > 4 * self.stack.width:
+        if spreads["output"].heaviest > HEAVY and stream.numel() > 4 * self.stack.width:
             remarks.append(
-                f"One token has {found['output'].heaviest:.0%} of |X|^2, so the shares of the "
+                f"One token has {spreads['output'].heaviest:.0%} of |X|^2, so the shares of the "
                 "output are largely its own."
             )
         residual = None
         # Below that the residual is what rounding makes of equal tokens.
-        if found["residual"].norm > 8 * max(eps, output.remainder) * output.norm:
-            residual = shares_of(found["residual"], eps, lengths)
+        if spreads["residual"].norm > 8 * max(eps, output.remainder) * output.norm:
+            residual = shares_of(spreads["residual"], eps, lengths)
         else:
             remarks.append(no_residual(stream, axis))
         if not logits:
-            remarks.append("Logits: they were not asked for.")
-            return _Told(output, residual, None, None, None, tuple(remarks))
-        return self._with_logits(passed, own, output, residual, remarks)
+            remarks.append("Logits: left out, as requested.")
+            return _PassNumbers(output, residual, None, None, None, tuple(remarks))
+        return self._with_logits(passed, plain_output, output, residual, remarks)
 
     def _with_logits(
         self,
         passed: Passed,
-        own: Any,
+        plain_output: Any,
         output: Shares,
         residual: Shares | None,
         remarks: list[str],
-    ) -> _Told:
+    ) -> _PassNumbers:
         logits = logits_of(passed.output, self.module, self.loss)
         if isinstance(logits, str):
-            return _Told(output, residual, None, None, None, (*remarks, logits))
+            return _PassNumbers(output, residual, None, None, None, (*remarks, logits))
         assert logits.parts is not None
         eps = torch.finfo(logits.parts.coarsest).eps
         lengths = max(len(passed.attentions) + 1, logits.parts.inputs.count)
@@ -264,38 +268,38 @@ class _Run:
         losses: list[float] = []
 
         def loss_of(value: torch.Tensor) -> float:
-            return float(self.loss.compute(with_logits(own, value), self.batch))
+            return float(self.loss.compute(with_logits(plain_output, value), self.batch))
 
         def each(length: int, so_far: torch.Tensor) -> None:
             self.say("computing the logits", length + 1, lengths)
             if self.loss.kind in _LOSSES:
                 losses.append(loss_of(so_far.to(logits.dtype)))
 
-        found = spread(
+        logit_spread = spread(
             logits.value, logits.parts, {"logits": logit_view(self.batch.mask)}, each=each
         )["logits"]
         shares = None
-        if found.norm > 0:
-            shares = shares_of(found, eps, lengths)
+        if logit_spread.norm > 0:
+            shares = shares_of(logit_spread, eps, lengths)
             self._refuse_remainder(shares, logits, "the logits")
         else:
             remarks.append("Logits: all are equal, so they have no shares.")
         if not losses:
             remarks.append(f"Loss: none but a {self.loss.kind}, because {self.loss.reason}.")
-            return _Told(output, residual, shares, None, None, tuple(remarks))
+            return _PassNumbers(output, residual, shares, None, None, tuple(remarks))
         losses += losses[-1:] * (lengths - len(losses))
-        whole = float(self.loss.compute(own, self.batch))
-        bad = sum(not math.isfinite(loss) for loss in (*losses, whole))
+        full_loss = float(self.loss.compute(plain_output, self.batch))
+        bad = sum(not math.isfinite(loss) for loss in (*losses, full_loss))
         if bad:
             remarks.append(f"Loss: {bad} of {len(losses) + 1} values are not finite.")
-        return _Told(output, residual, shares, whole, tuple(losses), tuple(remarks))
+        return _PassNumbers(output, residual, shares, full_loss, tuple(losses), tuple(remarks))
 
     def sampled(
         self, passed: Passed, samples: int, *, seed: int, spreads: bool
     ) -> SampledPaths | None:
         """Draw paths of every length and follow each on its own, one pass per length.
 
-        `spreads`: there is a residual at all.
+        `spreads` says whether there is a residual.
         """
         if samples == 0:
             return None
@@ -307,9 +311,9 @@ class _Run:
             passed,
             samples=samples,
             seed=seed,
-            whole=token_view(mask, token_axis=axis),
+            view=token_view(mask, token_axis=axis),
             residual=token_view(mask, token_axis=axis, residual=True) if spreads else None,
-            say=lambda done, total: self.say("following sampled paths", done, total),
+            say=lambda finished, total: self.say("following sampled paths", finished, total),
         )
         return SampledPaths(samples=samples, seed=seed, residual=residual, error=error)
 
@@ -321,15 +325,15 @@ class _Run:
         axis = self.stack.token_axis
         return mask if tuple(mask.shape) == (stream.shape[1 - axis], stream.shape[axis]) else None
 
-    def _refuse_remainder(self, shares: Shares, whole: Carried, where: str) -> None:
-        parts = whole.parts
+    def _refuse_remainder(self, shares: Shares, tensor: Carried, where: str) -> None:
+        parts = tensor.parts
         assert parts is not None
         allowed = self.allowed(torch.finfo(parts.coarsest).eps)
         if shares.remainder <= allowed:
             return
         kind = str(parts.coarsest).removeprefix("torch.")
-        written = sorted(whole.journey.written)
-        cause = "an operation of this model was not followed rightly"
+        written = sorted(tensor.journey.written)
+        cause = "an operation of this model was not followed correctly"
         if written:
             cause = (
                 f"'{written[0] or 'the model'}' writes in place, and a write into a view of the "

@@ -1,4 +1,4 @@
-"""What a carried pass returned, read: shares, counts, logits, and the words about them."""
+"""Read what a carried pass returned: shares, counts, logits, and remarks about them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 
-def shares_of(found: Spread, eps: float, lengths: int) -> Shares:
+def shares_of(spread: Spread, eps: float, lengths: int) -> Shares:
     """Norms and products as shares; a length that nothing reached has 0."""
 
     def of(values: tuple[float, ...], size: float) -> tuple[float, ...]:
         return tuple(value / size for value in values) + (0.0,) * (lengths - len(values))
 
-    biased = any(found.sources)
+    biased = any(spread.sources)
     return Shares(
-        norm=found.norm,
-        norm_share=of(found.inputs, found.norm),
-        share=of(found.along, found.norm),
-        bias_norm_share=of(found.sources, found.norm) if biased else (),
-        bias_share=of(found.sources_along, found.norm) if biased else (),
-        remainder=found.remainder,
-        remainder_eps=found.remainder / eps,
+        norm=spread.norm,
+        norm_share=of(spread.inputs, spread.norm),
+        share=of(spread.along, spread.norm),
+        bias_norm_share=of(spread.sources, spread.norm) if biased else (),
+        bias_share=of(spread.sources_along, spread.norm) if biased else (),
+        remainder=spread.remainder,
+        remainder_eps=spread.remainder / eps,
     )
 
 
@@ -82,9 +82,9 @@ def counts_of(passed: Passed, output: Shares) -> Counted:
 
 def raw_logits(output: Any, module: nn.Module, loss: Loss) -> Any:
     """The logits among what a model returned, or else its first tensor."""
-    found: Any = getattr(output, "logits", None)
-    if found is not None:
-        return found
+    logits: Any = getattr(output, "logits", None)
+    if logits is not None:
+        return logits
     if speaks(module, loss):
         return output[0] if isinstance(output, list | tuple) else output
     return first_tensor(output)
@@ -98,17 +98,17 @@ def speaks(module: nn.Module, loss: Loss) -> bool:
 def logits_of(output: Any, module: nn.Module, loss: Loss) -> Carried | str:
     """The logits that the model returned, or why there are none to take apart."""
     has = getattr(output, "logits", None) is not None or speaks(module, loss)
-    found: Any = raw_logits(output, module, loss) if has else None
-    if not isinstance(found, Carried):
+    logits: Any = raw_logits(output, module, loss) if has else None
+    if not isinstance(logits, Carried):
         return "Logits: the model has no head that gives any."
-    if found.parts is None:
-        assert found.origin is not None
+    if logits.parts is None:
+        assert logits.origin is not None
         return (
             "Logits: left out, they are not affine when frozen: the operation "
-            f"'{found.origin.operation}' in '{found.origin.module or type(module).__name__}' "
+            f"'{logits.origin.operation}' in '{logits.origin.module or type(module).__name__}' "
             "(a soft cap, perhaps) stands between the stream and them."
         )
-    return found
+    return logits
 
 
 def with_logits(output: Any, logits: torch.Tensor) -> Any:
@@ -130,7 +130,7 @@ def no_residual(stream: Carried, axis: int) -> str:
 
 
 def joined_remarks(journey: Journey) -> list[str]:
-    """Tell of tensors as large as the stream that joined it from outside."""
+    """A remark on tensors as large as the stream that joined it from outside."""
     where = sorted(journey.joined)
     if not where:
         return []

@@ -30,7 +30,7 @@ def one_stack(anatomy: Anatomy, module: nn.Module) -> Stack:
 def _has_encoder(module: Any) -> bool:
     """Whether get_encoder gives a part, and neither the model itself nor an error."""
     try:
-        found = module.get_encoder()
+        encoder = module.get_encoder()
     except Exception:
         return False
-    return isinstance(found, nn.Module) and found is not module
+    return isinstance(encoder, nn.Module) and encoder is not module

@@ -1,4 +1,4 @@
-"""A forward pass taken apart by path length: shares, counts, losses, and how they are told.
+"""The result of `paths`: a forward pass by path length, as data, as text and as HTML.
 
 With attention patterns, norm statistics and gates frozen, the stream after the last layer is
 
@@ -275,7 +275,7 @@ def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
 
 
 def remarks_of(paths: Paths) -> list[str]:
-    """The remainder, what could not be told, and what the numbers are not."""
+    """The remainder, what could not be measured, and what the numbers do not mean."""
     at = [f"output {_remainder(paths.output)}"]
     at += [] if paths.logits is None else [f"logits {_remainder(paths.logits)}"]
     lines = [

@@ -40,8 +40,8 @@ def orthonormal(vectors: Tensor) -> tuple[Tensor, Tensor]:
     rows = vectors.reshape(k, examples, -1).transpose(0, 1).double()
     size = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     rows = rows / torch.where(size > 0, size, torch.ones_like(size))
-    found = _by_cholesky(rows, torch.finfo(vectors.dtype).eps)
-    q, r = _by_reflections(rows) if found is None else found
+    factors = _by_cholesky(rows, torch.finfo(vectors.dtype).eps)
+    q, r = _by_reflections(rows) if factors is None else factors
     back = q.transpose(0, 1).reshape(vectors.shape).to(vectors.dtype)
     return back, r * size.mT
 
@@ -103,9 +103,9 @@ class Frame:
         spread, level = _scaled(r, r.new_zeros(shape[0]))
         return cls(directions, zero, zero, spread, level)
 
-    def through(self, given: LinearMap, *, adjoint: bool = False) -> Frame:
+    def through(self, layer: LinearMap, *, adjoint: bool = False) -> Frame:
         """The frame behind one more layer (before it, with `adjoint`)."""
-        moved = given.adjoint(self.directions) if adjoint else given.forward(self.directions)
+        moved = layer.adjoint(self.directions) if adjoint else layer.forward(self.directions)
         directions, r = orthonormal(moved)
         growth = r.diagonal(dim1=-2, dim2=-1).log()
         spread, level = _scaled(r @ self.spread, self.level)

@@ -67,20 +67,20 @@ class Chain:
 class Shifted:
     """J - c I. With c = 1 and J = I + F' it is the Jacobian of the branch alone."""
 
-    def __init__(self, given: LinearMap, by: float) -> None:
-        self.given = given
+    def __init__(self, linear_map: LinearMap, by: float) -> None:
+        self.linear_map = linear_map
         self.by = by
-        self.shape = given.shape
-        self.dtype = given.dtype
-        self.device = given.device
+        self.shape = linear_map.shape
+        self.dtype = linear_map.dtype
+        self.device = linear_map.device
 
     def forward(self, v: Tensor) -> Tensor:
         """J v - c v."""
-        return self.given.forward(v).sub(v, alpha=self.by)
+        return self.linear_map.forward(v).sub(v, alpha=self.by)
 
     def adjoint(self, u: Tensor) -> Tensor:
         """J' u - c u."""
-        return self.given.adjoint(u).sub(u, alpha=self.by)
+        return self.linear_map.adjoint(u).sub(u, alpha=self.by)
 
 
 class Dense:
@@ -102,18 +102,18 @@ class Dense:
         return torch.einsum("eij,kei->kej", self.matrices, u.flatten(2)).view_as(u)
 
 
-def dense(given: LinearMap) -> Tensor:
+def dense(linear_map: LinearMap) -> Tensor:
     """The matrices [example, N, N] of a map, row by row: N adjoint products."""
-    examples, tokens, width = given.shape
+    examples, tokens, width = linear_map.shape
     size = tokens * width
-    found: list[Tensor] = []
+    blocks: list[Tensor] = []
     for start in range(0, size, ROWS):
         count = min(ROWS, size - start)
-        unit = torch.zeros(count, size, dtype=given.dtype, device=given.device)
+        unit = torch.zeros(count, size, dtype=linear_map.dtype, device=linear_map.device)
         unit[torch.arange(count), torch.arange(start, start + count)] = 1.0
         rows = unit.view(count, 1, tokens, width).expand(count, examples, tokens, width)
-        found.append(given.adjoint(rows).reshape(count, examples, size))
-    return torch.cat(found).transpose(0, 1)
+        blocks.append(linear_map.adjoint(rows).reshape(count, examples, size))
+    return torch.cat(blocks).transpose(0, 1)
 
 
 def apart(one: Tensor, other: Tensor) -> float:

@@ -43,8 +43,8 @@ class Linearised:
             self._y = f(self._x)
         if self._y.shape != x.shape:
             raise ProbeError(
-                f"The function makes {list(self._y.shape)} of a stream of {list(x.shape)}, and only "
-                "a map of the stream to itself has the Jacobian that is asked for."
+                f"The function turns a stream of shape {list(x.shape)} into {list(self._y.shape)}; "
+                "its Jacobian can be measured only if it keeps the shape of the stream."
             )
         self.y = self._y.detach()
         self._twice: tuple[Tensor, Tensor] | None = None
@@ -81,7 +81,7 @@ class Linearised:
         return torch.cat([self._some(y, x, some) for some in vectors.split(count)])
 
     def _some(self, y: Tensor, x: Tensor, vectors: Tensor) -> Tensor:
-        """The same for few enough vectors to go at once."""
+        """The gradients of few enough vectors to go through the graph at once."""
         if self.batched and len(vectors) > 1:
             try:
                 return _gradient(y, x, vectors, batched=True)
@@ -89,9 +89,9 @@ class Linearised:
                 if _has_no_second(error):
                     raise ProbeError(_refusal(error)) from error
                 # Not every operation can be vmapped; whether that was it, one vector tells.
-                found = torch.stack([self._single(y, x, one) for one in vectors])
+                gradients = torch.stack([self._single(y, x, one) for one in vectors])
                 self.batched = False
-                return found
+                return gradients
         return torch.stack([self._single(y, x, one) for one in vectors])
 
     def _single(self, y: Tensor, x: Tensor, vector: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class Linearised:
 
 
 def _gradient(y: Tensor, x: Tensor, vectors: Tensor, *, batched: bool) -> Tensor:
-    (found,) = torch.autograd.grad(
+    (gradient,) = torch.autograd.grad(
         y,
         x,
         vectors,
@@ -111,7 +111,7 @@ def _gradient(y: Tensor, x: Tensor, vectors: Tensor, *, batched: bool) -> Tensor
         allow_unused=True,
         materialize_grads=True,
     )
-    return found.detach()
+    return gradient.detach()
 
 
 _SECOND = (
@@ -129,15 +129,15 @@ def _refusal(error: RuntimeError) -> str:
     if "use_reentrant=True" in str(error):
         return (
             "The block runs under reentrant checkpointing (torch.utils.checkpoint with "
-            "use_reentrant=True), which knows no gradients with respect to the stream; switch it off "
-            "for the measurement, or use use_reentrant=False."
+            "use_reentrant=True), which gives no gradients with respect to the stream. Switch it "
+            "off for the measurement, or set use_reentrant=False."
         )
     for pattern in _SECOND:
-        if found := re.search(pattern, str(error)):
+        if operation := re.search(pattern, str(error)):
             return (
-                f"The operation {found[1]} has no second derivative, which the products J v need; "
-                "run the model with attention that has one (math kernel or eager), or ask only for "
+                f"The operation {operation[1]} has no second derivative, which the products J v need; "
+                "run the model with attention that has one (math kernel or eager), or measure only "
                 "what J' u gives."
             )
-    said = words_of(error, first_line=True)
-    return f"The block cannot be differentiated with respect to the stream: {said}"
+    message = words_of(error, first_line=True)
+    return f"The block cannot be differentiated with respect to the stream: {message}"

@@ -15,7 +15,7 @@ import torch
 from leadline.anatomy import SeenAttention
 from leadline.numerics.spectra.attention_rows import AttentionRows, Softmax
 
-__all__ = ["AT_ONCE", "HIDDEN", "Given", "MatrixGroup", "Rows", "Sight"]
+__all__ = ["AT_ONCE", "HIDDEN", "MatrixGroup", "ModelPattern", "Sight", "SoftmaxBlocks"]
 
 Tensor = torch.Tensor
 HIDDEN = 1000.0
@@ -33,7 +33,7 @@ _ROUNDINGS = 4.0
 """What is left of logits without their products is right to so many eps of both."""
 
 
-class Rows(Protocol):
+class SoftmaxBlocks(Protocol):
     """Matrices that come as blocks of rows of a softmax."""
 
     def softmaxes(
@@ -42,7 +42,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class ModelPattern:
     """Weights and logits that the model computed itself: [matrix, query, key]."""
 
     logits: Tensor
@@ -79,10 +79,14 @@ class MatrixGroup:
     """Examples that share their tokens: [example * head, query, key] matrices."""
 
     def __init__(
-        self, seen: SeenAttention, members: list[int], rows: Tensor | None, columns: Tensor | None
+        self,
+        attention: SeenAttention,
+        members: list[int],
+        rows: Tensor | None,
+        columns: Tensor | None,
     ) -> None:
-        self.seen, self.members = seen, members
-        self.heads = seen.heads
+        self.attention, self.members = attention, members
+        self.heads = attention.heads
         at = torch.tensor(members)
 
         def chosen(tensor: Tensor, *, query: bool, key: bool) -> Tensor:
@@ -94,31 +98,31 @@ class MatrixGroup:
             return taken
 
         self.value = self.output = None
-        if seen.output.ndim == 4 and seen.output.shape[1] == self.heads:
-            self.output = chosen(seen.output, query=True, key=False)
-            value = seen.value
+        if attention.output.ndim == 4 and attention.output.shape[1] == self.heads:
+            self.output = chosen(attention.output, query=True, key=False)
+            value = attention.value
             if value.ndim == 4 and self.heads % value.shape[1] == 0:
                 self.value = _repeated(chosen(value, query=False, key=True), self.heads)
         self.query = self.key = self.mask = None
-        if seen.query is not None and seen.key is not None:
-            self.query = chosen(seen.query, query=True, key=False)
-            self.key = _repeated(chosen(seen.key, query=False, key=True), self.heads)
-        if seen.weights is not None:
-            assert seen.logits is not None
-            weights = chosen(seen.weights, query=True, key=True)
-            logits = chosen(seen.logits, query=True, key=True)
+        if attention.query is not None and attention.key is not None:
+            self.query = chosen(attention.query, query=True, key=False)
+            self.key = _repeated(chosen(attention.key, query=False, key=True), self.heads)
+        if attention.weights is not None:
+            assert attention.logits is not None
+            weights = chosen(attention.weights, query=True, key=True)
+            logits = chosen(attention.logits, query=True, key=True)
             self.queries, self.keys = weights.shape[2:]
-            self.matrices: Rows = Given(logits.flatten(0, 1), weights.flatten(0, 1))
+            self.matrices: SoftmaxBlocks = ModelPattern(logits.flatten(0, 1), weights.flatten(0, 1))
         else:
             assert self.query is not None and self.key is not None
             self.queries, self.keys = self.query.shape[2], self.key.shape[2]
             self.mask = self._shared_mask(rows, columns)
-            assert seen.scaling is not None
+            assert attention.scaling is not None
             self.matrices = AttentionRows(
                 self.query.flatten(0, 1),
                 self.key.flatten(0, 1),
-                scaling=seen.scaling,
-                causal=seen.causal and self.mask is None,
+                scaling=attention.scaling,
+                causal=attention.causal and self.mask is None,
                 mask=self.mask,
             )
 
@@ -126,11 +130,11 @@ class MatrixGroup:
         """The mask of the kernel, cut to the real tokens: [1 or example * head, query, key]."""
         assert self.query is not None and self.key is not None
         device = self.query.device
-        mask = self.seen.mask
+        mask = self.attention.mask
         cut = rows is not None or columns is not None
-        assert self.seen.query is not None and self.seen.key is not None
-        full = self.seen.query.shape[2], self.seen.key.shape[2]
-        if self.seen.causal and (cut or full[0] != full[1]):
+        assert self.attention.query is not None and self.attention.key is not None
+        full = self.attention.query.shape[2], self.attention.key.shape[2]
+        if self.attention.causal and (cut or full[0] != full[1]):
             # The kernel's own triangle, before padding is cut away; it begins at the first key.
             mask = torch.ones(full, dtype=torch.bool, device=device).tril()
         if mask is None:
@@ -153,7 +157,7 @@ class MatrixGroup:
     @property
     def one_mask(self) -> bool:
         """Whether all matrices hide the same entries, so that one of them tells."""
-        if isinstance(self.matrices, Given):
+        if isinstance(self.matrices, ModelPattern):
             return False
         return self.mask is None or self.mask.shape[0] == 1
 
@@ -165,9 +169,9 @@ class MatrixGroup:
         `HIDDEN` below the largest of its row is taken for hidden.
         """
         shifted, top = block.shifted, block.top[..., 0]
-        if not isinstance(self.matrices, Given):
-            seen = shifted[:1] if self.one_mask else shifted
-            return Sight(seen > -torch.inf, top == -torch.inf)
+        if not isinstance(self.matrices, ModelPattern):
+            logits = shifted[:1] if self.one_mask else shifted
+            return Sight(logits > -torch.inf, top == -torch.inf)
         visible, empty = shifted > -HIDDEN, top <= EMPTY
         unsure = (shifted > _BOTTOMLESS) & ~visible
         if not bool(unsure.any() | (empty & (top > _BOTTOMLESS)).any()):
@@ -187,10 +191,10 @@ class MatrixGroup:
 
     def _added(self, block: Softmax) -> tuple[Tensor, Tensor] | None:
         """Logits less products of queries and keys, and how far that may be off by rounding."""
-        scaling, cap = self.seen.scaling, self.seen.soft_cap
+        scaling, cap = self.attention.scaling, self.attention.soft_cap
         if self.query is None or self.key is None or scaling is None:
             return None
-        assert isinstance(self.matrices, Given)
+        assert isinstance(self.matrices, ModelPattern)
         dtype = block.shifted.dtype
         here = slice(block.first, block.first + block.shifted.shape[1])
         query = self.query.flatten(0, 1)[:, here].to(dtype)
@@ -207,7 +211,7 @@ class MatrixGroup:
 
     def dense(self) -> Tensor:
         """[example * head, query, key]."""
-        if isinstance(self.matrices, Given):
+        if isinstance(self.matrices, ModelPattern):
             return self.matrices.weights.to(self.dtype)
         assert isinstance(self.matrices, AttentionRows)
         return self.matrices.dense(dtype=self.dtype)
@@ -215,15 +219,15 @@ class MatrixGroup:
     @property
     def dtype(self) -> torch.dtype:
         """What statistics are computed in: float64 for a float64 model, float32 otherwise."""
-        return torch.float64 if self.seen.output.dtype == torch.float64 else torch.float32
+        return torch.float64 if self.attention.output.dtype == torch.float64 else torch.float32
 
     def bias_range(self) -> float:
         """The largest range, over a row, of an additive mask where it does not hide."""
         if self.mask is None or self.mask.dtype == torch.bool:
             return 0.0
-        seen = torch.isfinite(self.mask)
-        high = self.mask.masked_fill(~seen, float("-inf")).amax(-1)
-        low = self.mask.masked_fill(~seen, float("inf")).amin(-1)
+        shown = torch.isfinite(self.mask)
+        high = self.mask.masked_fill(~shown, float("-inf")).amax(-1)
+        low = self.mask.masked_fill(~shown, float("inf")).amin(-1)
         return float((high - low).clamp_min(0).nan_to_num(0.0, 0.0, 0.0).max())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from leadline.numerics.patterns.matrix_group import Given, MatrixGroup
+from leadline.numerics.patterns.matrix_group import MatrixGroup, ModelPattern
 from leadline.numerics.spectra.attention_rows import Softmax
 
 __all__ = ["Sums", "add_block", "miss_in_eps", "proof_vectors"]
@@ -18,6 +18,7 @@ Tensor = torch.Tensor
 ALTERED = 1e-4
 """Weights that differ by more from the softmax of their logits have been changed after it."""
 _SIGNS = 4
+"""Random sign vectors w that A V w and the output are compared by."""
 _COARSEST = 1e-2
 """Rounding beyond this proves nothing any more."""
 
@@ -50,7 +51,7 @@ def add_block(sums: Sums, block: Softmax, *, group: MatrixGroup) -> None:
     first, top, shifted, partition, weights = block
     rows, keys = weights.shape[1:]
     device, dtype = weights.device, weights.dtype
-    given = isinstance(group.matrices, Given)
+    by_model = isinstance(group.matrices, ModelPattern)
     sight = group.sight(block)
     visible, empty = sight.visible, sight.empty
     sums.doubtful = sums.doubtful or sight.doubtful
@@ -62,7 +63,7 @@ def add_block(sums: Sums, block: Softmax, *, group: MatrixGroup) -> None:
     shifted.clamp_(min=torch.finfo(dtype).min).mul_(visible.to(dtype))
     total = weights.sum(-1)
     sums.excess = max(sums.excess, float((total.nan_to_num(0.0) - 1).max()))
-    if given:
+    if by_model:
         sums.lowest = min(sums.lowest, float(weights.amin().nan_to_num(0.0)))
     off = torch.where(empty | broken, 0.0, (total - 1).abs()).amax()
     sums.uneven = max(sums.uneven, float(off))
@@ -71,7 +72,7 @@ def add_block(sums: Sums, block: Softmax, *, group: MatrixGroup) -> None:
     assert sums.largest is not None
     sums.largest = torch.maximum(sums.largest, size)
     sums.columns[:, :keys] += weights.sum(1)
-    if given and not sums.altered:
+    if by_model and not sums.altered:
         sums.altered = _is_altered(group, weights, shifted, visible, total, empty | broken)
     if sums.altered:
         entropy = torch.special.entr(weights).sum(-1)
@@ -101,8 +102,8 @@ def add_block(sums: Sums, block: Softmax, *, group: MatrixGroup) -> None:
     sums.counts.append(torch.where(count == 0, group.keys, count).amin(0))
     mixed = weights.reshape(-1, group.heads, rows, keys).mean(1)
     mixed = -(mixed * mixed.clamp_min(torch.finfo(dtype).tiny).log()).sum(-1)
-    own = entropy.reshape(-1, group.heads, rows).mean(1)
-    sums.divergence += (mixed - own).double().sum(1)
+    separate = entropy.reshape(-1, group.heads, rows).mean(1)
+    sums.divergence += (mixed - separate).double().sum(1)
 
 
 def _is_altered(
@@ -117,7 +118,7 @@ def _is_altered(
 
     A sink takes the same share from all weights of a row.
     """
-    assert isinstance(group.matrices, Given)
+    assert isinstance(group.matrices, ModelPattern)
     exponentials = shifted.exp() * visible.to(shifted.dtype)
     share = (total / exponentials.sum(-1)).unsqueeze(-1)
     apart = (weights - share * exponentials).abs().amax(-1)
@@ -145,9 +146,9 @@ def proof_vectors(group: MatrixGroup) -> tuple[Tensor, Tensor] | tuple[None, Non
 
 def miss_in_eps(misses: Tensor, sizes: Tensor, largest: Tensor, group: MatrixGroup) -> float:
     """|A V w - O w| / |A V w| of the worst matrix, in units of rounding; NaN where not finite."""
-    own = torch.finfo(group.seen.output.dtype).eps
+    output_eps = torch.finfo(group.attention.output.dtype).eps
     logit = torch.finfo(group.dtype).eps * (1 + largest)
-    unit = logit.clamp(min=own, max=max(own, _COARSEST))
+    unit = logit.clamp(min=output_eps, max=max(output_eps, _COARSEST))
     # Values that are all zero prove nothing, and nothing can be wrong then.
     relative = torch.where(misses == 0, 0.0, misses / sizes)
     return float((relative / unit).max())

@@ -21,7 +21,7 @@ one plus the largest logit where that is more: an error of a logit is a relative
 
 Weights that the model computed itself are compared with the softmax of their logits. Where they
 have been changed in between (smoothed, masked, renormalised), the logits are not theirs: entropy
-and column sums are of the weights, and of the logits nothing is told.
+and column sums are of the weights, and nothing is reported about the logits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import torch
 from leadline.anatomy import SeenAttention
 from leadline.anatomy.exactness import exactly
 from leadline.numerics.denormals import flushed
-from leadline.numerics.patterns.matrix_group import AT_ONCE, Given, MatrixGroup
+from leadline.numerics.patterns.matrix_group import AT_ONCE, MatrixGroup, ModelPattern
 from leadline.numerics.patterns.pattern_sums import Sums, add_block, miss_in_eps, proof_vectors
 from leadline.numerics.patterns.score_fit import Scores, fit_scores, same_bias
 from leadline.numerics.spectra.attention_rows import AttentionRows
@@ -48,11 +48,13 @@ from leadline.numerics.spectra.spectrum import (
     spectral_norm,
 )
 
-__all__ = ["LONG", "PROOF_LIMIT", "Measured", "Patterns", "Shape"]
+__all__ = ["LONG", "PROOF_LIMIT", "PatternNumbers", "PatternShape", "Patterns"]
 
 Tensor = torch.Tensor
 LONG = 4096
+"""From so many keys on no attention matrix is formed, only blocks of its rows."""
 PROOF_LIMIT = 8.0
+"""The largest miss of A V, in eps, at which the matrices count as proved."""
 _ROWS = 128
 """Rows of a block of long matrices: what one product of a Krylov run reads."""
 
@@ -60,7 +62,7 @@ Mask = Literal["none", "causal", "other"]
 
 
 @dataclass(frozen=True)
-class Shape:
+class PatternShape:
     """What the matrices of some examples look like: how many keys each row may see."""
 
     queries: int
@@ -71,7 +73,7 @@ class Shape:
 
 
 @dataclass
-class Measured:
+class PatternNumbers:
     """The numbers of all examples: [example, head], or [example] for the divergence.
 
     `missing` counts rows that may see no key at all, `uneven` is the largest |1 - row sum| over
@@ -99,42 +101,46 @@ class Measured:
     """Whether any logit is NaN."""
     doubtful: bool = False
     """Whether some key was taken for hidden by the size of its logit alone: no mask was seen."""
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[PatternShape] = field(default_factory=list)
 
 
 class Patterns:
     """The attention matrices of one call, of all examples and heads.
 
-    `queries` and `keys` tell the real tokens, [example, token]; None: all of them.
+    `queries` and `keys` mark the real tokens, [example, token]; None: all of them.
     """
 
     def __init__(
-        self, seen: SeenAttention, *, queries: Tensor | None = None, keys: Tensor | None = None
+        self, attention: SeenAttention, *, queries: Tensor | None = None, keys: Tensor | None = None
     ) -> None:
-        self.seen = seen
+        self.attention = attention
         self._queries, self._keys = queries, keys
 
     @property
     def heads(self) -> int:
-        return self.seen.heads
+        return self.attention.heads
 
     @property
     def examples(self) -> int:
-        first = self.seen.weights if self.seen.weights is not None else self.seen.query
-        assert first is not None
-        return first.shape[0]
+        return self._grid.shape[0]
+
+    @property
+    def _grid(self) -> Tensor:
+        """The weights, or the queries where there are none: [example, head, query, ...]."""
+        attention = self.attention
+        grid = attention.weights if attention.weights is not None else attention.query
+        assert grid is not None
+        return grid
 
     @cached_property
-    def measured(self) -> Measured:
-        """Everything, computed once and shared by all who ask."""
+    def measured(self) -> PatternNumbers:
+        """All numbers of these matrices, computed at the first use and shared by all readers."""
         with exactly(), flushed():
             return _gathered([_measure(group) for group in self._groups()], self.examples)
 
     def size(self, example: int) -> tuple[int, int]:
         """How many queries and keys one example has."""
-        grid = self.seen.weights if self.seen.weights is not None else self.seen.query
-        assert grid is not None
-        rows = grid.shape[2] if self._queries is None else int(self._queries[example].sum())
+        rows = self._grid.shape[2] if self._queries is None else int(self._queries[example].sum())
         keys = self._key_count() if self._keys is None else int(self._keys[example].sum())
         return rows, keys
 
@@ -145,30 +151,30 @@ class Patterns:
     @cached_property
     def scores(self) -> Scores | None:
         """Scaling and position bias; None where queries or keys were not seen."""
-        seen = self.seen
-        if seen.query is None or seen.key is None or self.measured.altered:
+        attention = self.attention
+        if attention.query is None or attention.key is None or self.measured.altered:
             return None
-        if seen.route == "kernel":
-            assert seen.scaling is not None
-            return Scores(seen.scaling, self.measured.bias_range)
+        if attention.route == "kernel":
+            assert attention.scaling is not None
+            return Scores(attention.scaling, self.measured.bias_range)
         order = sorted(range(self.examples), key=self.size, reverse=True)[:2]
         with exactly():
             parts = [self._score_parts(example) for example in order if self.has(example)]
             if not parts:
                 return None
-            eps = torch.finfo(seen.query.dtype).eps
-            given = {"soft_cap": seen.soft_cap, "eps": eps}
-            found = fit_scores(*parts[0], scaling=seen.scaling, **given)
-            if found is None or found.bias_range == 0.0 or len(parts) == 1:
-                return found
-            alike = same_bias(parts[0], parts[1], scaling=found.scaling, **given)
-            return found if alike else None
+            eps = torch.finfo(attention.query.dtype).eps
+            options = {"soft_cap": attention.soft_cap, "eps": eps}
+            scores = fit_scores(*parts[0], scaling=attention.scaling, **options)
+            if scores is None or scores.bias_range == 0.0 or len(parts) == 1:
+                return scores
+            alike = same_bias(parts[0], parts[1], scaling=scores.scaling, **options)
+            return scores if alike else None
 
     def _score_parts(self, example: int) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and logits of one example, -inf where a key is hidden."""
         group = next(g for g in self._groups(together=False) if g.members == [example])
         assert group.query is not None and group.key is not None
-        assert isinstance(group.matrices, Given)
+        assert isinstance(group.matrices, ModelPattern)
         logits = group.matrices.logits
         blocks = group.matrices.softmaxes(dtype=group.dtype)
         visible = torch.cat([group.sight(block).visible for block in blocks], dim=1)
@@ -182,12 +188,10 @@ class Patterns:
 
     def _groups(self, *, together: bool = True) -> Iterator[MatrixGroup]:
         for members, rows, columns in self._alike(together):
-            yield MatrixGroup(self.seen, members, rows, columns)
+            yield MatrixGroup(self.attention, members, rows, columns)
 
     def _alike(self, together: bool) -> Iterator[tuple[list[int], Tensor | None, Tensor | None]]:
         """Examples with the same tokens left, few enough to stand in memory together."""
-        first = self.seen.weights if self.seen.weights is not None else self.seen.query
-        assert first is not None
         keys = self._key_count()
         kept: dict[tuple[bytes, bytes], list[int]] = {}
         for example in range(self.examples):
@@ -197,7 +201,7 @@ class Patterns:
         for members in kept.values():
             rows = None if self._queries is None else self._queries[members[0]].nonzero()[:, 0]
             columns = None if self._keys is None else self._keys[members[0]].nonzero()[:, 0]
-            height = first.shape[2] if rows is None else len(rows)
+            height = self._grid.shape[2] if rows is None else len(rows)
             width = keys if columns is None else len(columns)
             if height == 0 or width == 0:
                 continue
@@ -206,22 +210,22 @@ class Patterns:
                 yield members[start : start + size], rows, columns
 
     def _key_count(self) -> int:
-        if self.seen.weights is not None:
-            return self.seen.weights.shape[-1]
-        assert self.seen.key is not None
-        return self.seen.key.shape[2]
+        if self.attention.weights is not None:
+            return self.attention.weights.shape[-1]
+        assert self.attention.key is not None
+        return self.attention.key.shape[2]
 
 
 def _pattern(mask: Tensor | None, example: int) -> bytes:
     return b"" if mask is None else mask[example].cpu().numpy().tobytes()
 
 
-def _measure(group: MatrixGroup) -> tuple[MatrixGroup, Measured]:
+def _measure(group: MatrixGroup) -> tuple[MatrixGroup, PatternNumbers]:
     matrices = len(group.members) * group.heads
-    example = group.query if group.query is not None else group.seen.output
+    example = group.query if group.query is not None else group.attention.output
     device = example.device
     long = group.keys >= LONG
-    kept: list[Tensor] | None = None if long or isinstance(group.matrices, Given) else []
+    kept: list[Tensor] | None = None if long or isinstance(group.matrices, ModelPattern) else []
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=torch.float64, device=device)
@@ -245,10 +249,10 @@ def _measure(group: MatrixGroup) -> tuple[MatrixGroup, Measured]:
         if kept is not None:
             kept.append(weights)
         if image is not None and expected is not None:
-            got = weights @ image[:, : weights.shape[2]]
-            miss = got - expected[:, first : first + weights.shape[1]]
+            product = weights @ image[:, : weights.shape[2]]
+            miss = product - expected[:, first : first + weights.shape[1]]
             misses += miss.double().square().sum((1, 2))
-            sizes += got.double().square().sum((1, 2))
+            sizes += product.double().square().sum((1, 2))
     proof = None
     if image is not None and expected is not None:
         proof = miss_in_eps(misses.sqrt(), sizes.sqrt(), sums.largest, group)
@@ -263,9 +267,9 @@ def _measure(group: MatrixGroup) -> tuple[MatrixGroup, Measured]:
         mask = "causal"
     if sums.altered:
         mask = "other"
-    shape = Shape(rows, group.keys, len(group.members), mask, allowed)
+    shape = PatternShape(rows, group.keys, len(group.members), mask, allowed)
     later = max(1, rows - 1)
-    return group, Measured(
+    return group, PatternNumbers(
         norm=norm,
         second=second,
         column_sum=sums.columns.amax(1),
@@ -293,7 +297,7 @@ def _spectrum(
 ) -> tuple[SpectralNorm, SpectralNorm | None]:
     if min(group.queries, group.keys) < 2:
         return spectral_norm(group.dense()), None
-    if isinstance(group.matrices, Given):
+    if isinstance(group.matrices, ModelPattern):
         return leading_pair(group.matrices.weights)
     if kept is not None:
         return blocks_leading_pair(kept, group.keys)
@@ -301,7 +305,7 @@ def _spectrum(
     return rows_leading_pair(group.matrices)
 
 
-def _gathered(parts: list[tuple[MatrixGroup, Measured]], examples: int) -> Measured:
+def _gathered(parts: list[tuple[MatrixGroup, PatternNumbers]], examples: int) -> PatternNumbers:
     """All examples in their order; an example without tokens has NaN."""
     heads = parts[0][0].heads
 
@@ -313,14 +317,14 @@ def _gathered(parts: list[tuple[MatrixGroup, Measured]], examples: int) -> Measu
             result[there] = value.double().cpu().reshape(len(there), *shape[1:])
         return result
 
-    def interval(found: list[SpectralNorm]) -> SpectralNorm:
+    def interval(intervals: list[SpectralNorm]) -> SpectralNorm:
         turns = torch.zeros((examples, heads), dtype=torch.int64)
-        for (group, _), one in zip(parts, found, strict=True):
+        for (group, _), one in zip(parts, intervals, strict=True):
             turns[torch.tensor(group.members)] = one.iterations.cpu().reshape(-1, heads)
         return SpectralNorm(
-            value=place([one.value for one in found]),
-            lower=place([one.lower for one in found]),
-            upper=place([one.upper for one in found]),
+            value=place([one.value for one in intervals]),
+            lower=place([one.lower for one in intervals]),
+            upper=place([one.upper for one in intervals]),
             iterations=turns,
         )
 
@@ -328,7 +332,7 @@ def _gathered(parts: list[tuple[MatrixGroup, Measured]], examples: int) -> Measu
     seconds = [_or_none(one) for one in measured]
     has_second = any(one.second is not None for one in measured)
     proofs = [one.proof for one in measured if one.proof is not None]
-    return Measured(
+    return PatternNumbers(
         norm=interval([one.norm for one in measured]),
         second=interval(seconds) if has_second else None,
         column_sum=place([one.column_sum for one in measured]),
@@ -351,20 +355,20 @@ def _gathered(parts: list[tuple[MatrixGroup, Measured]], examples: int) -> Measu
     )
 
 
-def _or_none(one: Measured) -> SpectralNorm:
+def _or_none(one: PatternNumbers) -> SpectralNorm:
     if one.second is not None:
         return one.second
     unknown = torch.full_like(one.norm.value, float("nan"))
     return SpectralNorm(unknown, unknown, unknown, torch.zeros_like(one.norm.iterations))
 
 
-def _merged(shapes: list[Shape]) -> list[Shape]:
+def _merged(shapes: list[PatternShape]) -> list[PatternShape]:
     """One entry per shape, with the number of its examples."""
     counts: dict[tuple[int, int, Mask, tuple[int, ...]], int] = {}
     for shape in shapes:
         key = (shape.queries, shape.keys, shape.mask, shape.allowed)
         counts[key] = counts.get(key, 0) + shape.examples
     return [
-        Shape(queries, keys, examples, mask, allowed)
+        PatternShape(queries, keys, examples, mask, allowed)
         for (queries, keys, mask, allowed), examples in counts.items()
     ]

@@ -6,7 +6,7 @@ The scaling s is known where it could be followed. Otherwise it is found by leas
 allowed entries, after taking out the mean of every row, and believed only if nothing is left. What
 is left with a known scaling is a bias: its largest range over a row. A soft cap c, if there is
 one, is undone first: c atanh(l / c). A bias that differs from example to example depends on more
-than positions, so no range of it is told.
+than positions, so its range is not reported.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def fit_scores(
     None where nothing can be said: all products are equal, values are not finite, or the scaling
     is not known and more than it stands between products and logits.
     """
-    seen = torch.isfinite(logits)
-    largest = float(torch.where(seen, logits, 0.0).abs().max())
-    level = _uncapped(torch.where(seen, logits, 0.0).double(), soft_cap)
+    visible = torch.isfinite(logits)
+    largest = float(torch.where(visible, logits, 0.0).abs().max())
+    level = _uncapped(torch.where(visible, logits, 0.0).double(), soft_cap)
     product = query.double() @ key.double().transpose(-1, -2)
-    count = seen.sum(-1, keepdim=True).clamp_min(1)
+    count = visible.sum(-1, keepdim=True).clamp_min(1)
 
     def centred(x: Tensor) -> Tensor:
-        x = torch.where(seen, x, 0.0)
-        return torch.where(seen, x - x.sum(-1, keepdim=True) / count, 0.0)
+        x = torch.where(visible, x, 0.0)
+        return torch.where(visible, x - x.sum(-1, keepdim=True) / count, 0.0)
 
     level, product = centred(level), centred(product)
     size = product.square().sum()
@@ -60,8 +60,8 @@ def fit_scores(
         return None
     fitted = scaling if scaling is not None else float((level * product).sum() / size)
     left = level - fitted * product
-    high = torch.where(seen, left, float("-inf")).amax(-1)
-    low = torch.where(seen, left, float("inf")).amin(-1)
+    high = torch.where(visible, left, float("-inf")).amax(-1)
+    low = torch.where(visible, left, float("inf")).amin(-1)
     span = float((high - low).nan_to_num(0.0, 0.0, 0.0).max())
     if span <= ROUNDING * eps * (1 + largest):
         return Scores(fitted, 0.0)
@@ -87,12 +87,12 @@ def same_bias(
     largest = 0.0
     for query, key, logits in (one, other):
         part = logits[:, :rows, :keys].double()
-        seen = torch.isfinite(part)
-        largest = max(largest, float(torch.where(seen, part, 0.0).abs().max()))
-        level = _uncapped(torch.where(seen, part, 0.0), soft_cap)
+        visible = torch.isfinite(part)
+        largest = max(largest, float(torch.where(visible, part, 0.0).abs().max()))
+        level = _uncapped(torch.where(visible, part, 0.0), soft_cap)
         product = query[:, :rows].double() @ key[:, :keys].double().transpose(-1, -2)
-        added = torch.where(seen, level - scaling * product, 0.0)
-        left.append(torch.where(seen, added - added[..., :1], 0.0))
+        added = torch.where(visible, level - scaling * product, 0.0)
+        left.append(torch.where(visible, added - added[..., :1], 0.0))
     return float((left[0] - left[1]).abs().max()) <= ROUNDING * eps * (1 + largest)
 
 

@@ -30,7 +30,7 @@ from leadline.anatomy.tap.output_projection import OutputProjection
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.tokens import Tokens
 
-__all__ = ["Gammas", "Heads", "cubic_law", "diagonals", "gammas", "residual_cosines"]
+__all__ = ["AttentionHeads", "Gammas", "cubic_law", "diagonals", "gammas", "residual_cosines"]
 
 Tensor = torch.Tensor
 _AT_ONCE = 1 << 22
@@ -38,10 +38,10 @@ _AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Heads:
+class AttentionHeads:
     """The heads of one sublayer: their matrices, the real tokens, and W_O or why there is none.
 
-    `calls` tells how many calls of attention the sublayer made; these are the heads of the first.
+    `calls` counts the calls of attention that the sublayer made; these are the heads of the first.
     """
 
     patterns: Patterns
@@ -72,13 +72,13 @@ class Gammas:
 
 
 @exactly()
-def gammas(heads: Heads) -> Gammas:
+def gammas(heads: AttentionHeads) -> Gammas:
     """gamma of every example of two tokens or more."""
-    seen = heads.patterns.seen
-    assert seen.query is not None and seen.key is not None
+    attention = heads.patterns.attention
+    assert attention.query is not None and attention.key is not None
     each: list[Tensor] = []
     joint: list[Tensor] = []
-    for query, key in zip(heads.kept(seen.query), heads.kept(seen.key), strict=True):
+    for query, key in zip(heads.kept(attention.query), heads.kept(attention.key), strict=True):
         (q, _), (k, _) = _differences(query), _differences(key)
         columns, total, largest = _sizes(q, k)
         each.append(_ratio(total, largest, columns))
@@ -87,23 +87,26 @@ def gammas(heads: Heads) -> Gammas:
 
 
 @exactly()
-def cubic_law(heads: Heads, *, scaling: float) -> list[float]:
+def cubic_law(heads: AttentionHeads, *, scaling: float) -> list[float]:
     """log10 of the law's Frobenius norm, of every example of two tokens or more; -inf for 0."""
-    seen, output = heads.patterns.seen, heads.output
-    assert seen.query is not None and seen.key is not None
+    attention, output = heads.patterns.attention, heads.output
+    assert attention.query is not None and attention.key is not None
     assert isinstance(output, OutputProjection)
     weight = output.weight.flatten(0, 1)
-    found: list[float] = []
+    logarithms: list[float] = []
     for query, key, value in zip(
-        heads.kept(seen.query), heads.kept(seen.key), heads.kept(seen.value), strict=True
+        heads.kept(attention.query),
+        heads.kept(attention.key),
+        heads.kept(attention.value),
+        strict=True,
     ):
         (q, a), (k, b), (v, c) = _differences(query), _differences(key), _differences(value)
         moved = (q @ (k.mT @ v)).transpose(0, 1).flatten(1) @ weight
         size = float(torch.linalg.matrix_norm(moved))
         factor = abs(scaling) / query.shape[1]
         parts = (size, factor, a, b, c)
-        found.append(sum(map(math.log10, parts)) if min(parts) > 0 else -math.inf)
-    return found
+        logarithms.append(sum(map(math.log10, parts)) if min(parts) > 0 else -math.inf)
+    return logarithms
 
 
 def diagonals(patterns: Patterns) -> Tensor | None:
@@ -115,12 +118,12 @@ def diagonals(patterns: Patterns) -> Tensor | None:
     sizes = [patterns.size(example) for example in range(patterns.examples)]
     if any(rows != columns or columns >= LONG for rows, columns in sizes):
         return None
-    found = [
+    largest = [
         matrices.diagonal(dim1=-2, dim2=-1)[:, 1:].amax(-1).double()
         for _, matrices in patterns.matrices()
         if matrices.shape[-1] > 1
     ]
-    return torch.stack(found) if found else None
+    return torch.stack(largest) if largest else None
 
 
 @exactly()

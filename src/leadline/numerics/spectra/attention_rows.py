@@ -77,7 +77,7 @@ class AttentionRows:
         self.mask = None if mask is None else self._kept_mask(mask, heads, m, n)
         # The last key position that each kept query may see, and how many kept keys that is.
         last = self.query_positions + (n - m)
-        self._seen = torch.searchsorted(self.key_positions, last, right=True).tolist()
+        self._visible_keys = torch.searchsorted(self.key_positions, last, right=True).tolist()
         self._last = last
         self._cast: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._sums: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
@@ -93,7 +93,7 @@ class AttentionRows:
         return self.sinks is None
 
     def head(self, number: int) -> AttentionRows:
-        """The same for one head alone, counted from 0."""
+        """The rows of one head alone, counted from 0."""
         heads, groups = self.query.shape[0], self.key.shape[0]
         group = number // (heads // groups)
         one = object.__new__(AttentionRows)
@@ -126,7 +126,7 @@ class AttentionRows:
     def weights(
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
     ) -> Iterator[tuple[int, Tensor]]:
-        """(first row, weights): cheaper than `blocks` where the logits are not asked for."""
+        """(first row, weights): cheaper than `softmaxes` where the logits are not needed."""
         for first, logits in self._logits(rows, dtype):
             weights, total = self._exponentials(first, logits)
             yield first, weights.div_(total)
@@ -143,7 +143,7 @@ class AttentionRows:
         return self.gram_rows(x.mT).mT
 
     def gram_rows(self, x: Tensor) -> Tensor:
-        """The same with vectors as rows [heads, columns, n]."""
+        """P'(P x) for vectors as rows [heads, columns, n]."""
         out = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
         for first, logits in self._logits(None, x.dtype):
             n = logits.shape[2]
@@ -180,7 +180,7 @@ class AttentionRows:
         query, key = self._in(dtype)
         for first in range(0, m, rows):
             last = min(m, first + rows)
-            width = max(1, self._seen[last - 1]) if self.causal else n
+            width = max(1, self._visible_keys[last - 1]) if self.causal else n
             # Heads of one group are one tall matrix: one product per key head.
             tall = query[:, first:last].reshape(groups, -1, query.shape[-1])
             logits = torch.bmm(tall, key[:, :width].mT).view(heads, last - first, width)
@@ -200,11 +200,11 @@ class AttentionRows:
             else:
                 logits.add_(mask.to(logits.dtype))
         if self.causal:
-            # Keys before `seen` are visible to all queries of the block.
-            seen = max(0, min(self._seen[first], width))
-            hidden = self.key_positions[seen:width] > self._last[first:last, None]
+            # Keys before `shared` are visible to all queries of the block.
+            shared = max(0, min(self._visible_keys[first], width))
+            hidden = self.key_positions[shared:width] > self._last[first:last, None]
             # Adding -inf to all heads at once is far faster than filling entry by entry.
-            logits[..., seen:] += _minus_infinity(hidden, logits.dtype)
+            logits[..., shared:] += _minus_infinity(hidden, logits.dtype)
 
     def _exponentials(self, first: int, logits: Tensor) -> tuple[Tensor, Tensor]:
         """exp(l - top) in place, and the sum of each row [heads, b, 1]; both are kept for later."""

@@ -103,6 +103,6 @@ def ends(value: float, bound: float, slack: float) -> tuple[float, float]:
 
 
 def batched_ends(value: Tensor, bound: Tensor, slack: float) -> tuple[Tensor, Tensor]:
-    """The same for many; NaN stays NaN."""
+    """The intervals of many matrices, as `ends` gives that of one; NaN stays NaN."""
     upper = torch.maximum(bound.clamp_min(0).sqrt(), value)
     return value * (1 - slack), upper * (1 + slack)

@@ -20,7 +20,7 @@ previous-token heads: the space is invariant) is frozen as a zero row: it adds a
 else.
 
 What is handed back is one product further than the space: M x and M z + 1, which damps what the
-space has not caught yet. Which z is best, and why it matters, is told in `certificate`.
+space has not caught yet. `certificate` explains which z is best, and why it matters.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROMISING = 1e-4
 """Above this residual of the first Ritz vector no bound was ever tight: it is not tried."""
 
 RESIDUAL = 3e-3
-"""Where a second vector is asked for: its residual, relative to its Ritz value, that is enough.
+"""Where a second vector is wanted: its residual, relative to its Ritz value, that is enough.
 
 The error of the Ritz value is of the order of the square."""
 
@@ -116,9 +116,9 @@ class Space:
         top = self.vectors[:, :, -wanted:].flip(-1).mT
         inside = top * self.values[:, -wanted:].flip(-1)[:, :, None]
         weights = torch.cat([inside, torch.bmm(top[:, :, -block:], self.outside)], 2)
-        found = torch.bmm(weights.to(self.rows.dtype), self.rows)
-        missing = wanted - found.shape[1]
-        return torch.nn.functional.pad(found, (0, 0, 0, missing)) if missing else found
+        vectors = torch.bmm(weights.to(self.rows.dtype), self.rows)
+        missing = wanted - vectors.shape[1]
+        return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
 
     def take(self, keep: Tensor) -> Space:
         """The spaces of the matrices with these numbers."""
@@ -163,7 +163,7 @@ def leading_vectors(
     errors = torch.zeros(count, dtype=torch.float64, device=start.device)
     alive = torch.arange(count, device=start.device)
     before = torch.full((count,), torch.inf, dtype=torch.float64, device=start.device)
-    run = _Run.begin(start, min(most, 12))
+    run = _GrowingBasis.begin(start, min(most, 12))
     look = 1 if block > 2 else 5
     for step in range(1, most + 1):
         image = operator.gram_rows(run.last)
@@ -202,18 +202,18 @@ def leading_vectors(
     return Leading(ritz, positive, iterations, errors)
 
 
-class _Run:
+class _GrowingBasis:
     """The growing basis of a batch, with room for some more rows."""
 
     def __init__(self, basis: Tensor, projected: Tensor, outside: Tensor, used: int) -> None:
         self.basis, self.projected, self.outside, self.used = basis, projected, outside, used
 
     @staticmethod
-    def begin(start: Tensor, steps: int) -> _Run:
+    def begin(start: Tensor, steps: int) -> _GrowingBasis:
         count, block, n = start.shape
         basis = start.new_empty(count, (steps + 1) * block, n)
         basis[:, :block] = start
-        return _Run(
+        return _GrowingBasis(
             basis,
             start.new_zeros(count, steps * block, steps * block),
             start.new_zeros(count, block, block),
@@ -241,13 +241,13 @@ class _Run:
         values, vectors = torch.linalg.eigh(self.projected[:, :k, :k].double())
         return Space(self.basis[:, : self.used], values, vectors, self.outside.double())
 
-    def take(self, keep: Tensor) -> _Run:
+    def take(self, keep: Tensor) -> _GrowingBasis:
         """The runs of the matrices with these numbers."""
         # In place: the room of those that left is not given back and taken anew.
         basis = self.basis[: len(keep)]
         basis[:, : self.used] = self.basis[:, : self.used].index_select(0, keep)
         projected = self.projected.index_select(0, keep)
-        return _Run(basis, projected, self.outside.index_select(0, keep), self.used)
+        return _GrowingBasis(basis, projected, self.outside.index_select(0, keep), self.used)
 
     def _grow(self) -> None:
         more = self.basis.shape[1]

@@ -100,7 +100,7 @@ class _Space:
         return torch.mv(self.rows.mT, torch.from_numpy(weights).to(self.rows.dtype))
 
     def positive(self, *, every: bool) -> tuple[Tensor, float]:
-        """As `certificate.positive_vector`."""
+        """The vector that certifies and its slack, as `certificate.positive_vector` gives them."""
         top = max(self.values[-1], 1e-300)
         eta = np.array(ETAS) if every else max(self.residual, ETAS[0]) * np.array(NEAR)
         gaps = 1 + eta[:, None] - self.values / top
@@ -129,15 +129,15 @@ class _Schedule:
 
     def __init__(self) -> None:
         self.next = 3
-        self._seen: tuple[int, float] | None = None
+        self._last_look: tuple[int, float] | None = None
 
     def after(self, step: int, residual: float, missing: float) -> None:
         """`missing` is the factor by which what is awaited must still fall."""
         residual = max(residual, 1e-30)
         ahead = math.inf
-        if self._seen is not None and residual < self._seen[1]:
-            rate = math.log(self._seen[1] / residual) / (step - self._seen[0])
+        if self._last_look is not None and residual < self._last_look[1]:
+            rate = math.log(self._last_look[1] / residual) / (step - self._last_look[0])
             # A little later than expected: a look in vain costs more than a step too many.
             ahead = 1.3 * math.log(missing) / rate
-        self._seen = step, residual
+        self._last_look = step, residual
         self.next = step + max(1, math.floor(min(ahead, step)))

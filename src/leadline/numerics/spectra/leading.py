@@ -32,7 +32,7 @@ from leadline.numerics.spectra.krylov import Leading, leading_vectors, start_blo
 from leadline.numerics.spectra.lanczos import lanczos
 from leadline.numerics.spectra.matrix_free import COLUMNS, MatrixFree
 from leadline.numerics.spectra.squaring import squared_norm
-from leadline.numerics.spectra.stored import Certified, Chunked, Several, Stacked
+from leadline.numerics.spectra.stored import Certified, Chunked, MatrixBatch, Several
 
 __all__ = [
     "LARGE",
@@ -128,7 +128,7 @@ def is_large(m: int, n: int, *, wanted: int) -> bool:
 
 
 def _working(dtype: torch.dtype) -> torch.dtype:
-    """Float32 for short formats, unless torch is told to multiply it in a shorter one."""
+    """Float32 for short formats, unless torch is set to multiply it in a shorter one."""
     exact = torch.get_float32_matmul_precision() == "highest"
     return torch.float32 if exact and dtype != torch.float64 else torch.float64
 
@@ -152,8 +152,8 @@ def _solve_large(matrices: Tensor, wanted: int) -> Solved:
     other = math.sqrt(float(torch.dot(image, image)) / float(torch.dot(z, image)))
     value = max(value, other * (1 - 4 * margin(*sides)))
     lower, upper = ends(value, float(quotient(image, z)), margin(*sides))
-    found = torch.tensor([[value, lower, upper]], dtype=torch.float64)
-    return Solved(found[:, :1], found[:, 1:2], found[:, 2:], torch.tensor([steps]))
+    interval = torch.tensor([[value, lower, upper]], dtype=torch.float64)
+    return Solved(interval[:, :1], interval[:, 1:2], interval[:, 2:], torch.tensor([steps]))
 
 
 def _solve_pairs(matrices: Tensor, wanted: int) -> Solved:
@@ -180,12 +180,12 @@ def solve_blocks(matrices: Sequence[Sequence[Tensor]], columns: int, *, wanted: 
         part = _krylov(chosen, len(these), sides, wanted=wanted, like=like)
         solved.put(torch.tensor(these, device=like.device), part)
     for number in sorted(set(range(len(operators))) - set(ordinary)):
-        whole = torch.zeros(1, *sides, dtype=like.dtype, device=like.device)
+        matrix = torch.zeros(1, *sides, dtype=like.dtype, device=like.device)
         first = 0
         for block in matrices[number]:
-            whole[0, first : first + len(block), : block.shape[1]] = block
+            matrix[0, first : first + len(block), : block.shape[1]] = block
             first += len(block)
-        solved.put(slice(number, number + 1), _solve_unusual(whole, wanted))
+        solved.put(slice(number, number + 1), _solve_unusual(matrix, wanted))
     return solved
 
 
@@ -227,7 +227,7 @@ def _solve_ordinary(matrices: Tensor, wanted: int) -> Solved:
     if min(m, n) <= SMALL * wanted:
         return Solved.direct(by_eigenvalues(matrices, count=wanted))
     with flushed():
-        operator = Stacked(matrices)
+        operator = MatrixBatch(matrices)
     return _krylov(operator, count, (m, n), wanted=wanted, like=matrices)
 
 
@@ -241,7 +241,7 @@ def _solve_unusual(matrices: Tensor, wanted: int) -> Solved:
 
 
 def _krylov(
-    operator: Stacked | Several | MatrixFree,
+    operator: MatrixBatch | Several | MatrixFree,
     count: int,
     sides: tuple[int, ...] | torch.Size,
     *,
@@ -251,34 +251,36 @@ def _krylov(
 ) -> Solved:
     m, n = sides
     start = start_block(n, columns or wanted, dtype=like.dtype, device=like.device)
-    spacing = 1.7 if isinstance(operator, Stacked) else 1.2
+    spacing = 1.7 if isinstance(operator, MatrixBatch) else 1.2
     with flushed():
-        found = leading_vectors(
+        leading = leading_vectors(
             operator, start.expand(count, -1, -1), wanted=wanted, spacing=spacing
         )
         if wanted > 1:
-            return _certified_pair(operator, found, margin(m, n))
-        vectors = found.ritz.double().abs()
-        certified = operator.certify(vectors, found.positive)
-        return _certified_norm(vectors[:, 0], certified, found, margin(m, n))
+            return _certified_pair(operator, leading, margin(m, n))
+        vectors = leading.ritz.double().abs()
+        certified = operator.certify(vectors, leading.positive)
+        return _certified_norm(vectors[:, 0], certified, leading, margin(m, n))
 
 
-def _certified_norm(vectors: Tensor, certified: Certified, found: Leading, slack: float) -> Solved:
+def _certified_norm(
+    vectors: Tensor, certified: Certified, leading: Leading, slack: float
+) -> Solved:
     length = vectors.square().sum(-1).sqrt()
     value = certified.products[:, 0].square().sum(-1).sqrt()
     # A zero vector: M 1 = 0, so that the matrix is zero.
     value = torch.where(length == 0, 0, value / length)
-    bound = quotient(certified.image, found.positive.double())
+    bound = quotient(certified.image, leading.positive.double())
     lower, upper = batched_ends(value, bound, slack)
-    return Solved(value[:, None], lower[:, None], upper[:, None], found.iterations)
+    return Solved(value[:, None], lower[:, None], upper[:, None], leading.iterations)
 
 
 def _certified_pair(
-    operator: Stacked | Several | MatrixFree, found: Leading, slack: float
+    operator: MatrixBatch | Several | MatrixFree, leading: Leading, slack: float
 ) -> Solved:
-    vectors = _orthonormal(found.ritz.double())
-    certified = operator.certify(vectors, found.positive)
-    bound = quotient(certified.image, found.positive.double())
+    vectors = _orthonormal(leading.ritz.double())
+    certified = operator.certify(vectors, leading.positive)
+    bound = quotient(certified.image, leading.positive.double())
     projected = torch.bmm(certified.products, certified.products.mT)
     known = torch.isfinite(projected).flatten(1).all(1)
     squares = torch.linalg.eigvalsh(torch.where(known[:, None, None], projected, 0)).flip(-1)
@@ -290,14 +292,14 @@ def _certified_pair(
     rest = certified.squares * (1 + 2 * slack) - lower.square()
     second_upper = torch.minimum(rest.clamp_min(0).sqrt(), upper)
     # The vectors are a product ahead of the space, which does not lower a Ritz value.
-    near = (squares[:, 1] + found.error).sqrt() * (1 + slack)
+    near = (squares[:, 1] + leading.error).sqrt() * (1 + slack)
     second_upper = torch.minimum(second_upper, near)
     second_upper = torch.maximum(second_upper, value[:, 1])
     return Solved(
         value,
         torch.stack([lower, second_lower], 1),
         torch.stack([upper, second_upper], 1),
-        found.iterations,
+        leading.iterations,
     )
 
 
@@ -315,7 +317,7 @@ def _unit(vectors: Tensor) -> Tensor:
 
 
 def solve_rows(rows: AttentionRows, *, wanted: int) -> Solved:
-    """The same of each head of attention that is given by its rows."""
+    """One or two leading singular values of each head of attention that is given by its rows."""
     heads, m, n = rows.shape
     solved = Solved.unknown(heads, wanted, rows.query.device)
     slack = rows.rounding()

@@ -11,7 +11,7 @@ many singular values lie close together. The true value was inside for the patte
 were tried; in masks built against it, a vector that is orthogonal to both start vectors hid a larger
 value, rarely and by a few percent.
 A matrix with a negative entry is solved by a float64 eigensolver, with the interval of its backward
-error, at any size. Which way is taken when is told in `leading`.
+error, at any size. `leading` lists which method is used when.
 """
 
 from __future__ import annotations
@@ -88,20 +88,20 @@ def leading_pair(matrices: Tensor) -> tuple[SpectralNorm, SpectralNorm]:
 def blocks_leading_pair(
     blocks: Sequence[Tensor], columns: int
 ) -> tuple[SpectralNorm, SpectralNorm]:
-    """The same for matrices of `columns` columns that are given as blocks of rows.
+    """The two largest singular values of matrices given as blocks of rows, `columns` wide in all.
 
     Each block is [matrix, row, column]; the columns that it lacks on the right are zero.
     """
     rows = sum(block.shape[1] for block in blocks)
     if not is_large(rows, columns, wanted=2):
-        whole = blocks[0].new_zeros(blocks[0].shape[0], rows, columns)
+        matrices = blocks[0].new_zeros(blocks[0].shape[0], rows, columns)
         first = 0
         for block in blocks:
-            whole[:, first : first + block.shape[1], : block.shape[2]] = block
+            matrices[:, first : first + block.shape[1], : block.shape[2]] = block
             first += block.shape[1]
-        return leading_pair(whole)
-    given = [[block[number] for block in blocks] for number in range(blocks[0].shape[0])]
-    solved = solve_blocks(given, columns, wanted=2)
+        return leading_pair(matrices)
+    row_blocks = [[block[number] for block in blocks] for number in range(blocks[0].shape[0])]
+    solved = solve_blocks(row_blocks, columns, wanted=2)
     one, two = _shaped(solved, blocks[0])
     return one, two
 

@@ -14,7 +14,7 @@ relatively (u = 2^-24 in float32) and the largest eigenvalue, which is monotone 
 (Perron and Frobenius), as well. The error of step k counts 2^-k, twice the first in all: the bound
 on sigma_1^2 is moved by 2 (max(m, n) + 4) u, that on sigma_1 by half.
 
-This holds for products in true float32: `leading` hands over float64 where torch is told to multiply
+This holds for products in true float32: `leading` hands over float64 where torch is set to multiply
 float32 in a shorter format.
 """
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-__all__ = ["CHUNK", "Certified", "Chunked", "Several", "Stacked"]
+__all__ = ["CHUNK", "Certified", "Chunked", "MatrixBatch", "Several"]
 
 Tensor = torch.Tensor
 
@@ -44,7 +44,7 @@ class Certified:
 
     @staticmethod
     def stack(parts: Sequence[Certified]) -> Certified:
-        """The same for several matrices; rows without entries are left out, so m may differ."""
+        """The products of several matrices; rows without entries are left out, so m may differ."""
         longest = max(part.products.shape[2] for part in parts)
         padded = [
             torch.nn.functional.pad(part.products, (0, longest - part.products.shape[2]))
@@ -57,7 +57,7 @@ class Certified:
         )
 
 
-class Stacked:
+class MatrixBatch:
     """A batch [matrix, m, n], multiplied together."""
 
     def __init__(self, matrices: Tensor, gram: Tensor | None = None) -> None:
@@ -66,10 +66,10 @@ class Stacked:
             gram = torch.bmm(matrices.mT, matrices)
         self.gram = gram
 
-    def take(self, keep: Tensor) -> Stacked:
+    def take(self, keep: Tensor) -> MatrixBatch:
         if self.gram is not None:
-            return Stacked(self.matrices[:0], self.gram.index_select(0, keep))
-        return Stacked(self.matrices.index_select(0, keep))
+            return MatrixBatch(self.matrices[:0], self.gram.index_select(0, keep))
+        return MatrixBatch(self.matrices.index_select(0, keep))
 
     def gram_rows(self, x: Tensor) -> Tensor:
         """x A'A for rows x [matrix, row, n]."""
@@ -87,8 +87,8 @@ class Stacked:
         columns = torch.cat([x.double(), z.double()[:, None]], 1).mT
         for first in range(0, count, size):
             part = slice(first, first + size)
-            given = self.matrices[part]
-            raised = buffer[: len(given)].copy_(given)
+            batch = self.matrices[part]
+            raised = buffer[: len(batch)].copy_(batch)
             image = torch.bmm(raised, columns[part])
             products.append(image[..., :-1].mT)
             images.append(torch.bmm(image[..., -1:].mT, raised)[:, 0])
@@ -136,7 +136,7 @@ class Chunked:
         self.lowest = math.inf
         self.first_image = matrix[0].new_zeros(n)
         self.chunks: list[tuple[Tensor, Tensor, slice]] = []
-        self._whole = True
+        self._has_all_columns = True
         for chunk in matrix:
             # NaN may get lost here, but not in M 1.
             self.lowest = min(self.lowest, float(chunk.amin()))
@@ -147,7 +147,7 @@ class Chunked:
             if len(used) == n:
                 self.chunks.append((chunk, transposed, slice(0, n)))
                 continue
-            self._whole = False
+            self._has_all_columns = False
             if len(used):
                 span = slice(int(used[0]), int(used[-1]) + 1)
                 self.chunks.append((chunk[:, span], transposed[span], span))
@@ -167,7 +167,7 @@ class Chunked:
         total = torch.zeros_like(vector) if total is None else total
         # Back and forth: what was read last is still in the cache.
         self.chunks.reverse()
-        if self._whole:
+        if self._has_all_columns:
             for chunk, transposed, _ in self.chunks:
                 total.addmv_(transposed, torch.mv(chunk, vector))
             return total
@@ -183,11 +183,11 @@ class Chunked:
         size = max(1, RAISED // self.shape[1])
         buffer = torch.empty(size * self.shape[1], dtype=torch.float64, device=x.device)
         for chunk, _, columns in self.chunks:
-            given, sums = rows[:, columns], image[columns]
+            left, sums = rows[:, columns], image[columns]
             for part in chunk.split(size):
                 raised = buffer[: part.numel()].view(part.shape).copy_(part)
                 transposed = raised.mT
-                product = torch.mm(given, transposed)
+                product = torch.mm(left, transposed)
                 products.append(product)
                 sums.addmv_(transposed, product[-1])
                 if x.shape[0] > 1:

@@ -1,6 +1,6 @@
-"""From a record to what theorems ask about: the numbers of every head on every shape of input.
+"""Read from a record what theorems ask about: the numbers of every head on every input shape.
 
-The provenance entry `attention` says which attention sublayers were seen, with their masks, their
+The provenance entry `attention` lists the attention sublayers that were measured, with their masks,
 positions and the shapes of their inputs. The readings hold the ingredients (weights, biases,
 scaling) and what was measured (column sums, spans of the logits).
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from leadline.theory.attention._bound import Mask, Positions
 
 __all__ = [
-    "Address",
     "AttentionSublayer",
     "HeadReadings",
-    "Shape",
+    "InputShape",
+    "SublayerAddress",
     "attention_sublayers",
     "facts_of",
     "head_readings",
 ]
 
-Address = tuple[str, int, int | None, str]
+SublayerAddress = tuple[str, int, int | None, str]
 """Stack, layer, sublayer, point."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Inputs of one shape; `allowed` says how many keys each query may see, empty: see the mask."""
+class InputShape:
+    """The shape of some inputs; `allowed` is how many keys each query may see, empty: by the mask."""
 
     queries: int
     keys: int
@@ -51,10 +51,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSublayer:
-    """One attention that was seen, as the provenance tells of it.
+    """One attention that was measured, as the provenance describes it.
 
-    Where a sublayer holds two of them, the heads of the second go on counting: `first_head`.
-    `loose` counts the certified intervals that are wide.
+    Where a sublayer holds two of them, the heads of the second continue the count: `first_head`.
+    `route` says how its matrix was obtained: "kernel" (recomputed) or "weights" (returned by the
+    model). `loose` counts the certified intervals that are wide.
     """
 
     stack: str
@@ -72,13 +73,13 @@ class AttentionSublayer:
     stochastic: bool
     substochastic: bool
     qk_norm: bool
-    seen: str
+    route: str
     proof_eps: float | None
     loose: int
-    shapes: tuple[Shape, ...]
+    shapes: tuple[InputShape, ...]
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SublayerAddress:
         """Where its readings stand."""
         return self.stack, self.layer, self.sublayer, self.point
 
@@ -92,65 +93,69 @@ class HeadReadings:
     """The readings of one quantity and statistic, found by sublayer and head."""
 
     def __init__(self, readings: Sequence[Reading]) -> None:
-        self._found: dict[tuple[Address, int | None], list[Reading]] = {}
+        self._by_place: dict[tuple[SublayerAddress, int | None], list[Reading]] = {}
         for reading in readings:
             site = reading.site
             address = (site.stack, site.layer, site.sublayer, site.point)
-            self._found.setdefault((address, site.head), []).append(reading)
+            self._by_place.setdefault((address, site.head), []).append(reading)
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._by_place)
 
-    def at(self, address: Address, head: int | None) -> list[Reading]:
+    def at(self, address: SublayerAddress, head: int | None) -> list[Reading]:
         """Return the readings of one head; None asks for those without a head."""
-        return self._found.get((address, head), [])
+        return self._by_place.get((address, head), [])
 
-    def heads(self, address: Address) -> list[int]:
+    def heads(self, address: SublayerAddress) -> list[int]:
         """Return the heads that have readings there."""
-        return sorted(head for place, head in self._found if place == address and head is not None)
+        return sorted(
+            head for place, head in self._by_place if place == address and head is not None
+        )
 
     @property
     def by_head(self) -> bool:
         """Whether any reading belongs to a head."""
-        return any(head is not None for _, head in self._found)
+        return any(head is not None for _, head in self._by_place)
 
-    def largest(self, address: Address, head: int | None) -> float | None:
+    def largest(self, address: SublayerAddress, head: int | None) -> float | None:
         """Return the upper end of the largest reading for a head, or over all heads for None."""
-        found = self.at(address, head) or self.at(address, None)
-        if head is None and not found:
-            found = [one for at in self.heads(address) for one in self.at(address, at)]
-        ends = [one.value if one.upper is None else one.upper for one in found]
+        readings = self.at(address, head) or self.at(address, None)
+        if head is None and not readings:
+            readings = [one for at in self.heads(address) for one in self.at(address, at)]
+        ends = [one.value if one.upper is None else one.upper for one in readings]
         if any(math.isnan(end) for end in ends):
             return math.nan
         return max(ends, default=None)
 
 
 def attention_sublayers(record: Record) -> list[AttentionSublayer]:
-    """Return the attentions that a record tells of, in the order of the model."""
-    told = record.provenance.get("attention")
-    if not isinstance(told, list):
+    """Return the attentions that a record describes, in the order of the model."""
+    entries = record.provenance.get("attention")
+    if not isinstance(entries, list):
         return []
     return [
         _sublayer(cast("Mapping[str, Any]", one))
-        for one in cast("list[object]", told)
+        for one in cast("list[object]", entries)
         if isinstance(one, Mapping)
     ]
 
 
 def facts_of(
     record: Record, sublayers: Sequence[AttentionSublayer]
-) -> dict[tuple[Address, int | None], tuple[AttentionFacts, ...]]:
+) -> dict[tuple[SublayerAddress, int | None], tuple[AttentionFacts, ...]]:
     """Return the facts of every sublayer and head, one for each shape of its input.
 
-    Under the head None stand those of a whole sublayer: the largest number over its heads.
+    The head None has those of a whole sublayer: the largest number over its heads.
     """
-    ingredients = _Ingredients(record)
-    found: dict[tuple[Address, int | None], tuple[AttentionFacts, ...]] = {}
-    for seen in sublayers:
-        for head in (None, *seen.head_numbers):
-            facts = _per_shape(_facts(seen, head, ingredients), seen.shapes)
-            found[seen.address, head] = found.get((seen.address, head), ()) + facts
-    return found
+    ingredients = _HeadIngredients(record)
+    facts_by_head: dict[tuple[SublayerAddress, int | None], tuple[AttentionFacts, ...]] = {}
+    for attention in sublayers:
+        for head in (None, *attention.head_numbers):
+            facts = _per_shape(_facts(attention, head, ingredients), attention.shapes)
+            facts_by_head[attention.address, head] = (
+                facts_by_head.get((attention.address, head), ()) + facts
+            )
+    return facts_by_head
 
 
 def head_readings(record: Record, quantity: str, statistic: str) -> HeadReadings:
@@ -163,99 +168,101 @@ def head_readings(record: Record, quantity: str, statistic: str) -> HeadReadings
     return HeadReadings([one for one in readings if one.step == last])
 
 
-class _Ingredients:
+class _HeadIngredients:
     """Looks up the numbers that facts are made of."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._read: dict[tuple[str, str], HeadReadings] = {}
+        self._readings: dict[tuple[str, str], HeadReadings] = {}
 
     def __call__(
-        self, name: str, seen: AttentionSublayer, head: int | None, *, statistic: str = "value"
+        self, name: str, attention: AttentionSublayer, head: int | None, *, statistic: str = "value"
     ) -> float | None:
         key = name, statistic
-        if key not in self._read:
-            self._read[key] = head_readings(self._record, f"attention.{name}", statistic)
-        return self._read[key].largest(seen.address, head)
+        if key not in self._readings:
+            self._readings[key] = head_readings(self._record, f"attention.{name}", statistic)
+        return self._readings[key].largest(attention.address, head)
 
 
-def _per_shape(facts: AttentionFacts, shapes: Sequence[Shape]) -> tuple[AttentionFacts, ...]:
+def _per_shape(facts: AttentionFacts, shapes: Sequence[InputShape]) -> tuple[AttentionFacts, ...]:
     return tuple(
         replace(facts, queries=shape.queries, keys=shape.keys, allowed=shape.allowed)
         for shape in shapes
     )
 
 
-def _facts(seen: AttentionSublayer, head: int | None, ingredient: _Ingredients) -> AttentionFacts:
+def _facts(
+    attention: AttentionSublayer, head: int | None, ingredient: _HeadIngredients
+) -> AttentionFacts:
     """Return what is the same for every shape."""
-    gain = ingredient("norm_gain", seen, head)
-    query_weight = ingredient("query_weight", seen, head)
-    key_weight = ingredient("key_weight", seen, head)
-    bias_range = ingredient("bias_range", seen, head)
+    gain = ingredient("norm_gain", attention, head)
+    query_weight = ingredient("query_weight", attention, head)
+    key_weight = ingredient("key_weight", attention, head)
+    bias_range = ingredient("bias_range", attention, head)
     if bias_range is None:
-        bias_range = math.inf if seen.positions == "bias" else 0.0
+        bias_range = math.inf if attention.positions == "bias" else 0.0
     return AttentionFacts(
         queries=0,
         keys=0,
-        mask=seen.mask,
-        stochastic=seen.stochastic,
-        substochastic=seen.substochastic,
-        positions=seen.positions,
+        mask=attention.mask,
+        stochastic=attention.stochastic,
+        substochastic=attention.substochastic,
+        positions=attention.positions,
         bias_range=bias_range,
-        scaling=ingredient("scaling", seen, head),
-        soft_cap=ingredient("soft_cap", seen, head),
-        head_width=seen.head_width,
-        width=seen.width,
+        scaling=ingredient("scaling", attention, head),
+        soft_cap=ingredient("soft_cap", attention, head),
+        head_width=attention.head_width,
+        width=attention.width,
         gain=gain,
-        shift=_zero_without(gain, ingredient("norm_shift", seen, head)),
+        shift=_zero_without(gain, ingredient("norm_shift", attention, head)),
         query_weight=query_weight,
         key_weight=key_weight,
-        query_bias=_zero_without(query_weight, ingredient("query_bias", seen, head)),
-        key_bias=_zero_without(key_weight, ingredient("key_bias", seen, head)),
-        query_radius=ingredient("query_radius", seen, head),
-        key_radius=ingredient("key_radius", seen, head),
-        column_sum=ingredient("column_sum", seen, head, statistic="max"),
-        logit_span=ingredient("logit_span", seen, head, statistic="max"),
-        shared_input=seen.point != "cross-attention",
+        query_bias=_zero_without(query_weight, ingredient("query_bias", attention, head)),
+        key_bias=_zero_without(key_weight, ingredient("key_bias", attention, head)),
+        query_radius=ingredient("query_radius", attention, head),
+        key_radius=ingredient("key_radius", attention, head),
+        column_sum=ingredient("column_sum", attention, head, statistic="max"),
+        logit_span=ingredient("logit_span", attention, head, statistic="max"),
+        shared_input=attention.point != "cross-attention",
     )
 
 
-def _zero_without(read: float | None, companion: float | None) -> float | None:
-    """A companion of a number that was read, such as its bias, is 0 where none was written."""
-    return 0.0 if companion is None and read is not None else companion
+def _zero_without(number: float | None, companion: float | None) -> float | None:
+    """Return the companion of a number, such as its bias; 0 where the record has the number alone."""
+    return 0.0 if companion is None and number is not None else companion
 
 
-def _sublayer(told: Mapping[str, Any]) -> AttentionSublayer:
-    mask, positions = told.get("mask"), told.get("positions")
+def _sublayer(entry: Mapping[str, Any]) -> AttentionSublayer:
+    mask, positions = entry.get("mask"), entry.get("positions")
     return AttentionSublayer(
-        stack=str(told.get("stack", "")),
-        layer=int(told.get("layer", 0)),
-        sublayer=_whole(told.get("sublayer")),
-        point=str(told.get("point", "attention")),
-        module=str(told.get("module", "")),
-        first_head=int(told.get("first_head", 1)),
-        heads=int(told.get("heads", 0)),
-        groups=int(told.get("groups", told.get("heads", 0))),
-        width=_whole(told.get("width")),
-        head_width=_whole(told.get("head_width")),
+        stack=str(entry.get("stack", "")),
+        layer=int(entry.get("layer", 0)),
+        sublayer=_optional_int(entry.get("sublayer")),
+        point=str(entry.get("point", "attention")),
+        module=str(entry.get("module", "")),
+        first_head=int(entry.get("first_head", 1)),
+        heads=int(entry.get("heads", 0)),
+        groups=int(entry.get("groups", entry.get("heads", 0))),
+        width=_optional_int(entry.get("width")),
+        head_width=_optional_int(entry.get("head_width")),
         mask=mask if mask in ("none", "causal") else "other",
         positions=positions if positions in ("none", "rotary", "bias") else "unknown",
-        stochastic=bool(told.get("stochastic", True)),
-        substochastic=bool(told.get("substochastic", True)),
-        qk_norm=bool(told.get("qk_norm", False)),
-        seen=str(told.get("seen", "")),
-        proof_eps=None if told.get("proof_eps") is None else float(told["proof_eps"]),
-        loose=int(told.get("loose", 0)),
-        shapes=tuple(_shape(one) for one in told.get("shapes", ())),
+        stochastic=bool(entry.get("stochastic", True)),
+        substochastic=bool(entry.get("substochastic", True)),
+        qk_norm=bool(entry.get("qk_norm", False)),
+        route=str(entry.get("seen", "")),
+        proof_eps=None if entry.get("proof_eps") is None else float(entry["proof_eps"]),
+        loose=int(entry.get("loose", 0)),
+        shapes=tuple(_shape(one) for one in entry.get("shapes", ())),
     )
 
 
-def _shape(told: Mapping[str, Any]) -> Shape:
-    return Shape(
-        queries=int(told["queries"]),
-        keys=int(told["keys"]),
-        examples=int(told.get("examples", 1)),
-        allowed=tuple(_run_lengths(told.get("allowed") or ())),
+def _shape(entry: Mapping[str, Any]) -> InputShape:
+    return InputShape(
+        queries=int(entry["queries"]),
+        keys=int(entry["keys"]),
+        examples=int(entry.get("examples", 1)),
+        allowed=tuple(_run_lengths(entry.get("allowed") or ())),
     )
 
 
@@ -264,5 +271,5 @@ def _run_lengths(pairs: Sequence[Sequence[int]]) -> Iterator[int]:
     return chain.from_iterable(repeat(int(count), int(times)) for count, times in pairs)
 
 
-def _whole(value: object) -> int | None:
+def _optional_int(value: object) -> int | None:
     return None if value is None else int(cast("float", value))

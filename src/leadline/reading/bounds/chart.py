@@ -35,10 +35,10 @@ from leadline.record import Quantity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.reading.bounds.chart_lines import AttentionPlace, Line
+    from leadline.reading.bounds.chart_lines import AttentionPlace, ChartLine
     from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable
     from leadline.record import Record
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = ["BoundsChart", "KeyRow", "draw_bounds_charts"]
 
@@ -46,12 +46,14 @@ NORM = "attention.spectral_norm"
 ROOM = 1.06
 """How far above the largest possible norm the axis ends."""
 LOG_FROM = 5.0
-"""The scale is logarithmic where the top of the axis is more than so many times its bottom."""
+"""The scale is logarithmic where the axis spans more than this factor."""
 _DASHES = ("dash", "dashdot", "longdash")
 _HUES = 7
+"""How many colours the palette has for records."""
 _HOVER = 46
+"""Letters in a row of the hover box, so that it fits a phone."""
 
-Kind = Literal["measured", "applies", "fails"]
+KeyKind = Literal["measured", "applies", "fails"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class KeyRow:
 
     label: str
     detail: str
-    kind: Kind
+    kind: KeyKind
     colour: str
     dash: str = "solid"
     symbol: str = ""
@@ -82,7 +84,7 @@ class BoundsChart:
     key: str
     title: str
     symbol: str
-    scale: Scale
+    scale: AxisScale
     limits: tuple[float, float]
     rows: tuple[KeyRow, ...]
     figure: dict[str, Any]
@@ -104,7 +106,7 @@ def draw_bounds_charts(record: Record, table: BoundsTable, *, key: str) -> list[
 
 
 def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str) -> BoundsChart:
-    pen = _Pen(depth=place.depth)
+    pen = _BoundsPen(depth=place.depth)
     _draw_norms(record, place, pen)
     for name in dict.fromkeys(b.quantity for b in table.bounds if b.quantity != NORM):
         _draw_other(record, place, name, pen)
@@ -120,7 +122,7 @@ def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str
             above[bound.name] = max(line)
     bottom = min([*measured, *floors], default=1.0)
     top = ROOM * max([*measured, math.sqrt(place.queries)])
-    scale: Scale = "log" if bottom > 0 and top > LOG_FROM * bottom else "linear"
+    scale: AxisScale = "log" if bottom > 0 and top > LOG_FROM * bottom else "linear"
     norm = record.quantities.get(NORM) or Quantity(NORM, "Spectral norm", "‖A‖_2", "")
     axis = Quantity("bounds", norm.title, norm.symbol, "", scale=scale)
     layout = layout_over_depth(axis, ("",), [])
@@ -140,7 +142,7 @@ def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str
     )
 
 
-class _Pen:
+class _BoundsPen:
     """Collects the traces, the rows of the key and the heights of what was drawn."""
 
     def __init__(self, *, depth: int) -> None:
@@ -153,7 +155,7 @@ class _Pen:
         """Begin a series: the traces that follow belong to it."""
         self.rows.append(row)
 
-    def trace(self, line: Line, name: str, *, sign: str = "=") -> dict[str, Any]:
+    def trace(self, line: ChartLine, name: str, *, sign: str = "=") -> dict[str, Any]:
         """Add a line to the series begun last, and return its trace."""
         row = self.rows[-1]
         alone = len(line) == 1  # a line of one point would not be seen
@@ -187,7 +189,7 @@ class _Pen:
         return trace
 
 
-def _draw_norms(record: Record, place: AttentionPlace, pen: _Pen) -> None:
+def _draw_norms(record: Record, place: AttentionPlace, pen: _BoundsPen) -> None:
     """Draw the mean over heads, the band of the heads, and the largest head."""
     means, tops = head_readings(record, NORM, "mean"), head_readings(record, NORM, "max")
     colour = point_colour(place.sublayers[0].point)
@@ -217,7 +219,7 @@ def _draw_norms(record: Record, place: AttentionPlace, pen: _Pen) -> None:
         }
 
 
-def _draw_other(record: Record, place: AttentionPlace, quantity: str, pen: _Pen) -> None:
+def _draw_other(record: Record, place: AttentionPlace, quantity: str, pen: _BoundsPen) -> None:
     """Draw another quantity that a bound is about: its largest over the examples."""
     line = largest_reading(head_readings(record, quantity, "max"), place)
     if line:
@@ -228,7 +230,7 @@ def _draw_other(record: Record, place: AttentionPlace, quantity: str, pen: _Pen)
 
 
 def _draw_bound(
-    bound: BoundResult, place: AttentionPlace, pen: _Pen, hues: Sequence[int]
+    bound: BoundResult, place: AttentionPlace, pen: _BoundsPen, hues: Sequence[int]
 ) -> list[float]:
     """Draw what a bound predicts; return its finite values where it applies."""
     rows = place.rows(bound)
@@ -251,7 +253,7 @@ def _draw_bound(
     return [point.value for point in line if applies and not math.isnan(point.value)]
 
 
-def _detail(bound: BoundResult, rows: Sequence[BoundAtHead], line: Line) -> str:
+def _detail(bound: BoundResult, rows: Sequence[BoundAtHead], line: ChartLine) -> str:
     """Say what is predicted, how close it is, and the first reason why it does not apply."""
     failing = [row for row in rows if not row.applies]
     words = [_span(line)]
@@ -279,7 +281,7 @@ def _cut(predicted: dict[str, float], top: float, queries: int) -> str:
     )
 
 
-def _span(line: Line) -> str:
+def _span(line: ChartLine) -> str:
     return number_range(point.value for point in line)
 
 

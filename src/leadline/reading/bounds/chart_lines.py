@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionPlace",
-    "Line",
+    "ChartLine",
     "attention_places",
     "head_edge",
     "head_mean",
@@ -42,18 +42,18 @@ class AttentionPlace:
     @property
     def queries(self) -> int:
         """The largest number of queries of an input."""
-        return max((s.queries for seen in self.sublayers for s in seen.shapes), default=1)
+        return max((s.queries for attention in self.sublayers for s in attention.shapes), default=1)
 
     def rows(self, bound: BoundResult) -> list[BoundAtHead]:
         """Return the rows of a bound that stand here."""
-        here = {seen.address for seen in self.sublayers}
+        here = {attention.address for attention in self.sublayers}
         return [
             row for row in bound.rows if (row.stack, row.layer, row.sublayer, row.point) in here
         ]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """One value of a line. `below` and `above` are how far its certified interval reaches."""
 
     layer: int
@@ -63,7 +63,7 @@ class Point:
     above: float = 0.0
 
 
-Line = list[Point]
+ChartLine = list[ChartPoint]
 
 
 def attention_places(record: Record) -> list[AttentionPlace]:
@@ -71,16 +71,16 @@ def attention_places(record: Record) -> list[AttentionPlace]:
 
     Where a block has two of one role they are told apart by their number.
     """
-    seen = attention_sublayers(record)
+    sublayers = attention_sublayers(record)
     crowded = {
         (one.stack, one.point)
-        for one in seen
-        for other in seen
+        for one in sublayers
+        for other in sublayers
         if (one.stack, one.point, one.layer) == (other.stack, other.point, other.layer)
         and one.sublayer != other.sublayer
     }
     groups: dict[tuple[str, str, int | None], list[AttentionSublayer]] = {}
-    for one in {one.address: one for one in seen}.values():
+    for one in {one.address: one for one in sublayers}.values():
         apart = one.sublayer if (one.stack, one.point) in crowded else None
         groups.setdefault((one.stack, one.point, apart), []).append(one)
     return [
@@ -93,40 +93,46 @@ def attention_places(record: Record) -> list[AttentionPlace]:
     ]
 
 
-def head_mean(readings: HeadReadings, place: AttentionPlace) -> Line:
+def head_mean(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
     """Return the summary over the heads; their mean where the record has none."""
-    line: Line = []
-    for seen in place.sublayers:
-        found = readings.at(seen.address, None) or _of_heads(readings, seen)
-        if found:
-            value = math.fsum(one.value for one in found) / len(found)
-            line.append(Point(seen.layer, value, seen.module))
+    line: ChartLine = []
+    for attention in place.sublayers:
+        layer_readings = readings.at(attention.address, None) or _readings_of_heads(
+            readings, attention
+        )
+        if layer_readings:
+            value = math.fsum(one.value for one in layer_readings) / len(layer_readings)
+            line.append(ChartPoint(attention.layer, value, attention.module))
     return line
 
 
-def head_edge(readings: HeadReadings, place: AttentionPlace, *, smallest: bool) -> Line:
+def head_edge(readings: HeadReadings, place: AttentionPlace, *, smallest: bool) -> ChartLine:
     """Return the smallest or the largest head of every layer."""
-    line: Line = []
-    for seen in place.sublayers:
-        found = [one for one in _of_heads(readings, seen) if not math.isnan(one.value)]
-        if found:
-            edge = (min if smallest else max)(found, key=lambda one: one.value)
-            line.append(Point(seen.layer, edge.value, f"head {edge.site.head}"))
+    line: ChartLine = []
+    for attention in place.sublayers:
+        layer_readings = [
+            one for one in _readings_of_heads(readings, attention) if not math.isnan(one.value)
+        ]
+        if layer_readings:
+            edge = (min if smallest else max)(layer_readings, key=lambda one: one.value)
+            line.append(ChartPoint(attention.layer, edge.value, f"head {edge.site.head}"))
     return line
 
 
-def largest_reading(readings: HeadReadings, place: AttentionPlace) -> Line:
+def largest_reading(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
     """Return the largest reading of every layer, with its certified interval."""
-    line: Line = []
-    for seen in place.sublayers:
-        found = _of_heads(readings, seen) or readings.at(seen.address, None)
-        found = [one for one in found if not math.isnan(one.value)]
-        if found:
-            line.append(_with_interval(max(found, key=lambda one: one.value), seen))
+    line: ChartLine = []
+    for attention in place.sublayers:
+        layer_readings = _readings_of_heads(readings, attention) or readings.at(
+            attention.address, None
+        )
+        layer_readings = [one for one in layer_readings if not math.isnan(one.value)]
+        if layer_readings:
+            line.append(_with_interval(max(layer_readings, key=lambda one: one.value), attention))
     return line
 
 
-def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> Line:
+def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> ChartLine:
     """Return what a bound predicts at each layer: the largest over its heads.
 
     A lower bound has its smallest. Where it applies to some heads only, these count. The note
@@ -136,12 +142,12 @@ def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> Line:
     for row in rows:
         if row.predicted is not None:
             layers.setdefault(row.layer, []).append((row.predicted, row))
-    line: Line = []
+    line: ChartLine = []
     for layer, here in sorted(layers.items()):
         counting = [pair for pair in here if pair[1].applies] or here
         best = max if bound.side == "upper" else min
         value, chosen = best(counting, key=lambda pair: pair[0])
-        line.append(Point(layer, value, _applies(chosen, [row for _, row in here])))
+        line.append(ChartPoint(layer, value, _applies_note(chosen, [row for _, row in here])))
     return line
 
 
@@ -179,18 +185,18 @@ def _exponent(value: float) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _of_heads(readings: HeadReadings, seen: AttentionSublayer) -> list[Reading]:
-    heads = readings.heads(seen.address)
-    return [one for head in heads for one in readings.at(seen.address, head)]
+def _readings_of_heads(readings: HeadReadings, attention: AttentionSublayer) -> list[Reading]:
+    heads = readings.heads(attention.address)
+    return [one for head in heads for one in readings.at(attention.address, head)]
 
 
-def _with_interval(top: Reading, seen: AttentionSublayer) -> Point:
-    who = seen.module if top.site.head is None else f"head {top.site.head}"
+def _with_interval(top: Reading, attention: AttentionSublayer) -> ChartPoint:
+    who = attention.module if top.site.head is None else f"head {top.site.head}"
     if top.lower is None or top.upper is None:
-        return Point(seen.layer, top.value, who)
+        return ChartPoint(attention.layer, top.value, who)
     ends = f"{number(top.lower, digits=7)} and {number(top.upper, digits=7)}"
-    return Point(
-        seen.layer,
+    return ChartPoint(
+        attention.layer,
         top.value,
         f"{who}, certified between {ends}",
         below=max(0.0, top.value - top.lower),
@@ -198,7 +204,7 @@ def _with_interval(top: Reading, seen: AttentionSublayer) -> Point:
     )
 
 
-def _applies(chosen: BoundAtHead, here: list[BoundAtHead]) -> str:
+def _applies_note(chosen: BoundAtHead, here: list[BoundAtHead]) -> str:
     who = "" if chosen.head is None else f"head {chosen.head}; "
     failing = [row for row in here if not row.applies]
     if not failing:

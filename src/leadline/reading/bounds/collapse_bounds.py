@@ -88,8 +88,8 @@ def exact_stack(facts: StackFacts) -> CollapseStack:
     statistics: dict[Measure, str] = {measure: "value" for measure in known if known[measure]}
     missing: dict[Measure, str] = {
         measure: f"log10_{measure} is not in the facts, or not depth + 1 numbers long"
-        for measure, found in residuals.items()
-        if not any(found)
+        for measure, line in residuals.items()
+        if not any(line)
     }
     return CollapseStack("stack", prefixes, residuals, statistics, missing=missing)
 
@@ -148,18 +148,18 @@ def _because(bound: CollapseBound, stack: CollapseStack, prefix: CollapsePrefix)
     """Say which assumptions fail, and what of them cannot be known."""
     if prefix.remarks:
         return prefix.remarks
-    found = [
+    reasons = [
         condition.because or f"not given: {condition.assumption}"
         for condition in bound.conditions(prefix.facts)
         if not condition.holds
     ]
     if bound.measure in stack.missing:
-        found = [stack.missing[bound.measure], *found]
+        reasons = [stack.missing[bound.measure], *reasons]
     if bound.side != "lower":
-        found = [*prefix.unseen, *found]
+        reasons = [*prefix.attention_remarks, *reasons]
         # A lower bound that every example obeys is obeyed by their mean.
-        found += [stack.averaged[bound.measure]] if bound.measure in stack.averaged else []
-    return tuple(dict.fromkeys(found))
+        reasons += [stack.averaged[bound.measure]] if bound.measure in stack.averaged else []
+    return tuple(dict.fromkeys(reasons))
 
 
 def _contradicts(residual: Residual | None, predicted: float | None, *, side: CollapseSide) -> bool:

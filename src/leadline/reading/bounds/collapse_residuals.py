@@ -43,11 +43,11 @@ class ResidualLine:
 
     def __init__(self, record: Record, quantity: str) -> None:
         self.statistic = ""
-        self._found: dict[tuple[str, int], Reading] = {}
+        self._by_site: dict[tuple[str, int], Reading] = {}
         for statistic in STATISTICS:
-            if quantity in record and (found := record.select(quantity, statistic=statistic)):
+            if quantity in record and (readings := record.select(quantity, statistic=statistic)):
                 self.statistic = statistic
-                self._keep(found)
+                self._keep(readings)
                 return
 
     def _keep(self, readings: Sequence[Reading]) -> None:
@@ -58,14 +58,14 @@ class ResidualLine:
             site = one.site
             if one.step != last or site.point != "stream" or site.sublayer is not None:
                 continue
-            known = self._found.get((site.stack, site.layer))
+            known = self._by_site.get((site.stack, site.layer))
             # NaN goes first and stays.
             if known is None or not (math.isnan(known.value) or one.value <= known.value):
-                self._found[site.stack, site.layer] = one
+                self._by_site[site.stack, site.layer] = one
 
     def at(self, stack: str, layer: int) -> Reading | None:
         """Return the reading after a layer."""
-        return self._found.get((stack, layer))
+        return self._by_site.get((stack, layer))
 
     def residuals(self, stack: str, depth: int) -> tuple[Residual | None, ...]:
         """Return what was read at the sites 0..depth."""

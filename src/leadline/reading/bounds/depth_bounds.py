@@ -89,7 +89,7 @@ def _rows(law: Law, stack: DepthStack, end: End) -> list[BoundAtHead]:
         if predicted is not None and math.isnan(predicted):
             predicted = None
         reading = stack.measured.get(law.quantity, {}).get(layer)
-        told = because or ((NOT_KNOWN,) if predicted is None else ())
+        reasons = because or ((NOT_KNOWN,) if predicted is None else ())
         measured, lower, upper = _measured(reading, log10=law.log10)
         rows.append(
             BoundAtHead(
@@ -103,10 +103,10 @@ def _rows(law: Law, stack: DepthStack, end: End) -> list[BoundAtHead]:
                 lower=lower,
                 upper=upper,
                 ratio=_ratio(measured, predicted, log10=law.log10),
-                applies=not told,
-                because=told,
+                applies=not reasons,
+                because=reasons,
                 violated=law.strict
-                and not told
+                and not reasons
                 and _contradicts(measured, (lower, upper), predicted, end, log10=law.log10),
             )
         )

@@ -1,6 +1,6 @@
-"""From a record to what laws of depth ask about: `DepthFacts` of every stack.
+"""Read from a record what laws of depth ask about: `DepthFacts` of every stack.
 
-The provenance entry `anatomy` tells what every write keeps and adds and where norms stand, the
+The provenance entry `anatomy` says what every write keeps and adds and where norms stand, the
 recipe in `model` which parts the model is made of and how its weights were drawn. A model without a
 recipe has no known init: whatever depends on it is not given.
 
@@ -38,14 +38,14 @@ STATISTICS = {
     "jacobian.through": ("max", "value"),
 }
 """Which value over tokens or examples is read: the first of those there are."""
-INNER = 4.0
+HIDDEN_RATIO = 4.0
 """The inner width of a plain MLP over the width of the stream, where a recipe does not say it."""
 SCALES = {"xavier": ("gain", 1.0), "gpt2": ("std", 0.02)}
 """The option that scales an init, and what it is where a recipe does not say it."""
 EPS = {"layernorm": 1e-5, "rmsnorm": 1e-6}
 """The eps of a norm, where a recipe does not say it."""
 PLAIN_MLPS = ("relu", "gelu", "gelu_tanh", "silu")
-_HARMLESS = frozenset({"causal", "bias", "output_bias", "scale", "qk_norm"})
+_PLAIN_ATTENTION_OPTIONS = frozenset({"causal", "bias", "output_bias", "scale", "qk_norm"})
 """Options of attention that leave its values and output weights as they are."""
 
 
@@ -60,47 +60,49 @@ class DepthStack:
 
 
 def has_depth(record: Record) -> bool:
-    """Whether a record tells how a stack is built and holds what laws along it are about."""
-    told = isinstance(value_at(record.provenance, "anatomy", "layers"), list)
-    return told and any(site_readings(record, name)[1] for name in QUANTITIES)
+    """Whether a record says how a stack is built and holds what laws along it are about."""
+    has_anatomy = isinstance(value_at(record.provenance, "anatomy", "layers"), list)
+    return has_anatomy and any(site_readings(record, name)[1] for name in QUANTITIES)
 
 
 def depth_stacks(record: Record, *, initial: bool | None = None) -> list[DepthStack]:
     """Return every stack of a record; `initial` says whether its weights are as they were drawn."""
-    read = {name: site_readings(record, name) for name in STATISTICS}
-    found: list[DepthStack] = []
+    by_quantity = {name: site_readings(record, name) for name in STATISTICS}
+    stacks: list[DepthStack] = []
     for name in record.stacks:
         measured = {
             quantity: {layer: one for (stack, layer), one in readings.items() if stack == name}
-            for quantity, (_, readings) in read.items()
+            for quantity, (_, readings) in by_quantity.items()
         }
         if any(measured[quantity] for quantity in QUANTITIES):
             facts = _facts(record, name, measured, initial)
-            statistics = {quantity: statistic for quantity, (statistic, _) in read.items()}
-            found.append(DepthStack(name, facts, measured, statistics))
-    return found
+            statistics = {quantity: statistic for quantity, (statistic, _) in by_quantity.items()}
+            stacks.append(DepthStack(name, facts, measured, statistics))
+    return stacks
 
 
 def site_readings(record: Record, quantity: str) -> tuple[str, dict[tuple[str, int], Reading]]:
     """Read one quantity by stack and layer: of the first run, at its last step.
 
-    Of several seeds the largest stands; one that is no number goes first.
+    Of several seeds the largest is taken, and NaN before all others.
     """
     for statistic in STATISTICS[quantity]:
         readings = record.select(quantity, statistic=statistic) if quantity in record else []
-        whole = [one for one in readings if one.site.sublayer is None and one.site.rank is None]
-        if not whole:
+        layer_readings = [
+            one for one in readings if one.site.sublayer is None and one.site.rank is None
+        ]
+        if not layer_readings:
             continue
-        here = [one for one in whole if one.run == whole[0].run]
+        here = [one for one in layer_readings if one.run == layer_readings[0].run]
         last = max(one.step for one in here)
-        found: dict[tuple[str, int], Reading] = {}
+        largest: dict[tuple[str, int], Reading] = {}
         for one in here:
             place = one.site.stack, one.site.layer
-            known = found.get(place)
+            known = largest.get(place)
             larger = known is None or not (math.isnan(known.value) or one.value <= known.value)
             if one.step == last and larger:
-                found[place] = one
-        return statistic, found
+                largest[place] = one
+        return statistic, largest
     return STATISTICS[quantity][0], {}
 
 
@@ -138,16 +140,16 @@ def _facts(
 
 
 class _Recipe:
-    """What the recipe of a model says of its parts; nothing where it has none."""
+    """Reads the parts of a model from its recipe; every answer is None where it has none."""
 
     def __init__(self, record: Record) -> None:
-        found = value_at(record.provenance, "model", "recipe")
-        known = isinstance(found, Mapping)
-        self._told: Mapping[str, Any] = cast("Mapping[str, Any]", found) if known else {}
+        recipe = value_at(record.provenance, "model", "recipe")
+        known = isinstance(recipe, Mapping)
+        self._fields: Mapping[str, Any] = cast("Mapping[str, Any]", recipe) if known else {}
 
     def _choice(self, field: str) -> Choice | None:
         try:
-            return Choice.parse(self._told[field]) if self._told.get(field) else None
+            return Choice.parse(self._fields[field]) if self._fields.get(field) else None
         except CatalogError:
             return None
 
@@ -169,21 +171,21 @@ class _Recipe:
         return float(cast("float", choice.options.get("eps", EPS[choice.name])))
 
     def hidden_ratio(self) -> float | None:
-        choice, width = self._choice("mlp"), self._told.get("width")
+        choice, width = self._choice("mlp"), self._fields.get("width")
         if choice is None or choice.name not in PLAIN_MLPS or not width:
             return None
         hidden = choice.options.get("hidden")
-        return INNER if hidden is None else float(cast("int", hidden)) / float(width)
+        return HIDDEN_RATIO if hidden is None else float(cast("int", hidden)) / float(width)
 
     def attention(self) -> str | None:
         """Return `multihead` where it is plain, and the whole choice where it is not."""
         choice = self._choice("attention")
         if choice is None:
             return None
-        told = {key for key, value in choice.options.items() if value is not None}
-        if choice.options.get("groups") == self._told.get("heads"):
-            told -= {"groups"}
-        return choice.name if told <= _HARMLESS else str(choice)
+        options = {key for key, value in choice.options.items() if value is not None}
+        if choice.options.get("groups") == self._fields.get("heads"):
+            options -= {"groups"}
+        return choice.name if options <= _PLAIN_ATTENTION_OPTIONS else str(choice)
 
     def final_norm(self) -> bool | None:
         """Return whether a norm stands after the last block; None where that is not known."""
@@ -204,8 +206,8 @@ def _as_drawn(record: Record, measured: Mapping[str, Mapping[int, Reading]]) -> 
 
 
 def _blocks(record: Record, stack: str) -> list[Mapping[str, Any]]:
-    told = value_at(record.provenance, "anatomy", "layers")
-    blocks = cast("list[Mapping[str, Any]]", told) if isinstance(told, list) else []
+    layers = value_at(record.provenance, "anatomy", "layers")
+    blocks = cast("list[Mapping[str, Any]]", layers) if isinstance(layers, list) else []
     return [one for one in blocks if one.get("stack") == stack]
 
 
@@ -215,11 +217,11 @@ def _writes(block: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _branches(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the roles of the writes where they are the same in every block."""
-    found = [tuple(str(write.get("role")) for write in _writes(block)) for block in blocks]
-    if not found or any(one != found[0] for one in found):
+    roles = [tuple(str(write.get("role")) for write in _writes(block)) for block in blocks]
+    if not roles or any(one != roles[0] for one in roles):
         return ()
     parallel = any(write.get("parallel") for block in blocks for write in _writes(block))
-    return (f"{' and '.join(found[0])} at once",) if parallel else found[0]
+    return (f"{' and '.join(roles[0])} at once",) if parallel else roles[0]
 
 
 def _number(writes: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -240,8 +242,8 @@ def _line(
     """Return the values at all sites, NaN where one is missing; empty where all are."""
     if not readings:
         return ()
-    found = [readings.get(layer) for layer in range(first, last + 1)]
+    along = [readings.get(layer) for layer in range(first, last + 1)]
     return tuple(
         math.nan if one is None else one.upper if upper and one.upper is not None else one.value
-        for one in found
+        for one in along
     )

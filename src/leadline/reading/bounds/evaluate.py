@@ -31,7 +31,7 @@ from leadline.reading.bounds.collapse_facts import collapse_stacks, has_collapse
 from leadline.reading.bounds.depth_bounds import fitting_laws, law_results
 from leadline.reading.bounds.depth_facts import depth_stacks, has_depth
 from leadline.reading.bounds.refusals import (
-    check_given,
+    check_record_or_facts,
     no_attention_facts,
     not_along_layers,
     nothing_measured,
@@ -44,7 +44,11 @@ from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from leadline.reading.bounds.attention_facts import Address, AttentionSublayer, HeadReadings
+    from leadline.reading.bounds.attention_facts import (
+        AttentionSublayer,
+        HeadReadings,
+        SublayerAddress,
+    )
     from leadline.reading.bounds.collapse_facts import CollapseStack
     from leadline.record import Reading, Record
     from leadline.theory import AttentionFacts, Bound, CollapseBound, Law
@@ -85,41 +89,43 @@ def bounds(
     finds them, take the place of a record: then the bounds on rank collapse stand beside residuals
     that are right far below rounding.
     """
-    check_given(record)
+    check_record_or_facts(record)
     if isinstance(names, str) or not isinstance(names, list | tuple | None):
         raise InputError(f"names is {shown(names)}; give a list of names of bounds.")
     names = names or None
-    chosen = _chosen(names)
+    choice = _choose_bounds(names)
     if isinstance(record, StackFacts):
-        return _of_facts(record, chosen, layer=layer, named=names is not None)
-    found: list[BoundResult] = []
+        return _of_facts(record, choice, layer=layer, named=names is not None)
+    results: list[BoundResult] = []
     if has_attention(record):
-        found += _of_attention(record, chosen.attention, layer=layer, everything=names is not None)
-    elif names is not None and chosen.attention:
+        results += _of_attention(
+            record, choice.attention, layer=layer, everything=names is not None
+        )
+    elif names is not None and choice.attention:
         raise RecordError(nothing_measured(record, "attention"))
     if has_collapse(record):
-        found += _of_stacks(chosen.collapse, collapse_stacks(record), layer=layer)
-    elif names is not None and chosen.collapse:
+        results += _of_stacks(choice.collapse, collapse_stacks(record), layer=layer)
+    elif names is not None and choice.collapse:
         raise RecordError(nothing_measured(record, "collapse"))
     if has_depth(record):
-        laws = chosen.laws
+        laws = choice.laws
         stacks = depth_stacks(record, initial=initial)
         if names is None:
             laws = fitting_laws(laws, stacks)
         for name, law in laws:
-            found += law_results(name, law, stacks=stacks, layer=layer)
-    elif names is not None and chosen.laws:
+            results += law_results(name, law, stacks=stacks, layer=layer)
+    elif names is not None and choice.laws:
         raise RecordError(nothing_measured(record, "depth"))
-    if not found:
+    if not results:
         raise RecordError(nothing_measured(record, "bounds"))
-    if layer is not None and not any(result.rows for result in found):
+    if layer is not None and not any(result.rows for result in results):
         raise RecordError(_no_such_layer(record, layer))
-    called = text_at(record.provenance, "model", "name")
-    return BoundsTable(called, tuple(sorted(found, key=_order)))
+    model_name = text_at(record.provenance, "model", "name")
+    return BoundsTable(model_name, tuple(sorted(results, key=_order)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _BoundChoice:
     """The bounds that were asked for, by family."""
 
     attention: list[tuple[str, Bound]]
@@ -127,61 +133,69 @@ class _Chosen:
     laws: list[tuple[str, Law]]
 
 
-def _chosen(names: Sequence[str] | None) -> _Chosen:
+def _choose_bounds(names: Sequence[str] | None) -> _BoundChoice:
     """Build the bounds that were asked for; of the laws of depth those along the layers."""
     attention, collapse = [*BOUNDS.names()], [*COLLAPSE_BOUNDS.names()]
     laws = [name for name, law in LAWS.items() if law.along == "layers"]
     if names is not None:
-        chosen = [Choice.parse(name) for name in names]
-        for choice in chosen:
+        choices = [Choice.parse(name) for name in names]
+        for choice in choices:
             if choice.name in LAWS and choice.name not in laws:
                 raise InputError(not_along_layers(choice.name))
             if not any(choice.name in known for known in (attention, collapse, laws)):
                 raise UnknownName("bound", choice.name, [*attention, *collapse, *laws])
-        attention = [str(choice) for choice in chosen if choice.name in BOUNDS]
-        collapse = [str(choice) for choice in chosen if choice.name in COLLAPSE_BOUNDS]
-        laws = [str(choice) for choice in chosen if choice.name in LAWS]
-    return _Chosen(
+        attention = [str(choice) for choice in choices if choice.name in BOUNDS]
+        collapse = [str(choice) for choice in choices if choice.name in COLLAPSE_BOUNDS]
+        laws = [str(choice) for choice in choices if choice.name in LAWS]
+    return _BoundChoice(
         [(name, BOUNDS.build(name)) for name in attention],
         [(name, COLLAPSE_BOUNDS.build(name)) for name in collapse],
         [(name, LAWS.build(name)) for name in laws],
     )
 
 
-def _of_facts(facts: StackFacts, chosen: _Chosen, *, layer: int | None, named: bool) -> BoundsTable:
+def _of_facts(
+    facts: StackFacts, choice: _BoundChoice, *, layer: int | None, named: bool
+) -> BoundsTable:
     """Compare the bounds on rank collapse with exact facts."""
     if not facts.depth:
         raise InputError("These facts have no layers, and bounds are about what layers do.")
-    if named and chosen.attention:
-        raise InputError(no_attention_facts(chosen.attention[0][0]))
-    if named and chosen.laws:
-        raise InputError(no_attention_facts(chosen.laws[0][0], about="whole streams"))
+    if named and choice.attention:
+        raise InputError(no_attention_facts(choice.attention[0][0]))
+    if named and choice.laws:
+        raise InputError(no_attention_facts(choice.laws[0][0], about="whole streams"))
     if layer is not None and not 1 <= layer <= facts.depth:
         raise InputError(f"There is no layer {layer}: these facts have 1 to {facts.depth}.")
-    found = _of_stacks(chosen.collapse, [exact_stack(facts)], layer=layer)
-    return BoundsTable("", tuple(sorted(found, key=_order)))
+    results = _of_stacks(choice.collapse, [exact_stack(facts)], layer=layer)
+    return BoundsTable("", tuple(sorted(results, key=_order)))
 
 
 def _of_stacks(
-    chosen: Sequence[tuple[str, CollapseBound]],
+    named_bounds: Sequence[tuple[str, CollapseBound]],
     stacks: Sequence[CollapseStack],
     *,
     layer: int | None,
 ) -> list[BoundResult]:
     """Compare the bounds on rank collapse; those without a residual say so."""
-    return [collapse_result(name, bound, stacks=stacks, layer=layer) for name, bound in chosen]
+    return [
+        collapse_result(name, bound, stacks=stacks, layer=layer) for name, bound in named_bounds
+    ]
 
 
 def _of_attention(
-    record: Record, chosen: Sequence[tuple[str, Bound]], *, layer: int | None, everything: bool
+    record: Record,
+    named_bounds: Sequence[tuple[str, Bound]],
+    *,
+    layer: int | None,
+    everything: bool,
 ) -> list[BoundResult]:
     """Compare the bounds on attention; unless `everything`, those whose quantity was measured."""
     sublayers = attention_sublayers(record)
-    measured = {name: _measured(record, bound) for name, bound in chosen}
+    measured = {name: _measured(record, bound) for name, bound in named_bounds}
     if not everything:
-        chosen = [(name, bound) for name, bound in chosen if measured[name][1]]
+        named_bounds = [(name, bound) for name, bound in named_bounds if measured[name][1]]
     if layer is not None:
-        sublayers = [seen for seen in sublayers if seen.layer == layer]
+        sublayers = [attention for attention in sublayers if attention.layer == layer]
     facts = facts_of(record, sublayers)
     return [
         BoundResult(
@@ -193,16 +207,16 @@ def _of_attention(
             quantity=bound.quantity,
             statistic=measured[name][0],
             rows=tuple(
-                _row(seen, head, bound, measured[name][1], facts[seen.address, head])
-                for seen, head in _places(sublayers, measured[name][1])
+                _row(attention, head, bound, measured[name][1], facts[attention.address, head])
+                for attention, head in _places(sublayers, measured[name][1])
             ),
         )
-        for name, bound in chosen
+        for name, bound in named_bounds
     ]
 
 
 def has_attention(record: Record) -> bool:
-    """Whether a record tells of attention sublayers and holds what was measured there."""
+    """Whether a record describes attention sublayers and holds what was measured there."""
     measured = (
         name
         for name in record.quantities
@@ -225,20 +239,22 @@ def _places(
 ) -> Iterator[tuple[AttentionSublayer, int | None]]:
     """Yield every head, or every sublayer once for a quantity without heads.
 
-    Such a quantity may be measured in some sublayers only; if it is in none, all are told.
+    Such a quantity may be measured in some sublayers only; if it is in none, all are listed.
     """
     if readings.by_head:
-        yield from ((seen, head) for seen in sublayers for head in seen.head_numbers)
+        yield from ((attention, head) for attention in sublayers for head in attention.head_numbers)
         return
-    told: set[Address] = set()
-    for seen in sublayers:
-        if seen.address not in told and (not readings or readings.at(seen.address, None)):
-            told.add(seen.address)
-            yield seen, None
+    addresses: set[SublayerAddress] = set()
+    for attention in sublayers:
+        if attention.address not in addresses and (
+            not readings or readings.at(attention.address, None)
+        ):
+            addresses.add(attention.address)
+            yield attention, None
 
 
 def _row(
-    seen: AttentionSublayer,
+    attention: AttentionSublayer,
     head: int | None,
     bound: Bound,
     readings: HeadReadings,
@@ -251,14 +267,14 @@ def _row(
         because = (NOT_KNOWN,)
     upper_bound = bound.side == "upper"
     predicted = (max if upper_bound else min)(known, default=None)
-    reading = _extreme(readings.at(seen.address, head), largest=upper_bound)
+    reading = _extreme(readings.at(attention.address, head), largest=upper_bound)
     applies = not because
     measured = None if reading is None else reading.value
     return BoundAtHead(
-        stack=seen.stack,
-        layer=seen.layer,
-        sublayer=seen.sublayer,
-        point=seen.point,
+        stack=attention.stack,
+        layer=attention.layer,
+        sublayer=attention.sublayer,
+        point=attention.point,
         head=head,
         predicted=predicted,
         measured=measured,
@@ -273,17 +289,17 @@ def _row(
 
 def _because(bound: Bound, facts: Iterable[AttentionFacts]) -> tuple[str, ...]:
     """Say which assumptions fail on any of the shapes, each once."""
-    found = (
+    reasons = (
         condition.because or f"not given: {condition.assumption}"
         for one in facts
         for condition in bound.conditions(one)
         if not condition.holds
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(reasons))
 
 
 def _extreme(readings: Sequence[Reading], *, largest: bool) -> Reading | None:
-    """Of several readings (seeds) the one that tells most; one that is no number goes first."""
+    """Return the most telling of several readings (seeds); NaN comes before all others."""
     if not readings:
         return None
     for reading in readings:
@@ -313,7 +329,7 @@ def _ratio(measured: float | None, predicted: float | None) -> float:
 
 def _no_such_layer(record: Record, layer: int) -> str:
     if has_attention(record):
-        layers = [seen.layer for seen in attention_sublayers(record)]
+        layers = [attention.layer for attention in attention_sublayers(record)]
         ends = min(layers), max(layers)
         return (
             f"Layer {layer} has no attention readings in this record; "

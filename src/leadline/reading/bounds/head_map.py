@@ -15,11 +15,13 @@ __all__ = ["head_map"]
 
 _CELL, _LEFT, _TOP = 18, 34, 20
 _FAINTEST = 0.06
+"""The opacity of the smallest value: its cell is still visible."""
 _LABELS = 24
+"""Above this many rows or columns only every fifth is labelled."""
 
 
 def head_map(values: Mapping[tuple[int, int], float], *, spoken: str) -> str:
-    """Draw values by (layer, head): the larger, the darker; a value that is no number is crossed."""
+    """Draw values by (layer, head): the larger, the darker; a value that is not finite is crossed."""
     layers = range(min(at[0] for at in values), max(at[0] for at in values) + 1)
     heads = range(1, max(at[1] for at in values) + 1)
     known = [value for value in values.values() if math.isfinite(value)]

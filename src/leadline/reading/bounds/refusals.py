@@ -1,4 +1,4 @@
-"""What is said where bounds cannot be set beside what was given: one sentence, with what to do."""
+"""The errors where there is nothing to compare bounds with: one sentence each, with what to do."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from leadline.errors import InputError, shown
 from leadline.record import Record
 from leadline.theory import StackFacts
 
-__all__ = ["check_given", "no_attention_facts", "not_along_layers", "nothing_measured"]
+__all__ = ["check_record_or_facts", "no_attention_facts", "not_along_layers", "nothing_measured"]
 
 _THROUGH = '`--probes "jacobian(through=true)"`'
 """What measures the norm of the product of the blocks, which costs passes of all of them."""
 
 
-def check_given(given: object) -> None:
-    """Refuse what is neither a record nor the facts of a stack, with what to give instead."""
-    if isinstance(given, (Record, StackFacts)):
+def check_record_or_facts(value: object) -> None:
+    """Raise an error unless `value` is a record or the facts of a stack."""
+    if isinstance(value, (Record, StackFacts)):
         return
     takes = "bounds takes a record or the facts of a stack, and was given"
-    if given is None:
+    if value is None:
         raise InputError(
             f"{takes} None: "
             "`leadline.collapse(..., facts=True)` finds facts, and those of several examples are "
             "in found.examples[i].facts."
         )
-    if isinstance(given, (str, Path)):
-        raise InputError(f"{takes} the path {str(given)!r}: open it with `leadline.Record.open`.")
+    if isinstance(value, (str, Path)):
+        raise InputError(f"{takes} the path {str(value)!r}: open it with `leadline.Record.open`.")
     raise InputError(
-        f"{takes} {shown(given)}: "
+        f"{takes} {shown(value)}: "
         "give what `leadline.measure` returns, or `found.facts` of "
         "`leadline.collapse(..., facts=True)`."
     )
@@ -78,5 +78,5 @@ def not_along_layers(name: str) -> str:
     return (
         f"The law {name!r} is about models of several depths, and a record is of one: "
         "`leadline reproduce depth-laws` measures several, `leadline explain "
-        f"{name}` tells the law."
+        f"{name}` states the law."
     )

@@ -76,19 +76,19 @@ def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
     """Compute the bounds of every record that has readings which bounds are about."""
     parts: list[AttentionPart] = []
     for at, record in enumerate(records):
-        seen = has_attention(record)
-        if not seen and not has_collapse(record) and not has_depth(record):
+        with_attention = has_attention(record)
+        if not with_attention and not has_collapse(record) and not has_depth(record):
             continue
         try:
-            found = bounds(record)
+            results = bounds(record)
         except RecordError:  # no law of depth is about its design, and there is nothing else
             continue
         table, collapse, depth = (
-            replace(found, bounds=tuple(b for b in found.bounds if b.family == family))
+            replace(results, bounds=tuple(b for b in results.bounds if b.family == family))
             for family in FAMILIES
         )
         key = f"attention-{at + 1}"
-        charts = tuple(draw_bounds_charts(record, table, key=key)) if seen else ()
+        charts = tuple(draw_bounds_charts(record, table, key=key)) if with_attention else ()
         parts.append(AttentionPart(at, record, table, charts, collapse, depth))
     return parts
 
@@ -106,7 +106,7 @@ def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> s
     depth = "".join(
         _plain(part.depth, _title(part, _name(part, names))) for part in parts if part.depth.bounds
     )
-    told = [
+    topics = [
         (key, f"{title}</h2>{lead}{body}")
         for key, title, lead, body in (
             ("attention", "Attention and its bounds", _LEAD, attention),
@@ -116,9 +116,9 @@ def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> s
         if body
     ]
     # The section is named by its first title.
-    titles = ["attention", *(key for key, _ in told[1:])]
+    titles = ["attention", *(key for key, _ in topics[1:])]
     inside = "".join(
-        f'<h2 id="{key}-title">{body}' for key, (_, body) in zip(titles, told, strict=True)
+        f'<h2 id="{key}-title">{body}' for key, (_, body) in zip(titles, topics, strict=True)
     )
     return (
         '<section id="attention" class="attention" aria-labelledby="attention-title">'
@@ -142,7 +142,7 @@ def _part(part: AttentionPart, name: str) -> str:
     cards = "".join(_card(chart) for chart in part.charts)
     return (
         f"{_title(part, name)}{_findings(part.table)}"
-        f'<p class="soft small">{safe(_how_seen(part.record))}</p>'
+        f'<p class="soft small">{safe(_about_attention(part.record))}</p>'
         f'<div class="wide-charts">{cards}</div>{_table(part.table)}{_maps(part.record)}'
     )
 
@@ -205,20 +205,20 @@ def _sample(row: KeyRow) -> str:
 
 
 def _table(table: BoundsTable) -> str:
-    told = which_places_differ(table)
-    rows = "".join(_row(bound, told) for bound in table.bounds)
+    differing = which_places_differ(table)
+    rows = "".join(_row(bound, differing) for bound in table.bounds)
     why = "".join(f"<li>{safe(line)}</li>" for line in reasons(table))
-    listed = f'<ul class="small reasons">{why}</ul>' if why else ""
+    reason_list = f'<ul class="small reasons">{why}</ul>' if why else ""
     return (
         '<div class="card bounds scroll"><table><thead><tr><th scope="col">Bound</th>'
         '<th scope="col">Applies to</th><th scope="col" class="number">Predicted</th>'
         '<th scope="col" class="number">Measured</th><th scope="col" class="number">Ratio</th>'
         f'<th scope="col">At</th></tr></thead><tbody>{rows}</tbody></table>'
-        f'<p class="soft small">{safe(legend(table))}</p>{listed}</div>'
+        f'<p class="soft small">{safe(legend(table))}</p>{reason_list}</div>'
     )
 
 
-def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
+def _row(bound: BoundResult, differing: tuple[bool, bool]) -> str:
     closest = bound.closest
     rows = bound.applying or bound.rows
     predicted = [row.predicted for row in rows if row.predicted is not None]
@@ -230,7 +230,7 @@ def _row(bound: BoundResult, told: tuple[bool, bool]) -> str:
         ("Predicted", "number", formula(span(predicted) if predicted else "–")),
         ("Measured", "number", formula(span(measured) if measured else "–")),
         ("Ratio", "number", formula(_ratio(bound))),
-        ("At", "", "" if closest is None else safe(place_text(closest, told))),
+        ("At", "", "" if closest is None else safe(place_text(closest, differing))),
     ]
     body = "".join(
         f'<td class="{kind_of}" data-label="{label}">{text}</td>' for label, kind_of, text in cells
@@ -259,9 +259,9 @@ def _maps(record: Record) -> str:
     places = attention_places(record)
     for place in places:
         values = {
-            (seen.layer, head): tops.at(seen.address, head)[0].value
-            for seen in place.sublayers
-            for head in tops.heads(seen.address)
+            (attention.layer, head): tops.at(attention.address, head)[0].value
+            for attention in place.sublayers
+            for head in tops.heads(attention.address)
         }
         finite = {at: value for at, value in values.items() if math.isfinite(value)}
         if len(values) < 2 or not finite:
@@ -286,22 +286,24 @@ def _maps(record: Record) -> str:
     )
 
 
-def _how_seen(record: Record) -> str:
-    """Say what was seen and how surely: sublayers, heads, masks, positions, proof."""
-    seen = attention_sublayers(record)
-    heads = sum(one.heads for one in seen)
-    masks = ", ".join(dict.fromkeys(one.mask for one in seen))
-    positions = ", ".join(dict.fromkeys(one.positions for one in seen))
-    lengths = sorted({shape.queries for one in seen for shape in one.shapes})
+def _about_attention(record: Record) -> str:
+    """Describe the attention that was measured: sublayers, heads, masks, positions, proof."""
+    sublayers = attention_sublayers(record)
+    heads = sum(one.heads for one in sublayers)
+    masks = ", ".join(dict.fromkeys(one.mask for one in sublayers))
+    positions = ", ".join(dict.fromkeys(one.positions for one in sublayers))
+    lengths = sorted({shape.queries for one in sublayers for shape in one.shapes})
     span = f"{lengths[0]}" if lengths[:1] == lengths[-1:] else f"{lengths[0]} to {lengths[-1]}"
     how = {"kernel": "recomputed from queries and keys", "weights": "as the model returns it"}
-    ways = " or ".join(dict.fromkeys(how.get(one.seen, one.seen) for one in seen if one.seen))
-    proofs = [one.proof_eps for one in seen if one.proof_eps is not None]
+    ways = " or ".join(
+        dict.fromkeys(how.get(one.route, one.route) for one in sublayers if one.route)
+    )
+    proofs = [one.proof_eps for one in sublayers if one.proof_eps is not None]
     proof = f"; A V equals the output of the model to {number(max(proofs))} eps" if proofs else ""
-    loose = sum(one.loose for one in seen)
+    loose = sum(one.loose for one in sublayers)
     wide = f" {loose} certified intervals are loose." if loose else ""
     return (
-        f"{len(seen)} attention sublayer{'' if len(seen) == 1 else 's'}, {heads} heads, "
+        f"{len(sublayers)} attention sublayer{'' if len(sublayers) == 1 else 's'}, {heads} heads, "
         f"{span if lengths else '?'} queries, mask: {masks}, positions: {positions}"
         f"{f'; attention {ways}' if ways else ''}{proof}.{wide}"
     )

@@ -17,10 +17,10 @@ from leadline.record.provenance import strict_number
 if TYPE_CHECKING:
     from leadline.theory.rank_collapse.bound import CollapseSide
 
-__all__ = ["FAMILIES", "BoundAtHead", "BoundResult", "BoundsTable", "Family"]
+__all__ = ["FAMILIES", "BoundAtHead", "BoundFamily", "BoundResult", "BoundsTable"]
 
-Family = Literal["attention", "collapse", "depth"]
-FAMILIES: tuple[Family, ...] = ("attention", "collapse", "depth")
+BoundFamily = Literal["attention", "collapse", "depth"]
+FAMILIES: tuple[BoundFamily, ...] = ("attention", "collapse", "depth")
 """On attention matrices, on rank collapse, laws along the layers."""
 
 
@@ -84,7 +84,7 @@ class BoundResult:
     statistic: str
     rows: tuple[BoundAtHead, ...]
     log10: bool = False
-    family: Family = "attention"
+    family: BoundFamily = "attention"
 
     @property
     def label(self) -> str:
@@ -164,7 +164,7 @@ class BoundsTable:
         return any(bound.violations for bound in self.bounds)
 
     def families(self) -> list[BoundsTable]:
-        """Part the bounds on attention, those on rank collapse and the laws of depth."""
+        """Separate the bounds on attention, those on rank collapse and the laws of depth."""
         parts = [[b for b in self.bounds if b.family == family] for family in FAMILIES]
         return [replace(self, bounds=tuple(part)) for part in parts if part] or [self]
 

@@ -57,32 +57,32 @@ def _show_family(table: BoundsTable, console: Console, *, heads: bool) -> None:
         _show_heads(table, console)
     else:
         _show_summary(table, console)
-    if told := reasons(table):
+    if sentences := reasons(table):
         print_line(console)
-    for sentence in told:
+    for sentence in sentences:
         print_line(console, sentence)
 
 
 def _show_summary(table: BoundsTable, console: Console) -> None:
-    told = which_places_differ(table)
-    found = table.bounds
-    closest = [bound.closest for bound in found]
-    name = Column("bound", [bound.label for bound in found], style="bold")
-    statement = Column("statement", [bound.statement for bound in found])
-    applies = Column("applies to", [applies_text(bound) for bound in found])
+    differing = which_places_differ(table)
+    results = table.bounds
+    closest = [bound.closest for bound in results]
+    name = Column("bound", [bound.label for bound in results], style="bold")
+    statement = Column("statement", [bound.statement for bound in results])
+    applies = Column("applies to", [applies_text(bound) for bound in results])
     numbers = [
-        Column("predicted", [predicted_range(bound) for bound in found], "right"),
-        Column("measured", [measured_range(bound) for bound in found], "right"),
-        Column("ratio", [ratio_text(b, b.closest) for b in found], "right"),
+        Column("predicted", [predicted_range(bound) for bound in results], "right"),
+        Column("measured", [measured_range(bound) for bound in results], "right"),
+        Column("ratio", [ratio_text(b, b.closest) for b in results], "right"),
     ]
-    brief_title = "at layer/head" if any(b.family == "attention" for b in found) else "at layer"
+    brief_title = "at layer/head" if any(b.family == "attention" for b in results) else "at layer"
 
     def place(*, brief: bool) -> Column:
         title = brief_title if brief else "at"
-        cells = ["" if row is None else place_text(row, told, brief=brief) for row in closest]
+        cells = ["" if row is None else place_text(row, differing, brief=brief) for row in closest]
         return Column(title, cells)
 
-    count = [f"{len(bound.applying)}/{len(bound.rows)}" for bound in found]
+    count = [f"{len(bound.applying)}/{len(bound.rows)}" for bound in results]
     layouts = [
         [name, statement, applies, *numbers, place(brief=False)],
         [name, applies, *numbers, place(brief=False)],
@@ -91,7 +91,7 @@ def _show_summary(table: BoundsTable, console: Console) -> None:
         [name, Column("applies", count, "right"), *numbers],
         [name, Column("applies", count, "right"), numbers[0], numbers[2]],
     ]
-    styles = [_RED if bound.violations else "" for bound in found]
+    styles = [_RED if bound.violations else "" for bound in results]
     shown = show_table(layouts, console, gaps=(2, 2, 2, 1, 1, 1), row_styles=styles)
     print_line(console)
     print_line(console, legend(table), style="dim")
@@ -101,24 +101,24 @@ def _show_summary(table: BoundsTable, console: Console) -> None:
 
 
 def _show_heads(table: BoundsTable, console: Console) -> None:
-    told = which_places_differ(table)
+    differing = which_places_differ(table)
     rows = [(bound, row) for bound in table.bounds for row in bound.rows]
     # What is known of one head stands together; the sort keeps the order of the bounds.
     stacks = list(dict.fromkeys(row.stack for _, row in rows))
     rows.sort(key=lambda pair: (stacks.index(pair[1].stack), *_inside_stack(pair[1])))
-    found = [row for _, row in rows]
+    head_rows = [row for _, row in rows]
     name = Column("bound", [bound.label for bound, _ in rows], style="bold")
     predicted = Column("predicted", [_text(b, row.predicted) for b, row in rows], "right")
     measured = Column("measured", [_text(b, row.measured) for b, row in rows], "right")
     rest = [
         Column("ratio", [ratio_text(bound, row) for bound, row in rows], "right"),
-        Column("applies", [_applies(row) for row in found]),
+        Column("applies", [_applies(row) for row in head_rows]),
     ]
     interval = Column("certified", [_interval(bound, row) for bound, row in rows])
-    full = Column("at", [place_text(row, told) for row in found])
+    full = Column("at", [place_text(row, differing) for row in head_rows])
     by_head = any(bound.family == "attention" for bound in table.bounds)
     brief_title = "layer/head" if by_head else "layer"
-    brief = Column(brief_title, [place_text(row, told, brief=True) for row in found])
+    brief = Column(brief_title, [place_text(row, differing, brief=True) for row in head_rows])
     layouts = [
         [full, name, predicted, measured, interval, *rest],
         [full, name, predicted, measured, *rest],
@@ -126,7 +126,7 @@ def _show_heads(table: BoundsTable, console: Console) -> None:
         [brief, name, predicted, measured, *rest],
         [Column("at", brief.cells), name, predicted, measured, rest[1]],
     ]
-    styles = [_RED if row.violated else "" for row in found]
+    styles = [_RED if row.violated else "" for row in head_rows]
     show_table(layouts, console, gaps=(2, 2, 2, 1, 1), row_styles=styles)
     print_line(console)
     print_line(console, legend(table), style="dim")

@@ -1,7 +1,8 @@
 """Bounds in words: ranges over heads, where a bound is closest, why it does not apply.
 
-Bounds on attention, those on rank collapse and laws of depth stand in tables of their own. Residuals are kept as log10
-and written as numbers where these are of a handy size, otherwise as powers: 10^-545067.
+Bounds on attention, those on rank collapse and laws of depth have tables of their own. Residuals
+are kept as log10 and written as plain numbers where they are of a handy size, otherwise as powers:
+10^-545067.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from leadline.record.words.numbers import align, format_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable, Family
+    from leadline.reading.bounds.table import BoundAtHead, BoundFamily, BoundResult, BoundsTable
 
 __all__ = [
     "applies_text",
@@ -43,7 +44,7 @@ _HANDY = (-3.0, 5.0)
 _LONG, _LONGEST = 1e4, 1e7
 """From which sizes on an exponent is written as a whole number, and as a power itself."""
 _NUMBER = re.compile(r"(?<![\w.^])[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w^])")
-_TITLES: dict[Family, str] = {
+_TITLES: dict[BoundFamily, str] = {
     "attention": "Bounds on attention",
     "collapse": "Bounds on rank collapse",
     "depth": "Laws of depth",
@@ -72,25 +73,25 @@ def _family_text(table: BoundsTable) -> str:
         lines += ["", *violations(table)]
     if table.bounds:
         lines += ["", *align([HEADERS, *_rows(table)], right=(3, 4, 5)), "", legend(table)]
-    if told := reasons(table):
-        lines += ["", *told]
+    if sentences := reasons(table):
+        lines += ["", *sentences]
     return "\n".join(lines)
 
 
 def _family_html(table: BoundsTable) -> str:
     cells = [[escape(cell) for cell in row] for row in _rows(table)]
     broken = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in violations(table))
-    told = "".join(f"<li>{escape(line)}</li>" for line in reasons(table))
+    items = "".join(f"<li>{escape(line)}</li>" for line in reasons(table))
     return (
         f"<div><strong>{escape(title_of(table))}</strong>{broken}"
         f"{html_table(HEADERS, cells) if cells else ''}<p>{escape(legend(table))}</p>"
-        f"{f'<ul>{told}</ul>' if told else ''}</div>"
+        f"{f'<ul>{items}</ul>' if items else ''}</div>"
     )
 
 
 def title_of(table: BoundsTable) -> str:
     """Name the table."""
-    first: Family = table.bounds[0].family if table.bounds else "attention"
+    first: BoundFamily = table.bounds[0].family if table.bounds else "attention"
     about = _TITLES[first]
     return f"{about}: {table.name}" if table.name else about
 
@@ -98,7 +99,7 @@ def title_of(table: BoundsTable) -> str:
 def violations(table: BoundsTable) -> list[str]:
     """Say of every bound that is violated where, and by how much."""
     sentences: list[str] = []
-    told = which_places_differ(table)
+    differing = which_places_differ(table)
     for bound in table.bounds:
         if not bound.violations:
             continue
@@ -109,7 +110,7 @@ def violations(table: BoundsTable) -> list[str]:
             f"VIOLATED: {bound.label}, {bound.statement}. Predicted "
             f"{_text(bound, worst.predicted)}, measured {_text(bound, worst.measured)}"
             f"{_interval(bound, worst)} at "
-            f"{place_text(worst, told)}{others}. The assumptions hold as far as the record tells: "
+            f"{place_text(worst, differing)}{others}. The assumptions hold, as far as the record says: "
             "the measurement or a number in the record is wrong."
         )
     return sentences
@@ -159,10 +160,13 @@ def size_text(value: float, *, log10: bool, digits: int = 4) -> str:
     return f"10^{value:.{1 if digits <= 4 else 4}f}"
 
 
-def place_text(row: BoundAtHead, told: tuple[bool, bool], *, brief: bool = False) -> str:
-    """Say where a row stands: `decoder layer 3 head 5`, or `decoder 3/5` if `brief`."""
-    words = [row.stack] if told[0] else []
-    if told[1]:
+def place_text(row: BoundAtHead, differing: tuple[bool, bool], *, brief: bool = False) -> str:
+    """Name the place of a row: `decoder layer 3 head 5`, or `decoder 3/5` if `brief`.
+
+    `differing` says whether stack and point are part of the name (`which_places_differ`).
+    """
+    words = [row.stack] if differing[0] else []
+    if differing[1]:
         words.append(row.point)
     if brief:
         words.append(f"{row.layer}" if row.head is None else f"{row.layer}/{row.head}")
@@ -173,7 +177,7 @@ def place_text(row: BoundAtHead, told: tuple[bool, bool], *, brief: bool = False
 
 
 def which_places_differ(table: BoundsTable) -> tuple[bool, bool]:
-    """Say whether stacks, and points, must be told to tell rows apart."""
+    """Return whether rows differ in their stack, and in their point, so that these must be named."""
     rows = [row for bound in table.bounds for row in bound.rows]
     return len({row.stack for row in rows}) > 1, len({row.point for row in rows}) > 1
 
@@ -198,13 +202,13 @@ def legend(table: BoundsTable) -> str:
     }
     first, *more = (order[side] for side in order if side in sides)
     ratio = f"{first} ({', '.join(more)})" if more else first
-    told = f"{'; '.join(words)}. ratio: measured / predicted, {ratio}, and where it is."
+    sentence = f"{'; '.join(words)}. ratio: measured / predicted, {ratio}, and where it is."
     if tokens:
-        told += (
+        sentence += (
             " A band is that of the mean over random weights, so one model may lie a little "
             "outside; residual-product holds for every model."
         )
-    return f"{told} {floor}" if (floor := _floor(table)) else told
+    return f"{sentence} {floor}" if (floor := _floor(table)) else sentence
 
 
 def _floor(table: BoundsTable) -> str:
@@ -215,34 +219,34 @@ def _floor(table: BoundsTable) -> str:
             if bound.at_floor(row):
                 stacks.setdefault(row.stack, set()).add(row.layer)
     named = which_places_differ(table)[0]
-    places = [f"{stack} {_layers(found)}" if named else _layers(found)
-              for stack, found in stacks.items()]  # fmt: skip
+    places = [f"{stack} {_layers(layers)}" if named else _layers(layers)
+              for stack, layers in stacks.items()]  # fmt: skip
     return f"No more than rounding, and left out: {', '.join(places)}." if places else ""
 
 
-def _layers(found: set[int]) -> str:
+def _layers(layers: set[int]) -> str:
     """Name layers, runs of them by their ends: `layers 2, 5 to 12`."""
     runs: list[list[int]] = []
-    for layer in sorted(found):
+    for layer in sorted(layers):
         if runs and layer == runs[-1][-1] + 1:
             runs[-1].append(layer)
         else:
             runs.append([layer])
     words = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
-    return f"layer{'s' if len(found) > 1 else ''} {', '.join(words)}"
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(words)}"
 
 
 def reasons(table: BoundsTable) -> list[str]:
     """Say why bounds do not apply everywhere; those with equal reasons stand together."""
-    told: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for bound in table.bounds:
         failing = [row for row in bound.rows if not row.applies]
         if failing:
             how = "not everywhere" if bound.applying else "no"
             why = f"{how}, because {'; '.join(reasons_of(failing))}"
-            told.setdefault(why, []).append(bound.name)
+            names_by_reason.setdefault(why, []).append(bound.name)
     # Both ends of a law have one name.
-    return [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in told.items()]
+    return [f"{', '.join(dict.fromkeys(names))}: {why}" for why, names in names_by_reason.items()]
 
 
 def reasons_of(rows: Sequence[BoundAtHead], *, counted: bool = True) -> list[str]:
@@ -253,12 +257,12 @@ def reasons_of(rows: Sequence[BoundAtHead], *, counted: bool = True) -> list[str
         for reason in row.because:
             words = tuple(_NUMBER.split(reason))
             numbers.setdefault(words, []).append(_NUMBER.findall(reason))
-            told = having.setdefault(words, [])
-            if not told or told[-1] is not row:
-                told.append(row)
+            rows_of_reason = having.setdefault(words, [])
+            if not rows_of_reason or rows_of_reason[-1] is not row:
+                rows_of_reason.append(row)
     return [
-        _merged(words, found) + (f" ({head_count(having[words])})" if counted else "")
-        for words, found in numbers.items()
+        _merged(words, values) + (f" ({head_count(having[words])})" if counted else "")
+        for words, values in numbers.items()
     ]
 
 
@@ -277,7 +281,7 @@ def _span(texts: Sequence[str]) -> str:
 
 
 def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
-    told = which_places_differ(table)
+    differing = which_places_differ(table)
     return [
         (
             bound.label,
@@ -286,7 +290,7 @@ def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
             predicted_range(bound),
             measured_range(bound),
             ratio_text(bound, bound.closest),
-            "" if bound.closest is None else place_text(bound.closest, told),
+            "" if bound.closest is None else place_text(bound.closest, differing),
         )
         for bound in table.bounds
     ]
@@ -295,13 +299,13 @@ def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
 def _range(values: Iterable[float | None], *, log10: bool) -> str:
     """Write the lowest and the highest value; NaN are counted beside them."""
     known = [value for value in values if value is not None]
-    lost = sum(math.isnan(value) for value in known)
+    nan_count = sum(math.isnan(value) for value in known)
     numbers = [value for value in known if not math.isnan(value)]
     if not numbers:
-        return "nan" if lost else "-"
+        return "nan" if nan_count else "-"
     low, high = size_text(min(numbers), log10=log10), size_text(max(numbers), log10=log10)
-    told = low if low == high else f"{low} to {high}"
-    return f"{told} ({lost} nan)" if lost else told
+    span = low if low == high else f"{low} to {high}"
+    return f"{span} ({nan_count} nan)" if nan_count else span
 
 
 def _interval(bound: BoundResult, row: BoundAtHead) -> str:

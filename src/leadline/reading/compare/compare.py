@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from leadline.reading.compare.training_curves import CurveComparison
     from leadline.record import Growth, Profile
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
     from leadline.record.run.ending import RunEnding
 
-__all__ = ["Comparison", "ComparisonRow", "Parting", "Side", "compare"]
+__all__ = ["Comparison", "ComparisonRow", "ComparisonSide", "Parting", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparisonSide:
     """One line over depth in one of the records, set against the first record that has it."""
 
     profile: Profile
@@ -81,8 +81,8 @@ class ComparisonRow:
     label: str
     quantity: str
     statistic: str
-    scale: Scale
-    sides: tuple[Side | None, ...]
+    scale: AxisScale
+    sides: tuple[ComparisonSide | None, ...]
 
 
 @dataclass(frozen=True)
@@ -128,27 +128,27 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     for record in records:
         check_record(record)
     if len(records) < 2:
-        raise RecordError(f"A comparison needs at least two records; {len(records)} given.")
+        raise RecordError(f"A comparison needs at least two records, but got {len(records)}.")
     if names is not None and not isinstance(names, list | tuple):
         raise RecordError(f"names is {shown(names)}; give a list with one name for each record.")
     if names is not None and len(names) != len(records):
         raise RecordError(
             f"{len(names)} names were given for {len(records)} records: give one for each."
         )
-    called = tuple(names) if names is not None else _names(records)
+    titles = tuple(names) if names is not None else _names(records)
     # Two one-stack models are compared whatever their stacks are called; otherwise a decoder
     # stands beside a decoder.
     by_stack = any(len(record.stacks) > 1 for record in records)
-    found = [_lines(record, by_stack=by_stack) for record in records]
-    labels = dict.fromkeys(label for lines in found for label in lines)
-    rows = tuple(_row(label, found) for label in labels)
-    return Comparison(called, rows, compare_curves(records), run_endings(records))
+    lines_by_record = [_lines(record, by_stack=by_stack) for record in records]
+    labels = dict.fromkeys(label for lines in lines_by_record for label in lines)
+    rows = tuple(_row(label, lines_by_record) for label in labels)
+    return Comparison(titles, rows, compare_curves(records), run_endings(records))
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
     profile: Profile
-    scale: Scale
+    scale: AxisScale
     depth: int
 
 
@@ -167,8 +167,10 @@ def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     return lines
 
 
-def _row(label: tuple[str, str], found: Sequence[dict[tuple[str, str], _Line]]) -> ComparisonRow:
-    lines = [here.get(label) for here in found]
+def _row(
+    label: tuple[str, str], lines_by_record: Sequence[dict[tuple[str, str], _Line]]
+) -> ComparisonRow:
+    lines = [here.get(label) for here in lines_by_record]
     present = [line for line in lines if line is not None]
     measure = present[0]
     return ComparisonRow(
@@ -180,12 +182,12 @@ def _row(label: tuple[str, str], found: Sequence[dict[tuple[str, str], _Line]]) 
     )
 
 
-def _side(line: _Line, measure: _Line) -> Side:
+def _side(line: _Line, measure: _Line) -> ComparisonSide:
     profile = line.profile
     if line is measure:
-        return Side(profile, profile.growth, 1.0, None)
+        return ComparisonSide(profile, profile.growth, 1.0, None)
     ratio = _ratio(np.array([profile.last]), np.array([measure.profile.last]))
-    return Side(profile, profile.growth, float(ratio[0]), _parting(line, measure))
+    return ComparisonSide(profile, profile.growth, float(ratio[0]), _parting(line, measure))
 
 
 def _parting(line: _Line, measure: _Line) -> Parting | None:
@@ -233,7 +235,7 @@ def _names(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _side_json(side: Side) -> dict[str, Any]:
+def _side_json(side: ComparisonSide) -> dict[str, Any]:
     parting = side.parting
     return {
         "first": strict_number(side.first),

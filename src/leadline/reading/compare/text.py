@@ -14,7 +14,7 @@ from leadline.record.words.numbers import BARS, align, format_number, sparkline
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from leadline.reading.compare.compare import Comparison, ComparisonRow, Side
+    from leadline.reading.compare.compare import Comparison, ComparisonRow, ComparisonSide
     from leadline.reading.compare.training_curves import CurveComparison
     from leadline.record.run.curve import Curve
 
@@ -100,12 +100,12 @@ def comparison_html(comparison: Comparison) -> str:
     ]
     over_steps = ("of the run", "record", "first", "last", "over steps", "difference")
     below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
-    told = "".join(f"<p>{escape(line)}</p>" for line in below)
+    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in below)
     tables = [
         html_table(over_steps, steps) if steps else "",
         html_table(headers, cells) if cells else "",
     ]
-    return f"<div>{''.join(tables)}{told}</div>"
+    return f"<div>{''.join(tables)}{paragraphs}</div>"
 
 
 def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
@@ -170,7 +170,7 @@ def what_is_not_shared(comparison: Comparison) -> list[str]:
 
 def present_sides(
     comparison: Comparison, row: ComparisonRow, *, width: int = 24, bars: str = BARS
-) -> list[tuple[str, Side, str]]:
+) -> list[tuple[str, ComparisonSide, str]]:
     """Return name, numbers and shape of each record that has the row, drawn on one scale."""
     ends = _ends(row)
     return [
@@ -184,8 +184,8 @@ def present_sides(
     ]
 
 
-def apart(side: Side, first_name: str) -> str:
-    """Say how far a record stands from the first: at its last layer, and where it is most."""
+def apart(side: ComparisonSide, first_name: str) -> str:
+    """Say how far a record is from the first: at its last layer, and where it is farthest."""
     if side.parting is None:
         return ""
     words = [f"{ratio_text(side.ratio_at_last)} {first_name} at the end"]

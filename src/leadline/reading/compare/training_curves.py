@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.record import Record
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
     from leadline.record.run.curve import Curve
     from leadline.record.run.ending import RunEnding
 
@@ -34,7 +34,7 @@ class CurveComparison:
 
     label: str
     quantity: str
-    scale: Scale
+    scale: AxisScale
     sides: tuple[Curve | None, ...]
     diverged: tuple[bool, ...] = ()
     """For each record whether this is a loss of a run that diverged; empty where none is."""
@@ -86,13 +86,13 @@ class CurveComparison:
 
 def compare_curves(records: Sequence[Record]) -> tuple[CurveComparison, ...]:
     """Match the curves of the records."""
-    found = [{row.label: row for row in curve_rows(record)} for record in records]
-    labels = dict.fromkeys(label for rows in found for label in rows)
+    rows_by_record = [{row.label: row for row in curve_rows(record)} for record in records]
+    labels = dict.fromkeys(label for rows in rows_by_record for label in rows)
     matched: list[CurveComparison] = []
     for label in labels:
-        row = next(rows[label] for rows in found if label in rows)
-        sides = tuple(rows[label].curve if label in rows else None for rows in found)
-        diverged = tuple(label in rows and rows[label].diverged for rows in found)
+        row = next(rows[label] for rows in rows_by_record if label in rows)
+        sides = tuple(rows[label].curve if label in rows else None for rows in rows_by_record)
+        diverged = tuple(label in rows and rows[label].diverged for rows in rows_by_record)
         matched.append(CurveComparison(label, row.curve.quantity, row.scale, sides, diverged))
     return tuple(matched)
 
@@ -118,5 +118,5 @@ def run_endings(records: Sequence[Record]) -> tuple[RunEnding | None, ...]:
 
 def task_entropies(record: Record) -> dict[str, float]:
     """Return the unigram and bigram entropy of the task of a training run, if it says them."""
-    found = {kind: number_at(record.provenance, "task", kind) for kind in ("unigram", "bigram")}
-    return {kind: value for kind, value in found.items() if value is not None}
+    entropies = {kind: number_at(record.provenance, "task", kind) for kind in ("unigram", "bigram")}
+    return {kind: value for kind, value in entropies.items() if value is not None}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["binomial_interval"]
 
 _HALVINGS = 60
+"""Bisections of [0, 1]: 2^-60 is below the rounding of a float near 1."""
 
 
 def binomial_interval(

@@ -106,8 +106,8 @@ def read_sweep(record: Record, *, margin: float) -> SweepFacts:
     if not is_sweep(record):
         place = "The record" if record.path is None else f"The record {record.path}"
         raise RecordError(
-            f"{place} is not that of a sweep, so there is no map of it; `leadline sweep` makes "
-            "one, and `leadline report` shows this one."
+            f"{place} is not that of a sweep, so there is no map of it; `leadline sweep` writes "
+            "such a record, and `leadline report` shows this one."
         )
     entropies = {
         task: Entropy(
@@ -126,14 +126,14 @@ def read_sweep(record: Record, *, margin: float) -> SweepFacts:
         for axis in _mappings(value_at(provenance, "sweep", "axes"))
     )
     seeds = cast("Sequence[int]", value_at(provenance, "sweep", "seeds") or ())
-    asked = int(number_at(provenance, "sweep", "cells") or len(cells))
+    cell_count = int(number_at(provenance, "sweep", "cells") or len(cells))
     return SweepFacts(
         name=text_at(provenance, "sweep", "name"),
         axes=axes,
         seeds=tuple(seeds),
         cells=cells,
         missing=_missing(provenance, cells, seeds),
-        unrun=max(0, asked - len(cells)),
+        unrun=max(0, cell_count - len(cells)),
         entropies=entropies,
     )
 
@@ -171,15 +171,15 @@ def _missing(
 ) -> tuple[MissingCell, ...] | None:
     """The cells that the grids of the sweep ask for and that have not ended."""
     description = value_at(provenance, "sweep", "description")
-    asked = list(_places(cast("Mapping[str, Any]", description or {})))
-    if not asked:
+    places = list(_places(cast("Mapping[str, Any]", description or {})))
+    if not places:
         return None
     ended = {(_key(cell.labels), cell.seed): cell for cell in cells}
     # Cells that set no depth have the same one, which those of them that have ended tell.
     usual = next(
         (
             ended[_key(labels), seed].depth
-            for labels, depth in asked
+            for labels, depth in places
             for seed in seeds
             if depth is None and (_key(labels), seed) in ended
         ),
@@ -187,7 +187,7 @@ def _missing(
     )
     return tuple(
         MissingCell(labels, seed, usual if depth is None else depth)
-        for labels, depth in asked
+        for labels, depth in places
         for seed in seeds
         if (_key(labels), seed) not in ended
     )
@@ -226,5 +226,5 @@ def _number(value: float | None) -> float:
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return []
-    found = cast("Sequence[object]", value)
-    return [cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)]
+    items = cast("Sequence[object]", value)
+    return [cast("Mapping[str, Any]", one) for one in items if isinstance(one, Mapping)]

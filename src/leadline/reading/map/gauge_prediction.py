@@ -8,7 +8,7 @@ Every gauge has a badness, fixed before any data is seen:
 
 The area under the ROC curve is the probability that a cell that fails has a larger badness than
 one that trains; ties count half. One half is a guess, 1 a perfect order, 0 the order reversed. A
-gauge that is no finite number counts as the worst.
+gauge that is not finite counts as the worst.
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ def area_under_curve(failing: Sequence[float], training: Sequence[float]) -> flo
 def gauge_table(record: Record) -> GaugeTable:
     """Read the gauges of all runs: gauge, step, run."""
     known = record.quantities
-    found: GaugeTable = {}
+    table: GaugeTable = {}
     for gauge in (one.name for one in GAUGES if one.name in known):
         steps: dict[int, dict[str, float]] = {}
         for curve in curves_of(record, gauge):
             for step, value in zip(curve.steps, curve.values, strict=True):
                 steps.setdefault(step, {})[curve.run] = float(value)
         if steps:
-            found[gauge] = dict(sorted(steps.items()))
-    return found
+            table[gauge] = dict(sorted(steps.items()))
+    return table
 
 
 def predict(
@@ -112,7 +112,7 @@ def predict(
 ) -> tuple[Prediction, ...]:
     """Judge every gauge at every step by the cells that were measured."""
     verdicts = {cell.run: cell.trains for cell in cells if cell.trains is not None}
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for gauge, steps in table.items():
         for step, values in steps.items():
             scores = {run: badness(gauge, value) for run, value in values.items()}
@@ -121,8 +121,8 @@ def predict(
             ]
             training = [scores[run] for run, trains in verdicts.items() if run in scores and trains]
             auc = area_under_curve(failing, training)
-            found.append(Prediction(gauge, step, auc, len(training), len(failing)))
-    return tuple(found)
+            predictions.append(Prediction(gauge, step, auc, len(training), len(failing)))
+    return tuple(predictions)
 
 
 def best_prediction(

@@ -2,10 +2,10 @@
 
 Rows are all labels but the depth, columns the depths. A place shows how many of its seeds have
 ended, their mean loss, green where at least as many seeds train as the map asks for and red where
-not, and how far those that run are. Without an axis called depth the last axis makes the columns.
+not, and how far the running ones are. Without an axis called depth the last axis makes the columns.
 
 A terminal that is too small shows the rows and columns in which cells began last, and says how many
-are left out. The names of the rows and the last line, which counts, are always there.
+are left out. The names of the rows and the last line, which counts the cells, are always shown.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from leadline.reading.map.cells import HOLES, Label
 from leadline.reading.map.trainability import SHARE
 from leadline.record.words.numbers import format_clock
 
 __all__ = ["GridCell", "LiveGrid", "clock"]
 
-Label = str | int | float
-
-_HOLES = ("failed", "impossible")
 _GAP = 2
-"""Between two columns."""
+"""Spaces between two columns."""
 _AROUND = 4
 """Lines beside the rows: heading, what is left out, count, and an empty one for the cursor."""
 _NAME = 8
-"""The names of the rows have at least so many letters, where there is room for anything else."""
+"""The least width of the names of the rows; below it the columns give way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class _State:
 
 
 class LiveGrid:
-    """See the module's first lines. Rich prints it as it stands at that moment."""
+    """Shows the cells of a sweep as a table; Rich prints its state at that moment."""
 
     def __init__(
         self,
@@ -80,15 +78,15 @@ class LiveGrid:
             self._columns.sort()
         self._workers = workers
         self._started = time.monotonic() if started is None else started
-        self._begun: dict[str, int] = {}
+        self._start_order: dict[str, int] = {}
 
     def running(self, run: str, *, step: int = 0, steps: int = 0, loss: float = math.nan) -> None:
-        """A cell has begun, or is at a step."""
-        self._begun.setdefault(run, len(self._begun) + 1)
+        """Note that a cell has begun, or has reached a step."""
+        self._start_order.setdefault(run, len(self._start_order) + 1)
         self._states[run] = _State("running", loss, step, steps)
 
     def ended(self, run: str, *, status: str, loss: float | None) -> None:
-        """A cell has ended."""
+        """Note that a cell has ended."""
         self._states[run] = _State(status, math.nan if loss is None else loss)
 
     @property
@@ -110,25 +108,25 @@ class LiveGrid:
         return f"{self.count} of {len(self.cells)}  {run}: {', '.join(words)}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table as it stands, and the line that counts."""
+        """Draw the table, and below it the line that counts."""
         texts = {place: self._place(runs) for place, runs in self._places.items()}
         names = {row: ", ".join(map(str, row)) for row in self._rows}
         title = ", ".join(self._down)
         widths = [self._width(column, texts) for column in self._columns]
         name = max(map(len, (title, *names.values())))
         name = max(min(name, options.max_width - max(widths)), min(name, _NAME))
-        begun = {
-            place: max(self._begun.get(run, 0) for run in runs)
+        latest_start = {
+            place: max(self._start_order.get(run, 0) for run in runs)
             for place, runs in self._places.items()
         }
         columns = _fitting(
             widths,
-            [max(begun.get((r, column), 0) for r in self._rows) for column in self._columns],
+            [max(latest_start.get((r, column), 0) for r in self._rows) for column in self._columns],
             options.max_width - name,
         )
         rows = _fitting(
             [1] * len(self._rows),
-            [max(begun.get((row, c), 0) for c in self._columns) for row in self._rows],
+            [max(latest_start.get((row, c), 0) for c in self._columns) for row in self._rows],
             options.max_height - _AROUND,
         )
         table = Table(box=None, padding=0, pad_edge=False, header_style="dim")
@@ -142,7 +140,7 @@ class LiveGrid:
         yield table
         if left_out := self._left_out(len(rows), len(columns)):
             yield _line(left_out)
-        yield _line(self._counted(options.max_width))
+        yield _line(self._count_line(options.max_width))
 
     def _head(self, column: Label) -> str:
         return f"{self._across} {column}"
@@ -153,36 +151,36 @@ class LiveGrid:
 
     def _left_out(self, rows: int, columns: int) -> str:
         counts = {"row": len(self._rows) - rows, "column": len(self._columns) - columns}
-        said = [_several(count, what) for what, count in counts.items() if count]
-        return f"{' and '.join(said)} more than the terminal has room for" if said else ""
+        words = [_several(count, what) for what, count in counts.items() if count]
+        return f"{' and '.join(words)} more than the terminal has room for" if words else ""
 
-    def _counted(self, width: int) -> str:
-        """The line that counts, in fewer words where it is too long."""
+    def _count_line(self, width: int) -> str:
+        """Count the cells that have ended and that run, in fewer words where the line is too long."""
         total, left = len(self.cells), len(self.cells) - self.count
         running = sum(state.status == "running" for state in self._states.values())
         doing = f"{running} running"
-        if left and not self._begun:
+        if left and not self._start_order:
             count = min(self._workers or 0, left)
             doing = f"starting {_several(count, 'worker') if count else 'workers'}"
-        said = f"{doing}, {clock(self._started)}"
-        full = f"{self.count} of {total} cells have ended, {said}"
-        return full if len(full) <= width else f"{self.count}/{total}, {said}"
+        progress = f"{doing}, {clock(self._started)}"
+        full = f"{self.count} of {total} cells have ended, {progress}"
+        return full if len(full) <= width else f"{self.count}/{total}, {progress}"
 
     def _place(self, runs: Sequence[str]) -> Text:
         """One place: `2/3 2.61 45%`."""
         if not runs:
             return Text("")
         states = {run: self._states[run] for run in runs}
-        done = [run for run, state in states.items() if not self._open(state)]
-        text = Text(f"{len(done)}/{len(runs)}", style="dim")
-        losses = [states[run].loss for run in done if not math.isnan(states[run].loss)]
-        counted = [run for run in done if states[run].status not in _HOLES]
-        if counted:
-            share = sum(map(self._trains, counted)) / len(counted)
-            shown = f"{sum(losses) / len(losses):.2f}" if losses else "diverged"
-            text.append(f" {shown}", style="not dim green" if share >= SHARE else "not dim red")
-        elif done:
-            text.append(f" {states[done[0]].status}", style="yellow")
+        ended = [run for run, state in states.items() if not self._open(state)]
+        text = Text(f"{len(ended)}/{len(runs)}", style="dim")
+        losses = [states[run].loss for run in ended if not math.isnan(states[run].loss)]
+        measured = [run for run in ended if states[run].status not in HOLES]
+        if measured:
+            share = sum(map(self._trains, measured)) / len(measured)
+            loss = f"{sum(losses) / len(losses):.2f}" if losses else "diverged"
+            text.append(f" {loss}", style="not dim green" if share >= SHARE else "not dim red")
+        elif ended:
+            text.append(f" {states[ended[0]].status}", style="yellow")
         shares = [
             state.step / state.steps if state.steps else 0.0
             for state in states.values()
@@ -205,10 +203,10 @@ def clock(started: float) -> str:
     return format_clock(time.monotonic() - started)
 
 
-def _fitting(sizes: Sequence[int], begun: Sequence[int], room: int) -> list[int]:
-    """Which lines fit, in their order: those in which something began last come first."""
+def _fitting(sizes: Sequence[int], latest_start: Sequence[int], room: int) -> list[int]:
+    """Return which lines fit, in their order; those in which a cell began last have priority."""
     kept: list[int] = []
-    for n in sorted(range(len(sizes)), key=lambda n: (-begun[n], n)):
+    for n in sorted(range(len(sizes)), key=lambda n: (-latest_start[n], n)):
         if kept and sizes[n] > room:
             break
         room -= sizes[n]

@@ -30,7 +30,7 @@ from leadline.reading.map.text import (
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
-    from leadline.reading.map.places import MapRow, Place
+    from leadline.reading.map.places import MapPlace, MapRow
     from leadline.reading.map.trainability import Trainability
 
 __all__ = ["trainability_picture"]
@@ -38,9 +38,9 @@ __all__ = ["trainability_picture"]
 _WIDE, _HIGH, _GAP = 66, 40, 3
 _TOP = 76
 _LETTER = 7.0
-"""The width of a letter, about."""
+"""About how wide a letter is, in pixels: an SVG cannot measure its text."""
 _TITLE_LETTER = 9.0
-"""That of the title."""
+"""The same for the title."""
 _LOSS_HEADING = "validation loss, seeds that train"
 _USABLE = 88
 _BETWEEN = 24
@@ -62,7 +62,7 @@ _STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Sheet:
+class _MapLayout:
     """Where things stand: the left edge of both maps and of the usable depths, and the size."""
 
     loss: float
@@ -72,44 +72,57 @@ class _Sheet:
     bottom: float
 
 
-def trainability_picture(found: Trainability, *, alone: bool = True) -> str:
+def trainability_picture(training_map: Trainability, *, alone: bool = True) -> str:
     """Draw the map; `alone` adds a title, the colours, the rule and the notes."""
-    sheet = _sheet(found)
-    parts = [_headings(found, sheet)]
-    for at, row in enumerate(found.rows):
-        parts.append(_row(found, row, sheet, y=_TOP + at * (_HIGH + _GAP)))
-    told = [_key()]
+    layout = _lay_out(training_map)
+    parts = [_headings(training_map, layout)]
+    for at, row in enumerate(training_map.rows):
+        parts.append(_row(training_map, row, layout, y=_TOP + at * (_HIGH + _GAP)))
+    lines_below = [_key()]
     if alone:
-        told += [*rules(found), prediction_sentence(found), *notes(found)]
-    lines = [piece for line in told for piece in textwrap.wrap(line, int(sheet.width / 6.6))]
+        lines_below += [
+            *rules(training_map),
+            prediction_sentence(training_map),
+            *notes(training_map),
+        ]
+    lines = [
+        piece for line in lines_below for piece in textwrap.wrap(line, int(layout.width / 6.6))
+    ]
     for at, line in enumerate(lines):
-        y = sheet.bottom + 22 + 17 * at
+        y = layout.bottom + 22 + 17 * at
         parts.append(_text(line, 16, y, "soft"))
     top = 0 if alone else _TOP - 44
-    height = sheet.bottom + 22 + 17 * len(lines) - top
+    height = layout.bottom + 22 + 17 * len(lines) - top
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="trainmap" width="{sheet.width:g}" '
-        f'height="{height:g}" viewBox="0 {top} {sheet.width:g} {height:g}" role="img" '
-        f'aria-label="{html.escape(_spoken(found))}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="trainmap" width="{layout.width:g}" '
+        f'height="{height:g}" viewBox="0 {top} {layout.width:g} {height:g}" role="img" '
+        f'aria-label="{html.escape(_spoken(training_map))}">'
     )
     if alone:
         opening += f'<style>{_STYLE}</style><rect class="paper" width="100%" height="100%"/>'
-        parts.insert(0, _text(map_title(found), 16, 24, "title"))
+        parts.insert(0, _text(map_title(training_map), 16, 24, "title"))
     return f"{opening}{''.join(parts)}</svg>\n"
 
 
-def _sheet(found: Trainability) -> _Sheet:
-    names = max((len(row.name) for row in found.rows), default=0) * _LETTER
+def _lay_out(training_map: Trainability) -> _MapLayout:
+    names = max((len(row.name) for row in training_map.rows), default=0) * _LETTER
     left = 16 + names + 12
-    across = len(found.depths) * (_WIDE + _GAP)
+    across = len(training_map.depths) * (_WIDE + _GAP)
     usable = left + across + 8
-    told = [f"usable {found.axis}", *(usable_text(row) for row in found.rows)]
-    end = max(usable + max(_USABLE, _wide(*told)), left + _wide(_LOSS_HEADING))
+    usable_column = [
+        f"usable {training_map.axis}",
+        *(usable_text(row) for row in training_map.rows),
+    ]
+    end = max(usable + max(_USABLE, _wide(*usable_column)), left + _wide(_LOSS_HEADING))
     gauge = end + _BETWEEN
-    width = gauge + max(across, _wide(_gauge_heading(found))) + 16 if found.shown else gauge
-    title = 16 + _TITLE_LETTER * len(map_title(found)) + 16
-    bottom = _TOP + len(found.rows) * (_HIGH + _GAP)
-    return _Sheet(left, usable, gauge, max(width, title, 420.0), bottom)
+    width = (
+        gauge + max(across, _wide(_gauge_heading(training_map))) + 16
+        if training_map.shown
+        else gauge
+    )
+    title = 16 + _TITLE_LETTER * len(map_title(training_map)) + 16
+    bottom = _TOP + len(training_map.rows) * (_HIGH + _GAP)
+    return _MapLayout(left, usable, gauge, max(width, title, 420.0), bottom)
 
 
 def _wide(*lines: str) -> float:
@@ -117,48 +130,48 @@ def _wide(*lines: str) -> float:
     return max(map(len, lines)) * _LETTER
 
 
-def _headings(found: Trainability, sheet: _Sheet) -> str:
+def _headings(training_map: Trainability, layout: _MapLayout) -> str:
     parts = [
-        _text(_LOSS_HEADING, sheet.loss, _TOP - 28),
-        _text(found.axis, sheet.loss - 12, _TOP - 8, "soft", anchor="end"),
-        _text(f"usable {found.axis}", sheet.usable, _TOP - 8, "soft"),
+        _text(_LOSS_HEADING, layout.loss, _TOP - 28),
+        _text(training_map.axis, layout.loss - 12, _TOP - 8, "soft", anchor="end"),
+        _text(f"usable {training_map.axis}", layout.usable, _TOP - 8, "soft"),
     ]
-    starts = [sheet.loss]
-    if found.shown is not None:
-        starts.append(sheet.gauge)
-        parts.append(_text(_gauge_heading(found), sheet.gauge, _TOP - 28))
+    starts = [layout.loss]
+    if training_map.shown is not None:
+        starts.append(layout.gauge)
+        parts.append(_text(_gauge_heading(training_map), layout.gauge, _TOP - 28))
     for start in starts:
-        for at, depth in enumerate(found.depths):
+        for at, depth in enumerate(training_map.depths):
             middle = start + at * (_WIDE + _GAP) + _WIDE / 2
             parts.append(_text(depth_text(depth), middle, _TOP - 8, "soft", anchor="middle"))
     return "".join(parts)
 
 
-def _gauge_heading(found: Trainability) -> str:
-    shown = found.shown
+def _gauge_heading(training_map: Trainability) -> str:
+    shown = training_map.shown
     if shown is None:
         return ""
     judged = "" if math.isnan(shown.auc) else f", AUC {shown.auc:.3f}"
     return f"{gauge_title(shown.gauge).lower()} at step {shown.step}{judged}"
 
 
-def _row(found: Trainability, row: MapRow, sheet: _Sheet, *, y: float) -> str:
+def _row(training_map: Trainability, row: MapRow, layout: _MapLayout, *, y: float) -> str:
     middle = y + _HIGH / 2 + 4
-    parts = [_text(row.name, sheet.loss - 12, middle, anchor="end")]
+    parts = [_text(row.name, layout.loss - 12, middle, anchor="end")]
     for at, place in enumerate(row.places):
         if place is not None:
             step = at * (_WIDE + _GAP)
-            parts.append(_loss(found, row, place, x=sheet.loss + step, y=y))
-            if found.shown is not None:
-                parts.append(_gauge(found, place, x=sheet.gauge + step, y=y))
-    parts.append(_frame(row, sheet, y=y))
-    parts.append(_text(usable_text(row), sheet.usable, middle))
+            parts.append(_loss(training_map, row, place, x=layout.loss + step, y=y))
+            if training_map.shown is not None:
+                parts.append(_gauge(training_map, place, x=layout.gauge + step, y=y))
+    parts.append(_frame(row, layout, y=y))
+    parts.append(_text(usable_text(row), layout.usable, middle))
     return "".join(parts)
 
 
-def _loss(found: Trainability, row: MapRow, place: Place, *, x: float, y: float) -> str:
+def _loss(training_map: Trainability, row: MapRow, place: MapPlace, *, x: float, y: float) -> str:
     middle = x + _WIDE / 2
-    title = f"<title>{html.escape(_told(found, row, place))}</title>"
+    title = f"<title>{html.escape(_tooltip(training_map, row, place))}</title>"
     if place.trains is None:
         reasons = hole_text(place).split("/")
         first = y + 24 - 7 * (len(reasons) - 1)
@@ -175,36 +188,36 @@ def _loss(found: Trainability, row: MapRow, place: Place, *, x: float, y: float)
     size = "small" if len(words) * _LETTER > _WIDE else ""
     return (
         f'<g>{title}<rect class="{kind}" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" '
-        f'rx="4" fill-opacity="{_strength(found, place):.2f}"/>'
+        f'rx="4" fill-opacity="{_strength(training_map, place):.2f}"/>'
         f"{_text(words, middle, y + 17, size, anchor='middle')}"
         f"{_text(seed_text(place), middle, y + 32, 'small', anchor='middle')}</g>"
     )
 
 
-def _strength(found: Trainability, place: Place) -> float:
+def _strength(training_map: Trainability, place: MapPlace) -> float:
     """How strong the colour is: by the distance from the loss at which a place begins to train."""
     tasks = {cell.task for cell in place.measured}
-    limit = max(found.entropies[task].unigram for task in tasks) - found.margin
+    limit = max(training_map.entropies[task].unigram for task in tasks) - training_map.margin
     apart = 1.0 if math.isnan(place.loss) else min(abs(place.loss - limit), 1.0)
     return _FAINT + (_STRONG - _FAINT) * apart
 
 
-def _gauge(found: Trainability, place: Place, *, x: float, y: float) -> str:
-    assert found.shown is not None
-    name = found.shown.gauge
+def _gauge(training_map: Trainability, place: MapPlace, *, x: float, y: float) -> str:
+    assert training_map.shown is not None
+    name = training_map.shown.gauge
     value = place.gauges.get(name)
     if value is None:
         return f'<rect class="hole" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" rx="4"/>'
     worst = [
         badness(name, one.gauges[name])
-        for row in found.rows
+        for row in training_map.rows
         for one in row.places
         if one is not None and name in one.gauges
     ]
     finite = [one for one in worst if math.isfinite(one)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    own = badness(name, value)
-    share = 1.0 if math.isinf(own) else 0.5 if high == low else (own - low) / (high - low)
+    level = badness(name, value)
+    share = 1.0 if math.isinf(level) else 0.5 if high == low else (level - low) / (high - low)
     mark = "" if place.trains is None else MARKS[place.trains]
     return (
         f'<rect class="gauge" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" rx="4" '
@@ -214,7 +227,7 @@ def _gauge(found: Trainability, place: Place, *, x: float, y: float) -> str:
     )
 
 
-def _frame(row: MapRow, sheet: _Sheet, *, y: float) -> str:
+def _frame(row: MapRow, layout: _MapLayout, *, y: float) -> str:
     """Draw a frame round the places up to the usable depth."""
     usable = row.usable
     inside = [
@@ -224,7 +237,7 @@ def _frame(row: MapRow, sheet: _Sheet, *, y: float) -> str:
     ]
     if not inside:
         return ""
-    x = sheet.loss + inside[0] * (_WIDE + _GAP)
+    x = layout.loss + inside[0] * (_WIDE + _GAP)
     width = (inside[-1] - inside[0] + 1) * (_WIDE + _GAP) - _GAP
     return (
         f'<rect class="usable" x="{x - 1:g}" y="{y - 1:g}" width="{width + 2:g}" '
@@ -239,9 +252,9 @@ def _key() -> str:
     )
 
 
-def _told(found: Trainability, row: MapRow, place: Place) -> str:
+def _tooltip(training_map: Trainability, row: MapRow, place: MapPlace) -> str:
     low, high = place.interval
-    where = f"{row.name}, {found.axis} {depth_text(place.depth)}"
+    where = f"{row.name}, {training_map.axis} {depth_text(place.depth)}"
     if place.trains is None:
         return f"{where}: {hole_text(place)}"
     losses = ", ".join(number(cell.loss) for cell in place.measured)
@@ -251,9 +264,9 @@ def _told(found: Trainability, row: MapRow, place: Place) -> str:
     )
 
 
-def _spoken(found: Trainability) -> str:
-    rows = "; ".join(f"{row.name}: {usable_text(row)}" for row in found.rows)
-    return f"Map of what trains. Usable {found.axis}: {rows}"
+def _spoken(training_map: Trainability) -> str:
+    rows = "; ".join(f"{row.name}: {usable_text(row)}" for row in training_map.rows)
+    return f"Map of what trains. Usable {training_map.axis}: {rows}"
 
 
 def _text(words: str, x: float, y: float, kind: str = "", *, anchor: str = "") -> str:

@@ -1,8 +1,8 @@
 """The places of the map of what trains: cells that differ by their seed alone.
 
-A place trains when at least `share` of the seeds that were measured do, and at least one. The usable depth of a row
-is the largest measured depth such that it and every smaller measured one train; the next measured
-depth, which does not, closes the bracket. Holes count neither way.
+A place trains when at least `share` of the seeds that were measured do, and at least one. The
+usable depth of a row is the largest measured depth such that it and every smaller measured one
+train; the next measured depth, which does not, closes the bracket. Holes count neither way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leadline.record.provenance import strict_number
 if TYPE_CHECKING:
     from leadline.reading.map.cells import Label, SweepCell
 
-__all__ = ["Depth", "MapRow", "Place", "UsableDepth", "usable_depth"]
+__all__ = ["Depth", "MapPlace", "MapRow", "UsableDepth", "usable_depth"]
 
 DIGITS = 0.005
 """A share is compared to two digits, so that 0.67 asks for two seeds of three."""
@@ -28,7 +28,7 @@ Depth = int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MapPlace:
     """The cells of one row at one depth. `missing` counts those that were not run yet.
 
     `gauges` maps a gauge to its median over the seeds, at the step at which it predicts best.
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def measured(self) -> list[SweepCell]:
-        """The cells that are no holes."""
+        """The cells that are not holes."""
         return [cell for cell in self.cells if cell.trains is not None]
 
     @property
@@ -151,7 +151,7 @@ class MapRow:
 
     name: str
     labels: Mapping[str, Label]
-    places: tuple[Place | None, ...]
+    places: tuple[MapPlace | None, ...]
     usable: UsableDepth | None
 
     @property
@@ -160,15 +160,15 @@ class MapRow:
         return list(dict.fromkeys(c.task for p in self.places if p for c in p.cells))
 
 
-def usable_depth(places: Sequence[Place | None]) -> UsableDepth | None:
+def usable_depth(places: Sequence[MapPlace | None]) -> UsableDepth | None:
     """Return how deep a row trains; None where nothing of it was measured."""
-    asked = [place for place in places if place is not None]
-    verdicts = {place.depth: place.trains for place in asked if place.trains is not None}
+    present = [place for place in places if place is not None]
+    verdicts = {place.depth: place.trains for place in present if place.trains is not None}
     if not verdicts:
         return None
     depth, fails_at = _reach(verdicts)
     by_seed: dict[int, dict[Depth, bool]] = {}
-    for place in asked:
+    for place in present:
         for cell in place.measured:
             by_seed.setdefault(cell.seed, {})[place.depth] = cell.trains is True
     again = () if fails_at is None else (d for d, yes in verdicts.items() if yes and d > fails_at)
@@ -176,7 +176,7 @@ def usable_depth(places: Sequence[Place | None]) -> UsableDepth | None:
         depth=depth,
         fails_at=fails_at,
         again=tuple(again),
-        holes=tuple(place.depth for place in asked if place.trains is None),
+        holes=tuple(place.depth for place in present if place.trains is None),
         by_seed={seed: _reach(by_seed[seed])[0] for seed in sorted(by_seed)},
     )
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from leadline.reading.map.places import Place
+    from leadline.reading.map.places import MapPlace
     from leadline.reading.map.trainability import Trainability
 
 __all__ = ["show_trainability"]
@@ -54,30 +54,32 @@ class _Cell:
     style: str = ""
 
 
-def show_trainability(found: Trainability, console: Console, *, titled: bool = True) -> None:
+def show_trainability(training_map: Trainability, console: Console, *, titled: bool = True) -> None:
     """Print the rule, the map of the loss, that of the gauge, the gauges, and what is not there."""
     if titled:
-        print_line(console, map_title(found), style="bold")
-    for line in rules(found):
+        print_line(console, map_title(training_map), style="bold")
+    for line in rules(training_map):
         print_line(console, line)
-    if not found.rows:
+    if not training_map.rows:
         print_line(console, "No cell has ended yet.")
         return
     print_line(console)
-    _show_map(found, console)
-    _show_gauges(found, console)
-    told = [prediction_sentence(found), *notes(found)]
+    _show_map(training_map, console)
+    _show_gauges(training_map, console)
+    sentences = [prediction_sentence(training_map), *notes(training_map)]
     print_line(console)
-    for line in told:
+    for line in sentences:
         if line:
             print_line(console, line)
-    _show_reasons(found, console)
+    _show_reasons(training_map, console)
 
 
-def _show_map(found: Trainability, console: Console) -> None:
+def _show_map(training_map: Trainability, console: Console) -> None:
     """Print the widest table that fits, and how to read it."""
     plans = ((False, True), (True, True), (True, False))
-    layouts = [_loss_table(found, console, brief=brief, spread=spread) for brief, spread in plans]
+    layouts = [
+        _loss_table(training_map, console, brief=brief, spread=spread) for brief, spread in plans
+    ]
     brief, spread = plans[_show(layouts, console, gaps=(2, 2, 1))]
     marks = _marks(console)
     words = [
@@ -87,20 +89,20 @@ def _show_map(found: Trainability, console: Console) -> None:
         "? a hole",
     ]
     if spread:
-        words.append(f"by seed: usable {found.axis} of {spread_title(found)}")
+        words.append(f"by seed: usable {training_map.axis} of {spread_title(training_map)}")
     print_line(console, "; ".join(words), style="dim")
 
 
 def _loss_table(
-    found: Trainability, console: Console, *, brief: bool, spread: bool
+    training_map: Trainability, console: Console, *, brief: bool, spread: bool
 ) -> list[list[_Cell]]:
     """The cells of the table: the name of the row, the usable depth, then the depths."""
     marks = _marks(console)
-    head = [_Cell(found.axis, "dim"), _Cell("usable", "dim")]
+    head = [_Cell(training_map.axis, "dim"), _Cell("usable", "dim")]
     head += [_Cell("by seed", "dim")] if spread else []
-    head += [_Cell(depth_text(depth), "dim") for depth in found.depths]
+    head += [_Cell(depth_text(depth), "dim") for depth in training_map.depths]
     rows = [head]
-    for row in found.rows:
+    for row in training_map.rows:
         cells = [_Cell(row.name, "bold"), _Cell(usable_text(row))]
         cells += [_Cell(spread_text(row))] if spread else []
         cells += [_place(place, brief=brief, marks=marks) for place in row.places]
@@ -108,14 +110,19 @@ def _loss_table(
     return rows
 
 
-def _place(place: Place | None, *, brief: bool, marks: dict[bool | None, str]) -> _Cell:
+def _place(place: MapPlace | None, *, brief: bool, marks: dict[bool | None, str]) -> _Cell:
     text = place_text(place, brief=brief, marks=marks)
     return _Cell(text, "" if place is None else _STYLES[place.trains])
 
 
-def _gauge_table(found: Trainability, gauge: str) -> list[list[_Cell]]:
-    rows = [[_Cell(found.axis, "dim"), *(_Cell(depth_text(d), "dim") for d in found.depths)]]
-    for row in found.rows:
+def _gauge_table(training_map: Trainability, gauge: str) -> list[list[_Cell]]:
+    rows = [
+        [
+            _Cell(training_map.axis, "dim"),
+            *(_Cell(depth_text(d), "dim") for d in training_map.depths),
+        ]
+    ]
+    for row in training_map.rows:
         cells = [_Cell(row.name, "bold")]
         for place in row.places:
             value = None if place is None else place.gauges.get(gauge)
@@ -125,16 +132,16 @@ def _gauge_table(found: Trainability, gauge: str) -> list[list[_Cell]]:
     return rows
 
 
-def _show_gauges(found: Trainability, console: Console) -> None:
-    shown = found.shown
+def _show_gauges(training_map: Trainability, console: Console) -> None:
+    shown = training_map.shown
     if shown is None:
         return
     print_line(console)
     judged = "" if math.isnan(shown.auc) else f", AUC {shown.auc:.3f}"
     title = f"{gauge_title(shown.gauge)} at step {shown.step}, median over seeds{judged}"
     print_line(console, title, style="bold")
-    _show([_gauge_table(found, shown.gauge)], console, gaps=(2,))
-    rows = gauge_rows(found)
+    _show([_gauge_table(training_map, shown.gauge)], console, gaps=(2,))
+    rows = gauge_rows(training_map)
     print_line(console)
     columns = [
         Column(title, [row[at] for row in rows], "right" if at else "left")
@@ -182,10 +189,10 @@ def _print(rows: Sequence[Sequence[_Cell]], console: Console, *, gap: int) -> No
     console.print(table)
 
 
-def _show_reasons(found: Trainability, console: Console) -> None:
+def _show_reasons(training_map: Trainability, console: Console) -> None:
     """Print why cells were not measured, equal reasons once."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for run, status, reason in unmeasured(found):
+    for run, status, reason in unmeasured(training_map):
         groups.setdefault((status, reason), []).append(run)
     if groups:
         print_line(console)

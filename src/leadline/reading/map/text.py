@@ -11,7 +11,7 @@ from leadline.record.words.numbers import align, format_number
 
 if TYPE_CHECKING:
     from leadline.reading.map.gauge_prediction import Prediction
-    from leadline.reading.map.places import Depth, MapRow, Place
+    from leadline.reading.map.places import Depth, MapPlace, MapRow
     from leadline.reading.map.trainability import Trainability
 
 __all__ = [
@@ -39,42 +39,48 @@ MARKS = {True: "✓", False: "✗", None: "·"}
 PLAIN_MARKS = {True: "+", False: "x", None: "."}  # for output that cannot carry the others
 
 
-def map_text(found: Trainability) -> str:
+def map_text(training_map: Trainability) -> str:
     """Write the map as plain text: rows by depths, usable depths, gauges, notes."""
-    header = [found.axis, *(depth_text(d) for d in found.depths), "usable depth"]
+    header = [training_map.axis, *(depth_text(d) for d in training_map.depths), "usable depth"]
     cells = [
         [row.name, *(place_text(place) for place in row.places), usable_text(row)]
-        for row in found.rows
+        for row in training_map.rows
     ]
-    lines = [*rules(found), "", *align([header, *cells])]
-    gauges = gauge_rows(found)
+    lines = [*rules(training_map), "", *align([header, *cells])]
+    gauges = gauge_rows(training_map)
     if gauges:
         lines += ["", *align([_GAUGE_HEADER, *gauges], right=(1, 2, 3, 4))]
-    told = [prediction_sentence(found), *notes(found)]
-    return "\n".join([*lines, "", *(line for line in told if line)])
+    sentences = [prediction_sentence(training_map), *notes(training_map)]
+    return "\n".join([*lines, "", *(line for line in sentences if line)])
 
 
 _GAUGE_HEADER = ("gauge", "AUC at the first step", "best AUC", "at step", "cells")
 
 
-def map_title(found: Trainability) -> str:
+def map_title(training_map: Trainability) -> str:
     """Return the heading of the map; a sweep that was given no name is called sweep."""
-    return "What trains" if found.name in ("", "sweep") else f"What trains: {found.name}"
+    return (
+        "What trains" if training_map.name in ("", "sweep") else f"What trains: {training_map.name}"
+    )
 
 
-def rules(found: Trainability) -> list[str]:
+def rules(training_map: Trainability) -> list[str]:
     """Say what counts as training, and the entropies it is measured by."""
-    needed = "all seeds" if found.share == 1 else f"at least {found.share:.0%} of the seeds"
-    if found.share <= DIGITS:
+    needed = (
+        "all seeds"
+        if training_map.share == 1
+        else f"at least {training_map.share:.0%} of the seeds"
+    )
+    if training_map.share <= DIGITS:
         needed = "at least one seed"
     lines = [
-        f"A place trains when the validation loss of {needed} is {found.margin:g} nats or more "
+        f"A place trains when the validation loss of {needed} is {training_map.margin:g} nats or more "
         "below the unigram entropy of the task."
     ]
-    for task, entropy in found.entropies.items():
+    for task, entropy in training_map.entropies.items():
         lines.append(
             f"{task}: unigram entropy {format_number(entropy.unigram)}, bigram entropy "
-            f"{format_number(entropy.bigram)}; trains at {entropy.unigram - found.margin:.3f} or less."
+            f"{format_number(entropy.bigram)}; trains at {entropy.unigram - training_map.margin:.3f} or less."
         )
     return lines
 
@@ -85,7 +91,7 @@ def depth_text(depth: Depth) -> str:
 
 
 def place_text(
-    place: Place | None, *, brief: bool = False, marks: dict[bool | None, str] = MARKS
+    place: MapPlace | None, *, brief: bool = False, marks: dict[bool | None, str] = MARKS
 ) -> str:
     """Write a place: a mark, the median loss, and how many seeds train; nothing if not asked.
 
@@ -102,17 +108,17 @@ def place_text(
     return " ".join(words)
 
 
-def loss_text(place: Place) -> str:
+def loss_text(place: MapPlace) -> str:
     """Write the median loss with two digits after the point."""
     return "diverged" if math.isnan(place.loss) else f"{place.loss:.2f}"
 
 
-def seed_text(place: Place) -> str:
+def seed_text(place: MapPlace) -> str:
     """Write how many of the measured seeds train; a question mark for every hole."""
     return f"{place.trained}/{place.seeds}{'?' * place.holes}"
 
 
-def hole_text(place: Place) -> str:
+def hole_text(place: MapPlace) -> str:
     """Say why nothing was measured at a place."""
     words = dict.fromkeys(cell.status for cell in place.cells)
     return "/".join(words) if words else "not run"
@@ -133,21 +139,21 @@ def usable_text(row: MapRow) -> str:
 def spread_text(row: MapRow) -> str:
     """Write the usable depths of the seeds alone: the smallest, the middle and the largest.
 
-    Of one or two seeds there are no more numbers than seeds.
+    One seed has one number, two seeds have two.
     """
     if row.usable is None:
         return ""
-    found = sorted(row.usable.by_seed.values())
-    if len(found) > 2:
-        found = [row.usable.smallest, row.usable.median, row.usable.largest]
-    return " ".join(depth_text(one) for one in found)
+    depths = sorted(row.usable.by_seed.values())
+    if len(depths) > 2:
+        depths = [row.usable.smallest, row.usable.median, row.usable.largest]
+    return " ".join(depth_text(one) for one in depths)
 
 
-def spread_title(found: Trainability) -> str:
+def spread_title(training_map: Trainability) -> str:
     """Say which numbers `spread_text` has."""
-    if len(found.seeds) > 2:
+    if len(training_map.seeds) > 2:
         return "the worst, the middle and the best seed"
-    return "the worst and the best seed" if len(found.seeds) == 2 else "the only seed"
+    return "the worst and the best seed" if len(training_map.seeds) == 2 else "the only seed"
 
 
 def gauge_title(name: str) -> str:
@@ -156,16 +162,16 @@ def gauge_title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def gauge_rows(found: Trainability) -> list[tuple[str, ...]]:
+def gauge_rows(training_map: Trainability) -> list[tuple[str, ...]]:
     """Return a row per gauge: its area at the first step, the best one, its step, the cells."""
     rows: list[tuple[str, ...]] = []
-    for gauge in dict.fromkeys(one.gauge for one in found.predictions):
-        mine = [one for one in found.predictions if one.gauge == gauge]
-        best = best_prediction(mine) or mine[0]
+    for gauge in dict.fromkeys(one.gauge for one in training_map.predictions):
+        of_gauge = [one for one in training_map.predictions if one.gauge == gauge]
+        best = best_prediction(of_gauge) or of_gauge[0]
         rows.append(
             (
                 gauge_title(gauge),
-                _area(mine[0]),
+                _area(of_gauge[0]),
                 _area(best),
                 f"{best.step}",
                 f"{best.cells} ({best.failed} fail)",
@@ -174,14 +180,14 @@ def gauge_rows(found: Trainability) -> list[tuple[str, ...]]:
     return rows
 
 
-def prediction_sentence(found: Trainability) -> str:
+def prediction_sentence(training_map: Trainability) -> str:
     """Say which gauge told failing cells from training ones, or why none can."""
-    measured = [cell for cell in found.cells if cell.trains is not None]
-    if not found.predictions:
+    measured = [cell for cell in training_map.cells if cell.trains is not None]
+    if not training_map.predictions:
         return "No gauge was recorded, so none can be judged." if measured else ""
     if not measured:
         return ""
-    best = best_prediction(found.predictions)
+    best = best_prediction(training_map.predictions)
     if best is None:
         which = "All cells train" if measured[0].trains else "No cell trains"
         return f"{which}, so no gauge can be judged: there is nothing to tell apart."
@@ -193,7 +199,7 @@ def prediction_sentence(found: Trainability) -> str:
     ended = len(measured) - best.cells
     have = "has" if ended == 1 else "have"
     without = f", without {_plural(ended)} that {have} no reading there" if ended else ""
-    tried = sum(not math.isnan(one.auc) for one in found.predictions)
+    tried = sum(not math.isnan(one.auc) for one in training_map.predictions)
     return (
         f"Best predictor: {gauge_title(best.gauge).lower()} at step {best.step}, area under the "
         f"ROC curve {best.auc:.3f} over {best.failed} cells that fail and {best.trained} that "
@@ -202,12 +208,12 @@ def prediction_sentence(found: Trainability) -> str:
     )
 
 
-def notes(found: Trainability) -> list[str]:
+def notes(training_map: Trainability) -> list[str]:
     """Say what the map hides: holes, depths that train again, cells that ended early."""
     lines: list[str] = []
-    cells = found.cells
-    if found.unrun:
-        lines.append(f"{_plural(found.unrun)} not run yet: {_holes(found.unrun)}")
+    cells = training_map.cells
+    if training_map.unrun:
+        lines.append(f"{_plural(training_map.unrun)} not run yet: {_holes(training_map.unrun)}")
     for status in ("failed", "impossible"):
         count = sum(cell.status == status for cell in cells)
         if count:
@@ -219,21 +225,23 @@ def notes(found: Trainability) -> list[str]:
     if early:
         stood = "as it stood" if early == 1 else "as they stood"
         lines.append(f"{_plural(early)} ended by the clock and counted {stood} then.")
-    for row in found.rows:
+    for row in training_map.rows:
         if row.usable is None:
             continue
         if row.usable.again:
             deeper = ", ".join(depth_text(d) for d in row.usable.again)
             lines.append(f"{row.name}: trains again at {deeper}, beyond its usable depth.")
         if row.usable.holes:
-            lost = ", ".join(depth_text(d) for d in row.usable.holes)
-            lines.append(f"{row.name}: nothing was measured at {lost}.")
+            depths = ", ".join(depth_text(d) for d in row.usable.holes)
+            lines.append(f"{row.name}: nothing was measured at {depths}.")
     return lines
 
 
-def unmeasured(found: Trainability) -> list[tuple[str, str, str]]:
+def unmeasured(training_map: Trainability) -> list[tuple[str, str, str]]:
     """Return run, status and reason of the cells that failed or are impossible."""
-    return [(cell.run, cell.status, cell.reason) for cell in found.cells if cell.trains is None]
+    return [
+        (cell.run, cell.status, cell.reason) for cell in training_map.cells if cell.trains is None
+    ]
 
 
 def _area(one: Prediction) -> str:

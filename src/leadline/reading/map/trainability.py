@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.errors import RecordError, shown
 from leadline.reading.map.cells import read_sweep
 from leadline.reading.map.gauge_prediction import best_prediction, gauge_table, predict
-from leadline.reading.map.places import MapRow, Place, usable_depth
+from leadline.reading.map.places import MapPlace, MapRow, usable_depth
 from leadline.record import check_record
 from leadline.record.provenance import strict_number
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from leadline.reading.map.places import Depth
     from leadline.record import Record
 
-__all__ = ["MARGIN", "SHARE", "Shown", "Trainability", "trainability"]
+__all__ = ["MARGIN", "SHARE", "ShownGauge", "Trainability", "trainability"]
 
 MARGIN, SHARE = 0.3, 2 / 3
 """Nats below the unigram entropy, and the share of the seeds: two of three."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownGauge:
     """The gauge that stands beside the loss, and the step of its readings."""
 
     gauge: str
@@ -55,7 +55,7 @@ class Trainability:
     share: float
     entropies: Mapping[str, Entropy]
     predictions: tuple[Prediction, ...]
-    shown: Shown | None
+    shown: ShownGauge | None
     unrun: int
 
     @property
@@ -115,18 +115,23 @@ class Trainability:
 def trainability(
     record: Record, *, margin: float = MARGIN, share: float = SHARE, depth: str = "depth"
 ) -> Trainability:
-    """Draw up the map of a sweep. `depth` names the axis of its columns."""
+    """Compute the map of a sweep: which designs train at which depth.
+
+    `depth` names the axis of its columns.
+    """
     check_record(record)
     if not isinstance(share, int | float) or not 0 < share <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RecordError(f"A share of {shown(share)} of the seeds was asked; take one in (0, 1].")
+        raise RecordError(
+            f"The share of the seeds is {shown(share)}; give a number above 0 and up to 1."
+        )
     if not isinstance(margin, int | float) or not math.isfinite(margin):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RecordError(f"A margin of {shown(margin)} nats was asked; take a finite number.")
+        raise RecordError(f"The margin is {shown(margin)} nats; give a finite number.")
     facts = read_sweep(record, margin=margin)
     table = gauge_table(record)
     predictions = predict(table, facts.cells)
     steps = {
-        gauge: best.step if (best := best_prediction(predictions, gauge=gauge)) else min(found)
-        for gauge, found in table.items()
+        gauge: best.step if (best := best_prediction(predictions, gauge=gauge)) else min(readings)
+        for gauge, readings in table.items()
     }
     depths, rows = _rows(facts, table, steps, depth=depth, share=share)
     return Trainability(
@@ -139,17 +144,17 @@ def trainability(
         share=share,
         entropies=facts.entropies,
         predictions=predictions,
-        shown=_shown(predictions, steps),
+        shown=_choose_gauge(predictions, steps),
         unrun=facts.unrun,
     )
 
 
-def _shown(predictions: Sequence[Prediction], steps: Mapping[str, int]) -> Shown | None:
-    """The best gauge; where none can be judged, the first one at its first step."""
+def _choose_gauge(predictions: Sequence[Prediction], steps: Mapping[str, int]) -> ShownGauge | None:
+    """Return the best gauge; where none can be judged, the first one at its first step."""
     best = best_prediction(predictions)
     if best is not None:
-        return Shown(best.gauge, best.step, best.auc)
-    return next((Shown(gauge, step, math.nan) for gauge, step in steps.items()), None)
+        return ShownGauge(best.gauge, best.step, best.auc)
+    return next((ShownGauge(gauge, step, math.nan) for gauge, step in steps.items()), None)
 
 
 def _rows(
@@ -164,18 +169,18 @@ def _rows(
         at = column(cell.labels, cell.depth)
         assert at is not None
         cells.setdefault(row, {}).setdefault(at, []).append(cell)
-    for lost in facts.missing or ():
-        at = column(lost.labels, lost.depth)
+    for unrun in facts.missing or ():
+        at = column(unrun.labels, unrun.depth)
         if at is not None:  # else no column is known, and the cell is counted as not run alone
-            counts = missing.setdefault(tuple(lost.labels[axis.name] for axis in across), {})
+            counts = missing.setdefault(tuple(unrun.labels[axis.name] for axis in across), {})
             counts[at] = counts.get(at, 0) + 1
-    depths = tuple(sorted({d for found in (cells, missing) for at in found.values() for d in at}))
+    depths = tuple(sorted({d for by_row in (cells, missing) for at in by_row.values() for d in at}))
     names = _RowNames(across, alone="all cells" if facts.name in ("", "sweep") else facts.name)
     rows: list[MapRow] = []
     for key in sorted(cells.keys() | missing.keys(), key=names.order):
         here, holes = cells.get(key, {}), missing.get(key, {})
         places = tuple(
-            Place(
+            MapPlace(
                 depth=d,
                 cells=tuple(sorted(here.get(d, ()), key=lambda cell: cell.seed)),
                 missing=holes.get(d, 0),
@@ -194,17 +199,17 @@ def _rows(
 def _columns(
     facts: SweepFacts, depth: str
 ) -> Callable[[Mapping[str, Label], int | None], Depth | None]:
-    """Say at which column a cell stands: by its label, or by the depth of its model."""
+    """Return what gives a cell its column: its label, or the depth of its model."""
     for axis in facts.axes:
         if axis.name == depth and not any(isinstance(label, str) for label in axis.labels):
-            return lambda labels, own: _depth(labels[depth])
+            return lambda labels, model_depth: _depth(labels[depth])
     if depth != "depth":
         known = ", ".join(axis.name for axis in facts.axes)
         raise RecordError(
             f"The sweep has no axis {depth!r} whose labels are numbers, so its map cannot have "
             f"it as columns. Its axes: {known}."
         )
-    return lambda labels, own: own
+    return lambda labels, model_depth: model_depth
 
 
 def _depth(label: Label) -> Depth:
@@ -215,13 +220,13 @@ def _medians(
     cells: Sequence[SweepCell], table: GaugeTable, steps: Mapping[str, int]
 ) -> dict[str, float]:
     """The median of every gauge over the cells that have it at its step."""
-    found: dict[str, float] = {}
+    medians: dict[str, float] = {}
     for gauge, step in steps.items():
         values = [v for cell in cells if (v := table[gauge][step].get(cell.run)) is not None]
         finite = [value for value in values if math.isfinite(value)]
         if values:
-            found[gauge] = statistics.median(finite) if finite else math.nan
-    return found
+            medians[gauge] = statistics.median(finite) if finite else math.nan
+    return medians
 
 
 _ANSWERS = ("yes", "no", "true", "false")
@@ -246,12 +251,12 @@ class _RowNames:
         )
 
     def name(self, key: tuple[Label, ...]) -> str:
-        told = [
+        parts = [
             (axis, label)
             for axis, label in zip(self._axes, key, strict=True)
             if len(axis.labels) > 1
         ]
-        return ", ".join(self._word(axis, label) for axis, label in told) or self._alone
+        return ", ".join(self._word(axis, label) for axis, label in parts) or self._alone
 
     def _word(self, axis: SweepAxis, label: Label) -> str:
         others = [one for other in self._axes if other is not axis for one in other.labels]

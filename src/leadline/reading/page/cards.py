@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["chart_card", "chart_groups", "controls", "row_name"]
 
 _APART = 0.2
+"""The share by which a line must leave the headline to have its own law in the key."""
 
 
 def controls(charts: Sequence[Chart], *, depths_differ: bool) -> str:

@@ -24,10 +24,10 @@ _WIDTHS = (24, 12, 8)
 
 def show_curves(record: Record, console: Console) -> None:
     """Print a row per quantity of the run; of several runs, the validation loss of each."""
-    found = curve_rows(record)
-    if not found:
+    curves = curve_rows(record)
+    if not curves:
         return
-    rows = found[:MOST_RUNS]
+    rows = curves[:MOST_RUNS]
     label = "run" if len(record.runs) > 1 else "of the run"
     name = Column(label, [row.label for row in rows], style="bold")
     ends = [
@@ -57,7 +57,7 @@ def show_curves(record: Record, console: Console) -> None:
         console,
         gaps=(2, 2, 1, 1),
     )
-    for line in runs_left_out(len(found)):
+    for line in runs_left_out(len(curves)):
         print_line(console, line, style="dim")
 
 

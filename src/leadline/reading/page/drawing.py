@@ -19,7 +19,7 @@ from leadline.reading.show.blocks import fold_blocks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leadline.reading.show.blocks import Block, Fold, Write
+    from leadline.reading.show.blocks import BlockFacts, Fold, WriteFacts
 
 __all__ = ["anatomy_drawing", "sparkline"]
 
@@ -28,12 +28,16 @@ _LEFT, _RIGHT = 106, 350
 _WIDTH = 374
 _LOOP = 48
 _MOST_FOLDS = 12
+"""Further blocks are counted, not drawn."""
 _MOST_LANES = 8
+"""Further lanes are not drawn: they would reach the branches."""
 
 
-def anatomy_drawing(blocks: Sequence[Block], *, lanes: int = 1, colours: Mapping[str, str]) -> str:
+def anatomy_drawing(
+    blocks: Sequence[BlockFacts], *, lanes: int = 1, colours: Mapping[str, str]
+) -> str:
     """Draw the blocks of one stack. `colours` maps a role to a CSS colour."""
-    pen = _Pen(lanes=max(1, lanes), colours=colours)
+    pen = _AnatomyPen(lanes=max(1, lanes), colours=colours)
     folds = fold_blocks(blocks)
     pen.begin("enters layer 1")
     for fold in folds[:_MOST_FOLDS]:
@@ -54,10 +58,10 @@ def sparkline(values: Sequence[float], *, log: bool = False) -> str:
         math.log(value) if log and fine else value
         for value, fine in zip(values, usable, strict=True)
     ]
-    kept = [height for height, fine in zip(heights, usable, strict=True) if fine]
-    if not kept:
+    finite = [height for height, fine in zip(heights, usable, strict=True) if fine]
+    if not finite:
         return '<svg class="spark" viewBox="0 0 120 28" aria-hidden="true"></svg>'
-    low, high = min(kept), max(kept)
+    low, high = min(finite), max(finite)
     # A line that moves by less than a fifth shall not look steep.
     least = math.log(1.2) if log else 0.2 * max(abs(low), abs(high))
     span = max(high - low, least) or 1.0
@@ -83,7 +87,7 @@ def sparkline(values: Sequence[float], *, log: bool = False) -> str:
     )
 
 
-class _Pen:
+class _AnatomyPen:
     """Collects SVG elements while moving down the page."""
 
     def __init__(self, *, lanes: int, colours: Mapping[str, str]) -> None:
@@ -165,7 +169,7 @@ class _Pen:
         )
 
 
-def _draw_fold(pen: _Pen, fold: Fold) -> None:
+def _draw_fold(pen: _AnatomyPen, fold: Fold) -> None:
     top = pen.y
     pattern = fold.turns[0]
     first, last = fold.turns[0][0], fold.turns[-1][-1]
@@ -189,11 +193,11 @@ def _draw_fold(pen: _Pen, fold: Fold) -> None:
     pen.y += 12
 
 
-def _draw_block(pen: _Pen, block: Block, copies: Sequence[Block]) -> None:
+def _draw_block(pen: _AnatomyPen, block: BlockFacts, copies: Sequence[BlockFacts]) -> None:
     if block.opening:
         pen.box(_STREAM - 26, pen.y, 52, "norm")
         pen.y += 32
-    batches: list[list[tuple[int, Write]]] = []
+    batches: list[list[tuple[int, WriteFacts]]] = []
     for at, write in enumerate(block.writes):
         if write.parallel and batches:
             batches[-1].append((at, write))
@@ -226,7 +230,7 @@ def _draw_block(pen: _Pen, block: Block, copies: Sequence[Block]) -> None:
             pen.y += 34
 
 
-def _draw_branch(pen: _Pen, y: float, write: Write) -> None:
+def _draw_branch(pen: _AnatomyPen, y: float, write: WriteFacts) -> None:
     before = write.placement in ("pre", "sandwich", "pre-and-post")
     after = write.placement in ("output", "sandwich")
     colour = pen.colours.get(write.role) or pen.colours.get("branch", "currentColor")
@@ -237,7 +241,7 @@ def _draw_branch(pen: _Pen, y: float, write: Write) -> None:
         pen.box(_LEFT + 180, y, 48, "norm")
 
 
-def _spoken(blocks: Sequence[Block], folds: Sequence[Fold]) -> str:
+def _spoken(blocks: Sequence[BlockFacts], folds: Sequence[Fold]) -> str:
     parts: list[str] = []
     for fold in folds:
         first, last = fold.turns[0][0], fold.turns[-1][-1]
@@ -250,7 +254,7 @@ def _spoken(blocks: Sequence[Block], folds: Sequence[Fold]) -> str:
     return f"{len(blocks)} layers on one stream. " + ". ".join(parts)
 
 
-def _in_turn(copies: Sequence[Block]) -> str:
+def _in_turn(copies: Sequence[BlockFacts]) -> str:
     numbers = [str(copy.layer) for copy in copies]
     shown = ", ".join(numbers[:4]) + (", …" if len(numbers) > 4 else "")
     return f"layer{'s' if len(numbers) > 1 else ''} {shown}"
@@ -274,14 +278,14 @@ def _span(values: Sequence[float | None]) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _tail(first: Block, last: Block) -> str:
+def _tail(first: BlockFacts, last: BlockFacts) -> str:
     """The part of the last module path in which it differs from the first."""
-    kept = 0
+    shared = 0
     for mine, other in zip(first.module.split("."), last.module.split("."), strict=False):
         if mine != other:
             break
-        kept += 1
-    return ".".join(last.module.split(".")[kept:])
+        shared += 1
+    return ".".join(last.module.split(".")[shared:])
 
 
 def _short(text: str, width: int) -> str:

@@ -146,8 +146,8 @@ def _model_name(record: Record) -> str:
 def _draw(
     records: Sequence[Record], quantity: Quantity, names: Sequence[str], *, key: str
 ) -> Chart:
-    found = [_lanes(record, quantity.name) for record in records]
-    lines = [[line for lane in lanes.values() for line in lane] for lanes in found]
+    lanes_by_record = [_lanes(record, quantity.name) for record in records]
+    lines = [[line for lane in lanes.values() for line in lane] for lanes in lanes_by_record]
     several = len(records) > 1
     panels = _panels(lines)
     statistics = _statistics(quantity, lines)
@@ -157,7 +157,7 @@ def _draw(
     series: list[Series] = []
     data: list[dict[str, Any]] = []
     gaps: list[str] = []
-    for index, (record, lanes) in enumerate(zip(records, found, strict=True)):
+    for index, (record, lanes) in enumerate(zip(records, lanes_by_record, strict=True)):
         modules = module_paths(record)
         rows = _rows(lanes, index, panels, statistics, several=several)
         if not several:
@@ -199,16 +199,18 @@ def _lanes(record: Record, quantity: str) -> dict[int | None, list[Profile]]:
         return {}
     readings = record.select(quantity)
     numbers = sorted({r.site.lane for r in readings if r.site.lane is not None})
-    found: dict[int | None, list[Profile]] = {None: record.profiles(quantity)}
+    by_lane: dict[int | None, list[Profile]] = {None: record.profiles(quantity)}
     if numbers:
         run, step = readings[0].run, max(reading.step for reading in readings)
-        shown = [r for r in readings if (r.run, r.step, r.site.sublayer) == (run, step, None)]
+        last_readings = [
+            r for r in readings if (r.run, r.step, r.site.sublayer) == (run, step, None)
+        ]
         for lane in (None, *numbers):
-            found[lane] = group_into_lines(r for r in shown if r.site.lane == lane)
+            by_lane[lane] = group_into_lines(r for r in last_readings if r.site.lane == lane)
     order = record.stacks
     return {
         lane: sorted(lines, key=lambda line: order.index(line.stack))
-        for lane, lines in found.items()
+        for lane, lines in by_lane.items()
     }
 
 
@@ -221,9 +223,11 @@ def _panels(lines: Sequence[Sequence[Profile]]) -> tuple[str, ...]:
 
 
 def _statistics(quantity: Quantity, lines: Sequence[Sequence[Profile]]) -> tuple[str, ...]:
-    found = dict.fromkeys(profile.statistic for line in lines for profile in line)
+    statistics = dict.fromkeys(profile.statistic for line in lines for profile in line)
     order = (quantity.headline, *_STATISTICS)
-    return tuple(sorted(found, key=lambda one: order.index(one) if one in order else len(order)))
+    return tuple(
+        sorted(statistics, key=lambda one: order.index(one) if one in order else len(order))
+    )
 
 
 def _rows(

@@ -39,6 +39,7 @@ __all__ = [
 _STREAM_NORM = "stream.norm"
 _WITHOUT_FIRST = "median_without_first"
 _MASSIVE = 10.0
+"""From this ratio to the median of the others on, the first token counts as massive."""
 _PLACEMENTS = {
     "pre": "norms before the branches (pre-norm)",
     "post": "norms on the stream after each addition (post-norm)",
@@ -61,7 +62,7 @@ class Fact:
 def sentences(record: Record) -> list[str]:
     """Say what one record shows, in at most six sentences."""
     gradient = _gradient_quantity(record)
-    found = [
+    lines = [
         cotangent_text(record),
         _structure(record),
         _growth(record, _STREAM_NORM),
@@ -69,7 +70,7 @@ def sentences(record: Record) -> list[str]:
         _growth(record, gradient) if gradient else "",
         _not_finite(record),
     ]
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in lines if sentence]
 
 
 def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:
@@ -81,7 +82,7 @@ def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list
     gradients = [quantity for quantity in map(_gradient_quantity, records) if quantity]
     several = any(len(record.stacks) > 1 for record in records)
     shared = [s for s in records[0].stacks if all(s in record.stacks for record in records)]
-    found: list[str] = []
+    lines_of_text: list[str] = []
     for quantity in dict.fromkeys([_STREAM_NORM, *gradients[:1]]):
         statistic = _WITHOUT_FIRST if heavy and quantity == _STREAM_NORM else ""
         lines = [
@@ -97,8 +98,8 @@ def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list
             f"{name} {number(line.first)} → {number(line.last)} ({_law(line)})"
             for name, line in lines
         ]
-        found.append(f"{title}{kind}: {'; '.join(parts)}.{_ratio_at_the_end(lines)}")
-    return found
+        lines_of_text.append(f"{title}{kind}: {'; '.join(parts)}.{_ratio_at_the_end(lines)}")
+    return lines_of_text
 
 
 def growth_in_words(profile: Profile) -> str:
@@ -131,29 +132,29 @@ def facts(record: Record) -> list[Fact]:
     """List what was measured: model, depth, input, loss, passes, balance."""
     known = record.provenance
     blocks = read_blocks(value_at(known, "anatomy") or {})
-    found = [_depth_fact(record)]
+    entries = [_depth_fact(record)]
     writes = sum(len(block.writes) for block in blocks)
     if writes:
         placements = list(dict.fromkeys(block.placement for block in blocks))
         parallel = ", parallel" if any(block.parallel for block in blocks) else ""
-        found.append(Fact("Writes", str(writes), f"norm: {', '.join(placements)}{parallel}"))
+        entries.append(Fact("Writes", str(writes), f"norm: {', '.join(placements)}{parallel}"))
     parameters = number_at(known, "model", "parameters")
     if parameters is not None:
-        found.append(Fact("Parameters", count(parameters), text_at(known, "model", "dtype")))
+        entries.append(Fact("Parameters", count(parameters), text_at(known, "model", "dtype")))
     if value_at(known, "input") is not None:
-        found.append(_input_fact(known))
+        entries.append(_input_fact(known))
     if value_at(known, "loss") is not None:
         value = number_at(known, "loss", "value")
         detail = "" if value is None else f"value {number(value)}"
-        found.append(Fact("Loss", text_at(known, "loss", "kind"), detail))
+        entries.append(Fact("Loss", text_at(known, "loss", "kind"), detail))
     if passes := passes_text(known):
         measuring, _, others = passes.partition(", and ")
         tile = measuring.replace(" and ", " + ").removesuffix(" pass")
-        found.append(Fact("Passes", tile, others))
+        entries.append(Fact("Passes", tile, others))
     eps = number_at(known, "anatomy", "balance_eps")
     if eps is not None:
-        found.append(Fact("Balance", f"{number(eps, digits=2)} eps", "rounding of the stream"))
-    return found
+        entries.append(Fact("Balance", f"{number(eps, digits=2)} eps", "rounding of the stream"))
+    return entries
 
 
 def balance_sentence(known: Mapping[str, Any]) -> str:
@@ -215,9 +216,9 @@ def _structure(record: Record) -> str:
     if blocks and all(block.parallel for block in blocks):
         sentence += ", attention and MLP in parallel"
     lanes = [
-        int(found)
+        int(lane_count)
         for stack in stacks
-        if (found := number_at(known, "anatomy", "stacks", stack, "lanes")) and found > 1
+        if (lane_count := number_at(known, "anatomy", "stacks", stack, "lanes")) and lane_count > 1
     ]
     if lanes:
         sentence += f", its stream {lanes[0]} lanes wide"
@@ -312,11 +313,11 @@ def _law(line: Profile) -> str:
 
 def _first_lines(record: Record, quantity: str, statistic: str = "") -> list[Profile]:
     """The line of each stack, of the headline statistic if none is named."""
-    found: dict[str, Profile] = {}
+    by_stack: dict[str, Profile] = {}
     for profile in _profiles(record, quantity):
         if not statistic or profile.statistic == statistic:
-            found.setdefault(profile.stack, profile)
-    return [found[stack] for stack in record.stacks if stack in found]
+            by_stack.setdefault(profile.stack, profile)
+    return [by_stack[stack] for stack in record.stacks if stack in by_stack]
 
 
 def _shared_first(lines: list[Profile], shared: Sequence[str]) -> list[Profile]:

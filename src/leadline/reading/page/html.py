@@ -1,7 +1,7 @@
 """One self-contained HTML file: style, script, data and Plotly itself stand inside it.
 
-The page makes no request. Its content security policy forbids every one, and lets run only the
-scripts whose SHA-256 stands in the policy, so that no text of a record can become a program.
+The page makes no request. Its content security policy forbids all of them, and allows only the
+scripts whose SHA-256 is in the policy, so that no text of a record can become a program.
 """
 
 from __future__ import annotations
@@ -78,11 +78,13 @@ def write_html(
     *,
     names: Sequence[str] | None = None,
     title: str | None = None,
-    found: Trainability | None = None,
+    training_map: Trainability | None = None,
 ) -> Path:
     """Write the report of one record, or the comparison of several, in one step."""
     place = check_path(path)
-    text = render_html(records, names=names, title=title, file=place.stem, found=found)
+    text = render_html(
+        records, names=names, title=title, file=place.stem, training_map=training_map
+    )
     write_text_file(place, text, problem=f"The report cannot be written to {place}")
     return place
 
@@ -93,23 +95,23 @@ def render_html(
     names: Sequence[str] | None = None,
     title: str | None = None,
     file: str = "leadline",
-    found: Trainability | None = None,
+    training_map: Trainability | None = None,
 ) -> str:
     """Return the page as text. `file` names the files that the page offers for download.
 
-    `found` is the map of a single sweep, if it was drawn up already.
+    `training_map` is the map of a single sweep, if it was computed already.
     """
     if not records:
-        raise RecordError("A report needs at least one record, and none was given.")
-    shown = record_names(records, names)
-    heading = title or join_words(shown)
+        raise RecordError("A report needs at least one record, but got none.")
+    titles = record_names(records, names)
+    heading = title or join_words(titles)
     content = _Content(
-        maps=map_parts(records, found),
-        curves=draw_training_charts(records, shown),
-        charts=draw_charts(records, names=shown),
+        maps=map_parts(records, training_map),
+        curves=draw_training_charts(records, titles),
+        charts=draw_charts(records, names=titles),
         attention=attention_parts(records),
     )
-    data = _embed(_payload(records, shown, content, file=file))
+    data = _embed(_payload(records, titles, content, file=file))
     scripts = [_EARLY, _plotly(), _asset("report.js")]
     policy = "; ".join(
         [
@@ -128,7 +130,7 @@ def render_html(
         f"<title>{html.escape(heading)} – Leadline</title>\n"
         f"<style>{_asset('report.css')}</style>\n<script>{early}</script>\n</head>\n<body>\n"
         f"{_top(content, anatomy=_has_anatomy(records))}\n"
-        f"<main>\n{_main(records, shown, content, heading=heading)}\n</main>\n"
+        f"<main>\n{_main(records, titles, content, heading=heading)}\n</main>\n"
         "<footer>Made by Leadline, the depth gauge for Transformers. "
         "This file is complete: it loads nothing.</footer>\n"
         f'<script type="application/json" id="leadline-data">{data}</script>\n'
@@ -142,7 +144,10 @@ def _main(
     return "\n".join(
         [
             sections.summary(
-                records, names, heading, found=content.maps[0].found if content.maps else None
+                records,
+                names,
+                heading,
+                training_map=content.maps[0].training_map if content.maps else None,
             ),
             map_section(content.maps, names),
             training_section(content.curves),
@@ -164,7 +169,7 @@ def _over_depth(
         sections.glance(content.charts, names),
         '<section id="charts" aria-labelledby="charts-title">',
         '<h2 id="charts-title">Over depth</h2>',
-        "<noscript><p>The charts need JavaScript; all else can be read without.</p></noscript>",
+        "<noscript><p>The charts need JavaScript; the rest of the page does not.</p></noscript>",
         controls(content.charts, depths_differ=differ),
         f'<div class="charts">{cards}</div></section>',
     )

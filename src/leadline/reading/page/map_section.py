@@ -49,16 +49,16 @@ class MapPart:
 
     at: int
     record: Record
-    found: Trainability
+    training_map: Trainability
     charts: tuple[CurveChart, ...]
 
 
-def map_parts(records: Sequence[Record], found: Trainability | None = None) -> list[MapPart]:
-    """Draw up the maps of the records that are sweeps; `found` is that of a single one, if given."""
+def map_parts(records: Sequence[Record], training_map: Trainability | None = None) -> list[MapPart]:
+    """Compute the maps of the records that are sweeps; `training_map` is that of a single one."""
     parts: list[MapPart] = []
     for at, record in enumerate(records):
         if is_sweep(record):
-            here = trainability(record) if found is None else found
+            here = trainability(record) if training_map is None else training_map
             charts = draw_row_charts(record, here, key=f"map-{at + 1}")
             parts.append(MapPart(at, record, here, tuple(charts)))
     return parts
@@ -76,27 +76,29 @@ def map_section(parts: Sequence[MapPart], names: Sequence[str]) -> str:
 
 
 def _part(part: MapPart, name: str) -> str:
-    found = part.found
+    training_map = part.training_map
     title = f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
-    told = "".join(f"<li>{safe(line)}</li>" for line in [*rules(found), *notes(found)])
+    items = "".join(
+        f"<li>{safe(line)}</li>" for line in [*rules(training_map), *notes(training_map)]
+    )
     cards = "".join(curve_card(chart) for chart in part.charts)
     curves = f'<h3>Validation loss, row by row</h3><div class="charts">{cards}</div>'
     return (
         f'{title}<div class="card"><div class="scroll">'
-        f"{trainability_picture(found, alone=False)}</div>"
-        f'<ul class="small">{told}</ul></div>'
-        f"{_usable(found)}{_gauges(found)}{curves if cards else ''}"
-        f"{_holes(found)}{_cells(part.record)}"
+        f"{trainability_picture(training_map, alone=False)}</div>"
+        f'<ul class="small">{items}</ul></div>'
+        f"{_usable(training_map)}{_gauges(training_map)}{curves if cards else ''}"
+        f"{_holes(training_map)}{_cells(part.record)}"
     )
 
 
-def _usable(found: Trainability) -> str:
-    rows = "".join(_usable_row(row) for row in found.rows)
+def _usable(training_map: Trainability) -> str:
+    rows = "".join(_usable_row(row) for row in training_map.rows)
     return (
-        f'<div class="card scroll"><table><caption>Usable {safe(found.axis)}: the largest such '
+        f'<div class="card scroll"><table><caption>Usable {safe(training_map.axis)}: the largest such '
         "that it and every smaller measured one train</caption><thead><tr>"
         '<th scope="col">Row</th><th scope="col">Usable</th>'
-        f'<th scope="col">Alone: {safe(spread_title(found))}</th>'
+        f'<th scope="col">Alone: {safe(spread_title(training_map))}</th>'
         '<th scope="col">Probability to train there, 95 %</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -116,16 +118,16 @@ def _usable_row(row: MapRow) -> str:
     )
 
 
-def _gauges(found: Trainability) -> str:
+def _gauges(training_map: Trainability) -> str:
     rows = "".join(
         f'<tr><th scope="row">{safe(row[0])}</th>'
         + "".join(f'<td class="number">{safe(cell)}</td>' for cell in row[1:])
         + "</tr>"
-        for row in gauge_rows(found)
+        for row in gauge_rows(training_map)
     )
-    sentence = f'<p class="small">{safe(prediction_sentence(found))}</p>'
+    sentence = f'<p class="small">{safe(prediction_sentence(training_map))}</p>'
     if not rows:
-        return f'<div class="card">{sentence}</div>' if prediction_sentence(found) else ""
+        return f'<div class="card">{sentence}</div>' if prediction_sentence(training_map) else ""
     heads = "".join(
         f'<th scope="col" class="number">{word}</th>'
         for word in ("AUC at first step", "Best AUC", "At step", "Cells")
@@ -137,13 +139,13 @@ def _gauges(found: Trainability) -> str:
     )
 
 
-def _holes(found: Trainability) -> str:
-    lost = unmeasured(found)
-    if not lost:
+def _holes(training_map: Trainability) -> str:
+    cells = unmeasured(training_map)
+    if not cells:
         return ""
     rows = "".join(
         f'<tr><th scope="row">{safe(run)}</th><td>{safe(status)}</td><td>{safe(reason)}</td></tr>'
-        for run, status, reason in lost
+        for run, status, reason in cells
     )
     return (
         '<div class="card scroll"><table><caption>Cells that were not measured</caption><thead>'

@@ -32,18 +32,18 @@ def kind_of_report(record: Record) -> str:
     return "Training report" if _loss(record) else "Depth report"
 
 
-def run_sentences(record: Record, found: Trainability | None = None) -> list[str]:
+def run_sentences(record: Record, training_map: Trainability | None = None) -> list[str]:
     """Say what was trained and how it went; nothing about a record without runs.
 
-    `found` is the map of a sweep.
+    `training_map` is the map of a sweep.
     """
-    if found is not None:
-        told = [
-            f"Usable {found.axis} {reached}: {'; '.join(rows)}."
-            for reached, rows in _by_usable(found).items()
+    if training_map is not None:
+        lines = [
+            f"Usable {training_map.axis} {reached}: {'; '.join(rows)}."
+            for reached, rows in _by_usable(training_map).items()
         ]
         shown = f"The charts over depth show the run {record.runs[0]!r}." if record.stacks else ""
-        return [*(told or ["No cell has ended yet."]), prediction_sentence(found), shown]
+        return [*(lines or ["No cell has ended yet."]), prediction_sentence(training_map), shown]
     curve = _loss(record)
     if curve is None:
         return []
@@ -53,7 +53,7 @@ def run_sentences(record: Record, found: Trainability | None = None) -> list[str
         read = f"The last validation loss, {number(value)} nats, was read before, at step {step}."
         return [ending.sentence, read if math.isfinite(value) else ""]
     if not math.isfinite(curve.last):
-        return [f"The validation loss is no number at step {curve.steps[-1]}: the run diverged."]
+        return [f"The validation loss is not a number at step {curve.steps[-1]}: the run diverged."]
     sentence = (
         f"The validation loss went from {number(curve.first)} to {number(curve.last)} nats in "
         f"{curve.steps[-1] if ending is None else ending.steps} steps"
@@ -86,11 +86,11 @@ def run_facts(record: Record) -> list[Fact]:
     known = record.provenance
     if is_sweep(record):
         ended = [entry for key, entry in known.items() if is_cell(key)]
-        asked = int(number_at(known, "sweep", "cells") or len(ended))
+        cell_count = int(number_at(known, "sweep", "cells") or len(ended))
         seeds = known["sweep"].get("seeds") or ()
         seconds = math.fsum(number_at(entry, "seconds") or 0.0 for entry in ended)
         return [
-            Fact("Cells", f"{len(ended)} of {asked}", "ended"),
+            Fact("Cells", f"{len(ended)} of {cell_count}", "ended"),
             Fact("Seeds", str(len(seeds)), ", ".join(map(str, seeds))),
             Fact("Tasks", ", ".join(known.get("tasks") or ()) or "unknown", ""),
             Fact("Time in cells", f"{seconds / 60:.1f} min", "all workers together"),
@@ -100,12 +100,12 @@ def run_facts(record: Record) -> list[Fact]:
         return []
     ending = ending_of(record)
     steps = curve.steps[-1] if ending is None else ending.steps
-    lost = ending is not None and ending.diverged
+    has_diverged = ending is not None and ending.diverged
     facts = [
         Fact("Steps", f"{steps:,}", "" if ending is None else ending.words),
         Fact(
             "Validation loss",
-            "diverged" if lost else number(curve.last),
+            "diverged" if has_diverged else number(curve.last),
             f"{number(curve.first)} at the start",
         ),
     ]
@@ -119,10 +119,10 @@ def run_facts(record: Record) -> list[Fact]:
     return facts
 
 
-def _by_usable(found: Trainability) -> dict[str, list[str]]:
+def _by_usable(training_map: Trainability) -> dict[str, list[str]]:
     """The names of the rows by how deep they train."""
     groups: dict[str, list[str]] = {}
-    for row in found.rows:
+    for row in training_map.rows:
         groups.setdefault(usable_text(row), []).append(row.name)
     return groups
 

@@ -58,7 +58,7 @@ def as_json(record: Record) -> dict[str, Any]:
             }
             for name, quantity in record.quantities.items()
         },
-        "series": [_series(line) for found in lines.values() for line in found],
+        "series": [_series(line) for profiles in lines.values() for line in profiles],
         "curves": [_curve(curve) for curve in curves_of(record)],
         "findings": [_finding(finding) for finding in record.findings],
         "provenance": {
@@ -69,10 +69,10 @@ def as_json(record: Record) -> dict[str, Any]:
 
 def _anatomy(record: Record, provenance: dict[str, Any]) -> dict[str, Any]:
     """Return the anatomy with its counts; the blocks themselves stand under `blocks`."""
-    found = cast(dict[str, Any], provenance.get("anatomy") or {})
-    rest = {key: value for key, value in found.items() if key not in ("layers", "depth")}
+    entry = cast(dict[str, Any], provenance.get("anatomy") or {})
+    rest = {key: value for key, value in entry.items() if key not in ("layers", "depth")}
     stacks = record.stacks
-    depth = number_at(found, "depth")
+    depth = number_at(entry, "depth")
     if depth is None:
         depth = sum(record.depth(stack) for stack in stacks)
     return {
@@ -81,7 +81,7 @@ def _anatomy(record: Record, provenance: dict[str, Any]) -> dict[str, Any]:
         "balance_eps": None,
         "source": None,
         **strict_json(rest),
-        "blocks": strict_json(value_at(found, "layers") or []),
+        "blocks": strict_json(value_at(entry, "layers") or []),
     }
 
 
@@ -89,13 +89,13 @@ def _quantities(record: Record, lines: dict[str, list[Profile]]) -> dict[str, li
     """Return one value per layer for every line of a headline statistic, by its address."""
     values: dict[str, list[Any]] = {}
     for name, quantity in record.quantities.items():
-        found = headline_lines(lines[name], quantity.headline)
-        for stack in dict.fromkeys(line.stack for line in found):
-            here = [line for line in found if line.stack == stack]
+        headlines = headline_lines(lines[name], quantity.headline)
+        for stack in dict.fromkeys(line.stack for line in headlines):
+            here = [line for line in headlines if line.stack == stack]
             first = record.stacks[0]
             if quantity.lives_on == "sublayer":
-                whole = Address(name, None if stack == first else stack)
-                values[str(whole)] = _mean_over_sublayers(here)
+                mean_address = Address(name, None if stack == first else stack)
+                values[str(mean_address)] = _mean_over_sublayers(here)
             for line in here:
                 address = str(address_of(line, here, first_stack=first))
                 values[address] = [strict_number(value) for value in line.values]

@@ -37,25 +37,30 @@ _ELSEWHERE = (("anatomy", "layers"), ("anatomy", "unusual"), ("sweep", "descript
 _FIRST = ("model", "anatomy", "input", "loss", "passes", "coverage", "run", "versions")
 _READING = (
     '<p class="lead soft">The stream runs downwards. Each sublayer reads it, and its update is '
-    "added at the plus sign. The books balance when the stream before, times what is kept of it, plus the update "
-    "equals the stream after; what is missing is counted in eps, the rounding of the stream.</p>"
+    "added at the plus sign. The books balance when the stream before, times what is kept of it, "
+    "plus the update equals the stream after; the difference is counted in eps, the rounding of "
+    "the stream.</p>"
 )
 
 
 def summary(
-    records: Sequence[Record], names: Sequence[str], title: str, *, found: Trainability | None
+    records: Sequence[Record],
+    names: Sequence[str],
+    title: str,
+    *,
+    training_map: Trainability | None,
 ) -> str:
-    """The headline: names, findings, sentences, facts. `found` is the map of a single sweep."""
+    """The headline: names, findings, sentences, facts. `training_map` is that of a sweep."""
     if len(records) == 1:
-        told = run_sentences(records[0], found)
-        if (records[0].stacks and found is None) or not told:
-            told += sentences(records[0])
+        lines = run_sentences(records[0], training_map)
+        if (records[0].stacks and training_map is None) or not lines:
+            lines += sentences(records[0])
         kind = text_at(records[0].provenance, "model", "class")
         eyebrow = ": ".join(word for word in (kind_of_report(records[0]), kind) if word)
     else:
-        told = comparing_run_sentences(records, names) + comparing_sentences(records, names)
+        lines = comparing_run_sentences(records, names) + comparing_sentences(records, names)
         eyebrow = f"Comparison of {len(records)} records"
-    paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in told if sentence)
+    paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in lines if sentence)
     return (
         '<section id="summary" aria-labelledby="headline">'
         f'<p class="eyebrow">{safe(eyebrow)}</p><h1 id="headline">{safe(title)}</h1>'
@@ -134,14 +139,14 @@ def provenance(records: Sequence[Record], names: Sequence[str]) -> str:
 
 
 def _findings(records: Sequence[Record], names: Sequence[str]) -> str:
-    found = [
+    findings = [
         (finding, f"{name}: " if len(records) > 1 else "")
         for record, name in zip(records, names, strict=True)
         for finding in record.findings
     ]
-    found.sort(key=lambda pair: pair[0].severity != "serious")
+    findings.sort(key=lambda pair: pair[0].severity != "serious")
     items: list[str] = []
-    for finding, whose in found:
+    for finding, whose in findings:
         serious = finding.severity == "serious"
         items.append(
             f'<li class="{"serious" if serious else "note"}">'
@@ -165,8 +170,8 @@ def _facts(records: Sequence[Record], names: Sequence[str]) -> str:
             for fact in _all_facts(records[0])
         )
         return f'<dl class="facts card">{tiles}</dl>'
-    found = [{fact.label: fact for fact in _all_facts(record)} for record in records]
-    labels = list(dict.fromkeys(label for one in found for label in one))
+    facts_by_record = [{fact.label: fact for fact in _all_facts(record)} for record in records]
+    labels = list(dict.fromkeys(label for one in facts_by_record for label in one))
     top = "".join(
         f'<th scope="col">{dot(record_colour(at))}{safe(name)}</th>'
         for at, name in enumerate(names)
@@ -177,7 +182,7 @@ def _facts(records: Sequence[Record], names: Sequence[str]) -> str:
             f'<td>{safe(one[label].value)} <small class="soft">{safe(one[label].detail)}</small></td>'
             if label in one
             else "<td>–</td>"
-            for one in found
+            for one in facts_by_record
         )
         rows.append(f'<tr><th scope="row">{safe(label)}</th>{cells}</tr>')
     return (
@@ -205,7 +210,7 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
     blocks = read_blocks(cast("Mapping[str, Any]", value_at(known, "anatomy") or {}))
     colours = {role: css_colour(point_colour(role)) for role in _ROLES}
     title = f"<h3>{dot(record_colour(index))}{safe(name)}</h3>" if name else ""
-    found = [
+    entries = [
         ("Found by", text_at(known, "anatomy", "source")),
         ("Judged on", _judged(known)),
         ("Rounding of", text_at(known, "anatomy", "balance_dtype")),
@@ -214,22 +219,22 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
     ]
     figures: list[str] = []
     for stack in dict.fromkeys(block.stack for block in blocks):
-        mine = [block for block in blocks if block.stack == stack]
+        members = [block for block in blocks if block.stack == stack]
         lanes = int(number_at(known, "anatomy", "stacks", stack, "lanes") or 1)
         width = number_at(known, "anatomy", "stacks", stack, "width")
         size = f", width {width:.0f}" if width is not None else ""
-        layers = f"{len(mine)} layer{'' if len(mine) == 1 else 's'}"
+        layers = f"{len(members)} layer{'' if len(members) == 1 else 's'}"
         figures.append(
             f"<figure><figcaption><strong>{safe(stack)}</strong>"
             f'<span class="soft small"> {layers}{size}</span></figcaption>'
-            f"{anatomy_drawing(mine, lanes=lanes, colours=colours)}</figure>"
+            f"{anatomy_drawing(members, lanes=lanes, colours=colours)}</figure>"
         )
     unusual = cast("Sequence[str]", value_at(known, "anatomy", "unusual") or [])
     note = "" if blocks else "<p>This record does not hold the blocks of the model.</p>"
     return (
         f'<div class="card"><div>{title}<p class="balance">{safe(balance_sentence(known))}</p>'
         f"{''.join(f'<p>Unusual: {safe(sentence)}</p>' for sentence in unusual)}"
-        f"{definitions(found, kind='plain small')}{note}"
+        f"{definitions(entries, kind='plain small')}{note}"
         f"{'' if name else _READING}</div>{''.join(figures)}</div>"
     )
 
@@ -237,19 +242,20 @@ def _anatomy_of(record: Record, name: str, index: int) -> str:
 def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """Flatten the provenance into (topic, entry) and text.
 
-    Blocks, attention and the cells of a sweep are shown elsewhere. Single values come together under the topic `run`.
+    Blocks, attention and the cells of a sweep are shown elsewhere. Single values share the topic
+    `run`.
     """
-    found: dict[tuple[str, str], str] = {}
+    entries: dict[tuple[str, str], str] = {}
     for head, value in known.items():
         if head == "attention" or is_cell(head):
             continue
         if not isinstance(value, Mapping):
-            found["run", head] = _in_words(value)
+            entries["run", head] = _in_words(value)
             continue
         for key, item in cast("Mapping[str, object]", value).items():
             if (head, key) not in _ELSEWHERE:
-                found[head, key.replace("_", " ")] = _in_words(item)
-    return found
+                entries[head, key.replace("_", " ")] = _in_words(item)
+    return entries
 
 
 def _judged(known: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from leadline.reading.compare.compare import Comparison, Side
+    from leadline.reading.compare.compare import Comparison, ComparisonSide
     from leadline.record import Growth, Profile, Record
     from leadline.record.words.summary import SummaryRow
 
@@ -164,7 +164,7 @@ def _record_columns(rows: Sequence[SummaryRow], plan: _Plan, console: Console) -
 def _comparison_columns(comparison: Comparison, plan: _Plan, console: Console) -> list[Column]:
     """Set the name of a quantity in a row of its own, and the records indented below it."""
     labels: list[str] = []
-    sides: list[Side | None] = []
+    sides: list[ComparisonSide | None] = []
     drawn: list[str] = []
     for row in shared_rows(comparison):
         labels.append(row.label)
@@ -224,11 +224,11 @@ def _extreme(line: Profile, *, lowest: bool) -> str:
     return f"{format_number(float(line.values[at]))} @{line.layers[at]}"
 
 
-def _ratio_at_the_end(side: Side | None) -> str:
+def _ratio_at_the_end(side: ComparisonSide | None) -> str:
     return "" if side is None or side.parting is None else ratio_text(side.ratio_at_last)
 
 
-def _widest(side: Side | None) -> str:
+def _widest(side: ComparisonSide | None) -> str:
     if side is None or side.parting is None:
         return ""
     parting = side.parting

@@ -87,7 +87,7 @@ def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> lis
     for quantity, wanted in groups:
         if not wanted:
             continue
-        pen = _Pen(f"training-{len(charts) + 1}", quantity.title, quantity)
+        pen = _CurvePen(f"training-{len(charts) + 1}", quantity.title, quantity)
         for at in single:
             _draw_run(records[at], names[at] if len(names) > 1 else "", at, wanted, pen)
         if quantity is _LOSS:
@@ -97,27 +97,27 @@ def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> lis
     return charts
 
 
-def draw_row_charts(record: Record, found: Trainability, *, key: str) -> list[CurveChart]:
+def draw_row_charts(record: Record, training_map: Trainability, *, key: str) -> list[CurveChart]:
     """Draw the validation loss over steps for every row of the map of a sweep."""
     curves: dict[str, Curve] = {}
     if VALIDATION_LOSS.name in record.quantities:
         curves = {curve.run: curve for curve in curves_of(record, VALIDATION_LOSS.name)}
     charts: list[CurveChart] = []
-    for row in found.rows:
-        pen = _Pen(f"{key}-{len(charts) + 1}", row.name, VALIDATION_LOSS)
-        _draw_places(row, curves, pen, axis=found.axis)
+    for row in training_map.rows:
+        pen = _CurvePen(f"{key}-{len(charts) + 1}", row.name, VALIDATION_LOSS)
+        _draw_places(row, curves, pen, axis=training_map.axis)
         if not pen.rows:
             continue
         for task in row.tasks:
             whose = f" of {task}" if len(row.tasks) > 1 else ""
-            unigram = found.entropies[task].unigram
+            unigram = training_map.entropies[task].unigram
             pen.across(f"unigram entropy{whose}", unigram, dash="dash")
-            pen.across(f"trains below{whose}", unigram - found.margin, dash="dot")
+            pen.across(f"trains below{whose}", unigram - training_map.margin, dash="dot")
         charts.append(pen.finish())
     return charts
 
 
-def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _Pen) -> None:
+def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _CurvePen) -> None:
     several = len(wanted) > 1
     ending = ending_of(record)
     diverged = ending is not None and ending.diverged
@@ -131,10 +131,10 @@ def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _P
             )
             faint = several and quantity == TRAIN_LOSS.name
             colour = record_colour(at)
-            lost = is_loss(quantity) and diverged
+            has_diverged = is_loss(quantity) and diverged
             row = CurveKey(
                 label or "this run",
-                f"{number(curve.first)} → {number(curve.last) if not lost else 'diverged'}",
+                f"{number(curve.first)} → {number(curve.last) if not has_diverged else 'diverged'}",
                 _GREY if faint and not name else colour,
                 dash="dot" if faint else "solid",
                 width=1.5 if faint else 2.0,
@@ -142,18 +142,18 @@ def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _P
             pen.curve(curve, pen.add(row), hover=label)
 
 
-def _draw_places(row: MapRow, curves: Mapping[str, Curve], pen: _Pen, *, axis: str) -> None:
+def _draw_places(row: MapRow, curves: Mapping[str, Curve], pen: _CurvePen, *, axis: str) -> None:
     for at, place in enumerate(row.places):
-        mine = [] if place is None else [c for c in place.cells if c.run in curves]
-        if place is None or not mine:
+        cells = [] if place is None else [c for c in place.cells if c.run in curves]
+        if place is None or not cells:
             continue
         ends = ", ".join(
             "diverged" if cell.status == "diverged" else number(curves[cell.run].last)
-            for cell in mine
+            for cell in cells
         )
         key = CurveKey(f"{axis} {depth_text(place.depth)}", f"→ {ends}", record_colour(at))
         series = pen.add(key)
-        for cell in mine:
+        for cell in cells:
             pen.curve(curves[cell.run], series, hover=f"{key.label}, seed {cell.seed}")
 
 
@@ -163,7 +163,7 @@ def _entropies(records: Iterable[Record]) -> list[tuple[str, float]]:
     return list(dict.fromkeys(pairs))
 
 
-class _Pen:
+class _CurvePen:
     """Collects the rows of the key and the traces of one chart."""
 
     def __init__(self, key: str, title: str, quantity: Quantity) -> None:
@@ -185,10 +185,10 @@ class _Pen:
         finite = [math.isfinite(value) for value in values]
         shown = [value if fine else None for value, fine in zip(values, finite, strict=True)]
         self._trace(series, list(curve.steps), shown, values, hover=hover)
-        lost = [at for at, fine in enumerate(finite) if not fine]
-        if lost:
-            steps = [curve.steps[at] for at in lost]
-            self._trace(series, steps, [0.97] * len(lost), [values[at] for at in lost], hover=hover)
+        gaps = [at for at, fine in enumerate(finite) if not fine]
+        if gaps:
+            steps = [curve.steps[at] for at in gaps]
+            self._trace(series, steps, [0.97] * len(gaps), [values[at] for at in gaps], hover=hover)
             crosses = self._traces[-1]
             crosses |= {"mode": "markers", "yaxis": "y2", "cliponaxis": False}
             crosses["marker"] |= {"symbol": "x", "size": 9}
@@ -210,8 +210,8 @@ class _Pen:
         hover: str,
     ) -> None:
         row = self.rows[series]
-        told = plotly_text(hover).replace("%{", "%\u2060{")
-        template = f"<b>step %{{customdata[0]}}</b><br>{told}: <b>%{{customdata[1]}}</b>"
+        hover_text = plotly_text(hover).replace("%{", "%\u2060{")
+        template = f"<b>step %{{customdata[0]}}</b><br>{hover_text}: <b>%{{customdata[1]}}</b>"
         self._traces.append(
             {
                 "type": "scatter",

@@ -32,8 +32,8 @@ def curve_card(chart: CurveChart) -> str:
     scale = segmented("scale", {"linear": "linear", "log": "log"}, chosen=quantity.scale)
     gaps = ""
     if chart.gaps:
-        lost = " ".join(safe(gap) for gap in chart.gaps)
-        gaps = f'<p class="warn gaps">Not finite, marked × on the upper edge: {lost}</p>'
+        sentences = " ".join(safe(gap) for gap in chart.gaps)
+        gaps = f'<p class="warn gaps">Not finite, marked × on the upper edge: {sentences}</p>'
     more = [
         ("Formula", quantity.formula),
         ("Unit", quantity.unit),

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-__all__ = ["Block", "Fold", "Write", "fold_blocks", "read_blocks"]
+__all__ = ["BlockFacts", "Fold", "WriteFacts", "fold_blocks", "read_blocks"]
 
 _LONGEST_PATTERN = 8
+"""How many blocks a pattern that repeats may have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteFacts:
     """One sublayer of a block: what is added to the stream, and how.
 
     `gain` is a number, or the path of a parameter that multiplies every feature on its own.
@@ -31,14 +32,14 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockFacts:
     """One block of a stack. `opening` is a norm through which the stream itself goes first."""
 
     stack: str
     layer: int
     module: str
     opening: str
-    writes: tuple[Write, ...]
+    writes: tuple[WriteFacts, ...]
 
     @property
     def placement(self) -> str:
@@ -66,13 +67,13 @@ class Block:
 class Fold:
     """A pattern of blocks and how often it comes: `turns[i]` holds the i-th repetition."""
 
-    turns: tuple[tuple[Block, ...], ...]
+    turns: tuple[tuple[BlockFacts, ...], ...]
 
 
-def read_blocks(anatomy: Mapping[str, Any]) -> list[Block]:
+def read_blocks(anatomy: Mapping[str, Any]) -> list[BlockFacts]:
     """Read the blocks from the anatomy entry of a record's provenance."""
     return [
-        Block(
+        BlockFacts(
             stack=str(block.get("stack", "")),
             layer=int(block.get("layer", 0)),
             module=str(block.get("module", "")),
@@ -86,7 +87,7 @@ def read_blocks(anatomy: Mapping[str, Any]) -> list[Block]:
     ]
 
 
-def fold_blocks(blocks: Sequence[Block]) -> list[Fold]:
+def fold_blocks(blocks: Sequence[BlockFacts]) -> list[Fold]:
     """Fold the blocks of one stack: from the top, always the pattern that covers most layers.
 
     Of patterns that cover as much, the shortest is taken.
@@ -114,9 +115,9 @@ def _repetitions(shapes: Sequence[object], start: int, pattern: int) -> int:
     return (end - start) // pattern
 
 
-def _read_write(write: Mapping[str, Any], block: Mapping[str, Any], *, first: bool) -> Write:
+def _read_write(write: Mapping[str, Any], block: Mapping[str, Any], *, first: bool) -> WriteFacts:
     gain = write.get("gain")
-    return Write(
+    return WriteFacts(
         role=str(write.get("role") or "branch"),
         module=str(write.get("module", "")),
         gain=gain if isinstance(gain, str) else _factor(gain),

@@ -1,7 +1,7 @@
 """Formulas as MathML, which browsers set without a script or a font from elsewhere.
 
-latex2mathml translates; what it does not know it passes on as it stands, so its answer is read
-again here, and a command that is left over, or a fraction without a denominator, is an error.
+latex2mathml translates. It passes on unchanged what it does not know, so its answer is checked
+here: a command that is left over, or a fraction without a denominator, is an error.
 Three things are put right for browsers that follow MathML Core: letters of an upright word stand
 in one element, bold is a class (only the value "normal" of mathvariant is left there), and rows
 of one element go.
@@ -60,35 +60,34 @@ _BARS = ("|", "∣", "‖", "∥")
 
 @functools.cache
 def mathml(latex: str, *, display: bool = False) -> str:
-    """The formula as a `math` element, on a line of its own where `display`."""
+    """Return the formula as a `math` element, on a line of its own where `display`."""
     converter: Any = require("latex2mathml.converter", extra="report")
     try:
         text: str = converter.convert(latex, display="block" if display else "inline")
         text = _UPRIGHT.sub(r'<mi mathvariant="normal">\1</mi>', text.replace(_NAMESPACE, ""))
-        found = ET.fromstring(text)  # noqa: S314
+        tree = ET.fromstring(text)  # noqa: S314
     except Exception as error:
         raise InputError(
-            f"The formula {latex!r} is no LaTeX that can be set ({error}); write it plainer."
+            f"The formula {latex!r} cannot be converted to MathML ({error}); use simpler LaTeX."
         ) from error
-    _check(found, latex)
-    _tidy(found)
+    _check(tree, latex)
+    _tidy(tree)
     if not display:
-        found.attrib.pop("display", None)
-    return ET.tostring(found, encoding="unicode", short_empty_elements=False)
+        tree.attrib.pop("display", None)
+    return ET.tostring(tree, encoding="unicode", short_empty_elements=False)
 
 
-def _check(found: ET.Element, latex: str) -> None:
-    for element in found.iter():
+def _check(tree: ET.Element, latex: str) -> None:
+    for element in tree.iter():
         if "\\" in (element.text or ""):
             raise InputError(
-                f"The formula {latex!r} has the unknown command {element.text!r}; write it with "
-                "plain LaTeX."
+                f"The formula {latex!r} has the unknown command {element.text!r}; use plain LaTeX."
             )
         expected = _PARTS.get(element.tag)
         if expected is not None and len(element) != expected:
             raise InputError(
-                f"The formula {latex!r} has a {element.tag} of {len(element)} parts where "
-                f"{expected} belong."
+                f"The formula {latex!r} has a {element.tag} of {len(element)} parts instead of "
+                f"{expected}."
             )
 
 
@@ -110,30 +109,30 @@ def _tidy(parent: ET.Element) -> None:
 
 
 def _space_functions(parent: ET.Element) -> None:
-    """A thin space around log and its like, but for the side of a bracket; none inside of bars."""
-    found = list(parent)
-    for at, element in enumerate(found):
+    """Put a thin space around log and its like, except beside a bracket; none inside bars."""
+    elements = list(parent)
+    for at, element in enumerate(elements):
         if element.tag == "mo" and element.text in _BARS and "form" not in element.attrib:
             element.attrib.update(lspace="0", rspace="0", stretchy="false")
         if element.tag not in ("mi", "mo") or (element.text or "") not in _FUNCTIONS:
             continue
-        after = (found[at + 1].text or "").strip() if at + 1 < len(found) else ""
+        after = (elements[at + 1].text or "").strip() if at + 1 < len(elements) else ""
         element.tag = "mo"
         element.set("lspace", _SPACE if at else "0")
-        element.set("rspace", _SPACE if at + 1 < len(found) and after not in "(|[‖" else "0")
+        element.set("rspace", _SPACE if at + 1 < len(elements) and after not in "(|[‖" else "0")
 
 
 def _join_negations(parent: ET.Element) -> None:
-    """A stroke and the sign that it strikes out become one sign."""
-    found = list(parent)
-    for stroke, struck in itertools.pairwise(found):
+    """Join a stroke and the sign that it strikes out."""
+    elements = list(parent)
+    for stroke, struck in itertools.pairwise(elements):
         if "".join(stroke.itertext()) == _STRUCK and struck.text:
             struck.text = unicodedata.normalize("NFC", struck.text + _STROKE)
             parent.remove(stroke)
 
 
 def _join_words(parent: ET.Element) -> None:
-    """Upright letters one after the other become one word."""
+    """Join consecutive upright letters to one word."""
     before: ET.Element | None = None
     for element in list(parent):
         upright = element.tag == "mi" and element.get("mathvariant") == "normal"

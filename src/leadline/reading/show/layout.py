@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["layout_over_depth"]
 
 _TICKS = 12
+"""The most ticks on the axis of layers."""
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 

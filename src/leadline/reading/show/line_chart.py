@@ -4,8 +4,9 @@ Panels stand in rows of `across`. Their places are layers, or what `places` says
 
 For files: it needs neither a browser's script nor a plotting library. Values that are not finite
 are gaps. A dashed line, which is what another is compared with, has a darker shade of its colour,
-and a line that another one covers is broad and light: both are seen where they coincide. Panels share one scale, but for those that have one of their own: "exponent" is for
-logarithms of any size, linear up to about one and logarithmic beyond: asinh(value / 2).
+and a line that another one covers is broad and light: both are seen where they coincide. Panels
+share one scale, except for those that have one of their own: "exponent" is for logarithms of any
+size, linear up to about one and logarithmic beyond: asinh(value / 2).
 """
 
 from __future__ import annotations
@@ -71,9 +72,10 @@ class _Axes:
     def _at(self, place: float) -> float:
         """Where a depth or a step stands."""
         assert self.places is not None
-        own = self.places.at
+        positions = self.places.at
         first, last, at = (
-            math.log(v) if self.places.logarithmic else v for v in (min(own), max(own), place)
+            math.log(v) if self.places.logarithmic else v
+            for v in (min(positions), max(positions), place)
         )
         return self.left + 10 + (at - first) * (_PANEL - 20) / ((last - first) or 1.0)
 
@@ -81,10 +83,10 @@ class _Axes:
         """Where the ticks below the panel stand, and what is written there."""
         if self.places is None:
             return [(self.x(layer), str(layer)) for layer in _layers(self.depth, self.start)]
-        own = self.places.at
-        if len(own) > _STATIONS:
-            return [(self._at(v), f"{v:g}") for v in _ticks(min(own), max(own))]
-        return [(self._at(v), f"{v:g}") for v in own]
+        positions = self.places.at
+        if len(positions) > _STATIONS:
+            return [(self._at(v), f"{v:g}") for v in _ticks(min(positions), max(positions))]
+        return [(self._at(v), f"{v:g}") for v in positions]
 
     def y(self, value: float) -> float:
         low, high, at = (self.stretched(v) for v in (self.low, self.high, value))
@@ -103,7 +105,7 @@ class _Axes:
             apart = all(abs(self.y(tick) - self.y(other)) >= _APART for other in kept)
             if self.low <= tick <= self.high and apart:
                 kept.append(tick)
-        return [(tick, _whole(tick)) for tick in sorted(kept)]
+        return [(tick, _power_text(tick)) for tick in sorted(kept)]
 
 
 def line_chart(
@@ -145,16 +147,22 @@ def line_chart(
         f'<text class="title" x="{_LEFT}" y="24">{html.escape(title)}</text>'
     ]
     for index, panel in enumerate(panels):
-        own = [panel] if panel in scales else [p for p in panels if p not in scales]
+        same_scale = [panel] if panel in scales else [p for p in panels if p not in scales]
         exponent = scales.get(panel) == "exponent"
         low, high = _range(
-            [v for line in lines if line.panel in own for v in line.values if math.isfinite(v)],
+            [
+                v
+                for line in lines
+                if line.panel in same_scale
+                for v in line.values
+                if math.isfinite(v)
+            ],
             exponent=exponent,
         )
         row, column = divmod(index, across)
         left = _LEFT + column * (_PANEL + _BETWEEN)
         stands = places.get(panel)
-        long = max((len(line.values) for line in lines if line.panel in own), default=1)
+        long = max((len(line.values) for line in lines if line.panel in same_scale), default=1)
         axes = _Axes(left, low, high, start, long, exponent, _TOP + row * storey, stands)
         parts.append(_frame(panel, axes, stands.label if stands else layer_label))
         for line in lines:
@@ -234,7 +242,7 @@ def _hidden(line: Line, lines: Sequence[Line], axes: _Axes) -> bool:
     )
 
 
-def _whole(value: float) -> str:
+def _power_text(value: float) -> str:
     """A power of ten as a tick: minus a thousand."""
     if abs(value) >= 1e6:
         sign = "−" if value < 0 else ""

@@ -73,7 +73,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers that are no curve over layers."""
+    """A table of numbers that belong to no curve."""
 
     title: str
     columns: tuple[str, ...]

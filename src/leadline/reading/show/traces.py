@@ -24,9 +24,11 @@ __all__ = ["LineStyle", "gap_sentences", "line_traces", "module_paths", "plotly_
 
 _MARKERS_PER_LINE = 33
 _HOVER_WIDTH = 40
+"""Letters in a row of the hover box, so that it fits a phone."""
 _TOP, _BOTTOM = 0.97, 0.03
+"""Where crosses stand for values that are not finite, as a share of the height."""
 
-Place = tuple[str, int, str, int | None]
+ModulePlace = tuple[str, int, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class LineStyle:
 
 
 def line_traces(
-    profile: Profile, quantity: Quantity, style: LineStyle, *, modules: Mapping[Place, str]
+    profile: Profile, quantity: Quantity, style: LineStyle, *, modules: Mapping[ModulePlace, str]
 ) -> list[dict[str, Any]]:
     """Return the trace of the line, and one of crosses where values are not finite."""
     axis = "" if style.panel == 0 else str(style.panel + 1)
@@ -90,38 +92,38 @@ def line_traces(
         },
         "meta": meta,
     }
-    lost = [at for at, value in enumerate(values) if not math.isfinite(value)]
-    if not lost:
+    gaps = [at for at, value in enumerate(values) if not math.isfinite(value)]
+    if not gaps:
         return [line]
     crosses: dict[str, Any] = {
         **shared,
         "mode": "markers",
-        "x": [profile.layers[at] for at in lost],
-        "y": [_TOP if values[at] == math.inf else _BOTTOM for at in lost],
+        "x": [profile.layers[at] for at in gaps],
+        "y": [_TOP if values[at] == math.inf else _BOTTOM for at in gaps],
         "yaxis": f"y{style.panels + style.panel + 1}",
         "showlegend": False,
         "cliponaxis": False,
-        "customdata": [hover[at] for at in lost],
+        "customdata": [hover[at] for at in gaps],
         "marker": {"color": style.colour, "symbol": "x", "size": 9},
         "meta": {**meta, "edge": True},
     }
     return [line, crosses]
 
 
-def module_paths(record: Record) -> dict[Place, str]:
+def module_paths(record: Record) -> dict[ModulePlace, str]:
     """Map (stack, layer, point, sublayer) to the path of the module that stands there.
 
     The stream and whole blocks have no sublayer. A role is also found without its sublayer.
     """
-    found: dict[Place, str] = {}
+    paths: dict[ModulePlace, str] = {}
     for block in read_blocks(record.provenance.get("anatomy") or {}):
         stack, layer = block.stack, block.layer
-        found[stack, layer, "block", None] = block.module
-        found[stack, layer, "stream", None] = block.module
+        paths[stack, layer, "block", None] = block.module
+        paths[stack, layer, "stream", None] = block.module
         for sublayer, write in enumerate(block.writes, start=1):
-            found[stack, layer, write.role, sublayer] = write.module
-            found.setdefault((stack, layer, write.role, None), write.module)
-    return found
+            paths[stack, layer, write.role, sublayer] = write.module
+            paths.setdefault((stack, layer, write.role, None), write.module)
+    return paths
 
 
 def gap_sentences(profile: Profile, name: str) -> list[str]:
@@ -166,7 +168,7 @@ def _in_template(text: str) -> str:
     return plotly_text(text).replace("%{", "%\u2060{")
 
 
-def _path(modules: Mapping[Place, str], profile: Profile, layer: int) -> str:
+def _path(modules: Mapping[ModulePlace, str], profile: Profile, layer: int) -> str:
     if layer == 0 and profile.point == "stream":
         return "what enters the first block"
     exact = modules.get((profile.stack, layer, profile.point, profile.sublayer))

@@ -24,8 +24,8 @@ def with_indices(escaped: str) -> str:
 
     The text must have been escaped before; HTML and Plotly both read the result.
     """
-    lowered = _SUBSCRIPT.sub(lambda found: f"<sub>{found[1] or found[2]}</sub>", escaped)
-    return _SUPERSCRIPT.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", lowered)
+    lowered = _SUBSCRIPT.sub(lambda match: f"<sub>{match[1] or match[2]}</sub>", escaped)
+    return _SUPERSCRIPT.sub(lambda match: f"<sup>{match[1] or match[2]}</sup>", lowered)
 
 
 def statistic_in_words(statistic: str) -> str:
@@ -34,7 +34,7 @@ def statistic_in_words(statistic: str) -> str:
 
 
 def number(value: float, *, digits: int = 3) -> str:
-    """Write a number with so many significant digits: 41.3, 0.0012, 1.25×10⁻⁷, NaN, ∞.
+    """Write a number with `digits` significant digits: 41.3, 0.0012, 1.25×10⁻⁷, NaN, ∞.
 
     Below a thousandth and from a hundred thousand on it is written with a power of ten.
     """

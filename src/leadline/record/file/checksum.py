@@ -53,9 +53,11 @@ _WORDS = {
 _PARTS = {_FILE, *_WORDS}
 
 _SIZE = 32
+"""Bytes of a digest."""
 _BLOCK = 4096
-"""So many rows are digested at once. Another number gives other digests."""
+"""How many rows are digested at once. Part of the format: another number gives other digests."""
 _CHUNK = 1 << 20
+"""Bytes read at once while a file is digested."""
 _COUNTERS = ((24, 28), (92, 100))
 """Where the header of an SQLite file counts commits, which the last one, the digest's own, changes."""
 
@@ -70,7 +72,7 @@ def mark_unclosed(connection: sqlite3.Connection) -> None:
 
 def keep_unclosed(connection: sqlite3.Connection) -> None:
     """Say again that the file is being written, where another process has closed it meanwhile."""
-    if _stored(connection) != _UNCLOSED:
+    if _read_checksums(connection) != _UNCLOSED:
         mark_unclosed(connection)
 
 
@@ -95,56 +97,60 @@ def seal_file(connection: sqlite3.Connection, path: Path) -> None:
 
 def check_file(connection: sqlite3.Connection, path: Path) -> Integrity:
     """Say what is known about a file; one that is not what was written is refused."""
-    stored = _stored(connection)
-    if stored == _UNCLOSED:
+    checksums = _read_checksums(connection)
+    if checksums == _UNCLOSED:
         _refuse_impossible(connection, path)
         return "unclosed"
-    if stored is None:
+    if checksums is None:
         _refuse_unknown_tables(connection, path)
         _refuse_impossible(connection, path)
         return "without checksums"
-    own = stored.get(_FILE)
+    file_digest = checksums.get(_FILE)
     # What stands in a log beside the file is read as if it stood in the file.
     logs = [Path(f"{path}-{ending}") for ending in ("wal", "journal")]
-    if isinstance(own, bytes) and len(own) == _SIZE and not any(log.exists() for log in logs):
+    if (
+        isinstance(file_digest, bytes)
+        and len(file_digest) == _SIZE
+        and not any(log.exists() for log in logs)
+    ):
         try:
-            same = _digest_of_file(path, _page(connection), own) == own
+            is_same = _digest_of_file(path, _page(connection), file_digest) == file_digest
         except OSError as error:
             raise cannot_read(path, error) from error
-        if same:
+        if is_same:
             return "checked"
     try:
-        _refuse_changed(connection, path, stored)
+        _refuse_changed(connection, path, checksums)
     except RecordError:
-        if _stored(connection) == stored:
+        if _read_checksums(connection) == checksums:
             raise
         return check_file(connection, path)  # a writer has begun to add to it meanwhile
     return "checked"
 
 
 def _refuse_changed(
-    connection: sqlite3.Connection, path: Path, stored: Mapping[Any, object]
+    connection: sqlite3.Connection, path: Path, checksums: Mapping[Any, object]
 ) -> None:
     """Refuse a closed file of which a table is not what was written, and say which."""
-    if set(stored) != _PARTS:
+    if set(checksums) != _PARTS:
         raise changed(path, "its checksums are lost, so nothing in it can be relied on")
-    lost: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for part, words in _WORDS.items():
         try:
-            if _digest_of(connection, part) != stored[part]:
-                lost[part] = ""
+            if _digest_of(connection, part) != checksums[part]:
+                faults[part] = ""
         except READING_ERRORS as error:
-            lost[part] = f" ({words} cannot be read: {one_line(str(error))})"
+            faults[part] = f" ({words} cannot be read: {one_line(str(error))})"
     structure = _structure(connection)
-    if not lost and structure == "ok":
+    if not faults and structure == "ok":
         return
-    if not lost:
+    if not faults:
         raise changed(path, f"all tables are intact, an index or a free page is not ({structure})")
-    intact = [part for part in _WORDS if part not in lost]
-    mismatch = "does not match its checksum" if _is_one(lost) else "do not match their checksums"
+    intact = [part for part in _WORDS if part not in faults]
+    mismatch = "does not match its checksum" if _is_one(faults) else "do not match their checksums"
     rest = f"{_listed(intact)} {'is' if _is_one(intact) else 'are'}" if intact else "nothing is"
-    reason = next(filter(None, lost.values()), "")
-    raise changed(path, f"{_listed(lost)} {mismatch}{reason}; {rest} intact")
+    reason = next(filter(None, faults.values()), "")
+    raise changed(path, f"{_listed(faults)} {mismatch}{reason}; {rest} intact")
 
 
 def _refuse_impossible(connection: sqlite3.Connection, path: Path) -> None:
@@ -204,8 +210,8 @@ def _has_table(connection: sqlite3.Connection) -> bool:
     return connection.execute(query).fetchone() == (1,)
 
 
-def _stored(connection: sqlite3.Connection) -> dict[Any, object] | None:
-    """What the table of checksums holds; None where a file has none."""
+def _read_checksums(connection: sqlite3.Connection) -> dict[Any, object] | None:
+    """Read the table of checksums; None where the file has none."""
     if not _has_table(connection):
         return None
     return dict(connection.execute("SELECT part, digest FROM checksum ORDER BY rowid"))
@@ -264,26 +270,26 @@ def _packed(column: Sequence[Any]) -> Iterable[bytes]:
 
 
 def _page(connection: sqlite3.Connection) -> tuple[int, int]:
-    """(where the page with the checksums begins in the file, its size); they fit on one page."""
+    """Return where the page with the checksums begins, and its size; they fit on one page."""
     size = int(connection.execute("PRAGMA page_size").fetchone()[0])
     query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = 'checksum'"
     return (int(connection.execute(query).fetchone()[0]) - 1) * size, size
 
 
-def _digest_of_file(path: Path, page: tuple[int, int], own: bytes) -> bytes | None:
-    """The digest of the bytes of a file, without those where the digest stands itself.
+def _digest_of_file(path: Path, page: tuple[int, int], file_digest: bytes) -> bytes | None:
+    """Digest the bytes of a file, except for those of the digest itself.
 
-    None where `own`, what stands there, is not on the page.
+    None where `file_digest`, the bytes in its place, is not on the page.
     """
     start, size = page
     digest = hashlib.blake2b(digest_size=_SIZE)
     with path.open("rb") as file:
         file.seek(max(start, 0))
-        place = file.read(size).find(own)
+        place = file.read(size).find(file_digest)
         if place < 0:
             return None
         file.seek(0)
-        for begin, end in (*_COUNTERS, (start + place, start + place + len(own))):
+        for begin, end in (*_COUNTERS, (start + place, start + place + len(file_digest))):
             _feed(digest, file, begin - file.tell())
             digest.update(bytes(end - begin))
             file.seek(end)
@@ -292,7 +298,7 @@ def _digest_of_file(path: Path, page: tuple[int, int], own: bytes) -> bytes | No
 
 
 def _feed(digest: hashlib.blake2b, file: IO[bytes], count: int | None) -> None:
-    """Digest so many bytes of the file, or all that are left."""
+    """Digest `count` bytes of the file, or all that are left."""
     while count is None or count > 0:
         chunk = file.read(_CHUNK if count is None else min(count, _CHUNK))
         if not chunk:
@@ -307,5 +313,5 @@ def _listed(parts: Iterable[str]) -> str:
 
 
 def _is_one(parts: Collection[str]) -> bool:
-    """Whether the words for these parts are a singular."""
+    """Whether the words for these parts need a verb in the singular."""
     return len(parts) == 1 and not {_LAYOUT, "provenance"}.isdisjoint(parts)

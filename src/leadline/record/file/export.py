@@ -67,9 +67,8 @@ def to_xarray(record: Record) -> Any:
     """Return a Dataset with one variable per quantity.
 
     Its dimensions are statistic, layer, and those columns in which the quantity has more than one
-    value (stack, point, sublayer, run, step, seed, ...); a number of a training run has the latter
-    alone. A site that is no sublayer has
-    sublayer -1. Bounds become `NAME.lower` and `NAME.upper` where there are any. Of two readings
+    value (stack, point, sublayer, run, step, seed, ...); a number of a training run has only the
+    latter. A site that is not a sublayer has sublayer -1. Bounds become `NAME.lower` and `NAME.upper` where there are any. Of two readings
     of the same cell the later one stands.
     """
     xarray = require("xarray", extra="table")
@@ -130,8 +129,8 @@ def _cells(reading: Reading) -> tuple[Any, ...]:
     )
 
 
-def _is_told_by_rest(cells: list[dict[str, Any]]) -> bool:
-    """Say whether no two writes differ in their number alone, so that the number can be left out."""
+def _is_redundant(cells: list[dict[str, Any]]) -> bool:
+    """Whether no two writes differ in `sublayer` alone, so that this dimension can be left out."""
     address = [name for name in READING_COLUMNS if name != "sublayer" and name not in _REAL]
     number: dict[tuple[Any, ...], int | None] = {}
     return all(
@@ -148,12 +147,12 @@ def _cube(
     dimensions: list[str] = []
     coordinates: dict[str, list[Any]] = {}
     for name in READING_COLUMNS:
-        if name == "quantity" or name in _REAL or (name == "sublayer" and _is_told_by_rest(cells)):
+        if name == "quantity" or name in _REAL or (name == "sublayer" and _is_redundant(cells)):
             continue
-        found = dict.fromkeys(_ABSENT if cell[name] is None else cell[name] for cell in cells)
-        if len(found) > 1 or name in always:
+        labels = dict.fromkeys(_ABSENT if cell[name] is None else cell[name] for cell in cells)
+        if len(labels) > 1 or name in always:
             dimensions.append(name)
-            coordinates[name] = list(found) if name in _TEXT else sorted(found)
+            coordinates[name] = list(labels) if name in _TEXT else sorted(labels)
     places = {
         name: {value: at for at, value in enumerate(coordinates[name])} for name in dimensions
     }

@@ -1,4 +1,4 @@
-"""What can go wrong with a record file, in sentences: a disk that is full, a file that is damaged."""
+"""The errors of a record file as sentences: a full disk, a damaged file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 READING_ERRORS = (sqlite3.Error, UnicodeError, MemoryError)
-"""What SQLite raises on a damaged file: some of its messages quote bytes that are no text, and
+"""What SQLite raises on a damaged file: some of its messages quote bytes that are not text, and
 some lengths in the file are larger than any memory."""
 
 _DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
@@ -33,7 +33,7 @@ _ACCESS = {
 
 
 def cannot_read(path: Path | str, error: Exception) -> RecordError:
-    """The sentence for an error on reading a file."""
+    """Return the error for a file that could not be read."""
     if _is_disk(error):
         return RecordError(
             f"Cannot read the record {path}: {_no_disk(error)}. What it holds is kept; free some "
@@ -45,7 +45,7 @@ def cannot_read(path: Path | str, error: Exception) -> RecordError:
 
 
 def cannot_write(path: Path | str, error: Exception) -> RecordError:
-    """The sentence for an error on adding to a file that grows, or to a record in memory."""
+    """Return the error for rows that could not be added to a file, or to a record in memory."""
     if _is_disk(error):
         return RecordError(
             f"Cannot write to the record {path}: {_no_disk(error)}. What it held before is kept; "
@@ -55,7 +55,7 @@ def cannot_write(path: Path | str, error: Exception) -> RecordError:
 
 
 def cannot_save(path: Path, error: Exception | str) -> RecordError:
-    """The sentence for an error on writing a whole file."""
+    """Return the error for a file that could not be written."""
     if isinstance(error, Exception) and _is_disk(error):
         return RecordError(
             f"Cannot write the record {path}: {_no_disk(error)}. Free some space or choose another "
@@ -68,7 +68,7 @@ def cannot_save(path: Path, error: Exception | str) -> RecordError:
 
 
 def damaged(path: Path | str, reason: str) -> RecordError:
-    """The sentence for a file that nobody can read as a record."""
+    """Return the error for a file that cannot be read as a record."""
     return RecordError(
         f"The record {path} is damaged or cut short ({one_line(reason)}): copy it again or "
         "measure again."
@@ -76,7 +76,7 @@ def damaged(path: Path | str, reason: str) -> RecordError:
 
 
 def changed(path: Path, what: str) -> RecordError:
-    """The sentence for a closed file that is not what was written."""
+    """Return the error for a closed file that is not what was written."""
     return RecordError(
         f"The record {path} was changed or damaged after it was written: {what}. "
         "Copy it again or measure again."
@@ -84,7 +84,7 @@ def changed(path: Path, what: str) -> RecordError:
 
 
 def one_line(reason: str) -> str:
-    """A message of SQLite as part of a sentence."""
+    """Return a message of SQLite as part of a sentence."""
     return " ".join(reason.split()).removeprefix("*** in database main *** ").rstrip(".")
 
 

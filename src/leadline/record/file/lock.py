@@ -33,8 +33,7 @@ def only_writer(path: Path) -> Generator[None]:
         ) from error
     if lock is None:
         raise RecordError(
-            f"Another measurement is at work on {path}; wait until it has ended, or choose another "
-            "file."
+            f"Another measurement is at work on {path}; wait until it ends, or choose another file."
         )
     try:
         yield
@@ -48,9 +47,9 @@ def only_writer(path: Path) -> Generator[None]:
 
 
 def take_lock(path: Path) -> IO[str] | None:
-    """The lock file, locked until it is closed; None where somebody else has it.
+    """Return the lock file, locked until it is closed; None where another process holds it.
 
-    The folder is made if it is not there: who had the lock may have removed both meanwhile.
+    The folder is created if needed: the previous holder may have removed it with the lock.
     """
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -75,14 +75,14 @@ def create_file(path: Path) -> sqlite3.Connection:
 
 
 def reopen_file(path: Path) -> sqlite3.Connection:
-    """Open a record file to add to it. What a writer that was killed had committed is there."""
+    """Open a record file to add to it. What a killed writer had committed is there."""
     open_file(path)[0].close()
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         mark_unclosed(connection)
-        fold_log(connection)  # or a file that loses its log would count as closed
+        fold_log(connection)  # otherwise a file that loses its log would count as closed
     except sqlite3.Error as error:
         connection.close()
         raise cannot_write(path, error) from error
@@ -128,7 +128,7 @@ def save_file(connection: sqlite3.Connection, path: Path) -> None:
     if target.is_dir():
         raise cannot_save(path, "it is a folder")
     if target.exists() and not target.is_file():
-        raise cannot_save(path, "it is no ordinary file")
+        raise cannot_save(path, "it is not a regular file")
     if Path(f"{target}-wal").exists():
         raise cannot_save(
             path, f"a record there is still being written, or was never closed ({target.name}-wal)"
@@ -160,9 +160,9 @@ def fold_log(connection: sqlite3.Connection) -> None:
 def finish(connection: sqlite3.Connection, *, written: Path | None, process: int) -> None:
     """Close the connection. The file that it wrote, if any, becomes a plain one with checksums.
 
-    A forked copy of the process that opened it leaves all as it is: SQLite allows it nothing else,
-    and the file would count as closed while its writer goes on. Where closing fails, because a reader still looks on or the disk is full, all rows are in the
-    file or its log all the same.
+    A forked copy of the process that opened it leaves everything as it is: SQLite allows it nothing
+    else, and the file would count as closed while its writer goes on. Where closing fails, because
+    a reader still has the file open or the disk is full, all rows are still in the file or its log.
     """
     if os.getpid() != process:
         return

@@ -13,7 +13,7 @@ from leadline.record import provenance
 from leadline.record.file.faults import READING_ERRORS, cannot_read, damaged
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.rows.finding import Finding, Severity
-from leadline.record.rows.quantity import LivesOn, Quantity, Scale
+from leadline.record.rows.quantity import AxisScale, LivesOn, Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.site import Site
 
@@ -36,7 +36,7 @@ __all__ = [
     "set_provenance",
 ]
 
-Row = tuple[Any, ...]
+RecordRow = tuple[Any, ...]
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _Reader = Callable[Concatenate[sqlite3.Connection, _Arguments], _Result]
@@ -93,7 +93,7 @@ def read_quantities(connection: sqlite3.Connection) -> dict[str, Quantity]:
     quantities = {row[0]: Quantity(*row) for row in rows}
     for quantity in quantities.values():
         _refuse_unknown(quantity.lives_on, get_args(LivesOn))
-        _refuse_unknown(quantity.scale, get_args(Scale))
+        _refuse_unknown(quantity.scale, get_args(AxisScale))
     return quantities
 
 
@@ -120,7 +120,7 @@ def read_provenance(connection: sqlite3.Connection) -> dict[str, Any]:
 
 def add_finding(connection: sqlite3.Connection, finding: Finding) -> None:
     """Write one finding."""
-    address: Row = (None,) * len(_SITE_FIELDS)
+    address: RecordRow = (None,) * len(_SITE_FIELDS)
     if finding.site is not None:
         address = tuple(getattr(finding.site, field) for field in _SITE_FIELDS)
     row = (finding.verdict, finding.quantity, finding.severity, *address)
@@ -150,7 +150,7 @@ def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) ->
 
 
 @_reader
-def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) -> list[Row]:
+def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) -> list[RecordRow]:
     """Read the rows whose columns have these values, in the order they were written.
 
     The condition None asks for rows without a value in that column.
@@ -194,7 +194,7 @@ def _refuse_unknown(word: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{word!r} stands where one of {', '.join(known)} belongs")
 
 
-def _as_row(reading: Reading) -> Row:
+def _as_row(reading: Reading) -> RecordRow:
     # Numbers of numpy and torch become Python's own; SQLite would keep them as raw bytes.
     site = reading.site
     return (
@@ -217,7 +217,7 @@ def _as_row(reading: Reading) -> Row:
     )
 
 
-def _as_reading(row: Row) -> Reading:
+def _as_reading(row: RecordRow) -> Reading:
     run, step, seed, quantity, statistic, *address, value, lower, upper = row
     return Reading(
         quantity,

@@ -1,4 +1,4 @@
-"""A text becomes a file in one step: a reader finds the old file or the new one, never the half."""
+"""Write a text to a file in one step: a reader finds the old file or the new one, never a half."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["write_text_file"]
 
 
 def write_text_file(path: Path, text: str, *, problem: str) -> None:
-    """Write the text, or say the `problem` and its reason. Folders, devices and pipes stay."""
+    """Write the text, or raise the `problem` with its reason. Never replaces a device or a pipe."""
 
     def refusal(reason: str) -> RecordError:
         return RecordError(
@@ -27,7 +27,7 @@ def write_text_file(path: Path, text: str, *, problem: str) -> None:
         raise refusal("it is a folder")
     # Replacing /dev/null by a file would break the machine for everybody.
     if path.exists() and not path.is_file():
-        raise refusal("it is no ordinary file")
+        raise refusal("it is not a regular file")
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         partial.write_text(text, encoding="utf-8", newline="")

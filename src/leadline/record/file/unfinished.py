@@ -1,12 +1,12 @@
-"""A measurement that was cut off goes on where it stood, from its own file.
+"""Resume a measurement that was interrupted, from its own file.
 
-While it grows, the record of a long measurement carries the provenance entry `unfinished`: what was
-asked, and which parts of it have ended. A part's rows and its name in that entry are written in one
+While it grows, the record of a long measurement carries the provenance entry `unfinished`: the
+request, and which parts of it have ended. A part's rows and its name in that entry are written in one
 transaction, so that a part is in the file as a whole or not at all. The last transaction takes the
 entry away: a record without it is finished.
 
-The record lives in memory until it holds a row, and stands in its file from then on: a request that
-turns out to measure nothing leaves what stood there before.
+The record lives in memory until it holds a row, and in its file from then on: a request that turns
+out to measure nothing leaves an older file as it was.
 
 Its seconds are summed over all sittings, each up to the last part that it ended.
 """
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNFINISHED",
-    "Growing",
+    "GrowingRecord",
     "Refusal",
-    "begun",
     "is_unfinished",
     "refuse_foreign",
     "refuse_unfinished",
+    "resume_record",
 ]
 
 Refusal = tuple[tuple[str, ...], Site, str]
 """Names of quantities, the site that has no number of them, and why."""
 
 
-class Growing:
-    """A record that grows part by part. `path` is its file, None where it stays in memory.
+class GrowingRecord:
+    """Adds to a record part by part. `path` is its file, None where it stays in memory.
 
-    `started` is when this sitting began, by `time.perf_counter`; now, if it is not given.
+    `started` is when this sitting began, by `time.perf_counter`; the default is now.
     """
 
     def __init__(self, record: Record, path: Path | None, *, started: float | None = None) -> None:
@@ -67,22 +67,22 @@ class Growing:
         request: Mapping[str, Any],
         parts: int,
         started: float | None = None,
-    ) -> Growing:
-        """Begin with what a record holds already; `parts` more are to come."""
+    ) -> GrowingRecord:
+        """Start from what a record holds already; `parts` more parts are to come."""
         now = time.perf_counter()
         state = {"request": dict(request), "parts": parts, "finished": {}, "carried": {}}
-        # What the record holds already took its time, too, and is kept with it.
+        # The seconds count what was spent on the rows that the record holds already.
         record.note(UNFINISHED, {**state, "seconds": 0.0 if started is None else now - started})
         return cls(record, path, started=now)
 
     @property
     def record(self) -> Record:
-        """All that stands there so far."""
+        """The record with all parts that have ended."""
         return self._record
 
     @property
     def seconds(self) -> float:
-        """What it took so far: the sittings before, up to their last part, and this one."""
+        """The seconds spent so far: earlier sittings up to their last part, and this one."""
         return self._before + time.perf_counter() - self._started
 
     @property
@@ -99,9 +99,9 @@ class Growing:
     def refused(self) -> list[Refusal]:
         """What the parts that have ended could not measure."""
         return [
-            (tuple(one["quantities"]), Site(*one["site"]), one["why"])
-            for those in self._state["finished"].values()
-            for one in those
+            (tuple(refusal["quantities"]), Site(*refusal["site"]), refusal["why"])
+            for refusals in self._state["finished"].values()
+            for refusal in refusals
         ]
 
     def add(
@@ -113,7 +113,7 @@ class Growing:
         refused: Sequence[Refusal],
         carried: Mapping[str, Any],
     ) -> None:
-        """End a part: its rows, what it refused and its name, all or nothing."""
+        """Write a part that has ended: its rows, its refusals and its name, all or nothing."""
         state = self._state
         state["finished"][part] = [
             {
@@ -133,7 +133,7 @@ class Growing:
         self._keep()
 
     def end(self, notes: Mapping[str, Any], findings: Sequence[Finding]) -> Record:
-        """The last words; the finished record. That of a file is open for reading."""
+        """Write the last notes and findings, and return the finished record, open for reading."""
         with self._record.together():
             for key, value in notes.items():
                 self._record.note(key, value)
@@ -146,7 +146,7 @@ class Growing:
         return Record.open(self.path)
 
     def close(self) -> None:
-        """Let go of the file; nothing happens to a record in memory."""
+        """Close the file; a record in memory stays open."""
         if self._record.path is not None:
             self._record.close()
 
@@ -160,40 +160,39 @@ class Growing:
         return self._record.provenance[UNFINISHED]
 
 
-def begun(path: Path, request: Mapping[str, Any]) -> Record | None:
-    """The unfinished record of this very request, to be added to; None where there is none.
+def resume_record(path: Path, request: Mapping[str, Any]) -> Record | None:
+    """Open the unfinished record of this request to add to it; None where there is none.
 
     An unfinished record of another request is refused, so that nothing is lost.
     """
     if not is_unfinished(path):
         return None
     record = Record.reopen(path)
-    known: dict[str, Any] = value_at(record.provenance, UNFINISHED, "request") or {}
-    asked = decode(encode(UNFINISHED, request))
-    others = [key for key in asked if known.get(key) != asked[key]]
-    if others:
+    old_request: dict[str, Any] = value_at(record.provenance, UNFINISHED, "request") or {}
+    new_request = decode(encode(UNFINISHED, request))
+    differences = [key for key in new_request if old_request.get(key) != new_request[key]]
+    if differences:
         record.close()  # which folds the log of a writer that was killed into the file
-        where = ", ".join(f"the {key}" for key in others)
+        where = ", ".join(f"the {key}" for key in differences)
         raise RecordError(
-            f"{path} holds a measurement that was cut off and is another one than asked for (it "
-            f"differs in {where}); ask for the same again to go on with it, choose another file, "
-            "or remove it."
+            f"{path} holds a measurement of another request that was cut off (it differs in "
+            f"{where}); repeat that request to resume it, choose another file, or remove this one."
         )
     return record
 
 
 def refuse_unfinished(path: Path) -> None:
-    """Refuse to write over a measurement that was cut off and can go on."""
+    """Refuse to overwrite an unfinished measurement, which could be resumed."""
     if is_unfinished(path):
         Record.reopen(path).close()
         raise RecordError(
-            f"{path} holds a measurement that was cut off and is another one than asked for; ask "
-            "for the same again to go on with it, choose another file, or remove it."
+            f"{path} holds a measurement of another request that was cut off; repeat that request "
+            "to resume it, choose another file, or remove this one."
         )
 
 
 def refuse_foreign(path: Path) -> None:
-    """Refuse to write over what is no record; an empty file is nothing."""
+    """Refuse to overwrite a file that is not a record; an empty file may be overwritten."""
     if path.exists() and (path.is_dir() or path.stat().st_size) and not is_record_file(path):
         raise RecordError(
             f"{path} exists and is not a record, so it is not overwritten; choose another name."
@@ -201,11 +200,11 @@ def refuse_foreign(path: Path) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether the file is a record that was cut off; what cannot be read is none."""
+    """Whether the file is an unfinished record; a file that cannot be read is not."""
     if not path.exists() or not is_record_file(path):
         return False
     try:
-        with Record.open(path) as found:
-            return UNFINISHED in found.provenance
+        with Record.open(path) as record:
+            return UNFINISHED in record.provenance
     except RecordError:
         return False

@@ -38,11 +38,8 @@ class Address:
         word = self.quantity if self.stack is None else f"{self.stack}/{self.quantity}"
         if self.point is None:
             return word
-        return (
-            f"{word}[{self.point}]"
-            if self.sublayer is None
-            else (f"{word}[{self.point} {self.sublayer}]")
-        )
+        number = "" if self.sublayer is None else f" {self.sublayer}"
+        return f"{word}[{self.point}{number}]"
 
 
 def parse_address(text: str) -> Address | None:

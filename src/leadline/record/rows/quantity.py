@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["LivesOn", "Quantity", "Scale"]
+__all__ = ["AxisScale", "LivesOn", "Quantity"]
 
 LivesOn = Literal["stream", "sublayer", "layer", "run"]
-Scale = Literal["linear", "log"]
+AxisScale = Literal["linear", "log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,8 @@ class Quantity:
 
     `lives_on` says which sites carry it: block boundaries of the stream (layer 0 to depth), the
     writes inside a block (sublayers), whole blocks (layers), or no place in the model but the
-    training run. `high` and `low` say in one
-    sentence each what a high and a low value mean. `headline` is the statistic that stands for
-    the quantity where there is room for one.
+    training run. `high` and `low` say in one sentence each what a high and a low value mean.
+    `headline` is the statistic that stands for the quantity where there is room for one.
     """
 
     name: str
@@ -35,5 +34,5 @@ class Quantity:
     high: str = ""
     low: str = ""
     source: str = ""
-    scale: Scale = "linear"
+    scale: AxisScale = "linear"
     headline: str = "mean"

@@ -35,10 +35,10 @@ def group_into_lines(readings: Iterable[Reading]) -> list[Profile]:
     apart by their number. Where several readings fall on one layer (seeds, heads, lanes), the
     summaries without head, lane, token and rank stand if there are any; several are averaged.
     """
-    kept = list(readings)
-    crowded = _points_that_repeat(kept)
+    rows = list(readings)
+    crowded = _points_that_repeat(rows)
     lines: dict[_Key, dict[int, list[Reading]]] = {}
-    for reading in kept:
+    for reading in rows:
         site = reading.site
         apart = (site.stack, site.point) in crowded
         key = _Key(reading.statistic, site.stack, site.point, site.sublayer if apart else None)
@@ -55,37 +55,37 @@ def choose_line(
     point: str | None,
     sublayer: int | None,
 ) -> Profile:
-    """Return the one line that is asked for, or raise a sentence that lists what there is."""
+    """Return the one line that matches, or raise an error that lists the lines there are."""
     if not lines:
         raise RecordError(f"The record holds no readings of {quantity!r} here.")
-    for noun, asked, known in (
-        ("stack", stack, _seen(line.stack for line in lines)),
-        ("statistic", statistic, _seen(line.statistic for line in lines)),
+    for noun, name, known in (
+        ("stack", stack, _distinct(line.stack for line in lines)),
+        ("statistic", statistic, _distinct(line.statistic for line in lines)),
     ):
-        if asked not in known:
+        if name not in known:
             raise RecordError(
-                f"{quantity!r} has no readings of the {noun} {asked!r}. It has: {', '.join(known)}."
+                f"{quantity!r} has no readings of the {noun} {name!r}. It has: {', '.join(known)}."
             )
     here = [line for line in lines if line.stack == stack and line.statistic == statistic]
-    found = [
+    matches = [
         line
         for line in here
         if (point is None or line.point == point)
         and (sublayer is None or line.sublayer == sublayer)
     ]
-    if len(found) == 1:
-        return found[0]
-    choices = "; ".join(_seen(_how_to_ask(line, here) for line in found or here))
-    if found:
+    if len(matches) == 1:
+        return matches[0]
+    choices = "; ".join(_distinct(_how_to_ask(line, here) for line in matches or here))
+    if matches:
         raise RecordError(
-            f"{quantity!r} has {len(found)} lines over depth. Choose one with {choices}."
+            f"{quantity!r} has {len(matches)} lines over depth. Choose one with {choices}."
         )
-    asked = ", ".join(
+    wanted = ", ".join(
         f"{name}={value!r}"
         for name, value in (("point", point), ("sublayer", sublayer))
         if value is not None
     )
-    raise RecordError(f"{quantity!r} has no line with {asked}. It has: {choices}.")
+    raise RecordError(f"{quantity!r} has no line with {wanted}. It has: {choices}.")
 
 
 def _how_to_ask(line: Profile, lines: Sequence[Profile]) -> str:
@@ -95,26 +95,26 @@ def _how_to_ask(line: Profile, lines: Sequence[Profile]) -> str:
     return f"point={line.point!r}, sublayer={line.sublayer}"
 
 
-def _seen(names: Iterable[str]) -> list[str]:
+def _distinct(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
 def _points_that_repeat(readings: Iterable[Reading]) -> set[tuple[str, str]]:
-    seen: dict[tuple[str, str, int], set[int | None]] = {}
+    sublayers_at: dict[tuple[str, str, int], set[int | None]] = {}
     for reading in readings:
         site = reading.site
-        seen.setdefault((site.stack, site.point, site.layer), set()).add(site.sublayer)
-    return {(stack, point) for (stack, point, _), writes in seen.items() if len(writes) > 1}
+        sublayers_at.setdefault((site.stack, site.point, site.layer), set()).add(site.sublayer)
+    return {(stack, point) for (stack, point, _), writes in sublayers_at.items() if len(writes) > 1}
 
 
 def _profile(key: _Key, layers: Mapping[int, list[Reading]]) -> Profile:
     ordered = sorted(layers)
-    found = [reading for layer in ordered for reading in layers[layer]]
-    writes = {reading.site.sublayer for reading in found}
+    readings = [reading for layer in ordered for reading in layers[layer]]
+    writes = {reading.site.sublayer for reading in readings}
     values = np.array([_summary(layers[layer]) for layer in ordered], dtype=np.float64)
     values.setflags(write=False)
     return Profile(
-        quantity=found[0].quantity,
+        quantity=readings[0].quantity,
         statistic=key.statistic,
         stack=key.stack,
         point=key.point,
@@ -125,8 +125,8 @@ def _profile(key: _Key, layers: Mapping[int, list[Reading]]) -> Profile:
 
 
 def _summary(readings: Sequence[Reading]) -> float:
-    whole = [reading.value for reading in readings if _is_summary(reading)]
-    values = whole or [reading.value for reading in readings]
+    summaries = [reading.value for reading in readings if _is_summary(reading)]
+    values = summaries or [reading.value for reading in readings]
     return values[0] if len(values) == 1 else float(np.mean(values))
 
 

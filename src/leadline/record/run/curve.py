@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from leadline.record.record import Record
-    from leadline.record.rows.quantity import Quantity, Scale
+    from leadline.record.rows.quantity import AxisScale, Quantity
     from leadline.record.rows.reading import Reading
     from leadline.record.run.ending import RunEnding
 
@@ -65,7 +65,7 @@ class CurveRow:
 
     label: str
     curve: Curve
-    scale: Scale
+    scale: AxisScale
     remark: str = ""
     diverged: bool = False
     """Whether it is a loss of a run that diverged, so that its last value is no result."""
@@ -94,13 +94,13 @@ def curves_of(
     Of two readings of one step the later one stands.
     """
     names = list(run_quantities(record)) if quantity is None else [quantity]
-    found: list[Curve] = []
+    curves: list[Curve] = []
     for name in names:
         groups: dict[tuple[str, int | None], dict[int, Reading]] = {}
         for reading in record.select(name, run=run):
             groups.setdefault((reading.run, reading.seed), {})[reading.step] = reading
-        found += [_curve(by_step) for by_step in groups.values()]
-    return found
+        curves += [_curve(by_step) for by_step in groups.values()]
+    return curves
 
 
 def curve_rows(record: Record) -> list[CurveRow]:

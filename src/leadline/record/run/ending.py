@@ -57,15 +57,15 @@ def ending_of(record: Record) -> RunEnding | None:
 
 def endings_of(record: Record) -> dict[str, RunEnding]:
     """Return how the runs of a record ended, by name, of a sweep and of a single run."""
-    known = record.provenance
-    found = {
+    provenance = record.provenance
+    endings = {
         key.removeprefix(_CELL): ending
-        for key, entry in known.items()
+        for key, entry in provenance.items()
         if is_cell(key) and (ending := _ending(entry)) is not None
     }
     runs = record.runs
-    own = _ending(known.get("outcome"))
-    return found | ({runs[0]: own} if own is not None and len(runs) == 1 else {})
+    single_run = _ending(provenance.get("outcome"))
+    return endings | ({runs[0]: single_run} if single_run is not None and len(runs) == 1 else {})
 
 
 def is_cell(key: str) -> bool:
@@ -75,21 +75,21 @@ def is_cell(key: str) -> bool:
 
 def ending_text(provenance: Mapping[str, Any]) -> str:
     """Say how the run of a record ended; nothing where no single run was trained."""
-    found = _ending(provenance.get("outcome"))
-    if found is not None:
-        return found.sentence
-    begun = value_at(provenance, "training", "steps") is not None
-    return "The run has not ended." if begun else ""
+    ending = _ending(provenance.get("outcome"))
+    if ending is not None:
+        return ending.sentence
+    has_started = value_at(provenance, "training", "steps") is not None
+    return "The run has not ended." if has_started else ""
 
 
 def _ending(entry: object) -> RunEnding | None:
     if not isinstance(entry, Mapping):
         return None
-    told = cast("Mapping[str, Any]", entry)
-    status = text_at(told, "status")
+    fields = cast("Mapping[str, Any]", entry)
+    status = text_at(fields, "status")
     if not status:
         return None
-    return RunEnding(status, text_at(told, "reason"), int(number_at(told, "steps") or 0))
+    return RunEnding(status, text_at(fields, "reason"), int(number_at(fields, "steps") or 0))
 
 
 def _steps(count: int) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from leadline.record.record import Record
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = ["html_table", "record_html", "svg_sparkline"]
 
@@ -88,7 +88,7 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def svg_sparkline(
     values: ArrayLike,
     *,
-    scale: Scale = "linear",
+    scale: AxisScale = "linear",
     ends: tuple[float, float] | None = None,
     along: str = "depth",
 ) -> str:

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = ["align", "format_clock", "format_count", "format_number", "heights", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars
 FLAT = 0.2
+"""A line that moves by less than this share is not stretched to the height of the drawing."""
 NOT_A_NUMBER = "·"
 INFINITE = "∞"
 
@@ -35,8 +36,8 @@ def format_number(value: float, *, digits: int = 4) -> str:
     if size < 0.99995e-3 or size >= 99999.5:
         mantissa, exponent = f"{value:.{min(digits, 3) - 1}e}".split("e")
         return f"{mantissa}e{int(exponent)}"
-    whole = len(str(int(size)))
-    return f"{value:.0f}" if whole >= digits else f"{value:.{digits}g}"
+    integer_digits = len(str(int(size)))
+    return f"{value:.0f}" if integer_digits >= digits else f"{value:.{digits}g}"
 
 
 def format_clock(seconds: float) -> str:
@@ -62,7 +63,7 @@ def format_count(count: float) -> str:
 def sparkline(
     values: ArrayLike,
     *,
-    scale: Scale = "linear",
+    scale: AxisScale = "linear",
     width: int = 24,
     ends: tuple[float, float] | None = None,
     bars: str = BARS,
@@ -79,7 +80,7 @@ def sparkline(
 
 
 def heights(
-    values: ArrayLike, *, scale: Scale, ends: tuple[float, float] | None = None
+    values: ArrayLike, *, scale: AxisScale, ends: tuple[float, float] | None = None
 ) -> tuple[NDArray[np.float64], tuple[float, float]]:
     """Return how high each value stands in a drawing, and its lower and upper edge.
 

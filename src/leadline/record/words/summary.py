@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadline.record.record import Record
     from leadline.record.rows.growth import Growth
     from leadline.record.rows.profile import Profile
-    from leadline.record.rows.quantity import Scale
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = [
     "SummaryRow",
@@ -48,7 +48,7 @@ class SummaryRow:
     label: str
     profile: Profile
     growth: Growth
-    scale: Scale
+    scale: AxisScale
     remark: str = ""
     companion: bool = False  # stands below the row of the same label, to be compared with it
 
@@ -117,16 +117,16 @@ def cotangent_text(record: Record) -> str:
 
 def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:
     """Return what is remarkable about the rows, and what could not be measured and why."""
-    found = [f"{row.label}: {row.remark}" for row in rows if row.remark]
+    lines = [f"{row.label}: {row.remark}" for row in rows if row.remark]
     if how_far := unfinished_text(record.provenance):
-        found.append(f"{how_far}; the same request with this file goes on")
+        lines.append(f"{how_far}; the same request with this file goes on")
     refused = value_at(record.provenance, "coverage", "refused")
     if isinstance(refused, list):
-        found += [
+        lines += [
             f"not measured: {text_at(entry, 'what')}: {text_at(entry, 'why')}"
             for entry in cast(list[dict[str, Any]], refused)
         ]
-    return found
+    return lines
 
 
 def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, Profile | None]:
@@ -239,13 +239,13 @@ def _input(provenance: Mapping[str, Any]) -> str:
     examples = number_at(provenance, "input", "examples")
     tokens = number_at(provenance, "input", "tokens")
     seed = number_at(provenance, "input", "seed")
-    given = [
+    facts = [
         text_at(provenance, "input", "kind"),
         "" if examples is None else _plural(int(examples), "example"),
         "" if tokens is None else _plural(int(tokens), "token"),
         "" if seed is None else f"seed {int(seed)}",
     ]
-    described = ", ".join(part for part in given if part)
+    described = ", ".join(part for part in facts if part)
     loss = text_at(provenance, "loss", "kind")
     value = number_at(provenance, "loss", "value")
     if loss and value is not None:
@@ -263,7 +263,7 @@ def passes_text(provenance: Mapping[str, Any]) -> str:
     measuring = [f"{of(kind)} {kind}" for kind in ("forward", "backward") if of(kind)]
     if not measuring:
         return ""
-    told = f"{' and '.join(measuring)} pass"
+    measuring_passes = f"{' and '.join(measuring)} pass"
     others = [
         f"{of(kind)} forward {'pass' if of(kind) == 1 else 'passes'} {purpose}"
         for kind, purpose in (
@@ -273,7 +273,7 @@ def passes_text(provenance: Mapping[str, Any]) -> str:
         )
         if of(kind)
     ]
-    return ", and ".join([told, *others])
+    return ", and ".join([measuring_passes, *others])
 
 
 def _sweep(provenance: Mapping[str, Any]) -> str:
@@ -296,14 +296,14 @@ def sweep_name(provenance: Mapping[str, Any]) -> str:
 
 def _cells(provenance: Mapping[str, Any]) -> str:
     """Say how the cells of a sweep ended."""
-    asked = number_at(provenance, "sweep", "cells")
-    if asked is None:
+    cell_count = number_at(provenance, "sweep", "cells")
+    if cell_count is None:
         return ""
-    ended = [text_at(entry, "status") for key, entry in provenance.items() if is_cell(key)]
-    words = [f"{ended.count(status)} {status}" for status in dict.fromkeys(ended)]
-    if len(ended) < asked:
-        words.append(f"{int(asked) - len(ended)} not run yet")
-    return f"{_plural(int(asked), 'cell')}: {', '.join(words)}"
+    statuses = [text_at(entry, "status") for key, entry in provenance.items() if is_cell(key)]
+    words = [f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)]
+    if len(statuses) < cell_count:
+        words.append(f"{int(cell_count) - len(statuses)} not run yet")
+    return f"{_plural(int(cell_count), 'cell')}: {', '.join(words)}"
 
 
 def _task(provenance: Mapping[str, Any]) -> str:

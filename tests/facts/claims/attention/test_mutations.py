@@ -16,7 +16,7 @@ import leadline.parts.transformer
 import leadline.theory.attention._span_bound as span_bound
 import leadline.theory.attention.bidirectional as bidirectional
 import leadline.theory.attention.logit_span as logit_span
-from leadline.instruments.attacks.heads import Heads
+from leadline.instruments.attacks.heads import DrawnHeads
 from leadline.instruments.passes.probe import Single
 from leadline.instruments.passes.probes import attention as attention_probe
 from leadline.parts import Recipe
@@ -172,13 +172,13 @@ def test_a_model_that_forgets_its_mask(monkeypatch: Patch) -> None:
 
 
 def test_heads_whose_rows_sum_to_less(monkeypatch: Patch) -> None:
-    right = Heads.attention
+    right = DrawnHeads.attention
 
-    def leaking(self: Heads) -> tuple[torch.Tensor, torch.Tensor]:
+    def leaking(self: DrawnHeads) -> tuple[torch.Tensor, torch.Tensor]:
         weights, logits = right(self)
         return 0.999 * weights, logits
 
-    monkeypatch.setattr(Heads, "attention", leaking)
+    monkeypatch.setattr(DrawnHeads, "attention", leaking)
     assert ruled("attention-rows-sum-to-one", seeds=(0,)).verdict == FALSE
 
 
@@ -216,10 +216,10 @@ def test_a_span_of_another_size(monkeypatch: Patch, factor: float) -> None:
 def test_a_gain_that_is_the_mean(monkeypatch: Patch) -> None:
     right = attention_probe._ingredients
 
-    def by_mean(at: Any, found: Any) -> Any:
-        for one in right(at, found):
+    def by_mean(at: Any, patterns: Any) -> Any:
+        for one in right(at, patterns):
             if isinstance(one, Single) and one.quantity is attention_probe.GAIN:
-                yield replace(one, value=found.seen.query_source.norm.gain.mean())
+                yield replace(one, value=patterns.attention.query_source.norm.gain.mean())
             else:
                 yield one
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from leadline.errors import UnknownName
-from leadline.instruments.attacks.attention import Attacked, Found, campaign, merged
+from leadline.instruments.attacks.attention import Attacked, WorstCase, campaign, merged
 from leadline.instruments.attacks.climbs import EQUAL_LOG, GOALS, climb_stacks, stack_facts
 from leadline.instruments.attacks.collapse import (
     CLIMBS,
@@ -22,9 +22,21 @@ from leadline.instruments.attacks.collapse import (
     random_collapse_attack,
 )
 from leadline.instruments.attacks.evidence import BEYOND, ROUNDING_LOG, evident, judged_paths
-from leadline.instruments.attacks.shapes import RANGES, STACK_KINDS, Shape, draw_shape, structured
+from leadline.instruments.attacks.shapes import (
+    RANGES,
+    STACK_KINDS,
+    StackShape,
+    draw_shape,
+    structured,
+)
 from leadline.instruments.attacks.stacks import Stacks
-from leadline.instruments.attacks.steps import Split, better_centre, composite, gelu_step, relu_step
+from leadline.instruments.attacks.steps import (
+    CentredStream,
+    better_centre,
+    composite,
+    gelu_step,
+    relu_step,
+)
 from leadline.theory import COLLAPSE_BOUNDS, LayerFacts, StackFacts
 
 ATTACKED = [name for name, bound in COLLAPSE_BOUNDS.items() if bound.side != "law"]
@@ -37,7 +49,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def small(kind: str, activation: str = "none", *, batch: int = 3, shared: bool = False) -> Stacks:
     """Networks of two layers, three tokens, two features and the most heads of a kind."""
     chosen = STACK_KINDS[kind]
-    shape = Shape(3, 2, chosen.heads[-1], 2, 2, 3, activation, shared)  # type: ignore[arg-type]
+    shape = StackShape(3, 2, chosen.heads[-1], 2, 2, 3, activation, shared)  # type: ignore[arg-type]
     return Stacks(chosen, batch, shape, generator=generator(5))
 
 
@@ -255,7 +267,7 @@ def test_steps_through_activations_have_no_cancellation(size: float) -> None:
 def test_a_better_centre_than_the_mean_is_found() -> None:
     """X = (0, 0, 0, 1)': 1.0607 about the mean, 1 about 0."""
     tokens = torch.tensor([[[0.0], [0.0], [0.0], [1.0]]], dtype=torch.float64)
-    state = Split(torch.zeros(1, 1, 1, dtype=torch.float64), tokens).at_mean()
+    state = CentredStream(torch.zeros(1, 1, 1, dtype=torch.float64), tokens).at_mean()
     assert float(composite(state.rest)) == pytest.approx(math.sqrt(1.5 * 0.75), rel=1e-14)
     better = better_centre(state)
     assert float(composite(better.rest)) == pytest.approx(1.0, rel=1e-14)
@@ -293,7 +305,7 @@ def test_shapes_and_structures_are_varied() -> None:
 
 @torch.no_grad()
 def test_sizes_are_drawn_between_their_ends() -> None:
-    shape = Shape(3, 2, 1, 2, 2, 3, "relu", False)
+    shape = StackShape(3, 2, 1, 2, 2, 3, "relu", False)
     stacks = Stacks(STACK_KINDS["one-head-mlp"], 400, shape, generator=generator())
     for name, size in stacks.sizes.items():
         low, high = (math.log(end) for end in RANGES[name])
@@ -305,11 +317,11 @@ def test_sizes_are_drawn_between_their_ends() -> None:
 
 
 def test_a_violation_with_fewer_failing_conditions_is_the_worse_one() -> None:
-    one, two = Found(1, 1.5, failing=1), Found(2, 9.0, failing=2)
-    assert one.with_(two) == two.with_(one) == Found(3, 1.5, failing=1)
-    below = Found(1, 0.7, failing=0)
+    one, two = WorstCase(1, 1.5, failing=1), WorstCase(2, 9.0, failing=2)
+    assert one.with_(two) == two.with_(one) == WorstCase(3, 1.5, failing=1)
+    below = WorstCase(1, 0.7, failing=0)
     assert below.with_(two).ratio == 9.0
-    assert Found(1, 0.7).with_(Found(1, 0.9)).ratio == 0.9
+    assert WorstCase(1, 0.7).with_(WorstCase(1, 0.9)).ratio == 0.9
 
 
 def test_a_residual_of_the_size_of_rounding_is_no_evidence() -> None:
@@ -390,7 +402,7 @@ def test_a_layer_before_the_overflow_is_judged_too() -> None:
 @torch.no_grad()
 def test_tokens_that_differ_by_the_rounding_of_their_mean_are_equal() -> None:
     assert EQUAL_LOG == -12.0
-    shape = Shape(7, 2, 1, 2, 1, 1, "none", False)
+    shape = StackShape(7, 2, 1, 2, 1, 1, "none", False)
     stacks = Stacks(STACK_KINDS["skip-aligned"], 3, shape, generator=generator())
     stacks.free["tokens"][0] = 0.1
     stacks.free["tokens"][1] = 0.1 + 1e-10 * stacks.free["tokens"][1]
@@ -426,7 +438,7 @@ def test_an_unknown_kind_is_named() -> None:
 @pytest.mark.parametrize("goal", GOALS)
 def test_ascent_raises_what_it_is_after(goal: str) -> None:
     kind = "skip-aligned" if goal == "fall" else "heads"
-    shape = Shape(3, 2, 2, 2, 2, 1, "none", False)
+    shape = StackShape(3, 2, 2, 2, 2, 1, "none", False)
     stacks = Stacks(STACK_KINDS[kind], 12, shape, generator=generator(2))
     name = {
         "chain": "collapse-proved",

@@ -20,7 +20,7 @@ from leadline.instruments.attacks.convergence import (
     convergence_attack,
     optimised_convergence_attack,
 )
-from leadline.instruments.attacks.shapes import STACK_KINDS, Shape
+from leadline.instruments.attacks.shapes import STACK_KINDS, StackShape
 from leadline.instruments.attacks.stacks import Stacks
 from leadline.theory import COLLAPSE_BOUNDS, StackFacts
 from leadline.theory.rank_collapse.collapse_published import published_factor
@@ -34,7 +34,7 @@ def condition(facts: StackFacts) -> float:
 
 def stacks(kind: str = "one-head", activation: str = "none", depth: int = 1) -> Stacks:
     heads = STACK_KINDS[kind].heads[-1]
-    shape = Shape(3, 2, heads, 2, depth, 3, activation, False)  # type: ignore[arg-type]
+    shape = StackShape(3, 2, heads, 2, depth, 3, activation, False)  # type: ignore[arg-type]
     return Stacks(STACK_KINDS[kind], 8, shape, generator=torch.Generator().manual_seed(3))
 
 
@@ -61,7 +61,7 @@ def test_tokens_are_scaled_until_the_condition_is_just_met() -> None:
     assert (NEAREST, FARTHEST) == (0.999, 0.01)
     networks = stacks()
     wanted = torch.linspace(-2.0, math.log10(0.999), 8, dtype=torch.float64)
-    for facts, log in zip(_near_one(networks, wanted=wanted), wanted.tolist(), strict=True):
+    for facts, log in zip(_near_one(networks, log_condition=wanted), wanted.tolist(), strict=True):
         if math.isfinite(max(COLLAPSE_BOUNDS.get("collapse-proved")().factors(facts))):
             assert condition(facts) == pytest.approx(10**log, rel=1e-9)
 
@@ -70,7 +70,7 @@ def test_a_look_leaves_the_networks_as_they_are() -> None:
     networks = stacks("heads-mlp", "gelu", depth=2)
     before = networks.sizes["tokens"].detach().clone()
     wanted = torch.full((8,), -0.1, dtype=torch.float64)
-    _look(networks, networks.run(), wanted=wanted)
+    _look(networks, networks.run(), log_condition=wanted)
     assert torch.equal(networks.sizes["tokens"], before)
 
 

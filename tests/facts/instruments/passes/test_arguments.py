@@ -494,7 +494,7 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for write in (RECORD.to_csv, RECORD.save, lambda path: leadline.report(RECORD, path)):
-        refused("no ordinary file", write, pipe)
+        refused("not a regular file", write, pipe)
         assert pipe.is_fifo()
 
 
@@ -594,17 +594,17 @@ def test_a_layer_of_numpy_is_a_layer():
 
 @pytest.mark.parametrize("value", [5, None, "a", [5]], ids=repr)
 def test_what_no_record_keeps(value):
-    refused("A Quantity was expected", leadline.Record().describe, value)
-    refused("A Finding was expected", leadline.Record().add_finding, value)
-    refused("expected", leadline.Record().append, value)
+    refused("Expected a Quantity", leadline.Record().describe, value)
+    refused("Expected a Finding", leadline.Record().add_finding, value)
+    refused("Expected", leadline.Record().append, value)
 
 
 @pytest.mark.parametrize("value", ["a", None, 5, [5]], ids=repr)
 def test_what_is_no_record(value):
     refused("", leadline.bounds, value)
     for entry in (leadline.trainability, lambda it: leadline.compare(RECORD, it)):
-        refused("A record belongs here", entry, value)
-    refused("A record belongs here", leadline.report, value, "page.html")
+        refused("Expected a record", entry, value)
+    refused("Expected a record", leadline.report, value, "page.html")
 
 
 @pytest.mark.parametrize("names", [5, "ab", ["a"]], ids=repr)

@@ -262,7 +262,7 @@ def test_logits_are_left_out_on_demand(found):
     without = leadline.paths(transformer(), IDS, logits=False)
     assert without.share == found.share
     assert without.logits is None and without.loss_at_most is None and without.loss is None
-    assert "Logits: they were not asked for." in without.remarks
+    assert "Logits: left out, as requested." in without.remarks
 
 
 def test_a_loss_of_ones_own_gets_the_output_with_other_logits():

@@ -217,7 +217,7 @@ def test_a_pass_that_depends_on_the_kind_of_its_tensors_is_refused():
             return super().forward(x) * (1 if type(x) is torch.Tensor else 2)
 
     said = refused(net(mlp=Suspicious))
-    assert "another than the model's own: the stream after the last layer differs by" in said
+    assert "differs from the model's own: the stream after the last layer is off by" in said
 
 
 def test_a_head_that_depends_on_the_kind_of_its_tensors_is_refused():
@@ -226,7 +226,7 @@ def test_a_head_that_depends_on_the_kind_of_its_tensors_is_refused():
             x = super().forward(x)
             return x if type(x) is torch.Tensor else 1.001 * x
 
-    assert "the output differs by 0.001 of a token's size" in refused(net(kind=Odd))
+    assert "the output is off by 0.001 of a token's size" in refused(net(kind=Odd))
 
 
 # --- what is a hop --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_linear_function_has_a_second_graph_too() -> None:
 
 
 def test_a_map_to_another_shape_is_refused() -> None:
-    with pytest.raises(ProbeError, match=r"makes \[2, 5, 3\] of a stream of \[2, 5, 6\]"):
+    with pytest.raises(ProbeError, match=r"turns a stream of shape \[2, 5, 6\] into \[2, 5, 3\]"):
         Linearised(lambda z: z[..., :3], _stream())
 
 

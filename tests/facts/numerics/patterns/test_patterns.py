@@ -12,7 +12,13 @@ from torch.nn import functional as F
 
 from leadline.anatomy import SeenAttention
 from leadline.numerics.patterns.matrix_group import EMPTY
-from leadline.numerics.patterns.patterns import LONG, PROOF_LIMIT, Measured, Patterns, Shape
+from leadline.numerics.patterns.patterns import (
+    LONG,
+    PROOF_LIMIT,
+    PatternNumbers,
+    Patterns,
+    PatternShape,
+)
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -98,7 +104,7 @@ def divergence(matrices: list[list[list[float]]]) -> float:
     return total / rows
 
 
-def agree(measured: Measured, example: int, head: int, expected: dict[str, float]) -> None:
+def agree(measured: PatternNumbers, example: int, head: int, expected: dict[str, float]) -> None:
     assert measured.second is not None
     got = {
         "norm": measured.norm.value,
@@ -170,12 +176,12 @@ def test_padding_never_enters_on_either_side() -> None:
             cut = logits[example, head][left][:, left]
             agree(measured, example, head, by_hand(cut, triangle(len(left))))
     assert measured.shapes == [
-        Shape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
-        Shape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
-        Shape(8, 8, 1, "causal", tuple(range(1, 9))),
+        PatternShape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
+        PatternShape(5, 5, 1, "causal", (1, 2, 3, 4, 5)),
+        PatternShape(8, 8, 1, "causal", tuple(range(1, 9))),
     ] or measured.shapes == [
-        Shape(5, 5, 2, "causal", (1, 2, 3, 4, 5)),
-        Shape(8, 8, 1, "causal", tuple(range(1, 9))),
+        PatternShape(5, 5, 2, "causal", (1, 2, 3, 4, 5)),
+        PatternShape(8, 8, 1, "causal", tuple(range(1, 9))),
     ]
 
 
@@ -231,7 +237,7 @@ def test_an_additive_mask_is_a_bias_where_it_does_not_hide() -> None:
 def test_masks_are_told_by_what_they_allow(mask: Tensor, kind: str, allowed: tuple[int]) -> None:
     query, key = drawn(2, 2, 5, 4), drawn(2, 2, 5, 4, seed=1)
     (shape,) = Patterns(kernel(query, key, mask=mask)).measured.shapes
-    assert shape == Shape(5, 5, 2, kind, allowed)  # type: ignore[arg-type]
+    assert shape == PatternShape(5, 5, 2, kind, allowed)  # type: ignore[arg-type]
 
 
 def test_cross_attention_has_as_many_rows_as_queries() -> None:

@@ -14,7 +14,7 @@ from leadline.anatomy.tap.seen_attention import SeenAttention
 from leadline.numerics.patterns import token_differences
 from leadline.numerics.patterns.patterns import Patterns
 from leadline.numerics.patterns.token_differences import (
-    Heads,
+    AttentionHeads,
     cubic_law,
     diagonals,
     gammas,
@@ -40,7 +40,7 @@ W_O = drawn(HEADS, SIZE, WIDTH, seed=7)
 
 def heads(
     z: Tensor = Z, tokens: Tensor | None = None, causal: bool = False, biased: float = 1.0
-) -> Heads:
+) -> AttentionHeads:
     query, key, value = (
         z.unsqueeze(1) @ weight + biased * bias
         for weight, bias in ((W_Q, B_Q), (W_K, B_K), (W_V, B_V))
@@ -53,7 +53,7 @@ def heads(
         "attention", "kernel", value, output, query, key, causal=causal, scaling=SCALING
     )
     patterns = Patterns(seen, queries=tokens, keys=tokens)
-    return Heads(patterns, tokens, OutputProjection(W_O, None))
+    return AttentionHeads(patterns, tokens, OutputProjection(W_O, None))
 
 
 def forms(z: Tensor) -> list[np.ndarray]:
@@ -92,13 +92,13 @@ def test_gamma_is_that_of_the_weights_and_biases_cancel() -> None:
 
 
 def test_gamma_of_one_head_is_the_joint_one() -> None:
-    whole = heads().patterns.seen
+    whole = heads().patterns.attention
     assert whole.query is not None and whole.key is not None
     seen = SeenAttention(
         "", "kernel", whole.value[:, :1], whole.output[:, :1], whole.query[:, :1], whole.key[:, :1],
         scaling=SCALING,
     )  # fmt: skip
-    found = gammas(Heads(Patterns(seen), None, "none"))
+    found = gammas(AttentionHeads(Patterns(seen), None, "none"))
     assert torch.equal(found.each[:, 0], found.joint)
 
 
@@ -163,7 +163,7 @@ def test_examples_of_one_token_are_left_out() -> None:
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_diagonal_leaves_the_first_token_out(causal: bool) -> None:
     whole = heads(causal=causal)
-    seen = whole.patterns.seen
+    seen = whole.patterns.attention
     assert seen.query is not None and seen.key is not None
     logits = SCALING * seen.query @ seen.key.repeat_interleave(HEADS // GROUPS, 1).mT
     if causal:

@@ -199,8 +199,8 @@ def test_the_sizes_of_what_is_held_at_a_time() -> None:
     assert [len(call.args[0]) for call in together.call_args_list] == [4, 4, 1]
     chunks = stored.Chunked(torch.ones(600, 1024)).chunks
     assert [len(chunk) for chunk, _, _ in chunks] == [256, 256, 88]
-    assert stored.Stacked(torch.ones(1, 3, 192)).gram is not None
-    assert stored.Stacked(torch.ones(1, 3, 193)).gram is None
+    assert stored.MatrixBatch(torch.ones(1, 3, 192)).gram is not None
+    assert stored.MatrixBatch(torch.ones(1, 3, 193)).gram is None
     assert stored.RAISED * 8 == 1 << 20
 
 

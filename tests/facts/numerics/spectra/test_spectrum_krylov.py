@@ -38,7 +38,7 @@ def test_the_start_block_is_orthonormal_and_begins_with_one(rows: int) -> None:
 def test_the_run_finds_the_leading_vector_and_counts_its_products(block: int) -> None:
     matrices = torch.stack([_attention(60, seed=seed) for seed in range(3)])
     start = start_block(60, block, dtype=torch.float32, device=CPU).expand(3, -1, -1)
-    found = leading_vectors(stored.Stacked(matrices), start)
+    found = leading_vectors(stored.MatrixBatch(matrices), start)
     for i in range(3):
         exact = torch.linalg.svd(matrices[i].double()).Vh[0]
         vector = found.ritz[i, 0].double()
@@ -52,7 +52,7 @@ def test_a_block_needs_fewer_passes() -> None:
     steps = [
         int(
             leading_vectors(
-                stored.Stacked(matrix),
+                stored.MatrixBatch(matrix),
                 start_block(300, rows, dtype=torch.float32, device=CPU)[None],
                 spacing=1.0,
             ).iterations
@@ -115,7 +115,7 @@ def test_an_invariant_space_is_frozen_and_not_filled_with_noise() -> None:
     # M = I: the first product is the start itself.
     eye = torch.eye(40)[None]
     start = start_block(40, 2, dtype=torch.float32, device=CPU)[None]
-    fresh, products, outside = krylov._new_rows(start, stored.Stacked(eye).gram_rows(start))
+    fresh, products, outside = krylov._new_rows(start, stored.MatrixBatch(eye).gram_rows(start))
     assert not bool(fresh.any()) and not bool(outside.any())
     assert torch.allclose(products[0], torch.eye(2), atol=1e-6)
     one = start[:, :1]
@@ -335,7 +335,7 @@ def test_a_value_just_above_others_may_be_missed_by_more_than_two_residuals() ->
     missed, residual = 1.2 - float(space.values[0, -1]), float(space.residuals(1))
     assert missed > 2 * residual
     start = start_block(1000, 1, dtype=EXACT, device=CPU)[None]
-    assert missed <= float(leading_vectors(stored.Stacked(matrix[None]), start, most=3).error)
+    assert missed <= float(leading_vectors(stored.MatrixBatch(matrix[None]), start, most=3).error)
 
 
 def test_an_interval_beyond_the_proof_is_cut_to_it() -> None:

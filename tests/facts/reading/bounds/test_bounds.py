@@ -369,7 +369,7 @@ def test_the_provenance_reaches_the_facts() -> None:
     assert (facts.mask, facts.positions, facts.stochastic) == ("other", "rotary", False)
     assert (facts.width, facts.head_width, facts.shared_input) == (32, 4, True)
     [sublayer] = attention_sublayers(record)
-    assert (sublayer.module, sublayer.seen, sublayer.proof_eps) == (
+    assert (sublayer.module, sublayer.route, sublayer.proof_eps) == (
         "model.layers.0.attn",
         "kernel",
         1.3,

@@ -203,7 +203,7 @@ def test_without_an_anatomy_nothing_applies() -> None:
     for found in bounds(record).bounds:
         assert found.applying == ()
         assert found.rows[0].because == (
-            "the record does not tell what the layers keep and where norms stand",
+            "the record does not say what the layers keep and where norms stand",
         )
 
 

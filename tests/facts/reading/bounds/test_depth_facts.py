@@ -101,7 +101,7 @@ def test_the_defaults_are_those_of_the_parts() -> None:
         assert INITS.options(name)[option].default == default
     model = leadline.Transformer(depth=1, width=16, heads=2, context=8, vocabulary=8, mlp="relu")
     hidden = model.blocks[0].mlp.branch.up.out_features
-    assert hidden == depth_facts.INNER * 16
+    assert hidden == depth_facts.HIDDEN_RATIO * 16
     for name in depth_facts.PLAIN_MLPS:
         assert MLPS.options(name)["hidden"].default is None
         assert "Plain" in [one.__name__ for one in inspect.getmro(MLPS.get(name))]

@@ -111,7 +111,7 @@ def test_records_are_called_by_their_models_and_numbered() -> None:
 
 
 def test_fewer_than_two_records_or_names_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(RecordError, match="at least two records; 1 given"):
+    with pytest.raises(RecordError, match="at least two records, but got 1"):
         compare(line([1, 2]))
     with pytest.raises(RecordError, match="3 names were given for 2 records"):
         compare(line([1, 2]), line([1, 2]), names=["a", "b", "c"])

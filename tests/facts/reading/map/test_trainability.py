@@ -295,12 +295,12 @@ def test_a_task_without_entropies_is_named() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.2, -1.0])
 def test_an_impossible_share_is_refused(share: float) -> None:
-    with pytest.raises(RecordError, match="take one in"):
+    with pytest.raises(RecordError, match="above 0 and up to 1"):
         trainability(sweep_record(), share=share)
 
 
 def test_an_impossible_margin_is_refused() -> None:
-    with pytest.raises(RecordError, match="take a finite number"):
+    with pytest.raises(RecordError, match="give a finite number"):
         trainability(sweep_record(), margin=math.nan)
 
 

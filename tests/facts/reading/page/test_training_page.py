@@ -125,7 +125,7 @@ def test_a_run_that_diverged_says_so() -> None:
     record = training_record()
     record.append([Reading("validation.loss", RUN, "value", math.nan, step=450, seed=0)])
     page = page_of(record)
-    assert "The validation loss is no number at step 450: the run diverged." in page.text
+    assert "The validation loss is not a number at step 450: the run diverged." in page.text
     assert "marked × on the upper edge: validation: from step 450 on." in page.text
     (crosses,) = [t for t in page.data["charts"][0]["figure"]["data"] if t["meta"].get("edge")]
     assert crosses["x"] == [450]

@@ -367,7 +367,7 @@ def test_names_with_odd_letters_are_paths_like_others(tmp_path: Path) -> None:
 
 
 def test_a_device_is_not_replaced_by_a_record() -> None:
-    with pytest.raises(RecordError, match="no ordinary file"):
+    with pytest.raises(RecordError, match="not a regular file"):
         Record().save("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 

@@ -11,11 +11,11 @@ from leadline.errors import RecordError
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.file.unfinished import (
     UNFINISHED,
-    Growing,
-    begun,
+    GrowingRecord,
     is_unfinished,
     refuse_foreign,
     refuse_unfinished,
+    resume_record,
 )
 from leadline.record.words.unfinished import unfinished_text
 
@@ -27,11 +27,11 @@ def _row(layer: int) -> Reading:
     return Reading(NORM.name, Site("decoder", layer, None, "block"), "mean", float(layer))
 
 
-def _begin(path: Path | None, record: Record | None = None) -> Growing:
-    return Growing.begin(record or Record(), path, request=REQUEST, parts=3)
+def _begin(path: Path | None, record: Record | None = None) -> GrowingRecord:
+    return GrowingRecord.begin(record or Record(), path, request=REQUEST, parts=3)
 
 
-def _add(growing: Growing, layer: int, **more: Any) -> None:
+def _add(growing: GrowingRecord, layer: int, **more: Any) -> None:
     told = {"refused": [], "carried": {}, **more}
     growing.add(f"block {layer}", [NORM], [_row(layer)], **told)
 
@@ -65,9 +65,9 @@ def test_an_unfinished_record_goes_on_with_its_parts_refusals_and_what_was_carri
     refusal = (("jacobian.leak",), Site("decoder", 1, 2, "mlp"), "one token")
     _add(growing, 1, refused=[refusal], carried={"probes": {"jacobian": [0.1, 0.2]}})
     growing.close()
-    record = begun(path, REQUEST)
+    record = resume_record(path, REQUEST)
     assert record is not None
-    again = Growing(record, path)
+    again = GrowingRecord(record, path)
     assert again.finished == {"block 1"}
     assert again.refused == [refusal]
     assert again.carried == {"probes": {"jacobian": [0.1, 0.2]}}
@@ -77,14 +77,14 @@ def test_an_unfinished_record_goes_on_with_its_parts_refusals_and_what_was_carri
     assert [r.site.layer for r in finished.select()] == [1, 2]
     assert [f.verdict for f in finished.findings] == ["Something."]
     assert [p.name for p in tmp_path.iterdir()] == ["a.leadline"]
-    assert begun(path, REQUEST) is None
+    assert resume_record(path, REQUEST) is None
 
 
 def test_a_part_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.leadline"
     growing = _begin(path)
     _add(growing, 1)
-    with pytest.raises(RecordError, match="A Reading was expected"):
+    with pytest.raises(RecordError, match="Expected a Reading"):
         growing.add("block 2", [NORM], [_row(2), None], refused=[], carried={})  # pyright: ignore
     assert growing.finished == {"block 1"} and len(growing.record) == 1
     growing.close()
@@ -112,20 +112,20 @@ def test_another_request_is_refused_by_what_differs(
     _add(growing, 1)
     growing.close()
     with pytest.raises(RecordError, match=words):
-        begun(path, other)
+        resume_record(path, other)
     with pytest.raises(RecordError, match="cut off"):
         refuse_unfinished(path)
     assert is_unfinished(path)
 
 
 def test_what_is_no_record_or_finished_is_nothing_to_go_on_with(tmp_path: Path) -> None:
-    assert begun(tmp_path / "none.leadline", REQUEST) is None
+    assert resume_record(tmp_path / "none.leadline", REQUEST) is None
     foreign = tmp_path / "foreign.leadline"
     foreign.write_text("hello")
-    assert begun(foreign, REQUEST) is None
+    assert resume_record(foreign, REQUEST) is None
     finished = tmp_path / "finished.leadline"
     Record().save(finished)
-    assert begun(finished, REQUEST) is None
+    assert resume_record(finished, REQUEST) is None
     refuse_unfinished(finished)
 
 
@@ -154,23 +154,23 @@ def test_seconds_are_summed_over_the_sittings(
     monkeypatch.setattr("time.perf_counter", lambda: now)
     path = tmp_path / "a.leadline"
     now = 103.0
-    growing = Growing.begin(Record(), path, request=REQUEST, parts=3, started=100.0)
+    growing = GrowingRecord.begin(Record(), path, request=REQUEST, parts=3, started=100.0)
     assert growing.seconds == 3.0
     now = 105.0
     _add(growing, 1)
     now = 150.0  # spent on a part that is lost
     growing.close()
-    record = begun(path, REQUEST)
+    record = resume_record(path, REQUEST)
     assert record is not None
     now = 1002.0
-    again = Growing(record, path, started=1000.0)
+    again = GrowingRecord(record, path, started=1000.0)
     assert again.seconds == 7.0
     now = 1004.0
     _add(again, 2)
     again.close()
-    record = begun(path, REQUEST)
+    record = resume_record(path, REQUEST)
     assert record is not None
-    third = Growing(record, path)
+    third = GrowingRecord(record, path)
     now = 1005.0
     assert third.seconds == 10.0
     third.close()
@@ -184,10 +184,10 @@ def test_the_time_of_what_a_record_holds_already_is_kept_with_it(
     record = Record()
     record.describe(NORM)
     record.append([_row(1)])
-    Growing.begin(record, path, request=REQUEST, parts=3, started=100.0).close()
-    found = begun(path, REQUEST)
+    GrowingRecord.begin(record, path, request=REQUEST, parts=3, started=100.0).close()
+    found = resume_record(path, REQUEST)
     assert found is not None
-    again = Growing(found, path)
+    again = GrowingRecord(found, path)
     assert again.seconds == 8.0
     again.close()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.rows.address import Address, parse_address
-from leadline.record.rows.quantity import Scale
+from leadline.record.rows.quantity import AxisScale
 from leadline.record.words.notebook import svg_sparkline
 from leadline.record.words.numbers import BARS, align, format_count, format_number, sparkline
 from leadline.record.words.summary import passes_text, summarize
@@ -167,7 +167,7 @@ def test_massive_first_token_is_told_with_the_median_without_it() -> None:
 
 
 def _tokenwise(
-    mean: list[float], median: list[float], without: list[float], scale: Scale = "log"
+    mean: list[float], median: list[float], without: list[float], scale: AxisScale = "log"
 ) -> Record:
     record = Record()
     record.describe(Quantity("q", "Q", "q", "q", scale=scale))

@@ -47,7 +47,7 @@ from leadline.instruments.passes.attention_facts import positions_of
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Refused, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.patterns.token_differences import (
-    Heads,
+    AttentionHeads,
     cubic_law,
     diagonals,
     gammas,
@@ -99,7 +99,7 @@ class CollapseProbe:
 
     quantities = (*_OF_HEADS, LIPSCHITZ, ALIGNMENT, OVERLAP)
 
-    def heads(self, at: At, heads: Heads) -> Iterator[Result]:
+    def heads(self, at: At, heads: AttentionHeads) -> Iterator[Result]:
         if at.site.point == "cross-attention":
             yield Refused(_OF_HEADS, _CROSS)
             return
@@ -135,9 +135,9 @@ class CollapseProbe:
 
 
 def _diagonal(patterns: Patterns) -> Iterator[Result]:
-    found = diagonals(patterns)
-    if found is not None:
-        yield PerHead(DIAGONAL, found)
+    largest = diagonals(patterns)
+    if largest is not None:
+        yield PerHead(DIAGONAL, largest)
         return
     most = max(patterns.size(example)[1] for example in range(patterns.examples))
     if most >= LONG:
@@ -169,7 +169,7 @@ def _value_output(at: At, weights: _Weights, output: OutputProjection | str) -> 
     yield Single(GAIN, product_gain(joined, output.weight.flatten(0, 1)))
 
 
-def _bilinear(heads: Heads, weights: _Weights) -> Iterator[Result]:
+def _bilinear(heads: AttentionHeads, weights: _Weights) -> Iterator[Result]:
     """gamma and the cubic law: where the logits are a form R W_QK R' of what enters."""
     patterns = heads.patterns
     if not _several_tokens(patterns):
@@ -178,9 +178,9 @@ def _bilinear(heads: Heads, weights: _Weights) -> Iterator[Result]:
     if why is not None:
         yield Refused((GAMMA, JOINT, CUBIC), why)
         return
-    found = gammas(heads)
-    yield PerHead(GAMMA, found.each)
-    yield Single(JOINT, found.joint.amax(), "max")
+    unevenness = gammas(heads)
+    yield PerHead(GAMMA, unevenness.each)
+    yield Single(JOINT, unevenness.joint.amax(), "max")
     for side in (weights.value, heads.output):
         if isinstance(side, str):
             yield Refused((CUBIC,), side)
@@ -198,7 +198,7 @@ def _not_bilinear(patterns: Patterns, weights: _Weights) -> str | None:
     for side in (weights.query, weights.key):
         if isinstance(side, str):
             return side
-    if patterns.seen.soft_cap is not None:
+    if patterns.attention.soft_cap is not None:
         return _CAPPED
     return _POSITIONS.get(positions_of(patterns))
 
@@ -209,22 +209,22 @@ def _several_tokens(patterns: Patterns) -> bool:
 
 
 def _weights(patterns: Patterns) -> _Weights:
-    seen = patterns.seen
-    # Of one token it cannot be told which weights it was multiplied by.
+    attention = patterns.attention
+    # A single token does not show which weights it was multiplied by.
     lost = _NOT_FOUND if _several_tokens(patterns) else _TOO_FEW
     query, key, value = (
         lost.format(name) if source is None else _weight(source, patterns.heads, name)
         for source, name in (
-            (seen.query_source, "queries"),
-            (seen.key_source, "keys"),
-            (seen.value_source, "values"),
+            (attention.query_source, "queries"),
+            (attention.key_source, "keys"),
+            (attention.value_source, "values"),
         )
     )
-    if seen.value_source is not None and seen.value_source.turned:
+    if attention.value_source is not None and attention.value_source.turned:
         value = _CHANGED.format("values")
-    if not _together(seen.query_source, seen.key_source) and isinstance(query, Tensor):
+    if not _together(attention.query_source, attention.key_source) and isinstance(query, Tensor):
         key = key if isinstance(key, str) else _APART
-    if not _together(seen.query_source, seen.value_source) and isinstance(query, Tensor):
+    if not _together(attention.query_source, attention.value_source) and isinstance(query, Tensor):
         value = value if isinstance(value, str) else _APART
     return _Weights(query, key, value)
 

@@ -130,8 +130,8 @@ class ResidualProbe:
         yield _largest(SMALLEST, least.value, least.lower, floor * size.all)
         values = token_singular_values(x, RANKS)
         yield Single(SINGULAR, torch.cat(values).mean(), "mean")
-        for rank, found in enumerate(values):
-            yield Single(SINGULAR, found.mean(), "mean", site=replace(at.site, rank=rank + 1))
+        for rank, of_rank in enumerate(values):
+            yield Single(SINGULAR, of_rank.mean(), "mean", site=replace(at.site, rank=rank + 1))
 
 
 def _largest(quantity: Quantity, value: Tensor, lower: Tensor, away: Tensor) -> Single:

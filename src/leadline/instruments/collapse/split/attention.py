@@ -80,7 +80,7 @@ def _attention(
 
 
 def heads_of(query: Split, key: Split, scaling: float) -> tuple[Scaled, Scaled]:
-    """a [run, head, 1, key] and t [run, head, query, key] of the module's first lines."""
+    """The logits as a [run, head, 1, key] and t [run, head, query, key], scaled."""
     across = (query.base.values @ key.rest.values.mT) * scaling
     within = (query.rest.values @ key.rest.values.mT) * scaling
     sizes = [one.rest.values.abs().amax((0, 2, 3)) for one in (query, key)]

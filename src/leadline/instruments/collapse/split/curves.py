@@ -196,7 +196,7 @@ def _value_at(
     share = value(inner) / torch.where(faint, 1.0, inner)
     share = torch.where(faint, slope(torch.zeros_like(inner)), share)
     if straight:
-        # Far out the share is 0 or 1: of an infinite value only its sign is asked.
+        # Far out the share is 0 or 1: of an infinite value only its sign matters.
         share = torch.where(at.abs() > FLAT, (at > 0).double(), share)
     return x.base.map(x.base.values * share)
 

@@ -1,4 +1,4 @@
-"""What theorems on rank collapse ask about a layer, from split tokens: exact far below rounding.
+"""The facts that theorems on rank collapse need of a layer, exact far below rounding.
 
 The formulas are those of `theory.rank_collapse`; E, gamma and the composite measure do not depend
 on the scale of the rest R, so they are computed from its mantissas, and the cubic law
@@ -92,10 +92,10 @@ def attention_facts(z: Split, weights: AttentionWeights, *, causal: bool) -> Lay
 
 def cosines(x: Split, update: Split) -> tuple[float, float]:
     """cos <res X, res U>, and |<X, U>| / (|X| |U|)."""
-    return _cosine(x.centred(), update.centred()), abs(_cosine(_whole(x), _whole(update)))
+    return _cosine(x.centred(), update.centred()), abs(_cosine(_joined(x), _joined(update)))
 
 
-def _whole(x: Split) -> Scaled:
+def _joined(x: Split) -> Scaled:
     exponents = [e for e in (x.base.exponent, x.rest.exponent) if e is not None]
     top = max(exponents, default=0)
     return Scaled(x.base.at(top) + x.rest.at(top), top)
@@ -130,8 +130,8 @@ def _diagonal(z: Split, weights: AttentionWeights, *, causal: bool) -> float | N
     if causal:
         hidden = torch.ones_like(logits, dtype=torch.bool).triu(1)
         logits = logits.masked_fill(hidden, -math.inf)
-    own = torch.softmax(logits, -1).diagonal(dim1=-2, dim2=-1)[:, 1:]
-    return float(own.max()) if own.numel() else None
+    to_itself = torch.softmax(logits, -1).diagonal(dim1=-2, dim2=-1)[:, 1:]
+    return float(to_itself.max()) if to_itself.numel() else None
 
 
 def _log10(size: float, exponent: int | None) -> float:

@@ -79,10 +79,10 @@ def _to_size(x: Split, weight: Tensor | None, bias: Tensor | None, eps: float) -
     t = shifted(t_, tiny)
     if not bool(torch.isfinite(t).all()):
         return _affine(_plainly(x, unit, eps_), weight, bias)
-    own = (base + shifted(rest, tiny)).square().mean(-1, keepdim=True) + eps_
-    if not bool((own > 0.0).all()):
+    mean_square = (base + shifted(rest, tiny)).square().mean(-1, keepdim=True) + eps_
+    if not bool((mean_square > 0.0).all()):
         raise InputError("A norm without eps meets a token that is zero beside the others.")
-    shrunk = torch.where(t > -0.5, torch.rsqrt(1 + t), (variance / own).sqrt())
+    shrunk = torch.where(t > -0.5, torch.rsqrt(1 + t), (variance / mean_square).sqrt())
     # Near the end of float64 t has few digits left; there g / t is -1/2 to the last one.
     faint = t.abs() < FAINT
     safe = torch.where((t > -0.5) & ~faint, t, 1.0)
@@ -94,12 +94,12 @@ def _to_size(x: Split, weight: Tensor | None, bias: Tensor | None, eps: float) -
 
 
 def _plainly(x: Split, unit: int, eps: float) -> Split:
-    whole = x.base.at(unit) + x.rest.at(unit)
-    size = (whole.square().mean(-1, keepdim=True) + eps).sqrt()
+    tokens = x.base.at(unit) + x.rest.at(unit)
+    size = (tokens.square().mean(-1, keepdim=True) + eps).sqrt()
     if not bool((size > 0.0).all()):
         raise InputError("A norm without eps was given a token of zeros; give it an eps.")
     zero = Scaled(torch.zeros_like(x.base.values), None)
-    return x.settled(zero, scaled(whole / size))
+    return x.settled(zero, scaled(tokens / size))
 
 
 def _affine(x: Split, weight: Tensor | None, bias: Tensor | None) -> Split:

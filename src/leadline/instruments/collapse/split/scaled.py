@@ -27,7 +27,7 @@ REACH = 2040
 
 @dataclass(frozen=True)
 class Scaled:
-    """See the module's first lines; made by `scaled`, which brings the values to size."""
+    """values * 2^exponent; made by `scaled`, which brings the values to size."""
 
     values: Tensor
     exponent: int | None

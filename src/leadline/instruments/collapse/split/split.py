@@ -6,7 +6,7 @@ x is the reference: the mean of the tokens, or with a causal mask the first toke
 nothing but itself. In float32 tokens that differ by less than 1e-7 of their size are equal; here
 R keeps its sixteen digits however small it is. `Split` stands in for a tensor [run, token, width]:
 modules run on it, because torch asks it how to do a linear map, a norm, an activation, attention
-(`split_rules`), and none of these forms is a difference of nearly equal numbers.
+(`rules`), and none of these forms is a difference of nearly equal numbers.
 
 Run 0 is the answer. The others are rounded once more at random after every operation, in the last
 digit; how far they drift apart shows how much rounding has done (after Vignes 1993, stochastic
@@ -32,13 +32,14 @@ Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
 """Torch functions and how a Split does them."""
 RUNS = 3
+"""The answer and two perturbed runs beside it."""
 LAST_DIGIT = 2.0**-53
 SAFETY = 16.0
 """The drift of two perturbed runs is multiplied by this."""
 
 
 def rule(*functions: Any) -> Callable[[Rule], Rule]:
-    """Enter how a Split does some torch functions."""
+    """A decorator that registers how a Split does some torch functions."""
 
     def enter(how: Rule) -> Rule:
         RULES.update(dict.fromkeys(functions, how))
@@ -86,9 +87,10 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Split:
-    """See the module's first lines. `axis` is the token axis of base and rest.
+    """Tokens X = 1 x' + R as a reference and a rest, which torch treats like a tensor.
 
-    `first` says that the reference is the first token, whose row of the rest is zero.
+    `base` is x, `rest` is R, and `axis` their token axis.
+    `first` means that the reference is the first token, whose row of the rest is zero.
     """
 
     base: Scaled
@@ -236,7 +238,7 @@ class Split:
         )
         return self.settled(times(self.base, other.base), apart)
 
-    # --- what is asked of it ---------------------------------------------------------------
+    # --- measures --------------------------------------------------------------------------
 
     def centred(self) -> Scaled:
         """What is left of the tokens without their mean."""
@@ -256,8 +258,8 @@ class Split:
         if not exponents:
             return self.rest.values.flatten(1).norm(dim=1), None
         top = max(exponents)
-        whole = self.base.at(top) + self.rest.at(top)
-        return whole.flatten(1).norm(dim=1), top
+        tokens = self.base.at(top) + self.rest.at(top)
+        return tokens.flatten(1).norm(dim=1), top
 
     def gathered(self) -> Split:
         """The perturbed runs drawn closer to the first, before their drift stops being small."""
@@ -271,7 +273,9 @@ class Split:
 FARTHEST = 10**300
 """Exponents beyond this have no logarithm in float64."""
 CLOSE = 2.0**-20
+"""Runs that have drifted apart by more are gathered, while their drift is still proportional."""
 CLOSER = 2.0**-20
+"""The factor by which gathering shrinks the drift."""
 
 
 def _apart(values: Tensor) -> Tensor:

@@ -3,10 +3,10 @@
 J of one example is a square matrix of N = token x width rows, known by its products alone.
 
     sigma_1 >= ... >= sigma_k    how strongly the block stretches its strongest directions, by block
-                                 bidiagonalisation (`numerics.bidiagonal`)
+                                 bidiagonalisation (`instruments.jacobian.bidiagonal`)
     |J|_F / sqrt N               the root mean square of all N singular values: 1 for the identity
     |J - I|_F / sqrt N           how far the block is from the identity; both by random probes
-                                 (`numerics.frobenius`), with one standard error
+                                 (`instruments.jacobian.frobenius`), with one standard error
     sigma_1(J - I)               the branch alone, J = I + F'
     leak                         largest |J' u| on the tokens behind those that u stands on, over
                                  up to 64 places of the text: 0 where no later token is seen
@@ -15,14 +15,14 @@ Through depth, with P_(i, j) = J_j ... J_(i+1):
 
     |P_(l, L)|_F / sqrt N        partial Jacobian norm from site l to the last (Doshi, He and Gromov
                                  2021, arXiv 2111.12143), by Gaussian directions carried backwards
-                                 with QR at every block (`numerics.frames`)
+                                 with QR at every block (`numerics.linear.frames`)
     sigma_1(P_(0, l))            the norm of the true product
     prod sigma_1(J_i)            the product of the norms, which is never smaller: what bounds made
                                  block by block (a product of Lipschitz constants) speak of
 
 lower and upper are value -+ the estimated error. Numbers are per example, then mean and largest
 over the examples. Padded tokens are tokens of the map like all others. Costs about a hundred
-forward passes of every block, so it is asked for by name; `through` costs as many of all blocks
+forward passes of every block, so it runs only when named; `through` costs as many of all blocks
 before a site, for every site.
 """
 
@@ -210,13 +210,13 @@ class JacobianProbe:
             return ("norm of the product",) if self.through else ()
         if kind == "sublayer" and not self.sublayers:
             return ()
-        asked = {
+        steps = {
             "singular values": True,
             "branch": self.branch,
             "norms": True,
             "smallest": bool(self.smallest),
         }
-        return tuple(step for step, wanted in asked.items() if wanted)
+        return tuple(step for step, wanted in steps.items() if wanted)
 
     def gives(self, kind: Kind) -> tuple[Quantity, ...]:
         through = {PARTIAL: "chain", PRODUCT: "block", THROUGH: "product"}
@@ -225,9 +225,9 @@ class JacobianProbe:
             q for q in self.quantities if kind == through.get(q, kind if kind in single else None)
         )
 
-    def linear(self, at: At, given: LinearMap, tell: Tell) -> Iterator[Result]:
-        site, root = at.site, math.sqrt(given.shape[1] * given.shape[2])
-        top = self._search(given, self.k, "singular values", tell)
+    def linear(self, at: At, linear_map: LinearMap, tell: Tell) -> Iterator[Result]:
+        site, root = at.site, math.sqrt(linear_map.shape[1] * linear_map.shape[2])
+        top = self._search(linear_map, self.k, "singular values", tell)
         if isinstance(top, Singular):
             yield from ranked(SINGULAR, top.values, top.errors, site)
             if site.point == "block":
@@ -235,60 +235,66 @@ class JacobianProbe:
         else:
             yield Refused((SINGULAR, PRODUCT) if site.point == "block" else (SINGULAR,), top)
         if self.branch:
-            apart = self._search(Shifted(given, 1.0), 1, "branch", tell)
+            apart = self._search(Shifted(linear_map, 1.0), 1, "branch", tell)
             if isinstance(apart, Singular):
                 yield from over_examples(BRANCH, apart.values[:, 0], apart.errors[:, 0], site)
             else:
                 yield Refused((BRANCH,), apart)
         tell("norms", 0)
-        norm, distance = both_norms(given, probes=self.probes, seed=self.seed)
+        norm, distance = both_norms(linear_map, probes=self.probes, seed=self.seed)
         yield from over_examples(NORM, norm.value / root, norm.error / root, site)
         yield from over_examples(DISTANCE, distance.value / root, distance.error / root, site)
-        yield from self._leak(given, site)
-        if why := too_many(self.smallest, "smallest singular values", given):
+        yield from self._leak(linear_map, site)
+        if why := too_many(self.smallest, "smallest singular values", linear_map):
             yield Refused((SMALLEST,), why)
         elif self.smallest:
             tell("smallest", 0)
-            low = smallest(given, self.smallest, seed=self.seed, tell=lambda n: tell("smallest", n))
+            low = smallest(
+                linear_map, self.smallest, seed=self.seed, tell=lambda n: tell("smallest", n)
+            )
             yield from ranked(SMALLEST, low.values, low.errors, site)
 
     def chain(self, at: At, links: Iterator[tuple[int, LinearMap]], tell: Tell) -> Iterator[Result]:
         frame: Frame | None = None
-        for layer, given in links:
+        for layer, linear_map in links:
             tell(_step(layer), 0)
-            size = given.shape[1] * given.shape[2]
+            size = linear_map.shape[1] * linear_map.shape[2]
             if frame is None:
                 # A stream of N features has no more than N independent directions.
                 count = min(self.probes, size)
                 frame = Frame.random(
-                    given.shape, count, dtype=given.dtype, seed=self.seed, device=given.device
+                    linear_map.shape,
+                    count,
+                    dtype=linear_map.dtype,
+                    seed=self.seed,
+                    device=linear_map.device,
                 )
-            frame = frame.through(given, adjoint=True)
+            frame = frame.through(linear_map, adjoint=True)
             values, errors = _root_mean_square(frame, size)
             yield from over_examples(PARTIAL, values, errors, replace(at.site, layer=layer - 1))
 
-    def product(self, at: At, given: LinearMap, tell: Tell) -> Iterator[Result]:
-        top = self._search(given, 1, "norm of the product", tell)
+    def product(self, at: At, linear_map: LinearMap, tell: Tell) -> Iterator[Result]:
+        top = self._search(linear_map, 1, "norm of the product", tell)
         if isinstance(top, Singular):
             yield from over_examples(THROUGH, top.values[:, 0], top.errors[:, 0], at.site)
         else:
             yield Refused((THROUGH,), top)
 
     def carried(self) -> dict[str, Any]:
-        """What a measurement that goes on later must know of the blocks before."""
+        """What a measurement that is continued later must know of the blocks before."""
         return {stack: [layer, logs] for stack, (layer, logs) in self._logs.items()}
 
     def carry_on(self, known: Mapping[str, Any]) -> None:
         self._logs = {stack: (int(layer), list(logs)) for stack, (layer, logs) in known.items()}
 
-    def _search(self, given: LinearMap, k: int, step: str, tell: Tell) -> Singular | str:
-        """The k largest singular values, or why there are none: J v may not be to be had."""
-        if why := too_many(k, "singular values", given):
+    def _search(self, linear_map: LinearMap, k: int, step: str, tell: Tell) -> Singular | str:
+        """The k largest singular values, or why there are none: products J v may be impossible."""
+        if why := too_many(k, "singular values", linear_map):
             return why
         tell(step, 0)
         try:
             return largest(
-                given,
+                linear_map,
                 k,
                 tolerance=self.tolerance,
                 seed=self.seed,
@@ -310,12 +316,12 @@ class JacobianProbe:
             return
         yield from over_examples(PRODUCT, total.exp(), None, Site(stack.name, layer))
 
-    def _leak(self, given: LinearMap, site: Site) -> Iterator[Result]:
-        found = leak_of(given, seed=self.seed).values
-        if given.shape[1] < 2:
+    def _leak(self, linear_map: LinearMap, site: Site) -> Iterator[Result]:
+        leaks = leak_of(linear_map, seed=self.seed).values
+        if linear_map.shape[1] < 2:
             yield Refused((LEAK,), "one token has no later ones")
             return
-        yield from over_examples(LEAK, found, None, site)
+        yield from over_examples(LEAK, leaks, None, site)
 
 
 def _root_mean_square(frame: Frame, size: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """How fast directions grow or fade through depth: Lyapunov exponents of the stack.
 
 k random directions at the last site go back through the blocks, J' block by block, and are made
-orthonormal after every one (`numerics.frames`):
+orthonormal after every one (`numerics.linear.frames`):
 
     J_l' Q_l = Q_(l-1) R_l,        growth_i(l) = log R_l,ii
     exponent_i(l) = mean of growth_i over the blocks l + 1 to L, sorted in each example
@@ -76,16 +76,20 @@ class LyapunovProbe:
 
     def chain(self, at: At, links: Iterator[tuple[int, LinearMap]], tell: Tell) -> Iterator[Result]:
         frame: Frame | None = None
-        for layer, given in links:
+        for layer, linear_map in links:
             tell(_step(layer), 0)
             if frame is None:
-                if why := too_many(self.k, "directions", given):
+                if why := too_many(self.k, "directions", linear_map):
                     yield Refused(self.quantities, why)
                     return
                 frame = Frame.random(
-                    given.shape, self.k, dtype=given.dtype, seed=self.seed, device=given.device
+                    linear_map.shape,
+                    self.k,
+                    dtype=linear_map.dtype,
+                    seed=self.seed,
+                    device=linear_map.device,
                 )
-            frame = frame.through(given, adjoint=True)
+            frame = frame.through(linear_map, adjoint=True)
             block = Site(at.stack.name, layer, None, "block")
             yield from ranked(GROWTH, frame.growth, None, block)
             passed = at.stack.depth - layer + 1

@@ -210,7 +210,7 @@ class AttentionProbe:
 
 
 def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
-    attention = patterns.seen
+    attention = patterns.attention
     query, key = attention.query_source, attention.key_source
     if query is not None and query.weight is not None and query.norm is not None:
         same = key is not None and key.norm is not None and key.norm.module == query.norm.module

@@ -5,7 +5,7 @@
 z_k is what came from the stream as it entered, over k hops of attention; b_k what joined on the
 way (biases, and any tensor that was not computed from the stream), with k hops since. `Carried`
 stands in the place of the stream in a model's own forward pass. Every operation of torch runs as
-it would, on x; then a rule (`carried_rules`) says what it did to the components:
+it would, on x; then a rule (`rules`) says what it did to the components:
 
     linear, shapes      the same to every component; what is added is a b_0
     norms               statistics frozen at x:  z -> (z - mean z) / sd(x) * gain
@@ -21,7 +21,7 @@ and writes into foreign tensors are of that kind.
 
 That the components add up to x shows that none was lost. It cannot show that each has the right
 number of hops: a hop that is not counted, or a product that is none and is, changes no sum. So
-every number is followed with the token that it belongs to (`carried_tokens`). A hop is a sum over
+every number is followed with the token that it belongs to (`tokens`). A hop is a sum over
 the tokens of the values with a weight for each pair of tokens, and nothing else; inside a block a
 carried tensor that belongs to no single token is frozen, and a gate is made of its own token.
 """
@@ -37,15 +37,21 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from leadline.errors import ProbeError
 from leadline.instruments.paths.carried.heads import heads_of_rows
-from leadline.instruments.paths.carried.rows import ENTRY, Book, ByLength, Rows, Ways
-from leadline.instruments.paths.carried.tokens import ALLOCATED, Meeting, Tokens, followed, owners
+from leadline.instruments.paths.carried.rows import ENTRY, Book, ByLength, ComponentRows, Ways
+from leadline.instruments.paths.carried.tokens import (
+    ALLOCATED,
+    Meeting,
+    Tokens,
+    follow_owners,
+    owners,
+)
 
 __all__ = [
     "RULES",
     "Carried",
     "Event",
+    "FrozenBy",
     "Journey",
-    "Origin",
     "Parts",
     "Rule",
     "carried",
@@ -58,8 +64,8 @@ Tensor = torch.Tensor
 class Parts(NamedTuple):
     """The components of a tensor. `activated`: it came through an activation or a gate."""
 
-    inputs: Rows
-    sources: Rows | None = None
+    inputs: ComponentRows
+    sources: ComponentRows | None = None
     activated: bool = False
 
     @property
@@ -70,12 +76,12 @@ class Parts(NamedTuple):
         return max(types, key=lambda one: torch.finfo(one).eps)
 
 
-class Origin(NamedTuple):
+class FrozenBy(NamedTuple):
     """The operation that froze a tensor, the module in which it ran, and what it did."""
 
     operation: str
     module: str
-    deed: str = "reaches it other than as a pattern, a norm's statistic or a gate"
+    deed: str = "affects it other than as a pattern, a norm's statistic or a gate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +115,7 @@ class Journey:
     """The paths of the modules that are running, the innermost last."""
     events: list[Event] = field(default_factory=list[Event])
     taken: set[int] = field(default_factory=set[int])
-    """The hops whose results were asked for: scores of frozen queries and keys are no hops."""
+    """The hops whose results were computed: scores of frozen queries and keys are no hops."""
     inside: bool = False
     """Whether a block is running: behind the last one tokens may be pooled."""
     joined: set[str] = field(default_factory=set[str])
@@ -123,7 +129,7 @@ class Journey:
     def module(self) -> str:
         return self.running[-1] if self.running else ""
 
-    def hop(self, rows: Rows, met: Meeting, *, features: int) -> Event:
+    def hop(self, rows: ComponentRows, met: Meeting, *, features: int) -> Event:
         """Note a hop of these rows of values."""
         event = Event(len(self.events), self.module, rows.count, met, features, rows.ways)
         self.events.append(event)
@@ -133,18 +139,18 @@ class Journey:
 Rule = Callable[[Journey, Any, tuple[Any, ...], dict[str, Any], Any], Any]
 """(journey, operation, arguments, keywords, result) -> components of the result.
 
-None: frozen; an `Origin`: frozen, and that is why.
+None: frozen; a `FrozenBy`: frozen, and that is why.
 """
 RULES: dict[str, Rule] = {}
 """Operation -> rule, filled in by `rules`. What is not here freezes."""
 
 
 class Carried(torch.Tensor):
-    """x with its components, or x frozen: see the module's first lines."""
+    """A tensor with its components, or a frozen one, that takes the place of the stream."""
 
     value: Tensor
     parts: Parts | None
-    origin: Origin | None
+    origin: FrozenBy | None
     journey: Journey
     tokens: Tokens
 
@@ -168,7 +174,7 @@ def carried(
     parts: Parts | None,
     journey: Journey,
     *,
-    origin: Origin | None = None,
+    origin: FrozenBy | None = None,
     tokens: Tokens = (),
 ) -> Carried:
     """A value with its components; without any it is frozen. `tokens`: whose its numbers are."""
@@ -211,22 +217,24 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ruled = None
     if rule is not None and any(one.parts is not None for one in tracked):
         ruled = rule(journey, func, args, kwargs, out)
-    origin = ruled if isinstance(ruled, Origin) else _origin(name, tracked, journey)
+    origin = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
     results = (out,) if isinstance(out, Tensor) else tuple(out)
-    found: tuple[Parts | None, ...] = (None,) * len(results)
-    if ruled is not None and not isinstance(ruled, Origin):
-        found = (ruled,) if isinstance(out, Tensor) else tuple(ruled)
-    given = [
-        (_value(leaf), *_whose(leaf, any(found))) for leaf in leaves if isinstance(leaf, Tensor)
+    components: tuple[Parts | None, ...] = (None,) * len(results)
+    if ruled is not None and not isinstance(ruled, FrozenBy):
+        components = (ruled,) if isinstance(out, Tensor) else tuple(ruled)
+    arguments = [
+        (_value(leaf), *_whose(leaf, any(components)))
+        for leaf in leaves
+        if isinstance(leaf, Tensor)
     ]
-    tokens = followed(func, given, *plain, out)
+    tokens = follow_owners(func, arguments, *plain, out)
     if name in ALLOCATED:
         journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
     wrapped: list[Any] = []
-    for value, parts, whose in zip(results, found, tokens, strict=True):
+    for value, parts, whose in zip(results, components, tokens, strict=True):
         mixed = parts is not None and journey.inside and len(whose) != 1
         kept = None if mixed else parts
-        why = Origin(name, journey.module, _MIXED) if mixed else origin
+        why = FrozenBy(name, journey.module, _MIXED) if mixed else origin
         wrapped.append(
             carried(value, kept, journey, origin=None if kept else why, tokens=whose)
             if isinstance(value, Tensor)
@@ -286,18 +294,18 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[A
     """The arguments that an operation writes into; None where it writes into none."""
     if not func._schema.is_mutable:
         return None
-    found: list[Any] = []
+    targets: list[Any] = []
     for at, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[at] if at < len(args) else kwargs.get(argument.name)
-            found += given if isinstance(given, list | tuple) else [given]
-    return found
+            target = args[at] if at < len(args) else kwargs.get(argument.name)
+            targets += target if isinstance(target, list | tuple) else [target]
+    return targets
 
 
-def _origin(name: str, tracked: list[Carried], journey: Journey) -> Origin:
+def _origin(name: str, tracked: list[Carried], journey: Journey) -> FrozenBy:
     """Who froze the result: of frozen arguments the last (the values, not their pattern)."""
     frozen = [one.origin for one in tracked if one.parts is None and one.origin is not None]
-    return frozen[-1] if frozen else Origin(name, journey.module)
+    return frozen[-1] if frozen else FrozenBy(name, journey.module)
 
 
 def _unfollowed(journey: Journey, what: str) -> ProbeError:

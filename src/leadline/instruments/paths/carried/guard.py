@@ -33,11 +33,11 @@ def undisturbed(
     model: nn.Module, stack: Stack, forward: Callable[[], Any]
 ) -> tuple[Tensor | None, Any]:
     """The stream behind the last block, and what the model returns, without anything exchanged."""
-    seen: list[Tensor | None] = []
+    streams: list[Tensor | None] = []
 
     def hook(module: nn.Module, args: Any, output: object) -> None:
-        found = first_tensor(output)
-        seen.append(None if found is None else found.detach().clone())
+        stream = first_tensor(output)
+        streams.append(None if stream is None else stream.detach().clone())
 
     last = model.get_submodule(stack.blocks[-1].module)
     handle = last.register_forward_hook(hook)
@@ -46,7 +46,7 @@ def undisturbed(
             output = forward()
     finally:
         handle.remove()
-    return (seen[-1] if seen else None), output
+    return (streams[-1] if streams else None), output
 
 
 def apart(one: Tensor, other: Tensor) -> float:

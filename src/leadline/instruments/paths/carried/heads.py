@@ -20,7 +20,7 @@ from torch import nn
 
 from leadline.instruments.paths.carried.tokens import Meeting
 
-__all__ = ["Heads", "declared_heads", "heads_of_layer", "heads_of_rows"]
+__all__ = ["LayerHeads", "declared_heads", "heads_of_layer", "heads_of_rows"]
 
 Tensor = torch.Tensor
 _NAMES = ("num_attention_heads", "n_head", "n_heads", "num_heads", "heads")
@@ -28,7 +28,7 @@ _PIECE = 2**22
 """Pairs that are counted at once."""
 
 
-class Heads(NamedTuple):
+class LayerHeads(NamedTuple):
     """The heads of one layer, and which of them each of its products holds.
 
     `held` has (first, number) for every product, None where that is not proved.
@@ -43,36 +43,36 @@ def heads_of_rows(queries: Tensor) -> Tensor:
     flat = queries.flatten()
     ordered, order = torch.sort(flat, stable=True)
     first = torch.searchsorted(ordered, ordered)
-    found = torch.empty_like(order)
-    found[order] = torch.arange(flat.numel(), device=flat.device) - first
-    return found.view(queries.shape)
+    heads = torch.empty_like(order)
+    heads[order] = torch.arange(flat.numel(), device=flat.device) - first
+    return heads.view(queries.shape)
 
 
-def heads_of_layer(meetings: Sequence[Meeting], *, places: int, tokens: int) -> Heads:
+def heads_of_layer(meetings: Sequence[Meeting], *, places: int, tokens: int) -> LayerHeads:
     """Count the heads of products that lie side by side. `places` = examples * tokens."""
     pairs: Tensor | None = None
-    asked = torch.zeros(places, dtype=torch.long)
+    queries_so_far = torch.zeros(places, dtype=torch.long)
     held: list[tuple[int, int]] | None = []
     for queries, keys in meetings:
         if queries is None or bool((queries < 0).any()):
-            return Heads(None)
-        found = _pairs(queries, keys, places=places, tokens=tokens)
-        if found is None:
-            return Heads(None)
-        pairs = found if pairs is None else pairs + found
+            return LayerHeads(None)
+        met_pairs = _pairs(queries, keys, places=places, tokens=tokens)
+        if met_pairs is None:
+            return LayerHeads(None)
+        pairs = met_pairs if pairs is None else pairs + met_pairs
         here = torch.bincount(queries.flatten().cpu(), minlength=places)
-        before, own = _only(asked[here > 0]), _only(here[here > 0])
-        if held is not None and before is not None and own and _is_regular(queries, own):
-            held.append((before, own))
+        before, count = _only(queries_so_far[here > 0]), _only(here[here > 0])
+        if held is not None and before is not None and count and _is_regular(queries, count):
+            held.append((before, count))
         else:
             held = None
-        asked = asked + here
+        queries_so_far = queries_so_far + here
     number = None if pairs is None else _only(pairs[pairs > 0])
-    if number is None or bool((asked[asked > 0] < number).any()):
-        return Heads(None)  # a key stands several times among those that one query sees
-    if held is None or _only(asked[asked > 0]) != number:
-        return Heads(number)
-    return Heads(number, tuple(held))
+    if number is None or bool((queries_so_far[queries_so_far > 0] < number).any()):
+        return LayerHeads(None)  # a key stands several times among those that one query sees
+    if held is None or _only(queries_so_far[queries_so_far > 0]) != number:
+        return LayerHeads(number)
+    return LayerHeads(number, tuple(held))
 
 
 def declared_heads(model: nn.Module, path: str) -> int | None:
@@ -81,15 +81,15 @@ def declared_heads(model: nn.Module, path: str) -> int | None:
     for end in range(len(names), -1, -1):
         module = model.get_submodule(".".join(names[:end]))
         for settings in (getattr(module, "config", None), getattr(module, "recipe", None)):
-            found = _given(settings)
-            if found is not None:
-                return found
+            number = _declared(settings)
+            if number is not None:
+                return number
     within = model.get_submodule(path).modules()
-    own = [m.num_heads for m in within if isinstance(m, nn.MultiheadAttention)]
-    return own[0] if len(own) == 1 else None
+    numbers = [m.num_heads for m in within if isinstance(m, nn.MultiheadAttention)]
+    return numbers[0] if len(numbers) == 1 else None
 
 
-def _given(settings: Any) -> int | None:
+def _declared(settings: Any) -> int | None:
     for name in _NAMES:
         number = getattr(settings, name, None)
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
@@ -105,14 +105,14 @@ def _pairs(queries: Tensor, keys: Tensor, *, places: int, tokens: int) -> Tensor
         (rows // tokens != rows[:, :1] // tokens).any()
     ):
         return None
-    found = torch.zeros(places * tokens, dtype=torch.long)
+    counts = torch.zeros(places * tokens, dtype=torch.long)
     step = max(1, _PIECE // max(1, rows.shape[1] * columns.shape[1]))
     for at in range(0, rows.shape[0], step):
         asking = rows[at : at + step, :, None].long() * tokens
         met = asking + columns[at : at + step, None, :] % tokens
         met = met[real[at : at + step, None, :].expand(met.shape)]
-        found += torch.bincount(met.cpu(), minlength=places * tokens)
-    return found
+        counts += torch.bincount(met.cpu(), minlength=places * tokens)
+    return counts
 
 
 def _only(values: Tensor) -> int | None:

@@ -21,7 +21,7 @@ from leadline.anatomy import MIXING, Block, Stack, Sublayer
 from leadline.anatomy.tensors import first_tensor
 from leadline.errors import LeadlineError, ProbeError
 from leadline.instruments.paths.carried.carried import Carried, Event, Journey, enter
-from leadline.instruments.paths.carried.heads import Heads, declared_heads, heads_of_layer
+from leadline.instruments.paths.carried.heads import LayerHeads, declared_heads, heads_of_layer
 from leadline.instruments.paths.carried.rows import ENTRY, ByLength, Ways
 
 __all__ = ["AttentionLayer", "Passed", "carry_through", "check_stack", "plain_kernels"]
@@ -59,11 +59,11 @@ class Passed:
 
 
 class _Enough(Exception):
-    """The stream has left the last block and nothing after it was asked for."""
+    """The stream has left the last block, and nothing after it is needed."""
 
 
 @dataclass
-class _Walk:
+class _StackWalk:
     """Where the pass stands in the stack."""
 
     model: nn.Module
@@ -89,7 +89,7 @@ class _Walk:
         self.index += 1
         if self.index >= self.stack.depth:
             raise ProbeError(
-                f"The forward pass goes through the {self.stack.name} again after its "
+                f"The forward pass runs through the {self.stack.name} again after its "
                 f"{self.stack.depth} layers; measure the part that is used twice on its own."
             )
         self.inside = self.journey.inside = True
@@ -133,24 +133,24 @@ class _Walk:
     def _attention_of(self, block: Block, hops: list[Event]) -> list[AttentionLayer]:
         """The hops of a block; those that lie side by side are one attention layer."""
         # A layer that takes keys and values from an earlier one does not mix what enters it.
-        own = [hop for hop in hops if self.ways.last <= hop.ways.last]
+        reading_stream = [hop for hop in hops if self.ways.last <= hop.ways.last]
         mixing = [s for s in block.sublayers if s.role in MIXING]
-        if hops and not own and not mixing:
+        if hops and not reading_stream and not mixing:
             mixing = list(block.sublayers[:1])
         levels: dict[int, list[Event]] = {}
         for hop in hops:
             levels.setdefault(max(0, hop.entered - self.rows), []).append(hop)
-        _refuse_odd(block, own, mixing, levels=len(levels), tokens=self.tokens)
+        _refuse_odd(block, reading_stream, mixing, levels=len(levels), tokens=self.tokens)
         declared = declared_heads(self.model, block.module)
-        found: list[AttentionLayer] = []
+        layers: list[AttentionLayer] = []
         for sublayer, at in zip(mixing, sorted(levels), strict=False):
             met = [hop.meeting for hop in levels[at] if hop.meeting is not None]
             counted = heads_of_layer(met, places=self.places, tokens=self.tokens)
             skip = sublayer.law is not None or sublayer.keep != 0
             doubt = _doubt(counted.number, declared, block)
-            counted = Heads(None) if doubt else counted
-            found.append(AttentionLayer(block.layer, tuple(levels[at]), skip, *counted, doubt))
-        return found
+            counted = LayerHeads(None) if doubt else counted
+            layers.append(AttentionLayer(block.layer, tuple(levels[at]), skip, *counted, doubt))
+        return layers
 
 
 def carry_through(
@@ -162,8 +162,8 @@ def carry_through(
     to_the_end: bool = True,
     say: Callable[[int], None] = lambda layer: None,
 ) -> Passed:
-    """Run `forward` with the stream of the stack carried; `say` hears of every finished layer."""
-    walk = _Walk(model, stack, journey, to_the_end, say)
+    """Run `forward` with the stream of the stack carried; `say` gets every finished layer."""
+    walk = _StackWalk(model, stack, journey, to_the_end, say)
     output = None
     with torch.no_grad(), plain_kernels(), _hooks(walk):
         try:
@@ -214,7 +214,7 @@ def plain_kernels() -> Iterator[None]:
 
 
 @contextmanager
-def _hooks(walk: _Walk) -> Iterator[None]:
+def _hooks(walk: _StackWalk) -> Iterator[None]:
     running = walk.journey.running
     handles: list[Any] = []
 
@@ -245,20 +245,20 @@ def _hooks(walk: _Walk) -> Iterator[None]:
 
 def _stream_among(args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack) -> Tensor:
     """The first tensor among the arguments that can be the stream."""
-    for given in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
-        if isinstance(given, tuple) and first_tensor(given) is not None:
+    for argument in [*args, kwargs.get("hidden_states"), *kwargs.values()]:
+        if isinstance(argument, tuple) and first_tensor(argument) is not None:
             raise ProbeError(
                 f"The blocks of the {stack.name} hand on a state of several tensors (lanes or a "
                 "history), so a path has no single stream to follow; paths are for models with "
                 "one stream."
             )
         if (
-            isinstance(given, Tensor)
-            and given.is_floating_point()
-            and given.ndim >= 2
-            and given.shape[-1] == stack.width
+            isinstance(argument, Tensor)
+            and argument.is_floating_point()
+            and argument.ndim >= 2
+            and argument.shape[-1] == stack.width
         ):
-            return given
+            return argument
     raise ProbeError(
         f"Nothing that enters '{stack.blocks[0].module}' has the width {stack.width} of the "
         "stream; the anatomy does not fit these inputs."
@@ -332,15 +332,15 @@ def _doubt(counted: int | None, declared: int | None, block: Block) -> str:
     return ""
 
 
-def _exchanged(given: Any, x: Tensor, carried: Carried) -> Any:
+def _exchanged(arguments: Any, x: Tensor, carried: Carried) -> Any:
     """The arguments with the stream exchanged; what does not hold it stays the same object."""
-    if given is x:
+    if arguments is x:
         return carried
-    if type(given) is tuple or type(given) is list:
-        items = [_exchanged(one, x, carried) for one in given]
-        same = all(one is other for one, other in zip(items, given, strict=True))
-        return given if same else type(given)(items)
-    if type(given) is dict:
-        changed = {key: _exchanged(one, x, carried) for key, one in given.items()}
-        return given if all(changed[key] is given[key] for key in given) else changed
-    return given
+    if type(arguments) is tuple or type(arguments) is list:
+        items = [_exchanged(one, x, carried) for one in arguments]
+        same = all(one is other for one, other in zip(items, arguments, strict=True))
+        return arguments if same else type(arguments)(items)
+    if type(arguments) is dict:
+        changed = {key: _exchanged(one, x, carried) for key, one in arguments.items()}
+        return arguments if all(changed[key] is arguments[key] for key in arguments) else changed
+    return arguments

@@ -33,14 +33,14 @@ from leadline.instruments.paths.carried.model_pass import AttentionLayer, Passed
 from leadline.instruments.paths.carried.rows import ByPlan, Ways
 from leadline.instruments.paths.carried.shares import View
 
-__all__ = ["Drawn", "counted_paths", "draw", "judge_sample", "sampled_paths"]
+__all__ = ["DrawnPath", "counted_paths", "draw", "judge_sample", "sampled_paths"]
 
 Tensor = torch.Tensor
 Numbers = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPath:
     """One path: hop index -> head, and how many paths it stands for."""
 
     plan: dict[int, int]
@@ -49,7 +49,7 @@ class Drawn:
 
 def draw(
     attentions: Sequence[AttentionLayer], length: int, *, samples: int, seed: int
-) -> list[Drawn]:
+) -> list[DrawnPath]:
     """Draw paths of one length; none where there is no such path."""
     free = [at for at, layer in enumerate(attentions) if layer.skip]
     forced = [at for at, layer in enumerate(attentions) if not layer.skip]
@@ -57,7 +57,7 @@ def draw(
     if not 0 <= wanted <= len(free):
         return []
     random = np.random.default_rng([seed, length])
-    found: list[Drawn] = []
+    paths: list[DrawnPath] = []
     for _ in range(samples):
         chosen = sorted([*forced, *random.choice(free, wanted, replace=False)] if free else forced)
         plan: dict[int, int] = {}
@@ -70,8 +70,8 @@ def draw(
             for hop, (first, number) in zip(layer.hops, layer.held, strict=True):
                 if first <= head < first + number:
                     plan[hop.index] = head - first
-        found.append(Drawn(plan, weight))
-    return found
+        paths.append(DrawnPath(plan, weight))
+    return paths
 
 
 def counted_paths(ways: Ways, attentions: Sequence[AttentionLayer]) -> tuple[int, ...] | None:
@@ -82,7 +82,7 @@ def counted_paths(ways: Ways, attentions: Sequence[AttentionLayer]) -> tuple[int
     def polynomial(ways: Ways) -> list[int] | None:
         if ways in known:
             return known[ways]
-        found = [int(ways.fresh)] + [0] * len(attentions)
+        counts_by_length = [int(ways.fresh)] + [0] * len(attentions)
         for at in {layer_of.get(last) for last in ways.last}:
             if at is None or attentions[at].heads is None:
                 return None
@@ -91,12 +91,12 @@ def counted_paths(ways: Ways, attentions: Sequence[AttentionLayer]) -> tuple[int
             if before is None:
                 return None
             for length, count in enumerate(before[:-1]):
-                found[length + 1] += count * (attentions[at].heads or 0)
-        known[ways] = found
-        return found
+                counts_by_length[length + 1] += count * (attentions[at].heads or 0)
+        known[ways] = counts_by_length
+        return counts_by_length
 
-    counts = polynomial(ways)
-    return None if counts is None else tuple(counts)
+    totals = polynomial(ways)
+    return None if totals is None else tuple(totals)
 
 
 def sampled_paths(
@@ -107,7 +107,7 @@ def sampled_paths(
     *,
     samples: int,
     seed: int,
-    whole: View,
+    view: View,
     residual: View | None,
     say: Callable[[int, int], None],
 ) -> tuple[Numbers, Numbers]:
@@ -117,13 +117,13 @@ def sampled_paths(
     """
     exact = passed.stream.parts
     assert exact is not None
-    found: list[tuple[float | None, float | None]] = []
+    judgements: list[tuple[float | None, float | None]] = []
     lengths = len(passed.attentions) + 1
     for length in range(lengths):
         say(length, lengths)
         drawn = draw(passed.attentions, length, samples=samples, seed=seed)
         if not drawn:
-            found.append((None, None))
+            judgements.append((None, None))
             continue
         journey = Journey(book=ByPlan([path.plan for path in drawn]))
         alone = carry_through(model, stack, forward, journey, to_the_end=False).stream.parts
@@ -135,28 +135,28 @@ def sampled_paths(
             )
         rows = [alone.inputs.row(at) for at in range(len(drawn))]
         target = exact.inputs.row(length)
-        found.append(judge_sample(rows, drawn, target, whole=whole, residual=residual))
-    return tuple(one for one, _ in found), tuple(other for _, other in found)
+        judgements.append(judge_sample(rows, drawn, target, view=view, residual=residual))
+    return tuple(one for one, _ in judgements), tuple(other for _, other in judgements)
 
 
 def judge_sample(
     paths: Sequence[Tensor],
-    drawn: Sequence[Drawn],
+    drawn: Sequence[DrawnPath],
     exact: Tensor,
     *,
-    whole: View,
+    view: View,
     residual: View | None,
 ) -> tuple[float | None, float | None]:
     """Mean of |res Y| / |Y|, and the error of the estimate relative to |Z|; None: undefined."""
     ratios: list[float] = []
-    estimate = torch.zeros_like(whole(exact))
+    estimate = torch.zeros_like(view(exact))
     for y, path in zip(paths, drawn, strict=True):
-        seen = whole(y)
-        size = float(torch.linalg.vector_norm(seen))
+        viewed = view(y)
+        size = float(torch.linalg.vector_norm(viewed))
         if size > 0 and residual is not None:
             ratios.append(float(torch.linalg.vector_norm(residual(y))) / size)
-        estimate += seen * (_number(path.weight) / len(drawn))
-    target = whole(exact)
+        estimate += viewed * (_number(path.weight) / len(drawn))
+    target = view(exact)
     size = float(torch.linalg.vector_norm(target))
     miss = float(torch.linalg.vector_norm(estimate - target))
     error = miss / size if size > 0 and math.isfinite(miss) else None

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from leadline.instruments.paths.carried.carried import Carried, Journey, Origin, Parts
-from leadline.instruments.paths.carried.rows import Form, Rows, mapped_rows
+from leadline.instruments.paths.carried.carried import Carried, FrozenBy, Journey, Parts
+from leadline.instruments.paths.carried.rows import ComponentRows, Form, mapped_rows
 from leadline.instruments.paths.carried.tokens import is_own_gate, meeting
 
 __all__ = [
@@ -56,7 +56,7 @@ def each(
 ) -> Parts:
     """Apply a linear function of stacked rows to both families of components."""
 
-    def rows(stack: Rows) -> Rows:
+    def rows(stack: ComponentRows) -> ComponentRows:
         return mapped_rows(journey.book, [stack], function, like=like)
 
     sources = None if parts.sources is None else rows(parts.sources)
@@ -70,8 +70,8 @@ def total(
     journey: Journey, terms: Sequence[tuple[Operand | Parts, float]], *, like: Tensor
 ) -> Parts | None:
     """The sum of factor times operand. A frozen term freezes it; a plain one is a source."""
-    inputs: list[tuple[Rows, float]] = []
-    sources: list[tuple[Rows, float]] = []
+    inputs: list[tuple[ComponentRows, float]] = []
+    sources: list[tuple[ComponentRows, float]] = []
     for operand, factor in terms:
         if is_frozen(operand):
             return None
@@ -92,26 +92,28 @@ def total(
     )
 
 
-def _added(journey: Journey, terms: list[tuple[Rows, float]], *, like: Tensor) -> Rows:
+def _added(
+    journey: Journey, terms: list[tuple[ComponentRows, float]], *, like: Tensor
+) -> ComponentRows:
     factors = [factor for _, factor in terms]
 
     def function(*stacks: Tensor) -> Tensor:
-        found = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
+        result = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
         for stack, factor in zip(stacks[1:], factors[1:], strict=True):
-            found = torch.add(found, stack, alpha=factor)
-        return found
+            result = torch.add(result, stack, alpha=factor)
+        return result
 
     return mapped_rows(journey.book, [rows for rows, _ in terms], function, like=like)
 
 
 def with_source(journey: Journey, parts: Parts, tensor: Tensor, *, like: Tensor) -> Parts:
     """The components of a sum with a plain tensor."""
-    found = total(journey, [(parts, 1), (tensor, 1)], like=like)
-    assert found is not None
-    return found
+    parts_of_sum = total(journey, [(parts, 1), (tensor, 1)], like=like)
+    assert parts_of_sum is not None
+    return parts_of_sum
 
 
-def _fitted(journey: Journey, rows: Rows, like: Tensor) -> Rows:
+def _fitted(journey: Journey, rows: ComponentRows, like: Tensor) -> ComponentRows:
     """Rows with as many axes as the result has, so that they broadcast as their tensor does."""
     more = like.ndim - len(rows.shape)
     if more <= 0:
@@ -157,8 +159,8 @@ def lerp(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     rest = 1 - value_of(weight)
     halves: list[Any] = []
     for operand, factor in ((first, rest), (second, value_of(weight))):
-        found = multiplied(journey, operand, factor, like=out)
-        halves.append(_product_term(found, operand, factor))
+        half_product = multiplied(journey, operand, factor, like=out)
+        halves.append(_product_term(half_product, operand, factor))
     if any(half is None for half in halves):
         return None
     return total(journey, [(half, 1) for half in halves], like=out)
@@ -180,15 +182,15 @@ def concatenate(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -
     axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if any(is_frozen(one) for one in tensors):
         return None
-    own = [parts_of(one) for one in tensors]
+    components = [parts_of(one) for one in tensors]
 
-    def side_by_side(stacks: list[Rows | None]) -> Rows | None:
+    def side_by_side(stacks: list[ComponentRows | None]) -> ComponentRows | None:
         there = [stack for stack in stacks if stack is not None]
         if not there:
             return None
 
-        def function(*given: Tensor) -> Tensor:
-            count, filled = given[0].shape[0], iter(given)
+        def function(*stacked: Tensor) -> Tensor:
+            count, filled = stacked[0].shape[0], iter(stacked)
             pieces = [
                 next(filled)
                 if stack is not None
@@ -201,11 +203,11 @@ def concatenate(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -
 
     sources = [
         journey.book.source(value_of(one), value_of(one)) if parts is None else parts.sources
-        for one, parts in zip(tensors, own, strict=True)
+        for one, parts in zip(tensors, components, strict=True)
     ]
-    inputs = side_by_side([None if parts is None else parts.inputs for parts in own])
+    inputs = side_by_side([None if parts is None else parts.inputs for parts in components])
     assert inputs is not None
-    activated = all(parts is not None and parts.activated for parts in own)
+    activated = all(parts is not None and parts.activated for parts in components)
     return Parts(inputs, side_by_side(sources), activated)
 
 
@@ -248,10 +250,10 @@ def multiplied(journey: Journey, first: Operand, second: Operand, *, like: Tenso
     return each(journey, fitted, function, like=like)
 
 
-def _no_gate(journey: Journey, name: str, factor: Carried) -> Origin:
+def _no_gate(journey: Journey, name: str, factor: Carried) -> FrozenBy:
     """Name what made the factor where its owners were lost, and else the product."""
     if factor.origin is None or factor.tokens:
-        return Origin(name, journey.module, _NO_GATE)
+        return FrozenBy(name, journey.module, _NO_GATE)
     return factor.origin._replace(deed=_NO_GATE)
 
 
@@ -269,12 +271,12 @@ def _is_flat(x: Tensor, axis: int) -> bool:
 
 def multiply(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """a b, element by element."""
-    found = multiplied(journey, args[0], args[1], like=out)
+    components = multiplied(journey, args[0], args[1], like=out)
     for x, factor in (args[:2], args[1::-1]):
         met = parts_of(x) is not None and is_frozen(factor)
-        if found is None and met and not _may_gate(journey, x, factor, like=out):
+        if components is None and met and not _may_gate(journey, x, factor, like=out):
             return _no_gate(journey, "mul", factor)
-    return found
+    return components
 
 
 def _may_gate(journey: Journey, x: Carried, factor: Operand, *, like: Tensor) -> bool:
@@ -303,24 +305,24 @@ def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
 
 def contracted(
     journey: Journey, first: Operand, second: Operand, *, like: Tensor
-) -> Parts | Origin | None:
+) -> Parts | FrozenBy | None:
     """mm and bmm. With a frozen pattern it is a hop; two carried factors are frozen (scores)."""
     left, right = parts_of(first), parts_of(second)
     if (left is None) == (right is None):
         return None
     parts = left if right is None else right
-    whole, other = (first, second) if right is None else (second, first)
+    carried_factor, other = (first, second) if right is None else (second, first)
     assert parts is not None
     factor = value_of(other)
     function = _from_left(factor) if right is not None else _from_right(factor)
     if not isinstance(other, Carried):
         return each(journey, parts, function, like=like)._replace(activated=False)
-    met = meeting(other.tokens, whole.tokens, from_left=right is not None)
+    met = meeting(other.tokens, carried_factor.tokens, from_left=right is not None)
     if met is None:
-        return Origin("mm" if like.ndim == 2 else "bmm", journey.module, _NO_PATTERN)
+        return FrozenBy("mm" if like.ndim == 2 else "bmm", journey.module, _NO_PATTERN)
     event = journey.hop(parts.inputs, met, features=-1 if right is not None else -2)
 
-    def hop(rows: Rows) -> Rows:
+    def hop(rows: ComponentRows) -> ComponentRows:
         return journey.book.hop(rows, event, taken, like=like)
 
     def taken(rows: Tensor) -> Tensor:
@@ -373,7 +375,7 @@ def product(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> An
 def product_and_sum(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """addmm and baddbmm: beta c + alpha a b."""
     terms = contracted(journey, args[1], args[2], like=out)
-    if terms is None or isinstance(terms, Origin):
+    if terms is None or isinstance(terms, FrozenBy):
         return terms
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
     added = [] if beta == 0 else [(args[0], beta)]

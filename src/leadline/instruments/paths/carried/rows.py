@@ -1,4 +1,4 @@
-"""The components of a tensor, one row each, computed when somebody asks for them.
+"""The components of a tensor, one row each, computed when they are needed.
 
 A tensor that was computed from a stream by affine steps is x = sum of its rows. What is done to x
 is done to every row; a row that nobody reads (of queries, keys, gates) is never computed. Two
@@ -25,9 +25,9 @@ __all__ = [
     "Book",
     "ByLength",
     "ByPlan",
+    "ComponentRows",
     "Form",
     "Hop",
-    "Rows",
     "Ways",
     "mapped_rows",
 ]
@@ -59,23 +59,23 @@ ENTRY = Ways(True, frozenset())
 """The ways to the stream where it enters."""
 
 
-class Rows:
+class ComponentRows:
     """Components [row, *shape]; `lengths` says how many hops each has behind it."""
 
     def __init__(
         self,
         lengths: Sequence[int],
-        like: Tensor | Rows | Form,
+        like: Tensor | ComponentRows | Form,
         compute: Callable[[int, int], Tensor],
         *,
-        parents: Sequence[Rows] = (),
+        parents: Sequence[ComponentRows] = (),
         ways: Ways | None = None,
     ) -> None:
         self.lengths = tuple(lengths)
         self.shape = like.shape
         self.dtype, self.device = like.dtype, like.device
-        own = like.shape.numel() * like.dtype.itemsize
-        self.bytes = max([own, *(parent.bytes for parent in parents if parent.held is None)])
+        row_bytes = like.shape.numel() * like.dtype.itemsize
+        self.bytes = max([row_bytes, *(parent.bytes for parent in parents if parent.held is None)])
         """Of the widest tensor on the way to one row."""
         types = [self.dtype, *(parent.coarsest for parent in parents)]
         self.coarsest = max(types, key=lambda one: torch.finfo(one).eps)
@@ -93,14 +93,14 @@ class Rows:
         if self.held is not None:
             return self.held[first:end]
         assert self._compute is not None
-        found = self._compute(first, end)
-        if found.shape[1:] != self.shape:
-            found = found.expand(-1, *self.shape)
-        if found.dtype != self.dtype:
-            found = found.to(self.dtype)
+        rows = self._compute(first, end)
+        if rows.shape[1:] != self.shape:
+            rows = rows.expand(-1, *self.shape)
+        if rows.dtype != self.dtype:
+            rows = rows.to(self.dtype)
         if (first, end) == (0, self.count):
-            self._keep(found)
-        return found
+            self._keep(rows)
+        return rows
 
     def row(self, index: int) -> Tensor:
         """One row."""
@@ -118,8 +118,8 @@ class Rows:
         assert self.held is not None
         return self.held
 
-    def _keep(self, found: Tensor) -> None:
-        self.held, self._compute = found, None
+    def _keep(self, rows: Tensor) -> None:
+        self.held, self._compute = rows, None
         self.bytes = self.shape.numel() * self.dtype.itemsize
 
     def zeros(self, count: int) -> Tensor:
@@ -127,7 +127,7 @@ class Rows:
         return torch.zeros((count, *self.shape), dtype=self.dtype, device=self.device)
 
 
-def _all_ways(parents: Sequence[Rows]) -> Ways:
+def _all_ways(parents: Sequence[ComponentRows]) -> Ways:
     fresh = not parents or any(parent.ways.fresh for parent in parents)
     return Ways(fresh, frozenset[int]().union(*(parent.ways.last for parent in parents)))
 
@@ -152,21 +152,21 @@ class Hop(Protocol):
 class Book(Protocol):
     """What the rows mean."""
 
-    def opened(self, x: Tensor) -> Rows:
+    def opened(self, x: Tensor) -> ComponentRows:
         """The rows of the stream as it enters."""
         ...
 
-    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+    def source(self, tensor: Tensor, like: Tensor) -> ComponentRows | None:
         """The rows of something that joins on the way; None where it is not followed."""
         ...
 
-    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+    def joined(self, stacks: Sequence[ComponentRows]) -> list[ComponentRows]:
         """The same rows, in stacks of one height, ready to be added or set side by side."""
         ...
 
     def hop(
-        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
-    ) -> Rows:
+        self, rows: ComponentRows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> ComponentRows:
         """The rows behind a hop."""
         ...
 
@@ -174,19 +174,19 @@ class Book(Protocol):
 class ByLength:
     """Row k is the sum of all paths with k hops."""
 
-    def opened(self, x: Tensor) -> Rows:
+    def opened(self, x: Tensor) -> ComponentRows:
         return constant(x, x)
 
-    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+    def source(self, tensor: Tensor, like: Tensor) -> ComponentRows | None:
         return constant(tensor, like)
 
-    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+    def joined(self, stacks: Sequence[ComponentRows]) -> list[ComponentRows]:
         most = max(rows.count for rows in stacks)
         return [rows if rows.count == most else _taller(rows, most) for rows in stacks]
 
     def hop(
-        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
-    ) -> Rows:
+        self, rows: ComponentRows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> ComponentRows:
         def compute(first: int, end: int) -> Tensor:
             parts: list[Tensor] = []
             if first == 0:
@@ -196,7 +196,7 @@ class ByLength:
             return torch.cat(parts) if len(parts) > 1 else parts[0]
 
         ways = Ways(False, frozenset([hop.index]))
-        behind = Rows(range(rows.count + 1), like, compute, parents=[rows], ways=ways)
+        behind = ComponentRows(range(rows.count + 1), like, compute, parents=[rows], ways=ways)
         return behind
 
 
@@ -210,26 +210,26 @@ class ByPlan:
     def __init__(self, plans: Sequence[Mapping[int, int]]) -> None:
         self.plans = tuple(plans)
 
-    def opened(self, x: Tensor) -> Rows:
+    def opened(self, x: Tensor) -> ComponentRows:
         count = len(self.plans)
-        return Rows([0] * count, x, lambda first, end: x.expand(end - first, *x.shape))
+        return ComponentRows([0] * count, x, lambda first, end: x.expand(end - first, *x.shape))
 
-    def source(self, tensor: Tensor, like: Tensor) -> Rows | None:
+    def source(self, tensor: Tensor, like: Tensor) -> ComponentRows | None:
         return None
 
-    def joined(self, stacks: Sequence[Rows]) -> list[Rows]:
+    def joined(self, stacks: Sequence[ComponentRows]) -> list[ComponentRows]:
         most = [max(lengths) for lengths in zip(*(rows.lengths for rows in stacks), strict=True)]
         return [rows if list(rows.lengths) == most else _leading(rows, most) for rows in stacks]
 
     def hop(
-        self, rows: Rows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
-    ) -> Rows:
+        self, rows: ComponentRows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
+    ) -> ComponentRows:
         heads = [plan.get(hop.index) for plan in self.plans]
         numbers = hop.numbers if any(head is not None for head in heads) else None
         lengths = [n + (head is not None) for n, head in zip(rows.lengths, heads, strict=True)]
 
         def compute(first: int, end: int) -> Tensor:
-            found = behind.zeros(end - first)
+            taken = behind.zeros(end - first)
             for at in range(first, end):
                 head = heads[at]
                 if head is None:
@@ -237,35 +237,39 @@ class ByPlan:
                 mixed = product(rows.take(at, at + 1))[0]
                 if numbers is not None:
                     mixed = mixed * (numbers == head).unsqueeze(hop.features).to(mixed.dtype)
-                found[at - first] = mixed
-            return found
+                taken[at - first] = mixed
+            return taken
 
-        behind = Rows(lengths, like, compute, parents=[rows])
+        behind = ComponentRows(lengths, like, compute, parents=[rows])
         return behind
 
 
-def constant(tensor: Tensor, like: Tensor) -> Rows:
+def constant(tensor: Tensor, like: Tensor) -> ComponentRows:
     """One row without a hop behind it."""
 
     def compute(first: int, end: int) -> Tensor:
         return tensor.expand(like.shape).unsqueeze(0)
 
-    return Rows([0], like, compute)
+    return ComponentRows([0], like, compute)
 
 
 def mapped_rows(
-    book: Book, stacks: Sequence[Rows], function: Callable[..., Tensor], *, like: Tensor | Form
-) -> Rows:
+    book: Book,
+    stacks: Sequence[ComponentRows],
+    function: Callable[..., Tensor],
+    *,
+    like: Tensor | Form,
+) -> ComponentRows:
     """Apply a function, linear in all its arguments together, to the rows of one or more stacks."""
     level = book.joined(stacks)
 
     def compute(first: int, end: int) -> Tensor:
         return function(*(rows.take(first, end) for rows in level))
 
-    return Rows(level[0].lengths, like, compute, parents=level)
+    return ComponentRows(level[0].lengths, like, compute, parents=level)
 
 
-def _taller(rows: Rows, count: int) -> Rows:
+def _taller(rows: ComponentRows, count: int) -> ComponentRows:
     """The rows with rows of zeros behind them."""
 
     def compute(first: int, end: int) -> Tensor:
@@ -274,17 +278,21 @@ def _taller(rows: Rows, count: int) -> Rows:
         parts += [rows.zeros(end - there)] if end > there else []
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    return Rows(range(count), rows, compute, parents=[rows])
+    return ComponentRows(range(count), rows, compute, parents=[rows])
 
 
-def _leading(rows: Rows, lengths: Sequence[int]) -> Rows:
+def _leading(rows: ComponentRows, lengths: Sequence[int]) -> ComponentRows:
     """The rows with zeros where another tensor is further on its way."""
-    kept = torch.tensor([own == most for own, most in zip(rows.lengths, lengths, strict=True)])
+    kept = torch.tensor(
+        [length == most for length, most in zip(rows.lengths, lengths, strict=True)]
+    )
     kept = kept.to(rows.device)
 
     def compute(first: int, end: int) -> Tensor:
-        found = rows.take(first, end)
-        keep = kept[first:end].reshape(-1, *[1] * (found.ndim - 1))
-        return torch.where(keep, found, torch.zeros((), dtype=found.dtype, device=found.device))
+        components = rows.take(first, end)
+        keep = kept[first:end].reshape(-1, *[1] * (components.ndim - 1))
+        return torch.where(
+            keep, components, torch.zeros((), dtype=components.dtype, device=components.device)
+        )
 
-    return Rows(lengths, rows, compute, parents=[rows])
+    return ComponentRows(lengths, rows, compute, parents=[rows])

@@ -97,8 +97,8 @@ def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
 
     def on_rows(at: int | None, result: Tensor) -> Parts:
         def function(rows: Tensor) -> Tensor:
-            found = torch.vmap(lambda x: func(x, *args[1:], **kwargs))(rows)
-            return found if at is None else found[at]
+            mapped = torch.vmap(lambda x: func(x, *args[1:], **kwargs))(rows)
+            return mapped if at is None else mapped[at]
 
         return each(journey, parts, function, like=result)
 
@@ -155,10 +155,10 @@ def layer_norm(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) ->
         wide = (wide - wide.mean(axes, keepdim=True)) * scale
         return wide if weight is None else wide * weight
 
-    found = each(journey, parts, function, like=normed)._replace(activated=False)
+    components = each(journey, parts, function, like=normed)._replace(activated=False)
     if bias is not None:
-        found = with_source(journey, found, bias, like=normed)
-    return found, None, None
+        components = with_source(journey, components, bias, like=normed)
+    return components, None, None
 
 
 RULES.update(

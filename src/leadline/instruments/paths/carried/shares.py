@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from leadline.instruments.paths.carried.carried import Parts
-from leadline.instruments.paths.carried.rows import Rows
+from leadline.instruments.paths.carried.rows import ComponentRows
 
 __all__ = ["Spread", "View", "logit_view", "spread", "token_view"]
 
@@ -52,8 +52,8 @@ def spread(
 ) -> dict[str, Spread]:
     """Measure the components in every view, one length after the other.
 
-    `each` hears of the sum of all components with at most k hops, for k = 0, 1, ... The views are
-    linear. Sums are taken in float64, and in float32 where `each` asks for them.
+    `each` gets the sum of all components with at most k hops, for k = 0, 1, ... The views are
+    linear. Sums are taken in float64, and in float32 where `each` gets them.
     """
     ways = [_Way(view, view(value)) for view in views.values()]
     running: Tensor | None = None
@@ -61,7 +61,7 @@ def spread(
     for k in range(count):
         z, b = _row(parts.inputs, k), _row(parts.sources, k)
         for way in ways:
-            way.hear(z, b)
+            way.add(z, b)
         for row in (z, b):
             if row is not None and running is None:
                 running = (row.double() if each is None else _wide(row)).clone()
@@ -71,46 +71,46 @@ def spread(
             assert running is not None
             each(k, running)
     assert running is not None
-    return {name: way.told(running) for name, way in zip(views, ways, strict=True)}
+    return {name: way.summary(running) for name, way in zip(views, ways, strict=True)}
 
 
 class _Way:
-    """One way of seeing X, and what was heard of its components in it.
+    """One view of X, and the sizes of its components in this view.
 
     All numbers are in units of the largest element of X, so that squares neither overflow nor
     vanish.
     """
 
-    def __init__(self, view: View, whole: Tensor) -> None:
+    def __init__(self, view: View, viewed: Tensor) -> None:
         self.view = view
-        self.unit = float(whole.abs().max()) or 1.0
-        self.whole = whole / self.unit
-        self.sizes = _sizes(self.whole)
+        self.unit = float(viewed.abs().max()) or 1.0
+        self.viewed = viewed / self.unit
+        self.sizes = _sizes(self.viewed)
         self.norm = float(torch.linalg.vector_norm(self.sizes))
         self.squares = torch.zeros_like(self.sizes)
-        self.seen: list[tuple[float, float, float, float]] = []
+        self.measures: list[tuple[float, float, float, float]] = []
 
-    def hear(self, z: Tensor | None, b: Tensor | None) -> None:
-        self.seen.append((*self._against(z), *self._against(b)))
+    def add(self, z: Tensor | None, b: Tensor | None) -> None:
+        self.measures.append((*self._against(z), *self._against(b)))
 
     def _against(self, row: Tensor | None) -> tuple[float, float]:
         if row is None:
             return 0.0, 0.0
-        seen = self.view(row) / self.unit
-        sizes = _sizes(seen)
+        component = self.view(row) / self.unit
+        sizes = _sizes(component)
         self.squares += sizes.square()
-        along = float((seen * self.whole).sum(-1).double().sum())
+        along = float((component * self.viewed).sum(-1).double().sum())
         size = float(torch.linalg.vector_norm(sizes))
         return size * self.unit, along / self.norm * self.unit if self.norm else 0.0
 
-    def told(self, total: Tensor) -> Spread:
+    def summary(self, total: Tensor) -> Spread:
         scale = torch.maximum(self.sizes, self.squares.sqrt())
-        miss = _sizes(self.whole - self.view(total) / self.unit)
+        miss = _sizes(self.viewed - self.view(total) / self.unit)
         # A token without anything (padding) misses nothing.
         remainder = float((miss / torch.where(scale > 0, scale, 1.0)).max())
         squares = self.sizes.square()
         heaviest = float(squares.max() / squares.sum()) if self.norm else 0.0
-        columns = [tuple(column) for column in zip(*self.seen, strict=True)]
+        columns = [tuple(column) for column in zip(*self.measures, strict=True)]
         return Spread(self.norm * self.unit, *columns, remainder=remainder, heaviest=heaviest)
 
 
@@ -150,7 +150,7 @@ def logit_view(mask: Tensor | None) -> View:
     return view
 
 
-def _row(rows: Rows | None, index: int) -> Tensor | None:
+def _row(rows: ComponentRows | None, index: int) -> Tensor | None:
     return None if rows is None or index >= rows.count else rows.row(index)
 
 

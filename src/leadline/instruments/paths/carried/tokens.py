@@ -24,7 +24,7 @@ __all__ = [
     "NOBODY",
     "Meeting",
     "Tokens",
-    "followed",
+    "follow_owners",
     "is_own_gate",
     "meeting",
     "owners",
@@ -36,7 +36,7 @@ Tokens = tuple[Tensor, ...]
 NOBODY = -1
 """The owner of what came from no token: padding, learned keys and values."""
 MOST = 4
-"""So many owners are followed; a pattern has two."""
+"""A number with more owners than this is not followed; a pattern has two."""
 
 _RESHAPED = ("_reshape_alias", "_unsafe_view", "view")
 _MOVED = (
@@ -61,7 +61,7 @@ _MOVED = (
     "unsqueeze",
 )
 _IN_PLACE = ("_to_copy", "alias", "clone", "detach", "lift_fresh", "tril", "triu")
-"""As good as element by element, though torch does not call them so."""
+"""These work element by element, though torch does not tag them as pointwise."""
 _SOFTMAX = ("_log_softmax", "_safe_softmax", "_softmax")
 
 
@@ -93,22 +93,22 @@ def owners(x: Tensor, *, token_axis: int) -> Tensor:
     places = x.shape[:-1]
     turned = len(places) == 2 and token_axis == 0
     shape = places[::-1] if turned else places
-    found = torch.arange(places.numel(), device=x.device, dtype=torch.int32).view(shape)
-    return (found.T if turned else found).unsqueeze(-1).expand(x.shape)
+    numbers = torch.arange(places.numel(), device=x.device, dtype=torch.int32).view(shape)
+    return (numbers.T if turned else numbers).unsqueeze(-1).expand(x.shape)
 
 
-def followed(
-    func: Any, given: Sequence[tuple[Any, Tokens, bool]], args: Any, kwargs: Any, out: Any
+def follow_owners(
+    func: Any, arguments: Sequence[tuple[Any, Tokens, bool]], args: Any, kwargs: Any, out: Any
 ) -> list[Tokens]:
     """The owners of an operation's results, in their order.
 
-    `given` has every tensor among the arguments with its owners and whether it counts: what
-    multiplies a carried tensor has no say in whose the product is. `args` hold plain values.
+    `arguments` has every tensor among the arguments with its owners and whether it counts: what
+    multiplies a carried tensor does not decide whose the product is. `args` hold plain values.
     """
     name = func.overloadpacket.__name__
     results: list[Any] = [out] if isinstance(out, Tensor) else list(out)
     nothing: list[Tokens] = [()] * len(results)
-    first = given[0][1] if given else ()
+    first = arguments[0][1] if arguments else ()
     if name in _RESHAPED:
         return [tuple(one.reshape(out.shape) for one in first)]
     if name in _MOVED:
@@ -118,7 +118,7 @@ def followed(
     if name in ALLOCATED:
         return [(torch.full(out.shape, NOBODY, dtype=torch.int32, device=out.device),)]
     if name == "copy":
-        return [tuple(one.expand(out.shape) for one in given[1][1])]
+        return [tuple(one.expand(out.shape) for one in arguments[1][1])]
     if name == "view_as_complex":
         return [tuple(one.select(-1, 0) for one in first if _one_along(one, -1))]
     if name == "view_as_real":
@@ -126,17 +126,19 @@ def followed(
     if name == "constant_pad_nd":
         return [tuple(func(one, args[1], NOBODY) for one in first)]
     if name in ("cat", "stack"):
-        return [_side_by_side(func, given, args, kwargs)]
+        return [_side_by_side(func, arguments, args, kwargs)]
     if name in ("mm", "bmm"):
-        return [_contracted(given[0][1], given[1][1], out.shape)]
+        return [_contracted(arguments[0][1], arguments[1][1], out.shape)]
     if name in ("addmm", "baddbmm"):
-        met = _contracted(given[1][1], given[2][1], out.shape)
-        return [_united([met, given[0][1]], out.shape, agreeing=any(one[2] for one in given))]
+        met = _contracted(arguments[1][1], arguments[2][1], out.shape)
+        return [
+            _united([met, arguments[0][1]], out.shape, agreeing=any(one[2] for one in arguments))
+        ]
     if name == "native_layer_norm":
         axes = range(-len(args[1]), 0)
         return [first if all(_one_along(one, a) for one in first for a in axes) else (), (), ()]
     if torch.Tag.pointwise in func.tags or name in _IN_PLACE:
-        return [_element_by_element(given, one.shape) for one in results]
+        return [_element_by_element(arguments, one.shape) for one in results]
     if name in _SOFTMAX:
         # A pattern: the sum over the keys of one query. A softmax of one token's numbers over
         # several tokens belongs to none of them.
@@ -154,8 +156,8 @@ def meeting(pattern: Tokens, values: Tokens, *, from_left: bool) -> Meeting | No
     keys = values[0].select(features, 0)
     if keys.shape[-1] > 1 and _one_along(keys, -1):
         return None
-    asked = keys.unsqueeze(-2 if from_left else -1)
-    if not any(bool((one == asked).all()) for one in pattern):
+    key_owners = keys.unsqueeze(-2 if from_left else -1)
+    if not any(bool((one == key_owners).all()) for one in pattern):
         return None
     asking = [one.select(column, 0) for one in pattern if _one_along(one, column)]
     asking = [one for one in asking if bool((one != NOBODY).any())]
@@ -163,13 +165,13 @@ def meeting(pattern: Tokens, values: Tokens, *, from_left: bool) -> Meeting | No
     return Meeting(asking[0].clone() if asking else None, keys.clone())
 
 
-def is_own_gate(factor: Tokens, whole: Tokens, shape: torch.Size) -> bool:
+def is_own_gate(factor: Tokens, gated: Tokens, shape: torch.Size) -> bool:
     """Whether a factor was made of the tokens that it multiplies, each of its own."""
-    if len(whole) != 1:
+    if len(gated) != 1:
         return False
-    own = whole[0].expand(shape)
+    owner = gated[0].expand(shape)
     others = [one for one in factor if bool((one != NOBODY).any())]
-    return bool(factor) and all(_equal(one.expand(shape), own) for one in others)
+    return bool(factor) and all(_equal(one.expand(shape), owner) for one in others)
 
 
 # --- how owners go through an operation -----------------------------------------------------------
@@ -186,27 +188,27 @@ def _axes(func: Any, args: Any, kwargs: Any) -> list[int] | None:
     """Along which axes an operation goes; None: all of them, or it does not say."""
     for at, argument in enumerate(func._schema.arguments):
         if argument.name == "dim":
-            found = args[at] if at < len(args) else kwargs.get("dim")
-            return [found] if isinstance(found, int) else list(found or []) or None
+            axes = args[at] if at < len(args) else kwargs.get("dim")
+            return [axes] if isinstance(axes, int) else list(axes or []) or None
     return None
 
 
 def _reduced(tokens: Tokens, axes: list[int] | None, out: Any) -> Tokens:
     """What goes along some axes: it belongs to those who have all of them to themselves."""
-    found: list[Tensor] = []
+    reduced: list[Tensor] = []
     for one in tokens:
         over = list(range(one.ndim)) if axes is None else axes
         if not isinstance(out, Tensor) or not all(_one_along(one, axis) for axis in over):
             continue
         if out.shape == one.shape:
-            found.append(one)
+            reduced.append(one)
             continue
         kept = one
         for axis in over:
             kept = kept.narrow(axis, 0, 1)
         if kept.numel() == out.numel():
-            found.append(kept.reshape(out.shape))
-    return tuple(found)
+            reduced.append(kept.reshape(out.shape))
+    return tuple(reduced)
 
 
 def _contracted(left: Tokens, right: Tokens, shape: torch.Size) -> Tokens:
@@ -215,25 +217,27 @@ def _contracted(left: Tokens, right: Tokens, shape: torch.Size) -> Tokens:
     return _united([tuple(rows), tuple(columns)], shape)
 
 
-def _element_by_element(given: Sequence[tuple[Any, Tokens, bool]], shape: torch.Size) -> Tokens:
+def _element_by_element(arguments: Sequence[tuple[Any, Tokens, bool]], shape: torch.Size) -> Tokens:
     try:
-        if torch.broadcast_shapes(*(tensor.shape for tensor, _, _ in given)) != shape:
+        if torch.broadcast_shapes(*(tensor.shape for tensor, _, _ in arguments)) != shape:
             return ()
     except RuntimeError:
         return ()
-    decisive = [one for one in given if one[2]]
-    return _united([tokens for _, tokens, _ in decisive or given], shape, agreeing=bool(decisive))
+    decisive = [one for one in arguments if one[2]]
+    return _united(
+        [tokens for _, tokens, _ in decisive or arguments], shape, agreeing=bool(decisive)
+    )
 
 
 def _united(groups: Sequence[Tokens], shape: torch.Size, *, agreeing: bool = False) -> Tokens:
     """All owners of all groups, each once. `agreeing`: there must be one, the same for all."""
-    found: list[Tensor] = []
+    distinct: list[Tensor] = []
     for one in (one.expand(shape) for group in groups for one in group):
-        if not any(_equal(one, other) for other in found):
-            found.append(one)
-    if len(found) > (1 if agreeing else MOST):
+        if not any(_equal(one, other) for other in distinct):
+            distinct.append(one)
+    if len(distinct) > (1 if agreeing else MOST):
         return ()
-    return tuple(found)
+    return tuple(distinct)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
@@ -242,13 +246,13 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _side_by_side(
-    func: Any, given: Sequence[tuple[Any, Tokens, bool]], args: Any, kwargs: Any
+    func: Any, arguments: Sequence[tuple[Any, Tokens, bool]], args: Any, kwargs: Any
 ) -> Tokens:
-    there = [one for one in given if tuple(one[0].shape) != (0,)]
+    there = [one for one in arguments if tuple(one[0].shape) != (0,)]
     count = max((len(tokens) for _, tokens, _ in there), default=0)
     if any(len(tokens) not in (0, count) for _, tokens, _ in there):
         return ()
-    found: list[Tensor] = []
+    joined: list[Tensor] = []
     for at in range(count):
         pieces = [
             tokens[at]
@@ -256,5 +260,5 @@ def _side_by_side(
             else torch.full(tensor.shape, NOBODY, dtype=torch.int32, device=tensor.device)
             for tensor, tokens, _ in there
         ]
-        found.append(func(pieces, *args[1:], **kwargs))
-    return tuple(found)
+        joined.append(func(pieces, *args[1:], **kwargs))
+    return tuple(joined)

@@ -275,7 +275,7 @@ def _has_passed_its_limit(series: DepthSeries, side: Stretch) -> bool:
 def _drifts(series: DepthSeries, side: Stretch) -> bool:
     """Whether a straight line explains so much that a side is not flat, however little it changes.
 
-    Around zero a flat side is told by its spread beside the jump, so there is no drift.
+    Around zero a flat side is judged by its spread beside the jump, so there is no drift.
     """
     part = slice(side.start, side.stop)
     fewest = FEWEST if len(side) == len(series) else DRIFT_BESIDE_A_JUMP

@@ -57,7 +57,8 @@ LawName = Literal[
 ]
 
 _POWERS: dict[LawName, float] = {"linear": 1.0, "root": 0.5, "inverse root": -0.5, "inverse": -1.0}
-# No straight line runs over so many orders of magnitude, and its weights would overflow.
+# exp(-230) is 1e-100: no straight line runs over so many orders of magnitude, and the weights
+# 1 / level² would overflow not far beyond.
 _LOWEST_LOG = -230.0
 # An approach to a limit is seen when at least three half-lives lie in the stretch. One of less than
 # a layer is a jump.

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 BRIEFEST = 15
+"""The letters that a narrow table has room for."""
 _NAMES: dict[LawName, str] = {
     "inverse root": "1/root",
     "exponential": "factor",

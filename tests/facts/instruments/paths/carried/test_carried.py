@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from leadline.errors import ProbeError
 from leadline.instruments.paths.carried.carried import Carried, Journey, Parts, carried, enter
-from leadline.instruments.paths.carried.rows import Rows
+from leadline.instruments.paths.carried.rows import ComponentRows
 from leadline.instruments.paths.carried.tokens import owners
 
 A, B = torch.randn(2, 3, 4, 6, generator=torch.Generator().manual_seed(0)).double()
@@ -16,7 +16,7 @@ PLAIN = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1)).double(
 
 def rows(*tensors):
     stack = torch.stack(tensors)
-    return Rows(range(len(tensors)), tensors[0], lambda first, end: stack[first:end])
+    return ComponentRows(range(len(tensors)), tensors[0], lambda first, end: stack[first:end])
 
 
 @pytest.fixture(autouse=True)
@@ -475,7 +475,9 @@ def test_rows_that_nobody_reads_are_not_computed(journey):
     def compute(first, end):
         raise AssertionError("nobody asked")
 
-    x = carried(A, Parts(Rows([0], A, compute)), journey, tokens=(owners(A, token_axis=1),))
+    x = carried(
+        A, Parts(ComponentRows([0], A, compute)), journey, tokens=(owners(A, token_axis=1),)
+    )
     scores = (x @ PLAIN[0].T) @ (x @ PLAIN[1].T).transpose(1, 2)
     assert torch.softmax(scores, -1).parts is None
 

@@ -8,8 +8,14 @@ import torch
 from leadline.instruments.paths.carried import rows as carried_rows
 from leadline.instruments.paths.carried.carried import Event, Parts
 from leadline.instruments.paths.carried.model_pass import AttentionLayer
-from leadline.instruments.paths.carried.plans import Drawn, counted_paths, draw, judge_sample
-from leadline.instruments.paths.carried.rows import ByLength, ByPlan, Rows, Ways, mapped_rows
+from leadline.instruments.paths.carried.plans import DrawnPath, counted_paths, draw, judge_sample
+from leadline.instruments.paths.carried.rows import (
+    ByLength,
+    ByPlan,
+    ComponentRows,
+    Ways,
+    mapped_rows,
+)
 from leadline.instruments.paths.carried.shares import logit_view, spread, token_view
 from leadline.instruments.paths.carried.tokens import Meeting
 
@@ -22,7 +28,7 @@ def stack(count=5, asked=None):
             asked.append((first, end))
         return DATA[first:end]
 
-    return Rows(range(count), DATA[0], compute)
+    return ComponentRows(range(count), DATA[0], compute)
 
 
 def test_all_rows_are_computed_once_and_kept():
@@ -99,7 +105,7 @@ def test_where_plans_meet_the_longer_way_counts():
 def parts(*components, biases=()):
     def rows(tensors):
         data = torch.stack(list(tensors))
-        return Rows(range(len(data)), data[0], lambda first, end: data[first:end])
+        return ComponentRows(range(len(data)), data[0], lambda first, end: data[first:end])
 
     return Parts(rows(components), rows(biases) if len(biases) else None)
 
@@ -229,10 +235,10 @@ def test_paths_are_counted_along_the_ways_of_the_values():
 def test_the_estimate_is_the_weighted_mean_of_the_paths():
     y = [torch.ones(1, 2, 2), 3 * torch.ones(1, 2, 2)]
     y[1][0, 0] = 0
-    drawn = [Drawn({}, 4), Drawn({}, 6)]
+    drawn = [DrawnPath({}, 4), DrawnPath({}, 6)]
     exact = 11 * torch.ones(1, 2, 2)
     ratio, error = judge_sample(
-        y, drawn, exact, whole=token_view(None), residual=token_view(None, residual=True)
+        y, drawn, exact, view=token_view(None), residual=token_view(None, residual=True)
     )
     # Equal tokens have no residual; (0, 3) has 3/sqrt(2) of 3 per feature.
     assert ratio == pytest.approx((0 + 1 / math.sqrt(2)) / 2)
@@ -240,5 +246,5 @@ def test_the_estimate_is_the_weighted_mean_of_the_paths():
     assert error == pytest.approx(9 / (11 * math.sqrt(2)))
     nothing = torch.zeros(1, 2, 2)
     assert judge_sample(
-        [nothing], [Drawn({}, 10**400)], nothing, whole=token_view(None), residual=None
+        [nothing], [DrawnPath({}, 10**400)], nothing, view=token_view(None), residual=None
     ) == (None, None)
