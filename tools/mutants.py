@@ -208,7 +208,9 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", type=Path, required=True)
     parser.add_argument("--output", type=Path, help="write the living mutants as JSON")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--sample", type=int, help="so many mutants of each file, drawn with --seed")
+    parser.add_argument(
+        "--sample", type=int, help="so many mutants of each file, drawn with --seed"
+    )
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     import numpy
