@@ -39,6 +39,17 @@ def test_every_file_says_what_it_is_for():
     assert not silent
 
 
+def test_one_class_name_has_one_meaning():
+    """The public ones; `Sublayer` is the same thing seen in a model and built of parts."""
+    homes: dict[str, list[str]] = {}
+    for file in FILES:
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(file.relative_to(SOURCE).as_posix())
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    assert set(shared) == {"Sublayer"}, shared
+
+
 def test_no_room_is_crowded():
     """A folder of more than 20 files is a drawer, unless it is a catalog: one file per entry."""
     files = Counter(file.parent for file in FILES if file.stem != "__init__")

@@ -20,7 +20,7 @@ from leadline.claims.ruling import Ruling, rule
 from leadline.errors import RecordError
 from leadline.record.provenance import strict_json
 
-__all__ = ["SHIPPED", "Ledger", "Line", "default_ledger"]
+__all__ = ["SHIPPED", "Ledger", "LedgerLine", "default_ledger"]
 
 SHIPPED = Path(__file__).with_name("measured.jsonl")
 """What was measured for this version; it comes with the package."""
@@ -31,7 +31,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """One measurement."""
 
     kind: str
@@ -70,7 +70,7 @@ class Line:
         return strict_json(found)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Line:
+    def from_json(cls, found: Mapping[str, Any]) -> LedgerLine:
         """Read what `to_json` wrote."""
         numbers = {name: _float(value) for name, value in found.get("numbers", {}).items()}
         return cls(
@@ -92,7 +92,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lines: dict[tuple[str, str, int], Line] = {}
+        self._lines: dict[tuple[str, str, int], LedgerLine] = {}
         self._torn = False
         if path.exists():
             if not path.is_file():  # a device has no end
@@ -102,23 +102,23 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[LedgerLine]:
         return iter(self._lines.values())
 
-    def get(self, kind: str, name: str, seed: int, *, code: str) -> Line | None:
+    def get(self, kind: str, name: str, seed: int, *, code: str) -> LedgerLine | None:
         """The measurement, if it was made by this code."""
         found = self._lines.get((kind, name, seed))
         return found if found is not None and found.code == code else None
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LedgerLine) -> None:
         """Append a measurement to the file, at once."""
         text = json.dumps(line.to_json(), ensure_ascii=False, allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(("\n" if self._torn else "") + text + "\n")
         self._torn = False
-        self._lines[line.key] = Line.from_json(json.loads(text))
+        self._lines[line.key] = LedgerLine.from_json(json.loads(text))
 
-    def lines(self, name: str, *, seeds: Sequence[int] | None = None) -> list[Line]:
+    def lines(self, name: str, *, seeds: Sequence[int] | None = None) -> list[LedgerLine]:
         """The measurements of a claim, by seed: all of the code that measured it last."""
         found = [
             line for line in self._lines.values() if line.kind == "claim" and line.name == name
@@ -160,7 +160,7 @@ class Ledger:
             if not row:
                 continue
             try:
-                line = Line.from_json(json.loads(row))
+                line = LedgerLine.from_json(json.loads(row))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 if number == 1 and not row.startswith(BEGINNING):
                     raise RecordError(

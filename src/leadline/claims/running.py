@@ -21,15 +21,15 @@ from typing import Any
 from leadline.catalog import load_plugin
 from leadline.claims.catalog import CLAIMS, trials
 from leadline.claims.digest import code_digest, trial_digest
-from leadline.claims.ledger import Ledger, Line
+from leadline.claims.ledger import Ledger, LedgerLine
 from leadline.errors import InputError, LabError, LeadlineError, Progress, no_progress
 from leadline.record.file.lock import only_writer
 
-__all__ = ["Done", "Job", "jobs_of", "run_claims"]
+__all__ = ["ClaimJob", "Done", "jobs_of", "run_claims"]
 
 
 @dataclass(frozen=True)
-class Job:
+class ClaimJob:
     """A trial or a claim with one seed."""
 
     kind: str
@@ -56,9 +56,9 @@ class Done:
     """Claims and trials that could not be measured, and why."""
 
 
-def jobs_of(names: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+def jobs_of(names: Sequence[str], seeds: Sequence[int]) -> list[ClaimJob]:
     """Every job that the claims need, trials among them."""
-    found: dict[tuple[str, str, int], Job] = {}
+    found: dict[tuple[str, str, int], ClaimJob] = {}
     known = trials(list(names))
     for name in names:
         entry = CLAIMS.get(name)
@@ -68,10 +68,10 @@ def jobs_of(names: Sequence[str], seeds: Sequence[int]) -> list[Job]:
             needed: list[tuple[str, str, int]] = []
             for trial in entry.needs:
                 code = trial_digest(known[trial.name])
-                job = Job("trial", trial.name, seed, code, trial.seconds)
+                job = ClaimJob("trial", trial.name, seed, code, trial.seconds)
                 found[job.key] = job
                 needed.append(job.key)
-            job = Job("claim", name, seed, code_digest(entry), entry.seconds, tuple(needed))
+            job = ClaimJob("claim", name, seed, code_digest(entry), entry.seconds, tuple(needed))
             found[job.key] = job
     return list(found.values())
 
@@ -95,7 +95,7 @@ def run_claims(
         ledger, done = Ledger(path), Done()
         jobs = jobs_of(names, seeds)
         ready: set[tuple[str, str, int]] = set()
-        todo: dict[tuple[str, str, int], Job] = {}
+        todo: dict[tuple[str, str, int], ClaimJob] = {}
         for job in jobs:
             if ledger.get(*job.key, code=job.code) is not None:
                 ready.add(job.key)
@@ -114,7 +114,7 @@ class _Crew:
     plugins: tuple[Path, ...]
 
 
-def _drop_idle_trials(todo: dict[tuple[str, str, int], Job]) -> None:
+def _drop_idle_trials(todo: dict[tuple[str, str, int], ClaimJob]) -> None:
     """A trial that only claims in the ledger have asked for need not run."""
     needed = {key for job in todo.values() for key in job.waits}
     for key in [key for key, job in todo.items() if job.kind == "trial" and key not in needed]:
@@ -122,14 +122,14 @@ def _drop_idle_trials(todo: dict[tuple[str, str, int], Job]) -> None:
 
 
 def _measure(
-    todo: dict[tuple[str, str, int], Job],
+    todo: dict[tuple[str, str, int], ClaimJob],
     ready: set[tuple[str, str, int]],
     ledger: Ledger,
     done: Done,
     crew: _Crew,
     progress: Progress,
 ) -> None:
-    total, running = len(todo), dict[Future[Line], Job]()
+    total, running = len(todo), dict[Future[LedgerLine], ClaimJob]()
     begun = list(todo.values())
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
@@ -168,7 +168,7 @@ def _measure(
             done.failed[job.name] = f"it waits for the trial {trial!r}, which failed"
 
 
-def _take(job: Job, future: Future[Line], ledger: Ledger, done: Done) -> None:
+def _take(job: ClaimJob, future: Future[LedgerLine], ledger: Ledger, done: Done) -> None:
     try:
         line = future.result()
     except BrokenProcessPool as error:
@@ -207,7 +207,7 @@ def _begin(parent: int, plugins: tuple[Path, ...]) -> None:
         load_plugin(file)
 
 
-def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
+def _work(job: ClaimJob, found: Mapping[str, Mapping[str, Any]]) -> LedgerLine:
     """Run one job, in a process of the pool."""
     from leadline.instruments.passes.provenance import versions
 
@@ -222,7 +222,7 @@ def _work(job: Job, found: Mapping[str, Mapping[str, Any]]) -> Line:
         picture = measured.picture.to_json() if measured.picture else None
     else:
         result = trials(CLAIMS.names())[job.name].run(job.seed)
-    return Line(
+    return LedgerLine(
         kind=job.kind,
         name=job.name,
         seed=job.seed,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedPart:
     """One part, where it was written, and what was found."""
 
     kind: str
@@ -130,7 +130,7 @@ def _of_name(choice: Choice) -> list[tuple[str, Choice]]:
     return found
 
 
-def _checked(kind: str, choice: Choice, gauge: Gauge) -> Checked:
+def _checked(kind: str, choice: Choice, gauge: Gauge) -> CheckedPart:
     from leadline.parts import PARTS
     from leadline.testing.conformance import check_part
 
@@ -138,10 +138,10 @@ def _checked(kind: str, choice: Choice, gauge: Gauge) -> Checked:
         gauge(f"Checking {choice.name}: {name}", done, total)
 
     checks = check_part(kind, choice, progress=progress)
-    return Checked(kind, str(choice), PARTS[kind].place(choice.name), checks)
+    return CheckedPart(kind, str(choice), PARTS[kind].place(choice.name), checks)
 
 
-def _draw(found: list[Checked], console: Console) -> None:
+def _draw(found: list[CheckedPart], console: Console) -> None:
     for checked in found:
         print_title(f"{checked.choice} ({checked.kind})", console)
         two_columns(
@@ -157,7 +157,7 @@ def _draw(found: list[Checked], console: Console) -> None:
         print_line(_verdict(checked), console, style="bold red" if checked.failed else "green")
 
 
-def _verdict(checked: Checked) -> str:
+def _verdict(checked: CheckedPart) -> str:
     total, failed = len(checked.checks), checked.failed
     if not failed:
         return f"{checked.choice} ({checked.kind}): all {total} checks passed."

@@ -36,7 +36,7 @@ from leadline.experiments.options.learning_identity import LearningIdentityOptio
 from leadline.experiments.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
 
-__all__ = ["STARTS", "Case", "learning_identity"]
+__all__ = ["STARTS", "IdentityCase", "learning_identity"]
 
 STARTS = {"small": (1 / 3, 1 / 3), "kept": (2.0, 1.0)}
 """The variances of W1 and W2, times the number of inputs of the matrix."""
@@ -50,7 +50,7 @@ Curve = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Case:
+class IdentityCase:
     """One of the eight trainings, all seeds of it; arrays are [reading, seed] or [block, seed]."""
 
     blocks: int
@@ -84,7 +84,7 @@ def learning_identity(
         for start in STARTS
         for skip in (False, True)
     ]
-    found: list[Case] = []
+    found: list[IdentityCase] = []
     for number, (blocks, start, skip) in enumerate(places):
         progress(f"{_blocks(blocks)}, {'skip' if skip else 'no skip'}", number, len(places))
         found.append(trained(options, blocks=blocks, skip=skip, start=start))
@@ -142,7 +142,9 @@ def mapped(x: Tensor, weights: list[list[Tensor]], *, skip: bool) -> tuple[Tenso
     return x, shares
 
 
-def trained(options: LearningIdentityOptions, *, blocks: int, skip: bool, start: str) -> Case:
+def trained(
+    options: LearningIdentityOptions, *, blocks: int, skip: bool, start: str
+) -> IdentityCase:
     """Train one case, all seeds at once: Adam moves every number by itself, so none meet."""
     weights = drawn(options, blocks=blocks, start=start)
     flat = [one.requires_grad_() for block in weights for one in block]
@@ -173,7 +175,7 @@ def trained(options: LearningIdentityOptions, *, blocks: int, skip: bool, start:
     with torch.no_grad():
         y, last = mapped(judged, weights, skip=skip)
         end = (y - judged).square().mean((1, 2))
-    return Case(
+    return IdentityCase(
         blocks=blocks,
         skip=skip,
         start=start,
@@ -199,7 +201,7 @@ def _panel(blocks: int) -> str:
     return f"{_blocks(blocks)}: log₁₀ of the mean squared error"
 
 
-def _line(case: Case) -> Line:
+def _line(case: IdentityCase) -> Line:
     logs = np.log10(case.curve)
     return Line(
         _panel(case.blocks),
@@ -216,7 +218,7 @@ def standard_error(values: Curve) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def _table(found: list[Case], blocks: int) -> Table:
+def _table(found: list[IdentityCase], blocks: int) -> Table:
     some = [case for case in found if case.blocks == blocks]
     return Table(
         f"{_blocks(blocks)}: mean squared error after the last step, and |F| / |x|",
@@ -237,13 +239,13 @@ def _table(found: list[Case], blocks: int) -> Table:
     )
 
 
-def advantage(plain: Case, skip: Case) -> tuple[float, float]:
+def advantage(plain: IdentityCase, skip: IdentityCase) -> tuple[float, float]:
     """log10 of the error without skip over that with it: the mean over the seeds, its error."""
     apart = np.log10(plain.error) - np.log10(skip.error)
     return float(apart.mean()), standard_error(apart)
 
 
-def verdict(plain: Case, skip: Case) -> str:
+def verdict(plain: IdentityCase, skip: IdentityCase) -> str:
     """Which of two cases ends with the smaller error, and by how much; "" where nobody wins."""
     apart, error = advantage(plain, skip)
     if math.isnan(error) or abs(apart) <= SURE * error:
@@ -251,7 +253,7 @@ def verdict(plain: Case, skip: Case) -> str:
     return "F = 0" if apart > 0 else "F = x"
 
 
-def _remarks(found: list[Case], options: LearningIdentityOptions) -> Iterator[str]:
+def _remarks(found: list[IdentityCase], options: LearningIdentityOptions) -> Iterator[str]:
     winners: dict[str, str] = {}
     for blocks in (1, options.blocks):
         for start in STARTS:
@@ -266,7 +268,7 @@ def _remarks(found: list[Case], options: LearningIdentityOptions) -> Iterator[st
     yield from _unlearned(found)
 
 
-def _compared(plain: Case, skip: Case, won: str) -> str:
+def _compared(plain: IdentityCase, skip: IdentityCase, won: str) -> str:
     apart, error = advantage(plain, skip)
     if math.isnan(error):
         told = (
@@ -306,7 +308,7 @@ def _answer(winners: dict[str, str], options: LearningIdentityOptions) -> str:
     return f"The answer depends on the start {after}: {', but '.join(parts)}{rest}."
 
 
-def _unlearned(found: list[Case]) -> Iterator[str]:
+def _unlearned(found: list[IdentityCase]) -> Iterator[str]:
     """Name what is no better than the answer 0, whose error is 1."""
     poor = [case for case in found if float(case.error.min()) > UNLEARNED]
     if poor:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from leadline.claims.ledger import Ledger, Line, default_ledger
+from leadline.claims.ledger import Ledger, LedgerLine, default_ledger
 from leadline.errors import RecordError
 
 NAME = "power-of-nine-tenths"
@@ -15,13 +15,13 @@ NAME = "power-of-nine-tenths"
 
 def line(seed=0, *, code="c1", vanishing=2.66e-5, time="2026-01-01T00:00:00+0000", **others):
     numbers = {"vanishing": vanishing, "exploding": 13780.0}
-    return Line("claim", NAME, seed, code, 0.5, numbers, time=time, **others)
+    return LedgerLine("claim", NAME, seed, code, 0.5, numbers, time=time, **others)
 
 
 def test_what_was_added_is_there_when_the_file_is_read_again(tmp_path):
     path = tmp_path / "claims.jsonl"
     Ledger(path).add(line(vanishing=math.nan))
-    Ledger(path).add(Line("trial", "cell", 3, "c2", 1.0, result={"loss": math.inf}))
+    Ledger(path).add(LedgerLine("trial", "cell", 3, "c2", 1.0, result={"loss": math.inf}))
     found = Ledger(path)
     assert len(found) == 2
     assert math.isnan(found.get("claim", NAME, 0, code="c1").numbers["vanishing"])
@@ -112,5 +112,5 @@ def test_curves_are_kept_with_six_digits_and_numbers_with_all(tmp_path):
 
 def test_numbers_of_checks_that_have_changed_since_do_not_count(tmp_path):
     ledger = Ledger(tmp_path / "claims.jsonl")
-    ledger.add(Line("claim", NAME, 0, "c", 0.1, {"vanishing": 2.6e-5}))
+    ledger.add(LedgerLine("claim", NAME, 0, "c", 0.1, {"vanishing": 2.6e-5}))
     assert ledger.ruling(NAME).verdict == "not measured"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leadline.claims import CLAIMS
-from leadline.claims.ledger import Ledger, Line
+from leadline.claims.ledger import Ledger, LedgerLine
 
 NAME = "power-of-nine-tenths"
 NUMBERS = {"vanishing": 2.656e-5, "exploding": 13780.6}
@@ -16,7 +16,9 @@ NUMBERS = {"vanishing": 2.656e-5, "exploding": 13780.6}
 @pytest.fixture
 def ledger(tmp_path):
     path = tmp_path / "own.jsonl"
-    Ledger(path).add(Line("claim", NAME, 0, "c", 0.1, NUMBERS, time="2026-02-03T04:05:06+0000"))
+    Ledger(path).add(
+        LedgerLine("claim", NAME, 0, "c", 0.1, NUMBERS, time="2026-02-03T04:05:06+0000")
+    )
     return path
 
 

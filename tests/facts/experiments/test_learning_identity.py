@@ -21,7 +21,7 @@ from leadline.experiments.learning_identity import (
     STARTS,
     SURE,
     UNLEARNED,
-    Case,
+    IdentityCase,
     _answer,
     _compared,
     _unlearned,
@@ -46,9 +46,11 @@ def outcome() -> Outcome:
 
 def case(
     *errors: float, skip: bool = False, blocks: int = 1, start: str = "small", share: float = 1.0
-) -> Case:
+) -> IdentityCase:
     shares = np.full((blocks, len(errors)), share)
-    return Case(blocks, skip, start, np.ones((3, len(errors))), np.array(errors), shares, shares)
+    return IdentityCase(
+        blocks, skip, start, np.ones((3, len(errors))), np.array(errors), shares, shares
+    )
 
 
 def test_it_is_an_experiment_with_these_sizes_and_constants() -> None:

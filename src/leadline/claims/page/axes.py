@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from leadline.claims.page.words import number
 
-__all__ = ["SQUARE", "Axis", "fitted", "squared"]
+__all__ = ["SQUARE", "PageAxis", "fitted", "squared"]
 
 SQUARE = 330
 """The side of a picture whose axes have the same unit."""
 
 
 @dataclass(frozen=True)
-class Axis:
+class PageAxis:
     """Numbers to places from `start` to `end`."""
 
     low: float
@@ -61,16 +61,16 @@ def fitted(
     end: float,
     room: float,
     least: float = 0.02,
-) -> Axis:
+) -> PageAxis:
     """An axis that holds the values with some room; on a logarithmic one only positive ones."""
     shown = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
     if not shown:
-        return Axis(0.1 if log else 0.0, 1.0, start, end, log)
+        return PageAxis(0.1 if log else 0.0, 1.0, start, end, log)
     low, high = min(shown), max(shown)
     if log:
         ends = math.log10(low), math.log10(high)
         more = max((ends[1] - ends[0]) * room, least)
-        return Axis(
+        return PageAxis(
             10 ** max(ends[0] - more, -307.0),
             10 ** min(ends[1] + more, 308.0),
             start,
@@ -80,10 +80,12 @@ def fitted(
     more = (high - low) * room or max(abs(high) * 0.1, 1e-300)
     # A line that moves by nothing but rounding stands flat in the middle.
     more = max(more, 1e-9 * max(abs(low), abs(high)))
-    return Axis(max(low - more, -1.7e308), min(high + more, 1.7e308), start, end)
+    return PageAxis(max(low - more, -1.7e308), min(high + more, 1.7e308), start, end)
 
 
-def squared(x_values: Sequence[float], y_values: Sequence[float]) -> tuple[int, int, Axis, Axis]:
+def squared(
+    x_values: Sequence[float], y_values: Sequence[float]
+) -> tuple[int, int, PageAxis, PageAxis]:
     """Axes with the same unit in a picture that is as high as it must be."""
     across = fitted(x_values, log=False, start=30, end=SQUARE - 8, room=0.06)
     up = fitted(y_values, log=False, start=1, end=0, room=0.06)
@@ -93,9 +95,9 @@ def squared(x_values: Sequence[float], y_values: Sequence[float]) -> tuple[int, 
         unit *= SQUARE / tall
         tall = float(SQUARE)
         middle, half = (across.low + across.high) / 2, (SQUARE - 38) / unit / 2
-        across = Axis(middle - half, middle + half, 30, SQUARE - 8)
+        across = PageAxis(middle - half, middle + half, 30, SQUARE - 8)
     height = round(tall) + 8 + 22
-    return SQUARE, height, across, Axis(up.low, up.high, height - 22, 8)
+    return SQUARE, height, across, PageAxis(up.low, up.high, height - 22, 8)
 
 
 def _round(low: float, high: float, count: int) -> list[float]:

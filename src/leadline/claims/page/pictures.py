@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.claims.page.axes import Axis, fitted, squared
+from leadline.claims.page.axes import PageAxis, fitted, squared
 
 if TYPE_CHECKING:
     from leadline.claims.claim import Picture
     from leadline.claims.ruling import Checked
 
-__all__ = ["Curves", "Series", "curves", "strip", "swatch"]
+__all__ = ["CurveSeries", "Curves", "curves", "strip", "swatch"]
 
 COLOURS = 7
 """So many colours the page has; then they come again with another dash."""
@@ -36,7 +36,7 @@ COVERED = 2.5
 
 
 @dataclass(frozen=True)
-class Series:
+class CurveSeries:
     """One line of a picture, the seeds put together."""
 
     name: str
@@ -56,14 +56,14 @@ class Curves:
     """A drawn picture and what has to be said about it."""
 
     svg: str
-    series: tuple[Series, ...]
+    series: tuple[CurveSeries, ...]
     seeds: int
     """How many seeds stand in the lines: 1 where only the first is drawn."""
     lost: int
     """How many values are zero or negative on a logarithmic axis, or not finite."""
 
 
-def together(pictures: Sequence[Picture]) -> tuple[tuple[Series, ...], int]:
+def together(pictures: Sequence[Picture]) -> tuple[tuple[CurveSeries, ...], int]:
     """The lines of all seeds; the number of seeds that are in them."""
     first = pictures[0]
     shared = not first.points and all(
@@ -72,14 +72,14 @@ def together(pictures: Sequence[Picture]) -> tuple[tuple[Series, ...], int]:
         for picture in pictures
     )
     chosen = list(pictures) if shared else [first]
-    found: list[Series] = []
+    found: list[CurveSeries] = []
     for index, (name, (x, _)) in enumerate(first.lines.items()):
         values = np.array([picture.lines[name][1] for picture in chosen], dtype=np.float64)
         # Of an even number of seeds the mean of the two in the middle; gaps stay gaps.
         middle, low, high = np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
         faint = name in first.faint
         found.append(
-            Series(
+            CurveSeries(
                 name,
                 x,
                 tuple(map(float, middle)),
@@ -124,7 +124,7 @@ def curves(pictures: Sequence[Picture]) -> Curves:
     return Curves(svg, series, seeds, lost)
 
 
-def swatch(one: Series) -> str:
+def swatch(one: CurveSeries) -> str:
     """A short piece of a line for the key of the picture."""
     kind = _kind(one)
     if one.points:
@@ -136,7 +136,7 @@ def swatch(one: Series) -> str:
     )
 
 
-def _frame(across: Axis, up: Axis, *, width: int, height: int, cross: bool) -> str:
+def _frame(across: PageAxis, up: PageAxis, *, width: int, height: int, cross: bool) -> str:
     bottom = up.start
     lines: list[str] = []
     words: list[str] = []
@@ -165,14 +165,14 @@ def _frame(across: Axis, up: Axis, *, width: int, height: int, cross: bool) -> s
 # --- lines -----------------------------------------------------------------------------------
 
 
-def _kind(one: Series) -> str:
+def _kind(one: CurveSeries) -> str:
     """The classes of a line: its colour, and the dash of what it is compared with."""
     dash = f" dash d{one.index % 4}" if one.faint else " dots" if one.index >= COLOURS else ""
     return f"c{one.index % COLOURS}{dash}"
 
 
 def _pieces(
-    xs: Sequence[float], ys: Sequence[float], across: Axis, up: Axis
+    xs: Sequence[float], ys: Sequence[float], across: PageAxis, up: PageAxis
 ) -> list[list[tuple[float, float]]]:
     """The points of a line, broken where a value has no place."""
     pieces: list[list[tuple[float, float]]] = [[]]
@@ -192,7 +192,7 @@ def _short(place: float) -> str:
     return f"{place:.1f}".removesuffix(".0")
 
 
-def _line(one: Series, across: Axis, up: Axis, *, broad: bool) -> str:
+def _line(one: CurveSeries, across: PageAxis, up: PageAxis, *, broad: bool) -> str:
     pieces = _pieces(one.x, one.middle, across, up)
     kind = _kind(one)
     size = 3.4 if one.points else 2.6
@@ -205,7 +205,7 @@ def _line(one: Series, across: Axis, up: Axis, *, broad: bool) -> str:
 
 
 def _marked(
-    one: Series, pieces: Sequence[Sequence[tuple[float, float]]]
+    one: CurveSeries, pieces: Sequence[Sequence[tuple[float, float]]]
 ) -> list[tuple[float, float]]:
     """The points that show a mark: all of few, some of many, elsewhere on each line."""
     points = [point for piece in pieces for point in piece]
@@ -217,7 +217,7 @@ def _marked(
     return [piece[0] for piece in pieces if len(piece) == 1]
 
 
-def _mark(one: Series, x: float, y: float, size: float) -> str:
+def _mark(one: CurveSeries, x: float, y: float, size: float) -> str:
     """A mark whose shape tells lines apart where colour does not."""
     kind, shape = f"dot c{one.index % COLOURS}", one.index % 4
     a, b = _short(x), _short(y)
@@ -232,7 +232,7 @@ def _mark(one: Series, x: float, y: float, size: float) -> str:
     return f'<path class="{kind}" d="M{a} {_short(y - r)}l{r:.1f} {1.8 * r:.1f}h-{2 * r:.1f}z"/>'
 
 
-def _band(one: Series, across: Axis, up: Axis) -> str:
+def _band(one: CurveSeries, across: PageAxis, up: PageAxis) -> str:
     """From the smallest to the largest of the seeds; left out where it is thinner than the line."""
     # Where one edge has no place on the axis the band has none either.
     shown = [up.shows(a) and up.shows(b) for a, b in zip(one.low, one.high, strict=True)]
@@ -249,7 +249,9 @@ def _band(one: Series, across: Axis, up: Axis) -> str:
     return f'<path class="band c{one.index % COLOURS}" d="{"".join(drawn)}"/>' if drawn else ""
 
 
-def _covered(one: Series, series: Sequence[Series], across: Axis, up: Axis) -> bool:
+def _covered(
+    one: CurveSeries, series: Sequence[CurveSeries], across: PageAxis, up: PageAxis
+) -> bool:
     """Whether a line that is drawn later lies on this one."""
     own = [point for piece in _pieces(one.x, one.middle, across, up) for point in piece]
     for later in series[one.index + 1 :]:

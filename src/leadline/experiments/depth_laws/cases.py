@@ -37,7 +37,7 @@ from leadline.parts import Recipe, Transformer
 from leadline.reading.bounds.depth_facts import DepthStack, depth_stacks
 from leadline.theory.depth import LAWS, Band, DepthFacts, Law
 
-__all__ = ["CASES", "Case", "Seen", "bands_of", "checked", "law_of", "look", "model_of"]
+__all__ = ["CASES", "LawCase", "Seen", "bands_of", "checked", "law_of", "look", "model_of"]
 
 HEADS = 4
 VOCABULARY = 256
@@ -51,7 +51,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Case:
+class LawCase:
     """A law and a design that meets it."""
 
     law: str
@@ -69,33 +69,33 @@ class Case:
         return f"{self.law} ({self.name})"
 
 
-CASES: tuple[Case, ...] = (
-    Case("xiong-stream", "pre", lambda _depth, _width: {}),
+CASES: tuple[LawCase, ...] = (
+    LawCase("xiong-stream", "pre", lambda _depth, _width: {}),
     # d s² = 1, as Xavier has it: with GPT-2's own 0.02 nothing would be seen at this width.
-    Case("gpt2-scaling", "gpt2 init", lambda _, width: {"init": f"gpt2(std={width**-0.5!r})"}),
-    Case(
+    LawCase("gpt2-scaling", "gpt2 init", lambda _, width: {"init": f"gpt2(std={width**-0.5!r})"}),
+    LawCase(
         "layernorm-scaling", "norms / √l", lambda _depth, _width: {"placement": "layernorm_scaling"}
     ),
-    Case(
+    LawCase(
         "noci", "no norm, writes / √(2L)",
         lambda _depth, _width: {"connection": "weighted(alpha=depth)", "placement": "none"},
         ratio=True,
     ),
-    Case(
+    LawCase(
         "unnormed-stream", "no norm",
         lambda _depth, _width: {"placement": "none"},
         ratio=True, logarithmic=True,
     ),
-    Case("xiong-last-gradient", "pre, last gradient", lambda _depth, _width: {}),
-    Case("xiong-last-gradient", "post, last gradient", lambda _depth, _width: {"placement": "post"}),
-    Case(
+    LawCase("xiong-last-gradient", "pre, last gradient", lambda _depth, _width: {}),
+    LawCase("xiong-last-gradient", "post, last gradient", lambda _depth, _width: {"placement": "post"}),
+    LawCase(
         "deepnorm", "deepnorm",
         lambda _depth, _width: {
             "connection": "deepnorm", "placement": "post", "init": "deepnorm",
         },
     ),
-    Case("residual-product", "pre, product", lambda _depth, _width: {}, logarithmic=True),
-    Case(
+    LawCase("residual-product", "pre, product", lambda _depth, _width: {}, logarithmic=True),
+    LawCase(
         "residual-product", "pre, writes / 2L, product",
         lambda depth, _: {"connection": f"weighted(alpha={1.0 / (2.0 * depth)!r})"},
         logarithmic=True,
@@ -109,7 +109,7 @@ and the left end of a product says something only where every |J - I| is below 1
 class Seen:
     """What one model of one seed shows."""
 
-    case: Case
+    case: LawCase
     depth: int
     seed: int
     values: tuple[float, ...]
@@ -120,12 +120,12 @@ class Seen:
     """How far off the values may be, where they were estimated."""
 
 
-def law_of(case: Case) -> Law:
+def law_of(case: LawCase) -> Law:
     """The law itself."""
     return cast("Law", LAWS.build(case.law))
 
 
-def model_of(case: Case, depth: int, *, width: int, length: int, seed: int) -> Transformer:
+def model_of(case: LawCase, depth: int, *, width: int, length: int, seed: int) -> Transformer:
     """The untrained model, with tokens that all have mean square 1."""
     plain: dict[str, Any] = {
         "init": "xavier", "mlp": f"relu(hidden={width})", "positions": "none", "heads": HEADS,
@@ -140,7 +140,7 @@ def model_of(case: Case, depth: int, *, width: int, length: int, seed: int) -> T
 
 
 def look(
-    case: Case, depth: int, *, width: int, length: int, examples: int, seed: int, facts: bool
+    case: LawCase, depth: int, *, width: int, length: int, examples: int, seed: int, facts: bool
 ) -> Seen:
     """Build one model and measure what the law is about; `facts`: read what the law asks, too."""
     batch = batch_of(length, examples=examples, seed=seed)
@@ -159,7 +159,7 @@ def look(
     return seen
 
 
-def checked(case: Case, facts: DepthFacts) -> DepthFacts:
+def checked(case: LawCase, facts: DepthFacts) -> DepthFacts:
     """Give the facts back where they meet every assumption of the law; refuse them otherwise."""
     law = law_of(case)
     for condition in law.conditions(facts):
@@ -205,7 +205,7 @@ _MEASURES: Mapping[str, Callable[[Transformer, Batch], tuple[float, ...]]] = {
 }
 
 
-def _product(case: Case, model: Transformer, batch: Batch, seed: int) -> Seen:
+def _product(case: LawCase, model: Transformer, batch: Batch, seed: int) -> Seen:
     probe = f"jacobian(through=true, k=1, probes=2, tolerance={TOLERANCE!r})"
     with plain_attention():
         stack = _stack(model, batch, probe, tokens=PRODUCT_TOKENS)
@@ -225,7 +225,7 @@ def _stack(model: Transformer, batch: Batch, probe: str, *, tokens: int) -> Dept
     return stack
 
 
-def bands_of(case: Case, facts: DepthFacts) -> tuple[Band, ...]:
+def bands_of(case: LawCase, facts: DepthFacts) -> tuple[Band, ...]:
     """The band of a law along layers at the sites 0 ... L, once its assumptions were checked."""
     bands = law_of(case).predicted(checked(case, facts))
     assert bands is not None

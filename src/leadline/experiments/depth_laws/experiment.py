@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from leadline.errors import Progress, no_progress
-from leadline.experiments.depth_laws.cases import CASES, Case, Seen, law_of, look
+from leadline.experiments.depth_laws.cases import CASES, LawCase, Seen, law_of, look
 from leadline.experiments.depth_laws.verdicts import (
     SLACK,
     SYMBOLS,
     TOLERANCE,
     Beside,
-    Found,
+    LawVerdicts,
     Power,
     at_depth,
     judged,
@@ -64,7 +64,7 @@ def depth_laws(
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def _found(options: DepthLawsOptions, progress: Progress) -> Found:
+def _found(options: DepthLawsOptions, progress: Progress) -> LawVerdicts:
     total = sum(options.seeds_of(case) * sum(options.depths_of(case)) for case in CASES)
     done = 0
     seen: dict[str, tuple[Seen, ...]] = {}
@@ -91,7 +91,7 @@ def _found(options: DepthLawsOptions, progress: Progress) -> Found:
 # --- what is drawn -------------------------------------------------------------------------------
 
 
-def _panel(case: Case, depth: int) -> str:
+def _panel(case: LawCase, depth: int) -> str:
     law = law_of(case)
     if law.along == "depth":
         return f"{case.law}: log₁₀ {SYMBOLS[law.quantity]}, over depth"
@@ -99,14 +99,14 @@ def _panel(case: Case, depth: int) -> str:
     return f"{case.title}, {depth} layers: {log}{SYMBOLS[law.quantity]}"
 
 
-def _lines(found: Found) -> Iterator[Line]:
+def _lines(found: LawVerdicts) -> Iterator[Line]:
     for case in CASES:
         yield from (
             _over_depth(found, case) if law_of(case).along == "depth" else _along(found, case)
         )
 
 
-def _along(found: Found, case: Case) -> Iterator[Line]:
+def _along(found: LawVerdicts, case: LawCase) -> Iterator[Line]:
     deepest = found.of(case)[-1]
     panel, facts = _panel(case, deepest.depth), {"model": case.name, "law": case.law}
     values, errors = deepest.values, deepest.errors
@@ -120,7 +120,7 @@ def _along(found: Found, case: Case) -> Iterator[Line]:
             yield Line(panel, f"law: {name}", tuple(end), faint=True, facts={"model": "law"})
 
 
-def _stretched(case: Case) -> bool:
+def _stretched(case: LawCase) -> bool:
     """Whether logarithms are drawn of a number that is none."""
     return case.logarithmic and not law_of(case).log10
 
@@ -132,7 +132,7 @@ def _mean_logs(several: Sequence[Seen]) -> tuple[tuple[float, ...], tuple[float,
     return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
-def _over_depth(found: Found, case: Case) -> Iterator[Line]:
+def _over_depth(found: LawVerdicts, case: LawCase) -> Iterator[Line]:
     several = found.seen[case.title]
     depths = sorted({one.depth for one in several})
     panel, facts = _panel(case, depths[-1]), {"model": case.name, "law": case.law}
@@ -152,7 +152,7 @@ def _over_depth(found: Found, case: Case) -> Iterator[Line]:
     yield Line(panel, name, tuple(drawn), faint=True, facts=facts)
 
 
-def _exact(found: Found, case: Case) -> list[float] | None:
+def _exact(found: LawVerdicts, case: LawCase) -> list[float] | None:
     """The number itself at every depth, where a law over depth gives more than the exponent."""
     law = law_of(case)
     if not isinstance(law, DeepNormLaw):
@@ -161,7 +161,7 @@ def _exact(found: Found, case: Case) -> list[float] | None:
     return [value for facts in told if (value := law.mlp_ratio(facts)) is not None]
 
 
-def _places(found: Found) -> dict[str, Places]:
+def _places(found: LawVerdicts) -> dict[str, Places]:
     stands: dict[str, Places] = {}
     for case in CASES:
         depths = sorted({one.depth for one in found.seen[case.title]})
@@ -173,7 +173,7 @@ def _places(found: Found) -> dict[str, Places]:
     return stands
 
 
-def _tables(found: Found) -> Iterator[Table]:
+def _tables(found: LawVerdicts) -> Iterator[Table]:
     for case in CASES:
         if law_of(case).along == "layers":
             yield _band_table(found, case)
@@ -188,7 +188,7 @@ def _tables(found: Found) -> Iterator[Table]:
     )
 
 
-def _band_table(found: Found, case: Case) -> Table:
+def _band_table(found: LawVerdicts, case: LawCase) -> Table:
     strict = law_of(case).strict
     slack = "with error" if strict else f"with {SLACK:g} s.e."
     what = "log10 σ₁ of all blocks" if strict else "m_L"
@@ -213,7 +213,7 @@ def _band_table(found: Found, case: Case) -> Table:
 # --- what is told --------------------------------------------------------------------------------
 
 
-def _remarks(found: Found) -> Iterator[str]:
+def _remarks(found: LawVerdicts) -> Iterator[str]:
     for case in CASES:
         several = found.of(case)
         if several:
@@ -231,7 +231,7 @@ def _remarks(found: Found) -> Iterator[str]:
         yield f"No design here for: {', '.join(without)}."
 
 
-def _told_along(case: Case, several: Sequence[Beside], seeds: int) -> str:
+def _told_along(case: LawCase, several: Sequence[Beside], seeds: int) -> str:
     held = [one for one in several if one.holds]
     sites, inside, near = (
         sum(getattr(one, part) for one in several) for part in ("sites", "inside", "near")
@@ -254,7 +254,7 @@ def _told_along(case: Case, several: Sequence[Beside], seeds: int) -> str:
     )
 
 
-def _told_logs(found: Found, last: Beside) -> str:
+def _told_logs(found: LawVerdicts, last: Beside) -> str:
     """Say how far one may trust a mean that a few large draws make."""
     means, errors = _mean_logs(at_depth(found.seen[last.case.title], last.depth))
     low, high = (math.log10(end) for end in last.bands[-1])
@@ -268,7 +268,7 @@ def _told_logs(found: Found, last: Beside) -> str:
     )
 
 
-def _told_power(power: Power, found: Found) -> str:
+def _told_power(power: Power, found: LawVerdicts) -> str:
     case, fit = power.case, power.fit
     if law_of(case).along == "depth":
         holds = "" if power.holds else "NOT "
@@ -286,7 +286,7 @@ def _told_power(power: Power, found: Found) -> str:
     )
 
 
-def _told_exact(found: Found, case: Case, exact: Sequence[float]) -> str:
+def _told_exact(found: LawVerdicts, case: LawCase, exact: Sequence[float]) -> str:
     several = found.seen[case.title]
     depths = sorted({one.depth for one in several})
     off = [

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from leadline.experiments.depth_laws.cases import CASES, Case, Seen, bands_of, checked, law_of
+from leadline.experiments.depth_laws.cases import CASES, LawCase, Seen, bands_of, checked, law_of
 from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.growth import mean_error
 from leadline.theory.depth import Band, DepthFacts
@@ -30,7 +30,7 @@ __all__ = [
     "SYMBOLS",
     "TOLERANCE",
     "Beside",
-    "Found",
+    "LawVerdicts",
     "Power",
     "allowed",
     "at_depth",
@@ -56,7 +56,7 @@ SYMBOLS = {
 class Beside:
     """A law along layers and its measurement at one depth, sites 0 ... L."""
 
-    case: Case
+    case: LawCase
     depth: int
     values: tuple[float, ...]
     """The mean over seeds."""
@@ -79,7 +79,7 @@ class Beside:
 class Power:
     """A fitted exponent and what the law says of it."""
 
-    case: Case
+    case: LawCase
     what: str
     fit: Exponent
     least: float
@@ -97,7 +97,7 @@ class Power:
 
 
 @dataclass(frozen=True)
-class Found:
+class LawVerdicts:
     """Everything that was measured, law by law."""
 
     seen: Mapping[str, tuple[Seen, ...]]
@@ -105,7 +105,7 @@ class Found:
     besides: tuple[Beside, ...]
     powers: tuple[Power, ...]
 
-    def of(self, case: Case) -> list[Beside]:
+    def of(self, case: LawCase) -> list[Beside]:
         """The depths of one law along layers."""
         return [one for one in self.besides if one.case is case]
 
@@ -115,7 +115,7 @@ def at_depth(several: Sequence[Seen], depth: int) -> list[Seen]:
     return [one for one in several if one.depth == depth]
 
 
-def judged(seen: Mapping[str, tuple[Seen, ...]]) -> Found:
+def judged(seen: Mapping[str, tuple[Seen, ...]]) -> LawVerdicts:
     """Set every law beside what was seen of it, by the title of its case."""
     besides = [
         _beside(case, depth, at_depth(seen[case.title], depth))
@@ -123,14 +123,14 @@ def judged(seen: Mapping[str, tuple[Seen, ...]]) -> Found:
         if law_of(case).along == "layers"
         for depth in sorted({one.depth for one in seen[case.title]})
     ]
-    return Found(seen, tuple(besides), tuple(_powers(seen, besides)))
+    return LawVerdicts(seen, tuple(besides), tuple(_powers(seen, besides)))
 
 
 def _facts(several: Sequence[Seen]) -> DepthFacts:
     return next(one.facts for one in several if one.facts is not None)
 
 
-def _beside(case: Case, depth: int, several: Sequence[Seen]) -> Beside:
+def _beside(case: LawCase, depth: int, several: Sequence[Seen]) -> Beside:
     pairs = [mean_error(column) for column in zip(*(one.values for one in several), strict=True)]
     values, errors = (tuple(part) for part in zip(*pairs, strict=True))
     if law_of(case).strict:  # every model has a band of its own

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from leadline.errors import Progress, no_progress
-from leadline.experiments.gradient_flow.growth import Found
+from leadline.experiments.gradient_flow.growth import FlowGrowth
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms, blocks_of, norms_apart
 from leadline.experiments.gradient_flow.lines import lines, places, scales, tables
 from leadline.experiments.gradient_flow.starts import (
@@ -32,7 +32,12 @@ from leadline.experiments.gradient_flow.starts import (
     overflows,
 )
 from leadline.experiments.gradient_flow.text import remarks
-from leadline.experiments.gradient_flow.training import Trained, flow_sweep, read_trained, train_all
+from leadline.experiments.gradient_flow.training import (
+    TrainedDesigns,
+    flow_sweep,
+    read_trained,
+    train_all,
+)
 from leadline.experiments.options.gradient_flow import GradientFlowOptions
 from leadline.experiments.outcome import Outcome
 from leadline.parts import Transformer
@@ -60,7 +65,7 @@ def gradient_flow(
     starts, overflowed = _starts(options, progress)
     blocks, norms = _jacobians(options, progress)
     with _trained(options, folder, progress) as (record, trained):
-        found = Found(tuple(starts), overflowed, tuple(blocks), tuple(norms), tuple(trained))
+        found = FlowGrowth(tuple(starts), overflowed, tuple(blocks), tuple(norms), tuple(trained))
         kept = record is not None and folder is not None
         return Outcome(
             experiment="gradient-flow",
@@ -144,7 +149,7 @@ def _jacobians(
 @contextmanager
 def _trained(
     options: GradientFlowOptions, folder: Path | None, progress: Progress
-) -> Iterator[tuple[Record | None, list[Trained]]]:
+) -> Iterator[tuple[Record | None, list[TrainedDesigns]]]:
     """The trainings and their record, which stays open where it is kept in a folder."""
     if not options.trainings:
         yield None, []

@@ -11,12 +11,12 @@ import numpy as np
 from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms
 from leadline.experiments.gradient_flow.starts import DESIGNS, Start
-from leadline.experiments.gradient_flow.training import Trained
+from leadline.experiments.gradient_flow.training import TrainedDesigns
 from leadline.parts import Recipe
 from leadline.reading.bounds.depth_facts import EPS
 from leadline.theory.depth import DepthFacts
 
-__all__ = ["FITTED_FROM", "Fit", "Found", "facts_of", "fitted", "mean_error", "straight"]
+__all__ = ["FITTED_FROM", "Fit", "FlowGrowth", "facts_of", "fitted", "mean_error", "straight"]
 
 FITTED_FROM = 12
 """Exponents are fitted from this depth on where there are two: below, the power law is not
@@ -24,7 +24,7 @@ reached, since the mean square of the entry still counts."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FlowGrowth:
     """All numbers of one run of the experiment."""
 
     starts: tuple[Start, ...]
@@ -32,7 +32,7 @@ class Found:
     """By depth: whether the design without norms overflows float32, at the first seed."""
     blocks: tuple[Blocks, ...]
     norms: tuple[Norms, ...]
-    trained: tuple[Trained, ...]
+    trained: tuple[TrainedDesigns, ...]
 
     @property
     def depths(self) -> list[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from leadline.experiments.gradient_flow.growth import Found, facts_of, mean_error
+from leadline.experiments.gradient_flow.growth import FlowGrowth, facts_of, mean_error
 from leadline.experiments.gradient_flow.starts import ADDS, DESIGNS, Start
-from leadline.experiments.gradient_flow.training import TRAINED, Trained
+from leadline.experiments.gradient_flow.training import TRAINED, TrainedDesigns
 from leadline.reading.show.panels import Line, Places, Table
 from leadline.theory.depth import LAWS, Band
 
@@ -40,7 +40,7 @@ def _trained_profile(depth: int) -> str:
     return f"Trained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
 
 
-def lines(found: Found, *, width: int) -> Iterator[Line]:
+def lines(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     """Every curve, panel by panel."""
     yield from _over_depth(found, width=width)
     yield from _over_sites(found, width=width)
@@ -48,7 +48,7 @@ def lines(found: Found, *, width: int) -> Iterator[Line]:
     yield from _of_training(found)
 
 
-def places(found: Found) -> dict[str, Places]:
+def places(found: FlowGrowth) -> dict[str, Places]:
     """What stands below the panels that do not count sites."""
     depths = Places("depth", tuple(float(d) for d in found.depths), logarithmic=True)
     sites = Places("layer", tuple(float(site) for site in range(found.deepest + 1)))
@@ -70,7 +70,7 @@ def places(found: Found) -> dict[str, Places]:
     return stands
 
 
-def scales(found: Found) -> dict[str, str]:
+def scales(found: FlowGrowth) -> dict[str, str]:
     """Every panel has a scale of its own; logarithms that may be large have one for exponents."""
     large = {RATIO, AFTER, _profile(found.deepest)}
     named = list(dict.fromkeys(line.panel for line in lines(found, width=1)))
@@ -81,7 +81,7 @@ def scales(found: Found) -> dict[str, str]:
 
 
 def across_depth(
-    found: Found, design: str, number: Callable[[Start], float]
+    found: FlowGrowth, design: str, number: Callable[[Start], float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """log10 of a number at every depth, the mean over seeds, with its standard error."""
     pairs = [
@@ -93,14 +93,14 @@ def across_depth(
     return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
-def law_exponent(found: Found, design: str, *, width: int) -> float | None:
+def law_exponent(found: FlowGrowth, design: str, *, width: int) -> float | None:
     """The exponent that Xiong et al. have for |dL/dW2|, where their assumptions hold."""
     law = LAWS.build(LAST_GRADIENT)
     facts = facts_of(design, found.deepest, width=width, mean_square=found.squares(design))
     return law.exponent(facts) if law.applies(facts) else None
 
 
-def stream_band(found: Found, *, width: int) -> tuple[Band, ...] | None:
+def stream_band(found: FlowGrowth, *, width: int) -> tuple[Band, ...] | None:
     """The band of the mean square of the deepest pre-norm models, after Xiong et al.
 
     It is that of these models: of their activation and the inner width of their MLP. None where the
@@ -111,7 +111,7 @@ def stream_band(found: Found, *, width: int) -> tuple[Band, ...] | None:
     return law.predicted(facts) if law.applies(facts) else None
 
 
-def _over_depth(found: Found, *, width: int) -> Iterator[Line]:
+def _over_depth(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     for design in DESIGNS:
         values, errors = across_depth(found, design, lambda one: one.weight)
         yield Line(WEIGHT, design, values, facts={"model": design}, errors=errors)
@@ -129,7 +129,7 @@ def _over_depth(found: Found, *, width: int) -> Iterator[Line]:
         yield Line(RATIO, design, values, facts={"model": design}, errors=errors)
 
 
-def _over_sites(found: Found, *, width: int) -> Iterator[Line]:
+def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     depth = found.deepest
     for design in DESIGNS:
         if design == "no norm":
@@ -149,7 +149,7 @@ def _over_sites(found: Found, *, width: int) -> Iterator[Line]:
         yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
 
 
-def _band(found: Found, *, width: int) -> Iterator[Line]:
+def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     bands = stream_band(found, width=width)
     for end, name in enumerate(("at least", "at most")):
         if bands is not None:
@@ -163,7 +163,7 @@ def _by_site(several: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tup
     return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
-def _of_blocks(found: Found) -> Iterator[Line]:
+def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
     if not found.blocks:
         return
     deepest = max(one.depth for one in found.blocks)
@@ -177,7 +177,7 @@ def _of_blocks(found: Found) -> Iterator[Line]:
         yield Line(_distance(deepest), one.design, one.distance, facts={"model": one.design})
 
 
-def _of_training(found: Found) -> Iterator[Line]:
+def _of_training(found: FlowGrowth) -> Iterator[Line]:
     if not found.trained:
         return
     depths = sorted({one.depth for one in found.trained})
@@ -208,7 +208,7 @@ def _of_training(found: Found) -> Iterator[Line]:
 
 
 def _over_trained(
-    found: Found, design: str, depths: Sequence[int], number: Callable[[Trained], float]
+    found: FlowGrowth, design: str, depths: Sequence[int], number: Callable[[TrainedDesigns], float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     pairs: list[tuple[float, float]] = []
     for depth in depths:
@@ -229,7 +229,7 @@ def _log(value: float) -> float:
 # --- tables ----------------------------------------------------------------------------------
 
 
-def tables(found: Found, *, width: int) -> Iterator[Table]:
+def tables(found: FlowGrowth, *, width: int) -> Iterator[Table]:
     """Every table, in the order of the panels."""
     yield from _exponents(found, width=width)
     yield _split(found)
@@ -254,7 +254,7 @@ def tables(found: Found, *, width: int) -> Iterator[Table]:
         yield _trainings(found)
 
 
-def _exponents(found: Found, *, width: int) -> Iterator[Table]:
+def _exponents(found: FlowGrowth, *, width: int) -> Iterator[Table]:
     def powers(design: str, *numbers: Callable[[Start], float]) -> list[float]:
         row: list[float] = []
         for number in numbers:
@@ -287,7 +287,7 @@ def _exponents(found: Found, *, width: int) -> Iterator[Table]:
     )
 
 
-def _split(found: Found) -> Table:
+def _split(found: FlowGrowth) -> Table:
     rows = [
         tuple(
             mean_error([number(one) for one in found.at(design, found.deepest)])[0]
@@ -315,7 +315,7 @@ def _mismatch(one: Start) -> float:
     return abs(one.grown - one.updates - one.crosses) / one.squares[-1]
 
 
-def _products(found: Found) -> Table:
+def _products(found: FlowGrowth) -> Table:
     return Table(
         "Untrained: log10 of the product of the blocks' norms, and of the norm of their product",
         ("product", "true", "loose by", "largest σ₁", "|J−I| first", "|J−I| last"),
@@ -335,7 +335,7 @@ def _products(found: Found) -> Table:
     )
 
 
-def _norms(found: Found) -> Table:
+def _norms(found: FlowGrowth) -> Table:
     return Table(
         "Post-norm, untrained: the product with and without the Jacobians of its norms, log10",
         ("σ₁ with", "without", "|P|_F/√N with", "without ", "norms alone"),
@@ -348,7 +348,7 @@ def _norms(found: Found) -> Table:
     )
 
 
-def _trainings(found: Found) -> Table:
+def _trainings(found: FlowGrowth) -> Table:
     some = sorted(found.trained, key=lambda one: (TRAINED.index(one.design), one.depth, one.seed))
     return Table(
         "Training without warm-up: first and last reading",

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from leadline.experiments.exponent import Exponent
-from leadline.experiments.gradient_flow.growth import Found, fitted, mean_error, straight
+from leadline.experiments.gradient_flow.growth import FlowGrowth, fitted, mean_error, straight
 from leadline.experiments.gradient_flow.jacobians import Norms
 from leadline.experiments.gradient_flow.lines import law_exponent, stream_band
 from leadline.experiments.gradient_flow.starts import DESIGNS
-from leadline.experiments.gradient_flow.training import TRAINED, Trained
+from leadline.experiments.gradient_flow.training import TRAINED, TrainedDesigns
 
 __all__ = ["remarks"]
 
@@ -30,7 +30,7 @@ VANISHED = 1e-3
 """A gradient has vanished on its way where less than this share of it arrives."""
 
 
-def remarks(found: Found, *, width: int) -> Iterator[str]:
+def remarks(found: FlowGrowth, *, width: int) -> Iterator[str]:
     """Every sentence, in the order of the panels."""
     yield from _last_matrix(found, width=width)
     yield from _mechanism(found)
@@ -49,7 +49,7 @@ def _span(depths: Sequence[int]) -> str:
     return f"{depths[0]} to {depths[-1]} layers"
 
 
-def _last_matrix(found: Found, *, width: int) -> Iterator[str]:
+def _last_matrix(found: FlowGrowth, *, width: int) -> Iterator[str]:
     told: list[str] = []
     for design in DESIGNS:
         fit = found.exponent(design, lambda one: one.weight)
@@ -69,7 +69,7 @@ def _against(fit: Exponent, law: float | None) -> str:
     return f", {how} the law's {law:g} (within {NEAR:g})"
 
 
-def _mechanism(found: Found) -> Iterator[str]:
+def _mechanism(found: FlowGrowth) -> Iterator[str]:
     """Pre-norm: whether the gradient falls as the stream grows, and as nothing else."""
     plain = found.exponent("pre", lambda one: one.weight)
     scaled = found.exponent("pre", lambda one: one.scaled_weight)
@@ -86,7 +86,7 @@ def _mechanism(found: Found) -> Iterator[str]:
     )
 
 
-def _towards_the_input(found: Found) -> Iterator[str]:
+def _towards_the_input(found: FlowGrowth) -> Iterator[str]:
     told: list[str] = []
     depth = found.deepest
     for design in DESIGNS:
@@ -114,7 +114,7 @@ def _towards_the_input(found: Found) -> Iterator[str]:
         )
 
 
-def _stream(found: Found, *, width: int) -> Iterator[str]:
+def _stream(found: FlowGrowth, *, width: int) -> Iterator[str]:
     own = found.at("pre", found.deepest)
     sites = range(found.deepest + 1)
     slope, error = mean_error([straight(sites, one.squares).slope for one in own])
@@ -131,7 +131,7 @@ def _stream(found: Found, *, width: int) -> Iterator[str]:
     )
 
 
-def _beside(slope: float, found: Found, *, width: int) -> str:
+def _beside(slope: float, found: FlowGrowth, *, width: int) -> str:
     """Where a slope lies in the band that is drawn; nothing where there is none."""
     bands = stream_band(found, width=width)
     if bands is None:
@@ -148,7 +148,7 @@ def _plus_minus(error: float) -> str:
     return "" if math.isnan(error) else f" ± {error:.3f}"
 
 
-def _without_norms(found: Found) -> Iterator[str]:
+def _without_norms(found: FlowGrowth) -> Iterator[str]:
     depth = found.deepest
     own = [one for one in found.at("no norm", depth) if one.finite]
     if own:
@@ -175,7 +175,7 @@ def _without_norms(found: Found) -> Iterator[str]:
         yield f"Without norms float32 does not overflow up to {max(found.overflowed)} layers."
 
 
-def _products(found: Found) -> Iterator[str]:
+def _products(found: FlowGrowth) -> Iterator[str]:
     if not found.blocks:
         return
     deepest = max(one.depth for one in found.blocks)
@@ -200,7 +200,7 @@ def _products(found: Found) -> Iterator[str]:
         )
 
 
-def _norms(found: Found) -> Iterator[str]:
+def _norms(found: FlowGrowth) -> Iterator[str]:
     if not found.norms:
         return
     one = max(found.norms, key=lambda each: each.depth)
@@ -227,7 +227,7 @@ def _balanced(one: Norms) -> bool:
 # --- after training --------------------------------------------------------------------------
 
 
-def _training(found: Found) -> Iterator[str]:
+def _training(found: FlowGrowth) -> Iterator[str]:
     if not found.trained:
         return
     broken = [one for one in found.trained if one.status != "finished"]
@@ -242,11 +242,11 @@ def _training(found: Found) -> Iterator[str]:
             yield f"Trained without warm-up, {design}: {_acquired(own)}."
 
 
-def _acquired(own: Sequence[Trained]) -> str:
+def _acquired(own: Sequence[TrainedDesigns]) -> str:
     """What training did to the gradient and the tokens of one design, by depth."""
     depths = sorted({one.depth for one in own})
 
-    def over(depth: int, number: Callable[[Trained], float]) -> list[float]:
+    def over(depth: int, number: Callable[[TrainedDesigns], float]) -> list[float]:
         return [number(one) for one in own if one.depth == depth]
 
     told: list[str] = []
@@ -276,7 +276,7 @@ def _layers(depths: Sequence[int]) -> str:
     return f"{', '.join(map(str, depths))} layers"
 
 
-def _tokens(own: Sequence[Trained], vanished: Sequence[int]) -> str:
+def _tokens(own: Sequence[TrainedDesigns], vanished: Sequence[int]) -> str:
     """Whether tokens that are one after the training have become so, or were so before it."""
     before = {
         depth: [one.cosine[0] >= EQUAL for one in own if one.depth == depth] for depth in vanished

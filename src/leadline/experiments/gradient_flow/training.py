@@ -24,14 +24,14 @@ from leadline.lab.sweep_record import ended_cells
 from leadline.record import Record
 from leadline.record.run.training import GRADIENT_RATIO, TOKEN_COSINE
 
-__all__ = ["TRAINED", "Trained", "flow_sweep", "read_trained", "train_all"]
+__all__ = ["TRAINED", "TrainedDesigns", "flow_sweep", "read_trained", "train_all"]
 
 TRAINED = ("pre", "post", "no skip", "gpt2-scaled", "deepnorm")
 """The designs that are trained. Without norms the stream overflows before anything is learned."""
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedDesigns:
     """One training: the first and the last reading of the gauges."""
 
     design: str
@@ -89,9 +89,9 @@ def train_all(what: Sweep, path: Path, *, workers: int | None, progress: Progres
     return sweep(what, path, workers=workers, progress=tell)
 
 
-def read_trained(record: Record) -> list[Trained]:
+def read_trained(record: Record) -> list[TrainedDesigns]:
     """Every cell that has ended, in the order of the record."""
-    found: list[Trained] = []
+    found: list[TrainedDesigns] = []
     for run, facts in ended_cells(record).items():
         labels = facts["labels"]
         ratio, cosine = (
@@ -99,7 +99,7 @@ def read_trained(record: Record) -> list[Trained]:
         )
         loss = facts["loss"]
         found.append(
-            Trained(
+            TrainedDesigns(
                 design=str(labels["design"]),
                 depth=int(labels["depth"]),
                 seed=int(facts["seed"]),

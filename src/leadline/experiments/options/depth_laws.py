@@ -9,7 +9,7 @@ from leadline.errors import InputError
 from leadline.experiments.experiment import EXPERIMENTS, ExperimentOptions, option
 
 if TYPE_CHECKING:
-    from leadline.experiments.depth_laws.cases import Case
+    from leadline.experiments.depth_laws.cases import LawCase
 
 __all__ = ["DepthLawsOptions"]
 
@@ -60,7 +60,7 @@ class DepthLawsOptions(ExperimentOptions):
             )
         check_depths(self.depths)
 
-    def depths_of(self, case: Case) -> list[int]:
+    def depths_of(self, case: LawCase) -> list[int]:
         """The depths at which a law is measured; `product_to` where all are too deep for Jacobians."""
         from leadline.experiments.depth_laws.cases import law_of
 
@@ -69,7 +69,7 @@ class DepthLawsOptions(ExperimentOptions):
             return depths
         return [depth for depth in depths if depth <= self.product_to] or [self.product_to]
 
-    def seeds_of(self, case: Case) -> int:
+    def seeds_of(self, case: LawCase) -> int:
         """How many models are built at each depth."""
         from leadline.experiments.depth_laws.cases import law_of
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from leadline.claims.claim import Check, Picture
-from leadline.claims.page.axes import Axis
+from leadline.claims.page.axes import PageAxis
 from leadline.claims.page.pictures import curves, strip, swatch
 from leadline.claims.ruling import judge
 
@@ -102,7 +102,7 @@ def test_no_word_stands_in_a_picture() -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, log: bool, expected: list[str]) -> None:
-    axis = Axis(low, high, 0, 100, log)
+    axis = PageAxis(low, high, 0, 100, log)
     ticks = axis.ticks()
     assert set(expected) <= {text for _, text in ticks}
     assert all(-1e-6 <= axis.at(value) <= 100 + 1e-6 for value, _ in ticks)

@@ -19,7 +19,15 @@ from leadline.errors import InputError, ProbeError
 from leadline.experiments import EXPERIMENTS
 from leadline.experiments.depth_laws import cases as _law_cases
 from leadline.experiments.depth_laws import experiment as depth_laws
-from leadline.experiments.depth_laws.cases import CASES, Case, Seen, bands_of, checked, law_of, look
+from leadline.experiments.depth_laws.cases import (
+    CASES,
+    LawCase,
+    Seen,
+    bands_of,
+    checked,
+    law_of,
+    look,
+)
 from leadline.experiments.depth_laws.experiment import _told_along, _told_power
 from leadline.experiments.depth_laws.verdicts import Beside, Power, _beside, _powers, allowed
 from leadline.experiments.exponent import Exponent, fit_exponent
@@ -32,11 +40,11 @@ SMALL = DepthLawsOptions(depths=(4, 2), seeds=2, product_to=4, width=16, length=
 NAMED = {case.name: case for case in CASES}
 
 
-def seen(case: Case, depth: int = 2, *, width: int = 16, seed: int = 0) -> Seen:
+def seen(case: LawCase, depth: int = 2, *, width: int = 16, seed: int = 0) -> Seen:
     return look(case, depth, width=width, length=8, examples=2, seed=seed, facts=True)
 
 
-def model_and_batch(case: Case, depth: int = 2, *, width: int = 16) -> tuple[Any, Any]:
+def model_and_batch(case: LawCase, depth: int = 2, *, width: int = 16) -> tuple[Any, Any]:
     model = _law_cases.model_of(case, depth, width=width, length=8, seed=0)
     return model, batch_of(8, examples=2, seed=0)
 

@@ -20,7 +20,13 @@ from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
 from leadline.experiments.gradient_flow import text
 from leadline.experiments.gradient_flow.experiment import gradient_flow
-from leadline.experiments.gradient_flow.growth import FITTED_FROM, Found, facts_of, fitted, straight
+from leadline.experiments.gradient_flow.growth import (
+    FITTED_FROM,
+    FlowGrowth,
+    facts_of,
+    fitted,
+    straight,
+)
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms, blocks_of, norms_apart
 from leadline.experiments.gradient_flow.lines import across_depth, law_exponent, lines, stream_band
 from leadline.experiments.gradient_flow.starts import (
@@ -35,7 +41,12 @@ from leadline.experiments.gradient_flow.starts import (
     plain_attention,
     seen_writes,
 )
-from leadline.experiments.gradient_flow.training import TRAINED, Trained, flow_sweep, read_trained
+from leadline.experiments.gradient_flow.training import (
+    TRAINED,
+    TrainedDesigns,
+    flow_sweep,
+    read_trained,
+)
 from leadline.experiments.options.gradient_flow import GradientFlowOptions, steps_of
 from leadline.lab.cell import run_cell
 from leadline.lab.presets.depth_limits import DESIGNS as PRESET
@@ -208,7 +219,7 @@ def synthetic(design: str, depth: int, seed: int, **changes: Any) -> Start:
 
 def found_with(
     weight: Any = lambda depth, seed: 1.0, *, depths: tuple[int, ...] = (6, 12, 24, 48), **more: Any
-) -> Found:
+) -> FlowGrowth:
     starts = tuple(
         synthetic(design, depth, seed, weight=weight(depth, seed))
         for design in DESIGNS
@@ -216,7 +227,7 @@ def found_with(
         for seed in (0, 1, 2)
     )
     nothing: dict[str, Any] = {"overflowed": {}, "blocks": (), "norms": (), "trained": ()}
-    return Found(starts, **{**nothing, **more})
+    return FlowGrowth(starts, **{**nothing, **more})
 
 
 def test_exponents_are_fitted_from_twelve_layers_on_as_numpy_fits_them() -> None:
@@ -270,7 +281,7 @@ def test_xiongs_law_is_drawn_for_pre_and_post_alone() -> None:
     assert facts_of("deepnorm", 12, width=64, mean_square=()).keep is None
 
 
-def with_squares(square: Any, **more: Any) -> Found:
+def with_squares(square: Any, **more: Any) -> FlowGrowth:
     plain = found_with(**more)
     starts = tuple(
         replace(one, squares=tuple(square(layer) for layer in range(one.depth + 1)))
@@ -309,7 +320,7 @@ def test_the_slopes_of_xiong_hold_over_depth_with_three_seeds() -> None:
         for depth in (12, 24, 48, 96)
         for seed in (0, 1, 2)
     )
-    found = Found(starts, {}, (), (), ())
+    found = FlowGrowth(starts, {}, (), (), ())
     for design, law in (("pre", -0.5), ("post", 0.0)):
         fit = found.exponent(design, lambda one: one.weight)
         assert fit is not None and fit.within(law, 0.1)
@@ -401,8 +412,8 @@ def test_first_and_last_readings_are_read_from_the_record(tmp_path: Path) -> Non
     assert found.profile[0] / found.profile[-1] == pytest.approx(found.ratio[1], rel=1e-6)
 
 
-def trained(depth: int, **changes: Any) -> Trained:
-    one = Trained(
+def trained(depth: int, **changes: Any) -> TrainedDesigns:
+    one = TrainedDesigns(
         "post", depth, 0, "finished", "all steps", 150, 3.0, (2.0, 1e-6), (0.9, 1.0), (1.0, 1.0)
     )
     return replace(one, **changes)

@@ -63,7 +63,7 @@ class _Enough(Exception):
 
 
 @dataclass
-class _StackWalk:
+class _CarriedWalk:
     """Where the pass stands in the stack."""
 
     model: nn.Module
@@ -163,7 +163,7 @@ def carry_through(
     say: Callable[[int], None] = lambda layer: None,
 ) -> Passed:
     """Run `forward` with the stream of the stack carried; `say` gets every finished layer."""
-    walk = _StackWalk(model, stack, journey, to_the_end, say)
+    walk = _CarriedWalk(model, stack, journey, to_the_end, say)
     output = None
     with torch.no_grad(), plain_kernels(), _hooks(walk):
         try:
@@ -214,7 +214,7 @@ def plain_kernels() -> Iterator[None]:
 
 
 @contextmanager
-def _hooks(walk: _StackWalk) -> Iterator[None]:
+def _hooks(walk: _CarriedWalk) -> Iterator[None]:
     running = walk.journey.running
     handles: list[Any] = []
 
