@@ -100,7 +100,7 @@ def test_all_probes_are_measured_together() -> None:
 PLUGIN = '''
 """A probe from outside: the largest feature of every token."""
 
-from leadline.probes import PROBES, PerToken
+from leadline.instruments.passes.probes import PROBES, PerToken
 from leadline.record import Quantity
 from leadline.record.rows.ingredients import INGREDIENTS
 

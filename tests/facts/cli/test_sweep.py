@@ -281,7 +281,7 @@ def test_the_grid_follows_all_that_is_heard():
         Ended("seed=0", {**facts, "loss": 2.01}),
     ):
         screen(event)
-        seen.append(screen.shown._counted(80))
+        seen.append(screen.shown._count_line(80))
         if isinstance(event, News) and event.beat is not None:
             assert "50%" in str(screen.grid._place(["seed=0"]))
     assert [line.rpartition(",")[0] for line in seen] == [

@@ -18,7 +18,7 @@ def test_layers_that_are_dropped_and_computed_all_the_same_are_noticed(monkeypat
     assert check.allows(COMPUTED_SHARE.run(0)["share"])
 
     def computed(self, state, update):
-        stream, drawn = self._drawn(state)
+        stream, drawn = self._draw(state)
         stream = stream + drawn * update(None)
         return stream if self.place.ends_layer else (stream, drawn)
 

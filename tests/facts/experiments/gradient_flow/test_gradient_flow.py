@@ -51,7 +51,7 @@ from leadline.experiments.options.gradient_flow import GradientFlowOptions, step
 from leadline.lab.cell import run_cell
 from leadline.lab.presets.depth_limits import DESIGNS as PRESET
 from leadline.lab.sweep import check_cells
-from leadline.lab.sweep_record import add, begin
+from leadline.lab.sweep_record import add_cells, open_record
 from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.panels import Line, Places
 
@@ -396,8 +396,8 @@ def test_first_and_last_readings_are_read_from_the_record(tmp_path: Path) -> Non
     _, tasks = check_cells(what)
     (cell,) = what.cells()
     result = run_cell(cell, folder=None)
-    with begin(tmp_path / "a.leadline", what, tasks) as record:
-        add(record, [result])
+    with open_record(tmp_path / "a.leadline", what, tasks) as record:
+        add_cells(record, [result])
         (found,) = read_trained(record)
     assert (found.design, found.depth, found.seed) == ("post", 2, 0)
     assert (found.status, found.steps) == ("finished", 3)
