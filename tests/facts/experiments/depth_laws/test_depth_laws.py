@@ -231,7 +231,7 @@ def test_an_exponent_over_depth_may_be_off_by_a_tenth() -> None:
     for slope, holds in ((-0.401, True), (-0.399, False), (-0.599, True), (-0.601, False)):
         power = Power(case, "g", Exponent(slope, 5.0, 3, 1.0), -0.5, -0.5, (-0.5, -0.5))
         assert power.holds is holds
-        found = depth_laws.Found({}, (), (power,))
+        found = depth_laws.LawVerdicts({}, (), (power,))
         said = _told_power(power, found)
         assert ("NOT within 0.1 of the law's L^-0.5" in said) is not holds
 
@@ -241,7 +241,7 @@ def test_an_exponent_along_layers_may_leave_its_room_by_two_standard_errors() ->
         fit = Exponent(slope, 0.1, 3, 1.0)
         power = Power(NAMED["pre"], "m", fit, 0.5, 1.0, (0.8, 0.9))
         assert power.holds is holds
-        said = _told_power(power, depth_laws.Found({}, (), (power,)))
+        said = _told_power(power, depth_laws.LawVerdicts({}, (), (power,)))
         assert "go as L^0.80 and L^0.90" in said
         assert ("OUTSIDE of 0.50 to 1.00" in said) is not holds
 
