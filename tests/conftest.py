@@ -12,19 +12,28 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, settings
 
+from leadline.errors import MachineError
 from leadline.numerics.half_precision import prepare_half_products
 from tests.processes import children, end
 
 # Commands fit what they print to this width; a shell may have exported its own.
 os.environ.pop("COLUMNS", None)
 
-# Many tests multiply in bfloat16 by torch alone, and the first product settles the instructions.
-prepare_half_products()
-
 CLOCKLESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("house", **CLOCKLESS, derandomize=True)
 settings.register_profile("explore", **CLOCKLESS, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+def pytest_configure():
+    """Settle the instructions of half-precision products, or say why no test can run.
+
+    Many tests multiply in bfloat16 by torch alone, and the first product settles them.
+    """
+    try:
+        prepare_half_products()
+    except MachineError as refusal:
+        raise pytest.UsageError(str(refusal)) from None
 
 
 @pytest.fixture(autouse=True)
