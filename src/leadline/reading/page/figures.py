@@ -24,7 +24,6 @@ from leadline.reading.show.traces import (
     module_paths,
 )
 from leadline.record.provenance import text_at
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.record.rows.selection import group_into_lines
 
 if TYPE_CHECKING:
@@ -36,11 +35,8 @@ __all__ = ["Chart", "Series", "draw_charts", "quantity_figure", "record_names"]
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = ("median_without_first", "mean_without_first")
-_BY_RANK = ("jacobian.singular", "jacobian.smallest", "lyapunov.growth", "lyapunov.exponent")
-"""Quantities whose first ranks are lines of one chart."""
 _MOST_RANKS = 4
-_BESIDE = {"jacobian.through": "jacobian.product_of_norms"}
-"""The norm of a product, and the product of norms that bounds it: how loose it is, in one chart."""
+"""So many of the first ranks of a quantity are lines of one chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +105,7 @@ def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None
     known: dict[str, Quantity] = {}
     for record in records:
         for name, quantity in record.quantities.items():
-            if name not in INGREDIENTS and quantity.lives_on != "run":
+            if not quantity.ingredient_of and quantity.over != "step":
                 known.setdefault(name, quantity)
     titles = record_names(records, names)
     charts: list[Chart] = []
@@ -271,14 +267,14 @@ def _rows_beside(
 ) -> list[Series]:
     """What is drawn beside the lines of a single record: further ranks, or what they bound."""
     beside: list[tuple[str, list[Profile]]] = []
-    if quantity.name in _BY_RANK:
+    if "rank" in quantity.axes:
         readings = [r for r in record.select(quantity.name) if r.site.sublayer is None]
         ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
         # The line without a rank is that of the first.
         for rank in ranks[1:_MOST_RANKS]:
             those = group_into_lines(r for r in readings if r.site.rank == rank)
             beside.append((f"rank {rank}", those))
-    other = _BESIDE.get(quantity.name, "")
+    other = quantity.beside
     if other in record.quantities:
         title = record.quantities[other].title
         beside.append((f"{title[:1].lower()}{title[1:]}", record.profiles(other)))
