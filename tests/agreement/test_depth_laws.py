@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import leadline
-from leadline.experiments.exponent import fit_exponent
+from leadline.experiments.outcome.exponent import fit_exponent
 from leadline.numerics.linear.linear_maps import dense
 from leadline.numerics.linear.linearised import Linearised
 from leadline.reading.bounds.depth_facts import depth_stacks

@@ -398,7 +398,7 @@ def figure_skip_and_mlp_is_best(seed: int, trials: Results) -> Measured:
 
 def _run_lipschitz_cost(seed: int) -> Mapping[str, Any]:
     """The preset `lipschitz-cost`, made small: MLP weights of two sizes, eight times apart."""
-    from leadline.experiments.lipschitz_cost import lipschitz_cost
+    from leadline.experiments.lipschitz_cost.experiment import lipschitz_cost
 
     facts: dict[str, dict[str, list[float]]] = {}
     for line in lipschitz_cost(scales=(0.5, 4.0), draws=1, batches=8, seed=seed).lines:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms
 from leadline.experiments.gradient_flow.starts import DESIGNS, Start
 from leadline.experiments.gradient_flow.training import TrainedDesigns
+from leadline.experiments.outcome.exponent import Exponent, fit_exponent
 from leadline.parts import Recipe
 from leadline.reading.bounds.depth_facts import EPS
 from leadline.theory.depth import DepthFacts
