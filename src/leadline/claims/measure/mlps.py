@@ -117,7 +117,7 @@ def mlp_is_lipschitz(seed: int) -> Measured:
     import torch
     from torch.nn import functional as F
 
-    from leadline.instruments.collapse.composite import composite
+    from leadline.instruments.collapse.composite_residual import composite
     from leadline.theory.rank_collapse.lipschitz import composite_lipschitz, lip
 
     tokens, width, hidden, draws, tiny = 6, 5, 12, 200, 1e-7

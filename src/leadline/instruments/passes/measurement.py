@@ -41,7 +41,7 @@ from leadline.instruments.passes.not_finite import (
     refuse_broken_inputs,
     refuse_broken_weights,
 )
-from leadline.instruments.passes.plan import Plan, plan
+from leadline.instruments.passes.probe_plan import Plan, plan
 from leadline.instruments.passes.provenance import loss_facts, model_facts, versions
 from leadline.instruments.passes.running import (
     PassOutcome,

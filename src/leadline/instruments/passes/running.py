@@ -25,7 +25,7 @@ from leadline.anatomy import (
 from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.errors import InputError, words_of
 from leadline.instruments.passes.collect import Collector
-from leadline.instruments.passes.plan import Plan
+from leadline.instruments.passes.probe_plan import Plan
 from leadline.models.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
 from leadline.models.inputs.logits import HeadFacts, find_logits, moves_earlier, rolled

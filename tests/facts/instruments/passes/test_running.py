@@ -11,8 +11,8 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import untouched
-from leadline.instruments.passes import plan as _plan
-from leadline.instruments.passes.plan import plan
+from leadline.instruments.passes import probe_plan as _plan
+from leadline.instruments.passes.probe_plan import plan
 from leadline.instruments.passes.running import (
     _fit_batch,
     _narrowed,
