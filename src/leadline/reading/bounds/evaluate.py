@@ -13,8 +13,8 @@ rounding, a millionth of the bound. Nothing is then wrong with the theorem: the 
 number in the record or an assumption that was taken to hold is.
 
 A quantity without heads, such as the norm of a product of layers, has one row per sublayer. The
-bounds on rank collapse, with one row per layer, are those of `collapse_bounds`, the laws of depth
-those of `depth_bounds`.
+bounds on rank collapse, with one row per layer, are those of `rank_collapse`, the laws of depth
+those of `depth`.
 """
 
 from __future__ import annotations
