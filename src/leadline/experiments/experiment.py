@@ -183,5 +183,5 @@ class ExperimentCatalog(Catalog[type[ExperimentOptions]]):
         super()._load()
 
 
-EXPERIMENTS = ExperimentCatalog("experiment")
+EXPERIMENTS: Catalog[type[ExperimentOptions]] = ExperimentCatalog("experiment")
 """The experiments and their options. Nothing here needs torch before it runs."""
