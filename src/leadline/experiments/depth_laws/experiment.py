@@ -1,7 +1,7 @@
 """Every law of depth beside its measurement on a design that meets its assumptions.
 
-`_law_cases` has the designs. Each is built untrained at several depths with several seeds, and
-measured. `_law_found` says where a law holds: the band at every site, the exponent over depth.
+`cases` has the designs. Each is built untrained at several depths with several seeds, and
+measured. `verdicts` says where a law holds: the band at every site, the exponent over depth.
 
 Drawn are the deepest models site by site, with the ends of the band, and what is about depth over
 depth, with the power of the law. Of a stream that grows exponentially the mean of the logarithms
