@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadline.instruments.jacobian.lyapunov import lyapunov
     from leadline.instruments.jacobian.measure import jacobian
     from leadline.instruments.passes.measurement import anatomy_of, measure
-    from leadline.instruments.paths.measure import paths
+    from leadline.instruments.paths.recording import paths
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
@@ -118,7 +118,7 @@ _HOME = (
         "load": "models.loading",
         "lyapunov": "instruments.jacobian.lyapunov",
         "measure": "instruments.passes.measurement",
-        "paths": "instruments.paths.measure",
+        "paths": "instruments.paths.recording",
         "random_inputs": "models.inputs",
         "random_tokens": "models.inputs",
         "report": "reading.page",

@@ -23,7 +23,7 @@ def tiny():
 @pytest.fixture(scope="module")
 def found():
     model = ll.Transformer(depth=2, width=16, heads=2, vocabulary=50)
-    return ll.paths(model, torch.arange(8)[None], samples=2)
+    return ll.paths(model, torch.arange(8)[None], samples=2).paths
 
 
 def on_terminal(found, width):
