@@ -132,9 +132,7 @@ QUANTITIES = (
         better="low",
         meaning="What the components leave over of a token: rounding, or it would be an error.",
     ),
-    _of_tensor(
-        "remainder_eps", "Remainder in eps", "r/eps", "r / eps", unit="eps", scale="log"
-    ),
+    _of_tensor("remainder_eps", "Remainder in eps", "r/eps", "r / eps", unit="eps", scale="log"),
 )
 _SERIES = ("share", "norm_share", "bias_share", "bias_norm_share")
 _SINGLE = ("norm", "remainder", "remainder_eps")
@@ -189,8 +187,13 @@ def read_paths(record: Record) -> Paths:
         if ("norm", point) not in tables:
             return None
         return Shares(
-            **{name: series(name, point) for name in _SERIES},
-            **{name: tables[name, point][None] for name in _SINGLE},
+            norm=tables["norm", point][None],
+            norm_share=series("norm_share", point),
+            share=series("share", point),
+            bias_norm_share=series("bias_norm_share", point),
+            bias_share=series("bias_share", point),
+            remainder=tables["remainder", point][None],
+            remainder_eps=tables["remainder_eps", point][None],
         )
 
     sampled = kept["sampled"]
@@ -294,5 +297,3 @@ def _kept(count: int) -> int | str:
 
 def _whole(count: int | str) -> int:
     return count if isinstance(count, int) else int(count, 16)
-
-

@@ -20,28 +20,30 @@ __all__ = ["answer", "half_length", "most_important"]
 
 
 def answer(paths: Paths) -> list[str]:
-    """Say in up to three sentences along which paths the output comes."""
-    half = half_length(paths.output)
-    if half is None:
+    """Say in up to three sentences along which paths the output comes, and what the loss is there."""
+    tensors = {"output": paths.output, "logits": paths.logits}
+    halves = {
+        name: half
+        for name, shares in tensors.items()
+        if shares is not None and (half := half_length(shares)) is not None
+    }
+    if "output" not in halves:
         return []
-    first = f"Half of the output comes along paths {_at_most(half, paths.depth)}"
-    logits = None if paths.logits is None else half_length(paths.logits)
-    if logits is not None:
-        along = "no attention layer" if logits == 0 else f"at most {logits}"
-        first += f"; half of the logits, along paths of {along}"
-    sentences = [f"{first}."]
+    sentences = [f"{'; '.join(_half(name, k, paths) for name, k in halves.items())}."]
+    sentences[0] = sentences[0][:1].upper() + sentences[0][1:]
     largest = max(range(len(paths.share)), key=lambda length: abs(paths.share[length]))
     second = f"The largest share of the output, {paths.share[largest]:.0%}, has {_hops(largest)}"
     if paths.output.bias_share:
         second += f"; biases give {paths.output.bias_total:.0%}"
     sentences.append(f"{second}.")
-    most = half if logits is None else logits
     if paths.loss_at_most is not None and paths.loss is not None:
-        here = paths.loss_at_most[min(most, len(paths.loss_at_most) - 1)]
-        if math.isfinite(here) and math.isfinite(paths.loss):
+        most = halves.get("logits", halves["output"])
+        loss = paths.loss_at_most[most]
+        if math.isfinite(loss) and math.isfinite(paths.loss):
+            with_them = f"With at most {_hops(most)}" if most else "Without any hop"
             sentences.append(
-                f"With at most {_hops(most)} the loss is {format_number(here)}; that of the model "
-                f"is {format_number(paths.loss)}."
+                f"{with_them} the loss is {format_number(loss)}; that of the model is "
+                f"{format_number(paths.loss)}."
             )
     return sentences
 
@@ -72,11 +74,12 @@ def most_important(paths: Paths, rows: list[list[str]], most: int) -> list[list[
     return [rows[at] for at in sorted(best)]
 
 
-def _at_most(hops: int, depth: int) -> str:
+def _half(name: str, hops: int, paths: Paths) -> str:
+    """Say along which paths half of a tensor comes."""
     if hops == 0:
-        return "through no attention layer"
-    of = "" if depth == 1 else f" of {depth}"
-    return f"of at most {hops}{of} attention {'layer' if hops == depth == 1 else 'layers'}"
+        return f"half of the {name} or more comes along paths through no attention layer"
+    layers = "attention layer" if paths.depth == 1 else "attention layers"
+    return f"half of the {name} comes along paths of at most {hops} of {paths.depth} {layers}"
 
 
 def _hops(count: int) -> str:

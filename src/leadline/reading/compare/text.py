@@ -189,7 +189,10 @@ def apart(side: ComparisonSide, first_name: str) -> str:
     if side.parting is None:
         return ""
     words = [f"{ratio_text(side.ratio_at_last)} {first_name} at the end"]
-    most = f"most at layer {side.parting.layer}"
+    layer = side.parting.layer
+    hops = f"{layer} hop{'' if layer == 1 else 's'}"
+    at = hops if side.profile.over == "hops" else f"layer {layer}"
+    most = f"most at {at}"
     if np.isfinite(side.parting.ratio):
         words.append(f"{most}: {ratio_text(side.parting.ratio)}")
     else:
