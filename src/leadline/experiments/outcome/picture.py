@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
+from leadline.experiments.outcome.rows import outcome_record
 from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from rich.console import Console
 
@@ -73,9 +75,12 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         console.print(f"{name} could not be measured: {why}", style="red", markup=False)
 
 
-def write_outcome(outcome: Outcome, folder: Path) -> None:
-    """Write picture.svg, table.csv and the records into the folder.
+def write_outcome(
+    outcome: Outcome, folder: Path, *, options: Mapping[str, Any] | None = None
+) -> None:
+    """Write picture.svg, table.csv, outcome.leadline and the records into the folder.
 
+    outcome.leadline holds all of the outcome, and the options of the experiment.
     Where the outcome has tables beside its lines, table.csv has them too: their rows say in the
     column `quantity` which column of the table it is, and have no place on the axis.
     """
@@ -107,6 +112,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> None:
                 writer.writerow([table.title, name, "", title, repr(value)])
     for name, record in outcome.records.items():
         record.save(folder / f"{name}.leadline")
+    outcome_record(outcome, options=options).save(folder / "outcome.leadline")
 
 
 def _some(depths: Sequence[int], most: int) -> list[int]:
