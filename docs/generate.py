@@ -494,9 +494,12 @@ def stale_pages() -> list[str]:
 def main() -> None:
     """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("pages", nargs="*", choices=PAGES, metavar="NAME.md", help="write these")
+    parser.add_argument("pages", nargs="*", metavar="NAME.md", help="write these; all otherwise")
     parser.add_argument("--check", action="store_true", help="name the stale pages")
     chosen = parser.parse_args()
+    # Not by `choices`: Python 3.11 looks for the empty list among them where no page is named.
+    if unknown := [name for name in chosen.pages if name not in PAGES]:
+        parser.error(f"no page is called {', '.join(unknown)}; choose from {', '.join(PAGES)}")
     if chosen.check:
         stale = stale_pages()
         sys.exit(f"Stale: {', '.join(stale)}; run make docs." if stale else 0)

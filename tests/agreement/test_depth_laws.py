@@ -16,10 +16,10 @@ import pytest
 import torch
 
 import leadline
-from leadline.experiments.exponent import fit_exponent
+from leadline.experiments.outcome.exponent import fit_exponent
 from leadline.numerics.linear.linear_maps import dense
 from leadline.numerics.linear.linearised import Linearised
-from leadline.reading.bounds.depth_facts import depth_stacks
+from leadline.reading.bounds.depth.facts import depth_stacks
 from leadline.theory import LAWS, DepthFacts
 from leadline.theory.depth._stream_law import grown
 from leadline.theory.depth.deepnorm import DeepNormLaw, deepnorm_alpha, deepnorm_beta

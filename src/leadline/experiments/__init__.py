@@ -1,4 +1,4 @@
-"""Published and noted experiments, done again; `options` has one file for each."""
+"""Published and noted experiments, done again: one file each, or one folder."""
 
 from __future__ import annotations
 

@@ -15,22 +15,106 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from leadline.errors import InputError, LeadlineError, Progress, no_progress
-from leadline.experiments.options.attention_spectra import SENTENCES
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
-from leadline.instruments.passes.measurement import anatomy_of, measure
-from leadline.models.inputs import Inputs, vocabulary_size
-from leadline.models.inputs.text import inputs_from_rows, text_inputs
-from leadline.models.loading import LoadedModel
-from leadline.reading.show.panels import Line
-from leadline.record import Record
+from leadline.errors import InputError, LeadlineError, LoadingError, Progress, no_progress
+from leadline.experiments.experiment import (
+    EXPERIMENTS,
+    INPUT,
+    MEASURING,
+    MODEL,
+    ExperimentOptions,
+    option,
+    shared_option,
+)
 
-__all__ = ["SETS", "attention_spectra"]
+if TYPE_CHECKING:
+    from leadline.experiments.outcome.outcome import Outcome
+    from leadline.models.inputs import Inputs
+    from leadline.models.loading import LoadedModel
+    from leadline.reading.show.panels import Line
+    from leadline.record import Record
+
+__all__ = ["NOTE_MODELS", "SENTENCES", "SETS", "AttentionSpectraOptions", "attention_spectra"]
 
 SETS = ((1, 5), (12, 18))
 QUANTITY = "attention.spectral_norm"
+NOTE_MODELS = ("openai-gpt", "gpt2", "gpt2-large")
+SENTENCES = 128
+_HUB = (
+    "Without MODEL the note's three models are fetched from the hub; where none can be reached, "
+    "give --random-init for the same shapes with random weights, or name local models."
+)
+
+
+@EXPERIMENTS.register("attention-spectra")
+@dataclass(frozen=True)
+class AttentionSpectraOptions(ExperimentOptions):
+    """Spectral norms of attention matrices by layer: GPT-1, GPT-2, GPT-2-large or any models."""
+
+    group = MEASURING
+    redoes = "figures 5, 6 and 7 of the deep-dive note"
+    work = "leadline.experiments.attention_spectra:attention_spectra"
+    beginning = "Loading the models"
+    quick_text = (
+        "16 sentences of each kind, and GPT-2-large is left out of the experiment's own "
+        "models: half a minute or so."
+    )
+    keeps_records = True
+
+    models: tuple[str, ...] = shared_option(())
+    note_models: tuple[str, ...] = option(NOTE_MODELS, quick=NOTE_MODELS[:2])
+    """What is measured where no models are named."""
+    random_init: bool = option(
+        False, "The experiment's own models with random weights: needs no hub.", group=MODEL
+    )
+    csv: tuple[Path, ...] = option(
+        (),
+        "Sentences from a CSV file with a column token_sequence; may be repeated.",
+        group=INPUT,
+        metavar="FILE.csv",
+    )
+    sentences: int = option(
+        SENTENCES,
+        "How many sentences of each kind to draw; {default} unless given.",
+        group=INPUT,
+        quick=16,
+    )
+    as_in_the_note: bool = option(
+        False, "Also measure with the padded rows kept, as the note did, to see the difference."
+    )
+    dtype: str | None = shared_option(None)
+    device: str = shared_option("cpu")
+
+    def __post_init__(self) -> None:
+        if self.random_init and self.models:
+            raise LoadingError(
+                "--random-init is for the experiment's own models; for others write random:TYPE, "
+                "such as random:gpt2."
+            )
+
+    def run(
+        self, *, folder: Path | None, progress: Progress, tell: Callable[[str], None]
+    ) -> Outcome:
+        """Measure the models that were named, or the note's own."""
+        from leadline.experiments.materials.named_models import loaders
+
+        prefix = "random:" if self.random_init else ""
+        return self.function()(
+            loaders(
+                self.models or [f"{prefix}{name}" for name in self.note_models],
+                dtype=self.dtype,
+                device=self.device,
+                seed=self.seed,
+                hint="" if self.models else _HUB,
+            ),
+            count=self.sentences,
+            csv=self.csv,
+            as_in_the_note=self.as_in_the_note,
+            seed=self.seed,
+            progress=progress,
+            tell=tell,
+        )
 
 
 @dataclass(frozen=True)
@@ -59,6 +143,9 @@ def attention_spectra(
     cannot be loaded or measured is told of, and the others are measured all the same. `tell` gets
     the result of every model as soon as it is known, in a sentence.
     """
+    from leadline.experiments.materials.sentences import read_sentences
+    from leadline.experiments.outcome.outcome import Outcome
+
     if count < 1:
         raise InputError(f"{count} sentences were asked for; at least 1 is needed.")
     sets = [_Set(path.stem, texts=tuple(read_sentences(path))) for path in csv] or [
@@ -117,6 +204,8 @@ def _measured(
     seed: int,
     say: Callable[[str, int], None],
 ) -> Iterator[tuple[_Set, Inputs, bool, Record]]:
+    from leadline.instruments.passes.measurement import anatomy_of, measure
+
     anatomy = None
     step = 0
     for kind in sets:
@@ -141,6 +230,10 @@ def _measured(
 
 
 def _batch(loaded: LoadedModel, kind: _Set, *, count: int, seed: int) -> Inputs:
+    from leadline.experiments.materials.sentences import lengths, random_rows, sentence_rows
+    from leadline.models.inputs import vocabulary_size
+    from leadline.models.inputs.text import inputs_from_rows, text_inputs
+
     if kind.texts:
         return text_inputs(list(kind.texts), loaded.tokenizer, loaded.model)
     wanted = lengths(kind.low, kind.high, count=count, seed=seed)
@@ -155,6 +248,8 @@ def _batch(loaded: LoadedModel, kind: _Set, *, count: int, seed: int) -> Inputs:
 
 
 def _line(record: Record, name: str, kind: _Set, batch: Inputs, *, padded: bool) -> Line:
+    from leadline.reading.show.panels import Line
+
     profile = record.by_layer(QUANTITY, point="attention")
     sizes = [batch.main.shape[1]] * len(batch.main)
     if batch.mask is not None and not padded:

@@ -1,6 +1,6 @@
 """What an experiment declares: its options, what it does again, and which function does it.
 
-To add one, put one file into `options/`:
+To add one, put one file into this folder:
 
     @EXPERIMENTS.register("my-experiment")
     @dataclass(frozen=True)
@@ -8,18 +8,25 @@ To add one, put one file into `options/`:
         '''Is my claim true? The first line is the summary, all of it the help of the command.'''
 
         redoes = "figure 3 of the note"
-        work = "package.module:my_experiment"
+        work = "leadline.experiments.my_experiment:my_experiment"
 
         depth: int = option(12, "Layers.", least=1)
 
+    def my_experiment(options: MyOptions, *, progress: Progress = no_progress) -> Outcome:
+        import torch
+        ...
+
 The command `leadline reproduce my-experiment` is made from it: `depth` becomes `--depth`, with this
-type, default and help. A field without `option` can be set in Python alone. `package.module`, which
-may need torch, is imported when the experiment runs and not before.
+type, default and help. A field without `option` can be set in Python alone. The file is imported
+for every help text, so torch, numpy and what needs them are imported inside its functions. A large
+experiment is a folder: its `__init__.py` holds the options, and its other files, one of which has
+the function, are imported when the experiment runs and not before.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -31,7 +38,7 @@ from leadline.errors import InputError, Progress
 if TYPE_CHECKING:
     from typing import Self
 
-    from leadline.experiments.outcome import Outcome
+    from leadline.experiments.outcome.outcome import Outcome
 
 __all__ = [
     "EXPERIMENT",
@@ -41,8 +48,10 @@ __all__ = [
     "MODEL",
     "NETWORK",
     "TRAINING",
+    "ExperimentCatalog",
     "ExperimentOptions",
     "OptionText",
+    "check_depths",
     "option",
     "shared_option",
 ]
@@ -154,6 +163,25 @@ class ExperimentOptions:
         return getattr(importlib.import_module(module), name)
 
 
-EXPERIMENTS: Catalog[type[ExperimentOptions]] = Catalog(
-    "experiment", package="leadline.experiments.options"
-)
+def check_depths(depths: tuple[int, ...]) -> None:
+    """Refuse depths over which no exponent can be fitted."""
+    if len(set(depths)) < 2 or min(depths) < 1:
+        raise InputError(
+            f"The depths are {', '.join(map(str, depths)) or 'none'}; an exponent over "
+            "depth needs two different ones from 1 on, such as 12,24,48."
+        )
+
+
+class ExperimentCatalog(Catalog[type[ExperimentOptions]]):
+    """The files and folders beside this one. Of a folder only its `__init__.py` is imported."""
+
+    def _load(self) -> None:
+        if not self._loaded:
+            room = __name__.rpartition(".")[0]
+            for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+                importlib.import_module(f"{room}.{module.name}")
+        super()._load()
+
+
+EXPERIMENTS: Catalog[type[ExperimentOptions]] = ExperimentCatalog("experiment")
+"""The experiments and their options. Nothing here needs torch before it runs."""

@@ -25,19 +25,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from leadline.errors import InputError, Progress, no_progress
+from leadline.experiments.experiment import EXPERIMENTS, TRAINING, ExperimentOptions, option
 
-from leadline.errors import Progress, no_progress
-from leadline.experiments.options.learning_identity import LearningIdentityOptions
-from leadline.experiments.outcome import Outcome
-from leadline.reading.show.panels import Line, Places, Table
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
 
-__all__ = ["STARTS", "IdentityCase", "learning_identity"]
+    from leadline.experiments.outcome.outcome import Outcome
+    from leadline.reading.show.panels import Line, Table
 
+    Curve = NDArray[np.float64]
+
+__all__ = ["READINGS", "STARTS", "IdentityCase", "LearningIdentityOptions", "learning_identity"]
+
+READINGS = 50
+"""So many times the error is read during the training."""
 STARTS = {"small": (1 / 3, 1 / 3), "kept": (2.0, 1.0)}
 """The variances of W1 and W2, times the number of inputs of the matrix."""
 JUDGED = 1024
@@ -46,7 +52,41 @@ SURE = 2.0
 """A winner is named where the difference is so many standard errors."""
 UNLEARNED = 0.9
 """Whoever answers 0 has an error of 1; a case that stays above this has learned nearly nothing."""
-Curve = NDArray[np.float64]
+
+
+@EXPERIMENTS.register("learning-identity")
+@dataclass(frozen=True)
+class LearningIdentityOptions(ExperimentOptions):
+    """Is it easier to learn F = 0 or F = x? Blocks trained to be the identity, in seconds.
+
+    One ReLU block and a row of them, with and without skip, from two starts.
+    """
+
+    group = TRAINING
+    redoes = "the exercise of the card note"
+    work = "leadline.experiments.learning_identity:learning_identity"
+    beginning = "Drawing the blocks"
+
+    blocks: int = option(12, "Blocks of the row that is trained beside the single block.", least=2)
+    width: int = option(32, "Features.", least=1)
+    steps: int = option(400, "Training steps.", least=1)
+    seeds: int = option(5, "How often each is trained.", least=1)
+    batch: int = option(64, least=1)
+    rate: float = 1e-3
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, with what to change."""
+        super().check()
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; give a whole number from 0 on.")
+        if not (self.rate > 0 and math.isfinite(self.rate)):
+            raise InputError(f"rate is {self.rate}; give a learning rate above 0.")
+
+    @property
+    def readings(self) -> tuple[int, ...]:
+        """The steps at which the error is read, the first and the last among them."""
+        count = min(READINGS, self.steps)
+        return tuple(sorted({round(k * self.steps / count) for k in range(count + 1)}))
 
 
 @dataclass(frozen=True)
@@ -76,6 +116,9 @@ def learning_identity(
     progress: Progress = no_progress,
 ) -> Outcome:
     """Blocks with and without skip trained to be the identity: which is learned better?"""
+    from leadline.experiments.outcome.outcome import Outcome
+    from leadline.reading.show.panels import Places
+
     options = options or LearningIdentityOptions()
     options.check()
     places = [
@@ -110,6 +153,8 @@ def learning_identity(
 
 def drawn(options: LearningIdentityOptions, *, blocks: int, start: str) -> list[list[Tensor]]:
     """W1, b1, W2, b2 of every block, all seeds side by side: [seed, in, out]."""
+    import torch
+
     width, hidden = options.width, 4 * options.width
     first, second = STARTS[start]
     generators = [
@@ -133,6 +178,8 @@ def drawn(options: LearningIdentityOptions, *, blocks: int, start: str) -> list[
 
 def mapped(x: Tensor, weights: list[list[Tensor]], *, skip: bool) -> tuple[Tensor, list[Tensor]]:
     """What the blocks make of x [seed, example, width], and |F| / |x| of each block by seed."""
+    import torch
+
     shares: list[Tensor] = []
     for up, lift, down, shift in weights:
         u = torch.baddbmm(shift, torch.baddbmm(lift, x, up).relu(), down)
@@ -146,6 +193,8 @@ def trained(
     options: LearningIdentityOptions, *, blocks: int, skip: bool, start: str
 ) -> IdentityCase:
     """Train one case, all seeds at once: Adam moves every number by itself, so none meet."""
+    import torch
+
     weights = drawn(options, blocks=blocks, start=start)
     flat = [one.requires_grad_() for block in weights for one in block]
     adam = torch.optim.Adam(flat, lr=options.rate)
@@ -202,6 +251,10 @@ def _panel(blocks: int) -> str:
 
 
 def _line(case: IdentityCase) -> Line:
+    import numpy as np
+
+    from leadline.reading.show.panels import Line
+
     logs = np.log10(case.curve)
     return Line(
         _panel(case.blocks),
@@ -219,6 +272,8 @@ def standard_error(values: Curve) -> float:
 
 
 def _table(found: list[IdentityCase], blocks: int) -> Table:
+    from leadline.reading.show.panels import Table
+
     some = [case for case in found if case.blocks == blocks]
     return Table(
         f"{_blocks(blocks)}: mean squared error after the last step, and |F| / |x|",
@@ -241,6 +296,8 @@ def _table(found: list[IdentityCase], blocks: int) -> Table:
 
 def advantage(plain: IdentityCase, skip: IdentityCase) -> tuple[float, float]:
     """log10 of the error without skip over that with it: the mean over the seeds, its error."""
+    import numpy as np
+
     apart = np.log10(plain.error) - np.log10(skip.error)
     return float(apart.mean()), standard_error(apart)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leadline.anatomy import Anatomy, refuse_imbalance, untouched
-from leadline.instruments.passes.plan import plan
+from leadline.instruments.passes.probe_plan import plan
 from leadline.instruments.passes.running import read, run
 from leadline.lab.tasks import Batch
 from leadline.models.inputs import Inputs, Loss

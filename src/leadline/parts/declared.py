@@ -15,7 +15,7 @@ from torch import Tensor
 
 from leadline.anatomy import Anatomy, Block, Port, Stack
 from leadline.anatomy import Sublayer as Write
-from leadline.anatomy.find.roles import placement_name
+from leadline.anatomy.find.sublayer_roles import placement_name
 from leadline.parts.branches.joined import Joined
 from leadline.parts.connections import Connection
 

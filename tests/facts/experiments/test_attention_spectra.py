@@ -14,10 +14,14 @@ import torch
 
 import leadline as ll
 from leadline.cli.main import run
-from leadline.experiments.attention_spectra import SETS, attention_spectra
-from leadline.experiments.named_models import SHAPES
-from leadline.experiments.options.attention_spectra import NOTE_MODELS, SENTENCES
-from leadline.experiments.sentences import lengths, random_rows, read_sentences, sentence_rows
+from leadline.experiments.attention_spectra import NOTE_MODELS, SENTENCES, SETS, attention_spectra
+from leadline.experiments.materials.named_models import SHAPES
+from leadline.experiments.materials.sentences import (
+    lengths,
+    random_rows,
+    read_sentences,
+    sentence_rows,
+)
 from leadline.models.inputs.model_facts import padding_id
 from leadline.models.loading import LoadedModel, load_model
 from leadline.reading.show.line_chart import line_chart

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from leadline.errors import InputError
-from leadline.experiments.exponent import fit_exponent
+from leadline.experiments.outcome.exponent import fit_exponent
 
 DEPTHS = (6, 12, 24, 48, 96)
 

@@ -18,10 +18,12 @@ from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
 from leadline.experiments.learning_identity import (
     JUDGED,
+    READINGS,
     STARTS,
     SURE,
     UNLEARNED,
     IdentityCase,
+    LearningIdentityOptions,
     _answer,
     _compared,
     _unlearned,
@@ -33,8 +35,7 @@ from leadline.experiments.learning_identity import (
     trained,
     verdict,
 )
-from leadline.experiments.options.learning_identity import READINGS, LearningIdentityOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 
 SMALL = LearningIdentityOptions(width=8, blocks=4, steps=60, batch=16, seeds=2)
 

@@ -10,11 +10,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from leadline import experiments
 from leadline.cli.main import run
 from leadline.cli.request.experiment import ExperimentCommand, command_of
 from leadline.errors import InputError
-from leadline.experiments import EXPERIMENTS, ExperimentOptions, option, options
-from leadline.experiments.outcome import Outcome
+from leadline.experiments import EXPERIMENTS, ExperimentOptions, experiment, option
+from leadline.experiments.experiment import ExperimentCatalog
+from leadline.experiments.outcome.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,37 @@ def test_an_option_that_does_not_exist_is_answered_with_the_nearest(
     assert f"`leadline reproduce {experiment} --help` lists its options." in said
 
 
-def test_an_experiment_is_registered_in_the_file_of_its_name() -> None:
-    folder = Path(options.__path__[0])
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert {name.replace("-", "_") for name in EXPERIMENTS} == files
+def test_an_experiment_is_one_file_or_one_folder_of_its_name() -> None:
+    homes = {name: EXPERIMENTS.get(name).__module__ for name in EXPERIMENTS}
+    assert homes == {name: f"leadline.experiments.{name.replace('-', '_')}" for name in EXPERIMENTS}
+    folder = Path(experiments.__path__[0])
+    rooms = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    machinery = {"__init__", "__pycache__", "experiment", "materials", "outcome"}
+    assert {home.rpartition(".")[2] for home in homes.values()} == rooms - machinery
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_the_function_of_an_experiment_stands_beside_its_options(name: str) -> None:
+    declared = EXPERIMENTS.get(name)
+    assert declared.function().__module__.startswith(declared.__module__)
+
+
+def test_a_file_beside_the_others_is_all_that_a_new_experiment_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "height.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from leadline.experiments.experiment import ExperimentOptions\n"
+        "from leadline.experiments import experiment\n"
+        "@experiment.EXPERIMENTS.register('height')\n"
+        "@dataclass(frozen=True)\n"
+        "class HeightOptions(ExperimentOptions):\n"
+        "    redoes = 'figure 0'\n"
+    )
+    monkeypatch.setattr(experiment, "EXPERIMENTS", ExperimentCatalog("experiment"))
+    monkeypatch.setattr(experiment, "__file__", str(tmp_path / "experiment.py"))
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    assert experiment.EXPERIMENTS.names() == ["height"]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())

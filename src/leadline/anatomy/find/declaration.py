@@ -19,7 +19,7 @@ from torch import nn
 from leadline.anatomy.find.discover import parameters_of
 from leadline.anatomy.find.fit import FittedWrite
 from leadline.anatomy.find.replay import UNRUNNABLE, capture_arguments, replay_block, sleeps
-from leadline.anatomy.find.roles import Mixing, mixing, placement_of, role_of
+from leadline.anatomy.find.sublayer_roles import Mixing, mixing, placement_of, role_of
 from leadline.anatomy.find.trace import ModuleCall, trace_calls
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, check_text, nearest_names, shown

@@ -26,7 +26,13 @@ from leadline.anatomy.find.replay import (
     replay_block,
     sleeps,
 )
-from leadline.anatomy.find.roles import Mixing, mark_parallel, mixing, placement_of, role_of
+from leadline.anatomy.find.sublayer_roles import (
+    Mixing,
+    mark_parallel,
+    mixing,
+    placement_of,
+    role_of,
+)
 from leadline.anatomy.find.trace import CallRow, ModuleCall, find_rows, trace_calls
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, words_of

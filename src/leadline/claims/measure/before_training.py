@@ -47,7 +47,7 @@ import numpy as np
 from leadline.claims.catalog import Measured, Trial, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.layernorm import floats
-from leadline.experiments import exponent
+from leadline.experiments.outcome import exponent
 from leadline.theory.depth import LAWS
 
 Results = Mapping[str, Mapping[str, Any]]

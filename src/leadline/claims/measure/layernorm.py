@@ -40,7 +40,7 @@ import numpy as np
 
 from leadline.claims.catalog import Measured, measures
 from leadline.claims.claim import Picture
-from leadline.experiments import exponent
+from leadline.experiments.outcome import exponent
 from leadline.theory import norm_jacobian
 
 if TYPE_CHECKING:

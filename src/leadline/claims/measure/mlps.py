@@ -117,7 +117,7 @@ def mlp_is_lipschitz(seed: int) -> Measured:
     import torch
     from torch.nn import functional as F
 
-    from leadline.instruments.collapse.composite import composite
+    from leadline.instruments.collapse.composite_residual import composite
     from leadline.theory.rank_collapse.lipschitz import composite_lipschitz, lip
 
     tokens, width, hidden, draws, tiny = 6, 5, 12, 200, 1e-7
@@ -398,7 +398,7 @@ def figure_skip_and_mlp_is_best(seed: int, trials: Results) -> Measured:
 
 def _run_lipschitz_cost(seed: int) -> Mapping[str, Any]:
     """The preset `lipschitz-cost`, made small: MLP weights of two sizes, eight times apart."""
-    from leadline.experiments.lipschitz_cost import lipschitz_cost
+    from leadline.experiments.lipschitz_cost.experiment import lipschitz_cost
 
     facts: dict[str, dict[str, list[float]]] = {}
     for line in lipschitz_cost(scales=(0.5, 4.0), draws=1, batches=8, seed=seed).lines:

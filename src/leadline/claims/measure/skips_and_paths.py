@@ -79,9 +79,10 @@ def components(model: Any, x: torch.Tensor) -> tuple[Matrix, Matrix | None, Matr
     import torch
 
     import leadline
-    from leadline.instruments.passes.running import batch_for, call
+    from leadline.instruments.passes.running import call
     from leadline.instruments.paths.carried.carried import Journey
     from leadline.instruments.paths.carried.model_pass import carry_through
+    from leadline.models.inputs.for_model import batch_for
 
     batch = batch_for(model, x, 0)
     stack = leadline.anatomy_of(model, batch).stacks[0]

@@ -269,7 +269,7 @@ def composite_is_a_norm(seed: int) -> Measured:
     """A row and a column of ones, then products and singular values of drawn matrices."""
     import torch
 
-    from leadline.instruments.collapse.composite import composite as measured
+    from leadline.instruments.collapse.composite_residual import composite as measured
 
     def size(a: Matrix) -> float:
         return float(measured(torch.from_numpy(a)))
@@ -297,7 +297,7 @@ def mean_is_the_argmin(seed: int) -> Measured:
     """Try other vectors in the Frobenius norm, and search for the least composite residual."""
     import torch
 
-    from leadline.instruments.collapse.composite import smallest_composite
+    from leadline.instruments.collapse.composite_residual import smallest_composite
 
     def over_least(x: Matrix) -> float:
         least = float(smallest_composite(torch.from_numpy(x).unsqueeze(0)).value)

@@ -24,7 +24,7 @@ from leadline.experiments.experiment import ExperimentOptions, OptionText
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leadline.experiments.outcome import Outcome
+    from leadline.experiments.outcome.outcome import Outcome
 
 __all__ = ["ExperimentCommand", "command_of"]
 
@@ -162,7 +162,7 @@ def _value(one: Field[Any], kind: Any, value: Any) -> Any:
 
 def _deliver(voice: Voice, outcome: Outcome, output: Path | None) -> None:
     """Print the outcome, write its files; leave with 2 where a model could not be measured."""
-    from leadline.experiments.picture import show_outcome, write_outcome
+    from leadline.experiments.outcome.picture import show_outcome, write_outcome
 
     voice.show(lambda console: show_outcome(outcome, console))
     voice.emit(outcome.to_json)

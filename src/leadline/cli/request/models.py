@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type_hints
 
 from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
-from leadline.errors import AnatomyError, InputError, LoadingError
+from leadline.cli.request.declaration import read_declaration
+from leadline.errors import InputError, LoadingError
 
 if TYPE_CHECKING:
     from leadline.anatomy import Declaration
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AnatomyRequest",
     "ModelRequest",
-    "read_declaration",
     "read_overrides",
     "read_size",
     "takes_request",
@@ -187,34 +186,6 @@ def _options_of(kind: type[ModelRequest]) -> list[inspect.Parameter]:
         for one in fields(kind)
         if get_origin(hints[one.name]) is Annotated
     ]
-
-
-def read_declaration(text: str | None) -> Declaration | None:
-    """Read `--declare`: the arguments of `leadline.declare` as JSON, or a file that holds them."""
-    if text is None:
-        return None
-    place = "--declare"
-    if not text.lstrip().startswith("{"):
-        place = text
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise AnatomyError(f"The declaration {place} cannot be read: {error}.") from error
-    try:
-        given = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise AnatomyError(f"The declaration in {place} is not JSON: {error}.") from error
-    from leadline.anatomy import declare
-
-    known = inspect.signature(declare).parameters
-    needed = [key for key, value in known.items() if value.default is value.empty]
-    if not isinstance(given, dict) or not set(needed) <= set(given) <= set(known):
-        raise AnatomyError(
-            f"The declaration in {place} must be an object with {' and '.join(needed)}, and may "
-            f"have {', '.join(key for key in known if key not in needed)}; "
-            f"it has {', '.join(map(str, given)) if isinstance(given, dict) else 'none of them'}."
-        )
-    return declare(**given)
 
 
 def _size(text: str | None, option: str, loaded: LoadedModel) -> tuple[int, int]:

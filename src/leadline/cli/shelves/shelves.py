@@ -95,7 +95,7 @@ def _quantities() -> dict[str, Page]:
 
 def _bounds() -> dict[str, Page]:
     """All families: on attention, on rank collapse, and the laws of depth."""
-    from leadline.reading.bounds.collapse_residuals import RESIDUALS
+    from leadline.reading.bounds.rank_collapse.residuals import RESIDUALS
     from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
 
     pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS) | _pages(LAWS))

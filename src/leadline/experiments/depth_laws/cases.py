@@ -34,7 +34,7 @@ from leadline.experiments.gradient_flow.starts import (
 from leadline.instruments.passes.measurement import measure
 from leadline.lab.tasks import Batch
 from leadline.parts import Recipe, Transformer
-from leadline.reading.bounds.depth_facts import DepthStack, depth_stacks
+from leadline.reading.bounds.depth.facts import DepthStack, depth_stacks
 from leadline.theory.depth import LAWS, Band, DepthFacts, Law
 
 __all__ = ["CASES", "LawCase", "Seen", "bands_of", "checked", "law_of", "look", "model_of"]

@@ -1,7 +1,7 @@
 """Every law of depth beside its measurement on a design that meets its assumptions.
 
-`_law_cases` has the designs. Each is built untrained at several depths with several seeds, and
-measured. `_law_found` says where a law holds: the band at every site, the exponent over depth.
+`cases` has the designs. Each is built untrained at several depths with several seeds, and
+measured. `verdicts` says where a law holds: the band at every site, the exponent over depth.
 
 Drawn are the deepest models site by site, with the ends of the band, and what is about depth over
 depth, with the power of the law. Of a stream that grows exponentially the mean of the logarithms
@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from leadline.errors import Progress, no_progress
+from leadline.experiments.depth_laws import DepthLawsOptions
 from leadline.experiments.depth_laws.cases import CASES, LawCase, Seen, law_of, look
 from leadline.experiments.depth_laws.verdicts import (
     SLACK,
@@ -27,8 +28,7 @@ from leadline.experiments.depth_laws.verdicts import (
     judged,
 )
 from leadline.experiments.gradient_flow.growth import mean_error
-from leadline.experiments.options.depth_laws import DepthLawsOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
 from leadline.theory.depth import LAWS
 from leadline.theory.depth.deepnorm import DeepNormLaw

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leadline.experiments.depth_laws.cases import CASES, LawCase, Seen, bands_of, checked, law_of
-from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.growth import mean_error
+from leadline.experiments.outcome.exponent import Exponent, fit_exponent
 from leadline.theory.depth import Band, DepthFacts
 
 __all__ = [

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leadline.errors import Progress, no_progress, require
+from leadline.experiments.fine_tuning import DESIGNS, FineTuningOptions
 from leadline.experiments.fine_tuning.adapting import (
     METHODS,
     Adapted,
@@ -35,8 +36,7 @@ from leadline.experiments.fine_tuning.adapting import (
 )
 from leadline.experiments.fine_tuning.text import remarks, tables
 from leadline.experiments.fine_tuning.two_tasks import Backwards
-from leadline.experiments.options.fine_tuning import DESIGNS, FineTuningOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import model_for
 from leadline.parts import Transformer

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from leadline.errors import Progress, no_progress
+from leadline.experiments.gradient_flow import GradientFlowOptions
 from leadline.experiments.gradient_flow.growth import FlowGrowth
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms, blocks_of, norms_apart
 from leadline.experiments.gradient_flow.lines import lines, places, scales, tables
@@ -38,8 +39,7 @@ from leadline.experiments.gradient_flow.training import (
     read_trained,
     train_all,
 )
-from leadline.experiments.options.gradient_flow import GradientFlowOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.parts import Transformer
 from leadline.record import Record
 

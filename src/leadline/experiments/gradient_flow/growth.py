@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.jacobians import Blocks, Norms
 from leadline.experiments.gradient_flow.starts import DESIGNS, Start
 from leadline.experiments.gradient_flow.training import TrainedDesigns
+from leadline.experiments.outcome.exponent import Exponent, fit_exponent
 from leadline.parts import Recipe
-from leadline.reading.bounds.depth_facts import EPS
+from leadline.reading.bounds.depth.facts import EPS
 from leadline.theory.depth import DepthFacts
 
 __all__ = ["FITTED_FROM", "Fit", "FlowGrowth", "facts_of", "fitted", "mean_error", "straight"]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from leadline.experiments.exponent import Exponent
 from leadline.experiments.gradient_flow.growth import FlowGrowth, fitted, mean_error, straight
 from leadline.experiments.gradient_flow.jacobians import Norms
 from leadline.experiments.gradient_flow.lines import law_exponent, stream_band
 from leadline.experiments.gradient_flow.starts import DESIGNS
 from leadline.experiments.gradient_flow.training import TRAINED, TrainedDesigns
+from leadline.experiments.outcome.exponent import Exponent
 
 __all__ = ["remarks"]
 

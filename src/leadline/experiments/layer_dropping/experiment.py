@@ -27,9 +27,9 @@ import torch
 from torch import nn
 
 from leadline.errors import Progress, no_progress
+from leadline.experiments.layer_dropping import LayerDroppingOptions
 from leadline.experiments.layer_dropping.text import Dropped, Model, lines, remarks, tables
-from leadline.experiments.options.layer_dropping import LayerDroppingOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.tasks import Task, build_task
 from leadline.lab.trainer import Trainer, model_for

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import Progress, no_progress
-from leadline.experiments.exponent import Exponent, fit_exponent
+from leadline.experiments.ode_view import OdeViewOptions
 from leadline.experiments.ode_view.reference_flow import (
     FINER,
     MOST,
@@ -47,8 +47,8 @@ from leadline.experiments.ode_view.reference_flow import (
     apart,
     followed,
 )
-from leadline.experiments.options.ode_view import OdeViewOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.exponent import Exponent, fit_exponent
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.running import call
 from leadline.models.inputs import random_tokens

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from leadline.errors import Progress, no_progress
-from leadline.experiments.options.rank_collapse import RankCollapseOptions
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
+from leadline.experiments.rank_collapse import RankCollapseOptions
 from leadline.experiments.rank_collapse.note_block import note_blocks
 from leadline.instruments.collapse.measure import follow
 from leadline.reading.show.panels import Line

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from leadline.errors import InputError, LeadlineError, Progress, no_progress
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.sentences import random_rows, sentence_rows
+from leadline.experiments.materials.sentences import random_rows, sentence_rows
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.instruments.collapse.measure import collapse
 from leadline.models.inputs import vocabulary_size
 from leadline.models.loading import LoadedModel

@@ -34,11 +34,11 @@ from leadline.instruments.collapse.inputs import (
     streams_of,
 )
 from leadline.instruments.collapse.result import Collapse
-from leadline.instruments.collapse.split import attention as split_attention
-from leadline.instruments.collapse.split import curves as split_curves
-from leadline.instruments.collapse.split import norms as split_norms
-from leadline.instruments.collapse.split import rules as split_rules
 from leadline.instruments.collapse.split.facts import attention_facts
+from leadline.instruments.collapse.split.rules import activations as split_activations
+from leadline.instruments.collapse.split.rules import arithmetic as split_arithmetic
+from leadline.instruments.collapse.split.rules import attention as split_attention
+from leadline.instruments.collapse.split.rules import norms as split_norms
 from leadline.instruments.collapse.split.split import Rounding, Split, log10_of, split_tokens
 from leadline.models.loading import LoadedModel
 from leadline.parts import Transformer
@@ -49,7 +49,7 @@ __all__ = ["collapse", "collapse_weights", "follow"]
 Tensor = torch.Tensor
 Step = Callable[[Any], Any]
 assert (
-    split_attention and split_curves and split_norms and split_rules
+    split_attention and split_activations and split_norms and split_arithmetic
 )  # they enter the rules when they are imported
 
 

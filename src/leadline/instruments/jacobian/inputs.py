@@ -19,8 +19,9 @@ from leadline.instruments.passes.linear_checks import plainly
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.not_finite import refuse_broken, refuse_broken_inputs
 from leadline.instruments.passes.provenance import model_facts
-from leadline.instruments.passes.running import batch_for, call, few_threads
+from leadline.instruments.passes.running import call, few_threads
 from leadline.models.inputs import Inputs
+from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
 __all__ = [

@@ -8,8 +8,8 @@ import torch
 
 from leadline.anatomy import MIXING, Sublayer
 from leadline.anatomy.tap.output_projection import BranchProducts
-from leadline.instruments.passes.plan import Plan
 from leadline.instruments.passes.probe import At, Result
+from leadline.instruments.passes.probe_plan import Plan
 from leadline.numerics.patterns.patterns import Patterns
 from leadline.numerics.patterns.token_differences import AttentionHeads
 from leadline.record import Site

@@ -17,8 +17,8 @@ from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
 from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.instruments.passes.attention_facts import attention_facts, attention_findings
 from leadline.instruments.passes.branches import Branches
-from leadline.instruments.passes.plan import Plan
 from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
+from leadline.instruments.passes.probe_plan import Plan
 from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
 from leadline.numerics.tokens import Tokens
 from leadline.record import Finding, Reading, Site

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from leadline.anatomy import Anatomy
-from leadline.instruments.passes.plan import Plan
+from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.running import PassOutcome
 from leadline.instruments.passes.unseen import unseen
 from leadline.models.inputs import Inputs

@@ -34,8 +34,8 @@ from leadline.instruments.passes.linear_checks import (
     refuse_other,
 )
 from leadline.instruments.passes.linear_probe import Kind
-from leadline.instruments.passes.plan import Plan
 from leadline.instruments.passes.probe import At, Refused, Result, Single
+from leadline.instruments.passes.probe_plan import Plan
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.numerics.linear.linearised import Linearised
 from leadline.record import Quantity, Reading, Site

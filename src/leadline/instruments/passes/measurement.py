@@ -41,17 +41,10 @@ from leadline.instruments.passes.not_finite import (
     refuse_broken_inputs,
     refuse_broken_weights,
 )
-from leadline.instruments.passes.plan import Plan, plan
+from leadline.instruments.passes.output_head import head_of
+from leadline.instruments.passes.probe_plan import Plan, plan
 from leadline.instruments.passes.provenance import loss_facts, model_facts, versions
-from leadline.instruments.passes.running import (
-    PassOutcome,
-    batch_for,
-    call,
-    few_threads,
-    head_of,
-    read,
-    run,
-)
+from leadline.instruments.passes.running import PassOutcome, call, few_threads, read, run
 from leadline.instruments.passes.sameness import (
     declared_digest,
     digest_of,
@@ -60,6 +53,7 @@ from leadline.instruments.passes.sameness import (
 )
 from leadline.instruments.passes.unseen import nothing_seen
 from leadline.models.inputs import Inputs, choose_loss
+from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 from leadline.record import Record
 from leadline.record.file.lock import only_writer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,17 +22,15 @@ from leadline.anatomy import (
     read_anatomy,
 )
 from leadline.anatomy.tap.output_projection import BranchProducts
-from leadline.errors import InputError, words_of
+from leadline.errors import InputError
 from leadline.instruments.passes.collect import Collector
-from leadline.instruments.passes.plan import Plan
-from leadline.models.inputs import Inputs, Loss, as_inputs, context_limit, random_inputs
+from leadline.instruments.passes.probe_plan import Plan
+from leadline.models.inputs import Inputs, Loss, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
-from leadline.models.inputs.logits import HeadFacts, find_logits, moves_earlier, rolled
 from leadline.models.inputs.lookup import lookup_refusal
-from leadline.models.inputs.losses import head_is_unknown
-from leadline.models.inputs.model_facts import forward_names, ids_name, is_pair, vocabulary_size
+from leadline.models.inputs.model_facts import forward_names, is_pair
 
-__all__ = ["SMALL", "PassOutcome", "batch_for", "call", "few_threads", "head_of", "read", "run"]
+__all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
 
 SMALL = 2**28
 """Weights times tokens below which several threads wait for each other longer than they work."""
@@ -56,69 +53,6 @@ class PassOutcome:
     """Attention whose matrices do not run over the tokens of the stream, and why."""
     called_paths: set[str] = field(default_factory=set[str])
     """The names of the modules that ran."""
-
-
-def batch_for(module: nn.Module, inputs: Any, seed: int, *, tokenizer: Any = None) -> Inputs:
-    """The caller's inputs as Inputs; without any, four random examples of at most 128 tokens."""
-    # Whatever mode the caller is in: autograd cannot keep what inference mode made.
-    with torch.inference_mode(False):
-        if inputs is None:
-            length = min(128, context_limit(module) or 128)
-            return random_inputs(module, length=length, seed=seed)
-        batch = as_inputs(inputs, module, tokenizer=tokenizer)
-        _check_names(module, batch)
-        # The caller's own tensors must not collect gradients.
-        return replace(
-            batch,
-            tensors={name: _apart(tensor) for name, tensor in batch.tensors.items()},
-            mask=None if batch.mask is None else _apart(batch.mask),
-            labels=None if batch.labels is None else _apart(batch.labels),
-            targets=None if batch.targets is None else _apart(batch.targets),
-            decoder_mask=None if batch.decoder_mask is None else _apart(batch.decoder_mask),
-        )
-
-
-def _apart(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone() if tensor.is_inference() else tensor.detach()
-
-
-def _check_names(module: nn.Module, batch: Inputs) -> None:
-    """Refuse tensors that `forward` does not take, and too few of them.
-
-    Decorators may take more than what they decorate says, and hooks may add to what is given.
-    """
-    if module._forward_pre_hooks:
-        return
-    try:
-        inspect.signature(module.forward, follow_wrapped=False).bind(**batch.tensors)
-    except TypeError as error:
-        raise InputError(
-            f"{type(module).__name__}.forward cannot be called with {', '.join(batch.tensors)}: "
-            f"{error}. {_complete_call(module, batch)}"
-        ) from error
-
-
-def _complete_call(module: nn.Module, batch: Inputs) -> str:
-    """The call to make instead, with the arguments that were given and those `forward` needs."""
-    takes = {
-        name: parameter
-        for name, parameter in inspect.signature(module.forward).parameters.items()
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    }
-    needed = [
-        name
-        for name, parameter in takes.items()
-        if name in batch.tensors or parameter.default is parameter.empty
-    ]
-    ids = ids_name(module)
-    values = [
-        f"'{name}': {'ids' if name == ids and _has_ids(module, batch) else 'tensor'}"
-        for name in needed or list(takes)[:1]
-    ]
-    return (
-        f"Give it what it takes in Python, leadline.measure(model, {{{', '.join(values)}}}); the "
-        "command line can give tokens alone (--text, --tokens-file, --random 4x128)."
-    )
 
 
 def call(module: nn.Module, batch: Inputs) -> Any:
@@ -170,7 +104,7 @@ def read(
         passes += 1
         return call(module, which)
 
-    small = _fit_batch(module, batch, seed, counted)
+    small = fit_batch(module, batch, seed, counted)
     anatomy = read_anatomy(
         module,
         lambda: counted(small),
@@ -181,88 +115,10 @@ def read(
     return anatomy, passes
 
 
-def head_of(
-    module: nn.Module,
-    batch: Inputs,
-    anatomy: Anatomy,
-    loss: str | Callable[..., torch.Tensor],
-    seed: int,
-) -> tuple[HeadFacts | None, int]:
-    """Find out about an unknown head by small passes; return its facts and the number of passes.
-
-    The facts are None where no loss needs them. A model that returns the logits of the last token
-    alone is run with targets, which may bring all of them. If its anatomy does not call it causal,
-    one more pass shows whether its last token moves the logits before it.
-    """
-    flags = [stack.causal for stack in anatomy.stacks]
-    ahead = False if flags == [False] else None
-    if loss not in ("auto", "next-token") or not head_is_unknown(module, ahead):
-        return None, 0
-    if not _has_ids(module, batch):
-        return HeadFacts(), 0
-    outputs: list[Any] = []
-
-    def counted(which: Inputs) -> Any:
-        with torch.no_grad():
-            outputs.append(call(module, which))
-        return outputs[-1]
-
-    small = _fit_batch(module, batch, seed, counted)
-    if not _has_ids(module, small):
-        return HeadFacts(), len(outputs)
-    ids = small.tensors[ids_name(module)]
-    shape = (ids.shape[0], ids.shape[1])
-    logits = find_logits(outputs[-1] if outputs else counted(small), module, shape)
-    if logits is None:
-        return HeadFacts(tokens=shape[1]), len(outputs)
-    head = HeadFacts(tuple(logits.shape), shape[1])
-    if head.last_only:
-        head = _asked_for_all(module, small, head, counted)
-        if head.targets is None:
-            return head, len(outputs)
-        small = replace(small, tensors={**small.tensors, head.targets: rolled(ids)})
-        logits = find_logits(outputs[-1], module, shape)
-    assert logits is not None
-    causal = True
-    if not flags or not all(flags):
-        exchanged = ids.clone()
-        exchanged[:, -1] = (ids[:, -1] + 1) % (vocabulary_size(module) or int(ids.max()) + 1)
-        other = replace(small, tensors={**small.tensors, ids_name(module): exchanged})
-        after = find_logits(counted(other), module, shape)
-        causal = after is not None and not moves_earlier(logits, after)
-    return replace(head, causal=causal), len(outputs)
-
-
-def _has_ids(module: nn.Module, batch: Inputs) -> bool:
-    ids = batch.tensors.get(ids_name(module))
-    return ids is not None and not ids.is_floating_point() and ids.ndim == 2
-
-
-def _asked_for_all(
-    module: nn.Module, small: Inputs, head: HeadFacts, run_once: Callable[[Inputs], Any]
-) -> HeadFacts:
-    """The head with the argument under which the model returns all logits, or why there is none."""
-    ids = small.tensors[ids_name(module)]
-    names = [name for name in ("targets", "labels", "target") if name in forward_names(module)]
-    if not names:
-        return replace(head, refusal="and its forward takes no targets")
-    try:
-        output = run_once(replace(small, tensors={**small.tensors, names[0]: rolled(ids)}))
-    except Exception as error:
-        # Any error of the model, which `call` may have wrapped: it may want other targets.
-        cause = error.__cause__ if isinstance(error, InputError) and error.__cause__ else error
-        why = f"and with {names[0]} it raises {type(cause).__name__}: {words_of(cause)}"
-        why = why.removesuffix(".")
-        return replace(head, refusal=why)
-    logits = find_logits(output, module, (ids.shape[0], ids.shape[1]))
-    if logits is None or logits.shape[1] != ids.shape[1]:
-        return replace(head, refusal=f"also with {names[0]}")
-    return replace(head, targets=names[0])
-
-
-def _fit_batch(
+def fit_batch(
     module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
 ) -> Inputs:
+    """Two random examples that the model takes, or the first half of the real ones."""
     length = min(_FIT_LENGTH, context_limit(module) or _FIT_LENGTH)
     try:
         small = random_inputs(module, examples=2, length=length, seed=seed + 1)

@@ -30,8 +30,9 @@ from leadline.errors import ProbeError, Progress, check_count, check_progress, c
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.not_finite import refuse_broken
+from leadline.instruments.passes.output_head import head_of
 from leadline.instruments.passes.provenance import model_facts
-from leadline.instruments.passes.running import batch_for, call, few_threads, head_of
+from leadline.instruments.passes.running import call, few_threads
 from leadline.instruments.paths.carried.carried import Carried, Journey
 from leadline.instruments.paths.carried.guard import apart, undisturbed
 from leadline.instruments.paths.carried.model_pass import Passed, carry_through
@@ -49,6 +50,7 @@ from leadline.instruments.paths.outputs import (
 from leadline.instruments.paths.refusals import one_stack
 from leadline.instruments.paths.result import Paths, SampledPaths, Shares
 from leadline.models.inputs import Inputs, Loss, choose_loss
+from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
 __all__ = ["ALLOWED", "paths"]

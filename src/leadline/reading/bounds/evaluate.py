@@ -13,8 +13,8 @@ rounding, a millionth of the bound. Nothing is then wrong with the theorem: the 
 number in the record or an assumption that was taken to hold is.
 
 A quantity without heads, such as the norm of a product of layers, has one row per sublayer. The
-bounds on rank collapse, with one row per layer, are those of `collapse_bounds`, the laws of depth
-those of `depth_bounds`.
+bounds on rank collapse, with one row per layer, are those of `rank_collapse`, the laws of depth
+those of `depth`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 from leadline.catalog import Choice
 from leadline.errors import InputError, RecordError, UnknownName, shown
 from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of, head_readings
-from leadline.reading.bounds.collapse_bounds import collapse_result, exact_stack
-from leadline.reading.bounds.collapse_facts import collapse_stacks, has_collapse
-from leadline.reading.bounds.depth_bounds import fitting_laws, law_results
-from leadline.reading.bounds.depth_facts import depth_stacks, has_depth
+from leadline.reading.bounds.depth.bounds import fitting_laws, law_results
+from leadline.reading.bounds.depth.facts import depth_stacks, has_depth
+from leadline.reading.bounds.rank_collapse.bounds import collapse_result, exact_stack
+from leadline.reading.bounds.rank_collapse.facts import collapse_stacks, has_collapse
 from leadline.reading.bounds.refusals import (
     check_record_or_facts,
     no_attention_facts,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         HeadReadings,
         SublayerAddress,
     )
-    from leadline.reading.bounds.collapse_facts import CollapseStack
+    from leadline.reading.bounds.rank_collapse.facts import CollapseStack
     from leadline.record import Reading, Record
     from leadline.theory import AttentionFacts, Bound, CollapseBound, Law
     from leadline.theory.attention._bound import Side

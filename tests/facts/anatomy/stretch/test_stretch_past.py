@@ -176,7 +176,8 @@ def test_nothing_is_saved_for_gradients_while_graphs_are_looked_at():
     ("name", "past"), [("gpt2", False), ("recurrent_gemma", False), ("zaya", True)]
 )
 def test_models_of_the_zoo_are_seen_as_they_are(name, past):
-    from leadline.instruments.passes.running import batch_for, call
+    from leadline.instruments.passes.running import call
+    from leadline.models.inputs.for_model import batch_for
     from leadline.testing.zoo import ZOO
 
     model = ZOO[name].build(0).eval()

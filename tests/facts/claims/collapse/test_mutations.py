@@ -11,7 +11,7 @@ import torch
 
 import leadline.instruments.attacks.stacks
 import leadline.instruments.attacks.steps
-import leadline.instruments.collapse.composite
+import leadline.instruments.collapse.composite_residual
 import leadline.instruments.collapse.measure
 import leadline.instruments.collapse.weight_products
 import leadline.instruments.paths.result
@@ -147,12 +147,12 @@ def test_a_measure_that_is_the_larger_of_the_two_norms(monkeypatch: Patch):
         sizes = matrices.double().abs()
         return torch.maximum(sizes.sum(-2).amax(-1), sizes.sum(-1).amax(-1))
 
-    monkeypatch.setattr(leadline.instruments.collapse.composite, "composite", larger)
+    monkeypatch.setattr(leadline.instruments.collapse.composite_residual, "composite", larger)
     assert judged("composite-is-a-norm")[0] == "holds"
 
 
 def test_a_smallest_residual_that_is_the_one_at_the_mean(monkeypatch: Patch):
-    module = leadline.instruments.collapse.composite
+    module = leadline.instruments.collapse.composite_residual
 
     def at_mean(x: torch.Tensor) -> Any:
         value = module.composite(x - x.mean(1, keepdim=True))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leadline.claims.measure.layernorm import GAIN_OF_PICTURE, PLANE_OF_PICTURE, draw_sphere
-from leadline.experiments import exponent
+from leadline.experiments.outcome import exponent
 from leadline.parts.norms.layernorm import LayerNorm
 from leadline.theory import norm_jacobian
 from tests.claims_ruled import ruled

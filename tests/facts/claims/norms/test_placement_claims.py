@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from leadline.anatomy.find import roles
+from leadline.anatomy.find import sublayer_roles as roles
 from leadline.claims import CLAIMS
 from leadline.claims.measure.placements import (
     BERT_FAMILY,

@@ -17,6 +17,7 @@ from leadline.anatomy.stretch.stretch import Stretches
 from leadline.cli.main import run
 from leadline.errors import InputError, ProbeError
 from leadline.experiments import EXPERIMENTS
+from leadline.experiments.depth_laws import DepthLawsOptions
 from leadline.experiments.depth_laws import cases as _law_cases
 from leadline.experiments.depth_laws import experiment as depth_laws
 from leadline.experiments.depth_laws.cases import (
@@ -30,9 +31,8 @@ from leadline.experiments.depth_laws.cases import (
 )
 from leadline.experiments.depth_laws.experiment import _told_along, _told_power
 from leadline.experiments.depth_laws.verdicts import Beside, Power, _beside, _powers, allowed
-from leadline.experiments.exponent import Exponent, fit_exponent
 from leadline.experiments.gradient_flow.starts import batch_of
-from leadline.experiments.options.depth_laws import DepthLawsOptions
+from leadline.experiments.outcome.exponent import Exponent, fit_exponent
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.theory.depth import LAWS
 

@@ -18,6 +18,7 @@ import torch
 from leadline.cli.main import run
 from leadline.errors import InputError, MissingExtra
 from leadline.experiments import EXPERIMENTS
+from leadline.experiments.fine_tuning import FineTuningOptions
 from leadline.experiments.fine_tuning.adapting import (
     LISTENED,
     METHODS,
@@ -46,9 +47,8 @@ from leadline.experiments.fine_tuning.text import (
     verdict,
 )
 from leadline.experiments.fine_tuning.two_tasks import Backwards, ByTurns
-from leadline.experiments.options.fine_tuning import FineTuningOptions
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.picture import write_outcome
+from leadline.experiments.outcome.outcome import Outcome
+from leadline.experiments.outcome.picture import write_outcome
 from leadline.lab.adapters import adapter_parameters, add_bottlenecks, add_lora, switched_off
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import model_for

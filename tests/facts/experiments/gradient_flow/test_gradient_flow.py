@@ -18,7 +18,7 @@ import leadline
 from leadline.cli.main import run
 from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
-from leadline.experiments.gradient_flow import text
+from leadline.experiments.gradient_flow import GradientFlowOptions, steps_of, text
 from leadline.experiments.gradient_flow.experiment import gradient_flow
 from leadline.experiments.gradient_flow.growth import (
     FITTED_FROM,
@@ -47,7 +47,6 @@ from leadline.experiments.gradient_flow.training import (
     flow_sweep,
     read_trained,
 )
-from leadline.experiments.options.gradient_flow import GradientFlowOptions, steps_of
 from leadline.lab.cell import run_cell
 from leadline.lab.presets.depth_limits import DESIGNS as PRESET
 from leadline.lab.sweep import check_cells

@@ -22,6 +22,7 @@ import leadline
 from leadline.cli.main import run
 from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
+from leadline.experiments.layer_dropping import LayerDroppingOptions
 from leadline.experiments.layer_dropping.experiment import (
     CONNECTIONS,
     READINGS,
@@ -46,9 +47,8 @@ from leadline.experiments.layer_dropping.text import (
     _priced,
     remarks,
 )
-from leadline.experiments.options.layer_dropping import LayerDroppingOptions
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.picture import show_outcome
+from leadline.experiments.outcome.outcome import Outcome
+from leadline.experiments.outcome.picture import show_outcome
 from leadline.lab.tasks import build_task
 from leadline.parts.branches import Run
 

@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 
 from leadline.errors import InputError
 from leadline.experiments import EXPERIMENTS
+from leadline.experiments.ode_view import OdeViewOptions
 from leadline.experiments.ode_view import experiment as ode
 from leadline.experiments.ode_view.experiment import (
     DEPTHS,
@@ -37,7 +38,6 @@ from leadline.experiments.ode_view.experiment import (
     ode_view,
 )
 from leadline.experiments.ode_view.reference_flow import Reference, apart, runge_kutta
-from leadline.experiments.options.ode_view import OdeViewOptions
 from leadline.theory.norm_jacobian import layer_norm_jacobian
 
 SMALL = OdeViewOptions(width=8, tokens=4, seeds=2)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from leadline.experiments.ode_view import OdeViewOptions
 from leadline.experiments.ode_view import reference_flow as reference
 from leadline.experiments.ode_view.experiment import (
     DEPTHS,
@@ -19,7 +20,6 @@ from leadline.experiments.ode_view.experiment import (
     _tangent,
 )
 from leadline.experiments.ode_view.reference_flow import Reference, apart, followed, runge_kutta
-from leadline.experiments.options.ode_view import OdeViewOptions
 
 
 def turning(rate: float) -> tuple[reference.Field, Tensor, Tensor]:

@@ -15,9 +15,9 @@ from rich.console import Console
 
 import leadline as ll
 from leadline.cli.main import run
-from leadline.experiments.options.rank_collapse import RankCollapseOptions
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.picture import show_outcome
+from leadline.experiments.outcome.outcome import Outcome
+from leadline.experiments.outcome.picture import show_outcome
+from leadline.experiments.rank_collapse import RankCollapseOptions
 from leadline.experiments.rank_collapse.experiment import (
     DRAWN,
     RELATIVE,
@@ -260,7 +260,7 @@ def test_each_switch_takes_away_what_it_says():
 
 
 def _random_rows():
-    from leadline.experiments.sentences import random_rows
+    from leadline.experiments.materials.sentences import random_rows
 
     return random_rows([6], vocabulary=40, seed=0)
 

@@ -10,8 +10,8 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from leadline.instruments.collapse import composite as module
-from leadline.instruments.collapse.composite import (
+from leadline.instruments.collapse import composite_residual as module
+from leadline.instruments.collapse.composite_residual import (
     composite,
     composite_residual,
     composite_size,

@@ -14,8 +14,8 @@ import torch
 from leadline.anatomy import Block, Port, Stack, Sublayer
 from leadline.instruments.passes import collect as _collect
 from leadline.instruments.passes.collect import Collector
-from leadline.instruments.passes.plan import Plan, plan
 from leadline.instruments.passes.probe import At, PerToken, Result, Single
+from leadline.instruments.passes.probe_plan import Plan, plan
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity, Reading
 

@@ -11,18 +11,11 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import untouched
-from leadline.instruments.passes import plan as _plan
-from leadline.instruments.passes.plan import plan
-from leadline.instruments.passes.running import (
-    _fit_batch,
-    _narrowed,
-    batch_for,
-    call,
-    few_threads,
-    read,
-    run,
-)
+from leadline.instruments.passes import probe_plan as _plan
+from leadline.instruments.passes.probe_plan import plan
+from leadline.instruments.passes.running import _narrowed, call, few_threads, fit_batch, read, run
 from leadline.models.inputs import Inputs, as_inputs, choose_loss
+from leadline.models.inputs.for_model import batch_for
 from leadline.testing.zoo import ZOO
 
 WIDTH = 8
@@ -73,7 +66,7 @@ def test_the_fit_gets_two_short_random_examples_that_the_judge_never_sees() -> N
     model = ZOO["gpt2"].build(0).eval()
 
     def fitted(batch: Inputs) -> torch.Tensor:
-        return _fit_batch(model, batch, 0, lambda which: call(model, which)).main
+        return fit_batch(model, batch, 0, lambda which: call(model, which)).main
 
     examples, length = fitted(batch_for(model, None, 0)).shape
     assert (examples, length) == (2, min(32, model.config.n_positions))  # pyright: ignore
@@ -90,7 +83,7 @@ def test_where_random_inputs_do_not_fit_the_first_half_of_the_examples_is_taken(
             return super().forward(x)
 
     model, x = Picky().eval(), _stream()
-    small = _fit_batch(model, as_inputs(x, model), 0, lambda which: call(model, which))
+    small = fit_batch(model, as_inputs(x, model), 0, lambda which: call(model, which))
     assert torch.equal(small.main, x[:2])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import leadline
-from leadline.reading.bounds import depth_facts
-from leadline.reading.bounds.depth_facts import depth_stacks, has_depth
+from leadline.reading.bounds.depth import facts as depth_facts
+from leadline.reading.bounds.depth.facts import depth_stacks, has_depth
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.theory import DepthFacts
 from leadline.theory.depth._assumptions import NORMS as UNIT_NORMS

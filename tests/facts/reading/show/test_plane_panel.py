@@ -6,7 +6,7 @@ import json
 import math
 import re
 
-from leadline.experiments.outcome import Outcome
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.panels import Line, Plane
 from leadline.reading.show.plane_panel import plane_panel

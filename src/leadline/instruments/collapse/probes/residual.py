@@ -4,7 +4,7 @@
 
 of X - 1 m' with m the mean token, and the least over all x of |X - 1 x'|_{1,inf}: the mean is not
 where it is least (Dong, Cordonnier, Loukas 2021, arXiv 2103.03404). How the least is searched for
-and bounded from below stands in `leadline.instruments.collapse.composite`; `steps` is how long from each start.
+and bounded from below stands in `leadline.instruments.collapse.composite_residual`; `steps` is how long from each start.
 Measured at block boundaries; padding is left out.
 
 Every residual has an interval: in a stream of limited precision tokens that have become equal still
@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 
 from leadline.errors import ProbeError, check_count
-from leadline.instruments.collapse.composite import (
+from leadline.instruments.collapse.composite_residual import (
     ROUNDING,
     STEPS,
     composite_residual,

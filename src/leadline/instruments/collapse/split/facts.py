@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from leadline.instruments.collapse.composite import composite, smallest_composite
-from leadline.instruments.collapse.split.attention import heads_of
+from leadline.instruments.collapse.composite_residual import composite, smallest_composite
+from leadline.instruments.collapse.split.rules.attention import heads_of
 from leadline.instruments.collapse.split.scaled import Scaled
 from leadline.instruments.collapse.split.split import Split
 from leadline.instruments.collapse.weight_products import column_and_row_sums, product_gain

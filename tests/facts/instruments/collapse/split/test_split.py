@@ -10,10 +10,10 @@ from mpmath import mp, mpf
 from torch.nn import functional as F
 
 from leadline.errors import InputError
-from leadline.instruments.collapse.split import attention as split_attention
-from leadline.instruments.collapse.split import curves as split_curves
-from leadline.instruments.collapse.split import norms as split_norms
-from leadline.instruments.collapse.split import rules as split_rules
+from leadline.instruments.collapse.split.rules import activations as split_activations
+from leadline.instruments.collapse.split.rules import arithmetic as split_arithmetic
+from leadline.instruments.collapse.split.rules import attention as split_attention
+from leadline.instruments.collapse.split.rules import norms as split_norms
 from leadline.instruments.collapse.split.scaled import REACH, Scaled, added, scaled, shifted, times
 from leadline.instruments.collapse.split.split import (
     LAST_DIGIT,
@@ -23,7 +23,7 @@ from leadline.instruments.collapse.split.split import (
     split_tokens,
 )
 
-assert split_attention and split_curves and split_norms and split_rules
+assert split_attention and split_activations and split_norms and split_arithmetic
 
 
 def tokens(seed: int = 0, count: int = 5, width: int = 6) -> torch.Tensor:

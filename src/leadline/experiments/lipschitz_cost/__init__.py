@@ -1,19 +1,20 @@
-"""Options of lipschitz-cost."""
+"""What a large Lipschitz constant of the MLPs costs: what can be chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadline.errors import Progress
 from leadline.experiments.experiment import EXPERIMENTS, ExperimentOptions
 
 if TYPE_CHECKING:
-    from leadline.experiments.outcome import Outcome
+    from leadline.experiments.lipschitz_cost.experiment import lipschitz_cost
+    from leadline.experiments.outcome.outcome import Outcome
 
-__all__ = ["LipschitzCostOptions"]
+__all__ = ["LipschitzCostOptions", "lipschitz_cost"]
 
 
 @EXPERIMENTS.register("lipschitz-cost")
@@ -26,7 +27,7 @@ class LipschitzCostOptions(ExperimentOptions):
     """
 
     redoes = "the price of a strong MLP in the deep-dive note"
-    work = "leadline.experiments.lipschitz_cost:lipschitz_cost"
+    work = "leadline.experiments.lipschitz_cost.experiment:lipschitz_cost"
     beginning = "Building the networks"
 
     def run(
@@ -34,3 +35,9 @@ class LipschitzCostOptions(ExperimentOptions):
     ) -> Outcome:
         """Measure networks of the sizes that the function has as defaults."""
         return self.function()(seed=self.seed, progress=progress)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "lipschitz_cost":  # the function needs torch, and the catalog imports this file
+        return LipschitzCostOptions.function()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

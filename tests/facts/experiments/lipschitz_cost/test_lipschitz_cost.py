@@ -11,25 +11,23 @@ import pytest
 import torch
 
 from leadline.experiments import EXPERIMENTS
-from leadline.experiments.lipschitz_cost import (
-    _CLAIMS,
+from leadline.experiments.lipschitz_cost.experiment import (
     BATCH,
     EXAMPLES,
     LENGTH,
     NETWORKS,
     SCALES,
+    MlpCost,
     _bytes,
-    _Cost,
     _cost,
     _gradient_variance,
     _lipschitz,
     _model,
-    _remarks,
     _residuals,
-    _rising,
     _sensitivity,
     lipschitz_cost,
 )
+from leadline.experiments.lipschitz_cost.text import CLAIMS, remarks, rising_draws
 from leadline.reading.show.panels import Line
 
 lipschitz_module = sys.modules[lipschitz_cost.__module__]
@@ -197,8 +195,8 @@ def line(panel: str, scale: float, residual: float, number: float) -> Line:
 def test_remarks_say_what_the_numbers_say() -> None:
     rising = [line("a", 1.0, 0.1, 1.0), line("a", 4.0, 0.2, 3.0)]
     falling = [line("b", 1.0, 0.2, 3.0), line("b", 4.0, 0.1, 1.0)]
-    every, none = (dict.fromkeys(_CLAIMS, draws) for draws in (4, 0))
-    text = list(_remarks([*rising, *falling], {"a": every, "b": none}))
+    every, none = (dict.fromkeys(CLAIMS, draws) for draws in (4, 0))
+    text = list(remarks([*rising, *falling], {"a": every, "b": none}))
     assert "lambda is 16 times as large" in text[0]
     assert (
         "the relative residual after the last layer rises steadily to 2 times (up in 4 of 4 draws)"
@@ -208,17 +206,17 @@ def test_remarks_say_what_the_numbers_say() -> None:
     assert "of these 2 networks" in text[2]
     assert text[2].count(": 1") == 5 and len(text) == 3
     more = [*rising, line("c", 1.0, 0.1, 1.0), line("c", 2.0, 0.3, 2.0)]
-    assert list(_remarks(more, {"a": every, "c": every}))[2].count(": 2") == 5
+    assert list(remarks(more, {"a": every, "c": every}))[2].count(": 2") == 5
     # The mean rises in both networks, and one draw of the second falls: true of one network.
-    mixed = list(_remarks(more, {"a": every, "c": dict.fromkeys(_CLAIMS, 3)}))
+    mixed = list(remarks(more, {"a": every, "c": dict.fromkeys(CLAIMS, 3)}))
     assert "(up in 3 of 4 draws)" in mixed[1]
     assert mixed[2].count(": 1") == 5 and "in every draw" in mixed[2]
 
 
-def cost(**numbers: float) -> _Cost:
+def cost(**numbers: float) -> MlpCost:
     names = ("lipschitz", "change", "largest", "variance", "relative_variance", "absolute_residual")
     last = numbers.pop("residual", 1.0)
-    return _Cost(**{**dict.fromkeys(names, 1.0), **numbers}, residuals=(5.0, last))
+    return MlpCost(**{**dict.fromkeys(names, 1.0), **numbers}, residuals=(5.0, last))
 
 
 def test_draws_in_which_a_quantity_rises_are_counted_one_by_one() -> None:
@@ -228,8 +226,8 @@ def test_draws_in_which_a_quantity_rises_are_counted_one_by_one() -> None:
         cost(change=2.0, variance=2.0, absolute_residual=3.0),
         cost(change=2.0, relative_variance=4.0, residual=0.5),
     ]
-    assert list(_rising([small, [], large]).values()) == [1, 1, 3, 1, 1]
-    assert list(_CLAIMS) == [
+    assert list(rising_draws([small, [], large]).values()) == [1, 1, 3, 1, 1]
+    assert list(CLAIMS) == [
         "the relative residual after the last layer",
         "the residual itself",
         "the output change",

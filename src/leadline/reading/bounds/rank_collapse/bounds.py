@@ -21,8 +21,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leadline.reading.bounds.collapse_facts import CollapsePrefix, CollapseStack
-from leadline.reading.bounds.collapse_residuals import RESIDUALS, Residual
+from leadline.reading.bounds.rank_collapse.facts import CollapsePrefix, CollapseStack
+from leadline.reading.bounds.rank_collapse.residuals import RESIDUALS, Residual
 from leadline.reading.bounds.table import BoundAtHead, BoundResult
 
 if TYPE_CHECKING:

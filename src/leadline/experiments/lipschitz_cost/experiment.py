@@ -22,22 +22,22 @@ true of every draw.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from leadline.errors import InputError, Progress
-from leadline.experiments.outcome import Outcome
-from leadline.experiments.sentences import sentence_rows
+from leadline.experiments.lipschitz_cost.text import remarks, rising_draws, tables
+from leadline.experiments.materials.sentences import sentence_rows
+from leadline.experiments.outcome.outcome import Outcome
 from leadline.parts import Recipe, Transformer
-from leadline.reading.show.panels import Line, Table
+from leadline.reading.show.panels import Line
 from leadline.theory.rank_collapse.lipschitz import composite_lipschitz
 
-__all__ = ["NETWORKS", "SCALES", "lipschitz_cost"]
+__all__ = ["NETWORKS", "SCALES", "MlpCost", "lipschitz_cost"]
 
 
 SCALES = (0.5, 1.0, 2.0, 4.0)
@@ -56,7 +56,7 @@ BATCHES, BATCH = 16, 4
 
 
 @dataclass(frozen=True)
-class _Cost:
+class MlpCost:
     """What was measured of one network."""
 
     lipschitz: float
@@ -106,7 +106,7 @@ def lipschitz_cost(
         )
     tokens = _bytes(batches * BATCH + EXAMPLES, seed=seed)
     lines: list[Line] = []
-    costs: dict[str, list[list[_Cost]]] = {name: [] for name in NETWORKS}
+    costs: dict[str, list[list[MlpCost]]] = {name: [] for name in NETWORKS}
     total = len(NETWORKS) * len(scales)
     for name, fields in NETWORKS.items():
         for scale in scales:
@@ -127,9 +127,9 @@ def lipschitz_cost(
         title="What a large Lipschitz constant of the MLPs costs",
         value_label="|res X|_F / |X|_F",
         lines=tuple(lines),
-        remarks=tuple(_remarks(lines, {name: _rising(found) for name, found in costs.items()})),
+        remarks=tuple(remarks(lines, {name: rising_draws(found) for name, found in costs.items()})),
         records={},
-        tables=tuple(_tables(lines)),
+        tables=tuple(tables(lines)),
         captioned=True,
     )
 
@@ -177,12 +177,12 @@ def _bytes(windows: int, *, seed: int) -> Tensor:
 # --- what is measured ----------------------------------------------------------------------
 
 
-def _cost(model: Transformer, tokens: Tensor, seed: int) -> _Cost:
+def _cost(model: Transformer, tokens: Tensor, seed: int) -> MlpCost:
     shown, rest = tokens[:EXAMPLES], tokens[EXAMPLES:]
     change, largest = _sensitivity(model, shown, seed=seed)
     variance, relative = _gradient_variance(model, rest)
     absolute, residuals = _residuals(model, shown)
-    return _Cost(
+    return MlpCost(
         lipschitz=_lipschitz(model),
         change=change,
         largest=largest,
@@ -314,7 +314,7 @@ def _gradient_variance(model: Transformer, tokens: Tensor) -> tuple[float, float
 # --- what it comes to ----------------------------------------------------------------------
 
 
-def _line(name: str, scale: float, found: Sequence[_Cost]) -> Line:
+def _line(name: str, scale: float, found: Sequence[MlpCost]) -> Line:
     logs = torch.tensor([cost.numbers() for cost in found], dtype=torch.float64).log().mean(0)
     lipschitz, change, largest, variance, relative, absolute, *residuals = logs.exp().tolist()
     return Line(
@@ -332,113 +332,3 @@ def _line(name: str, scale: float, found: Sequence[_Cost]) -> Line:
             "draws": len(found),
         },
     )
-
-
-def _rising(found: Sequence[Sequence[_Cost]]) -> dict[str, int]:
-    """In how many draws each quantity is larger at the largest scale than at the smallest."""
-    ends = list(zip(found[0], found[-1], strict=True))
-    return {
-        what: sum(_of(last, what) > _of(first, what) for first, last in ends) for what in _CLAIMS
-    }
-
-
-def _of(cost: _Cost, what: str) -> float:
-    columns = (
-        cost.residuals[-1],
-        cost.absolute_residual,
-        cost.change,
-        cost.variance,
-        cost.relative_variance,
-    )
-    return dict(zip(_CLAIMS, columns, strict=True))[what]
-
-
-def _remarks(lines: Sequence[Line], rising: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Say what rose; `rising` tells of every network in how many draws each quantity did."""
-    answers: dict[str, list[bool]] = {}
-    for panel in dict.fromkeys(line.panel for line in lines):
-        here = [line for line in lines if line.panel == panel]
-        draws = here[0].facts["draws"]
-        told: list[str] = []
-        for what, values in _quantities(here).items():
-            rose = rising[panel][what]
-            told.append(f"{what} {_moved(values)} (up in {rose} of {draws} draws)")
-            answers.setdefault(what, []).append(rose == draws)
-        first, last = here[0].facts, here[-1].facts
-        yield (
-            f"{panel}: with MLP weights {last['scale'] / first['scale']:g} times as large lambda "
-            f"is {last['lipschitz'] / first['lipschitz']:.3g} times as large; {', '.join(told)}."
-        )
-    networks = len(next(iter(answers.values())))
-    claims = "; ".join(f"{claim}: {sum(answers[what])}" for what, claim in _CLAIMS.items())
-    yield (
-        "What the note says, and of how many of these "
-        f"{networks} networks it is true from the smallest scale to the largest, in every draw: "
-        f"{claims}."
-    )
-
-
-def _tables(lines: Sequence[Line]) -> Iterator[Table]:
-    for panel in dict.fromkeys(line.panel for line in lines):
-        yield Table(
-            panel,
-            (
-                "scale of the MLPs",
-                "lambda",
-                "output change",
-                "largest found",
-                "gradient variance",
-                "over squared mean",
-                "residual",
-                "relative",
-            ),
-            tuple(
-                (
-                    line.facts["scale"],
-                    line.facts["lipschitz"],
-                    line.facts["output_change"],
-                    line.facts["largest_output_change"],
-                    line.facts["gradient_variance"],
-                    line.facts["relative_gradient_variance"],
-                    line.facts["absolute_residual"],
-                    line.values[-1],
-                )
-                for line in lines
-                if line.panel == panel
-            ),
-        )
-
-
-_CLAIMS = {
-    "the relative residual after the last layer": "a larger lambda slows collapse",
-    "the residual itself": "a larger lambda keeps the residual larger",
-    "the output change": "a larger lambda makes the output more sensitive to the input",
-    "the gradient variance": "a larger lambda raises the variance of gradients",
-    "the gradient variance over the squared mean": "gradients become noisier for their size",
-}
-_FACTS = (
-    "absolute_residual",
-    "output_change",
-    "gradient_variance",
-    "relative_gradient_variance",
-)
-"""The facts of a line that the claims after the first are about."""
-
-
-def _quantities(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """What a statement is about, over the scales."""
-    columns = [[float(line.facts[key]) for line in lines] for key in _FACTS]
-    return dict(zip(_CLAIMS, [[line.values[-1] for line in lines], *columns], strict=True))
-
-
-def _rises(values: Sequence[float]) -> bool:
-    """Whether every value lies above the one before it."""
-    return all(after > before for before, after in pairwise(values))
-
-
-def _moved(values: Sequence[float]) -> str:
-    """Say how a quantity went from the smallest scale to the largest."""
-    ratio = values[-1] / values[0]
-    way = "rises" if ratio > 1.0 else "falls"
-    steady = _rises(values) or _rises([-value for value in values])
-    return f"{way} {'steadily ' if steady else 'unsteadily '}to {ratio:.3g} times"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.reading.bounds.attention_facts import HeadReadings, attention_sublayers, head_readings
-from leadline.reading.bounds.collapse_residuals import (
+from leadline.reading.bounds.rank_collapse.residuals import (
     RESIDUALS,
     STATISTICS,
     Residual,

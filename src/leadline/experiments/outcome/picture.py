@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from leadline.experiments.outcome import Outcome
+    from leadline.experiments.outcome.outcome import Outcome
 
 __all__ = ["show_outcome", "write_outcome"]
 

@@ -25,7 +25,7 @@ from leadline.reading.bounds.table import BoundAtHead, BoundResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.reading.bounds.depth_facts import DepthStack
+    from leadline.reading.bounds.depth.facts import DepthStack
     from leadline.record import Reading
     from leadline.theory import Law
 

@@ -1,0 +1,24 @@
+"""How long work tells how far it is, and who listens."""
+
+from __future__ import annotations
+
+from collections import abc
+
+from leadline.errors.arguments import check_function
+
+__all__ = ["Progress", "check_progress", "no_progress"]
+
+Progress = abc.Callable[[str, int, int], None]
+"""How long work tells how far it is: what is being done, the steps done, and all steps."""
+
+
+def no_progress(_doing: str, _done: int, _total: int) -> None:
+    """Tell nobody how far the work is."""
+
+
+def check_progress(progress: Progress | None) -> Progress:
+    """Return what tells of the progress, or nothing that does; refuse what cannot be called so."""
+    if progress is None:
+        return no_progress
+    check_function(progress, "progress", ("what is being done", "the steps done", "all steps"))
+    return progress

@@ -1,0 +1,1 @@
+"""What experiments are done on: models by name, and drawn sentences."""

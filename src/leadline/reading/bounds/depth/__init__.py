@@ -1,0 +1,1 @@
+"""Laws of depth beside what a record holds along its layers."""

@@ -1,0 +1,1 @@
+"""Theorems on rank collapse beside the residuals of a record."""
