@@ -72,7 +72,15 @@ def attention_record(
     )
     for part in INGREDIENTS:
         record.describe(
-            Quantity(f"attention.{part}", part, part, part, lives_on="sublayer", headline="value")
+            Quantity(
+                f"attention.{part}",
+                part,
+                part,
+                part,
+                lives_on="sublayer",
+                headline="value",
+                ingredient_of="attention",
+            )
         )
     rng = np.random.default_rng(seed)
     products = [np.eye(tokens) for _ in range(EXAMPLES)]

@@ -126,7 +126,9 @@ def lanes_record() -> Record:
     anatomy = record.provenance["anatomy"]
     anatomy["stacks"]["decoder"]["lanes"] = 4
     record.note("anatomy", anatomy)
-    record.describe(Quantity("lane.norm", "Norm of each lane", "‖x_l^{(k)}‖", "q", scale="log"))
+    record.describe(
+        Quantity("lane.norm", "Norm of each lane", "‖x_l^{(k)}‖", "q", scale="log", axes=("lane",))
+    )
     record.append(
         Reading("lane.norm", Site("decoder", at, lane=lane), "mean", float(lane * (1 + at)))
         for at in range(7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,22 +11,13 @@ import torch
 
 import leadline
 from leadline.catalog import load_plugin
+from leadline.errors import ProbeError
 from leadline.instruments.passes.ablation import BLOCK, SUBLAYER
+from leadline.instruments.passes.probe import SIGHTS
 from leadline.instruments.passes.probes import DEFAULT, PROBES, plan
 from leadline.record import Quantity
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.testing.zoo import ZOO
 
-METHODS = (
-    "stream",
-    "update",
-    "block",
-    "gradient",
-    "parameters",
-    "attention",
-    "linear",
-    "chain",
-)
 EVERYTHING = {"jacobian": "jacobian(smallest=1,through=true)"}
 """Probes that have quantities which only an option asks for, with that option."""
 QUANTITIES = [q for _, probe in PROBES.items() for q in probe.quantities] + [BLOCK, SUBLAYER]
@@ -36,16 +28,46 @@ def test_a_probe_says_what_it_is_and_has_something_to_do(name: str) -> None:
     probe = PROBES.get(name)
     assert probe.__doc__ and probe.__doc__.endswith(".")
     assert probe.quantities
-    assert any(hasattr(probe, method) for method in METHODS)
+    assert probe.sees == tuple(sight for sight in SIGHTS if hasattr(probe, sight))
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES, ids=lambda q: q.name)
 def test_a_quantity_explains_itself(quantity: Quantity) -> None:
-    for text in (quantity.title, quantity.symbol, quantity.formula, quantity.high, quantity.low):
+    for text in (quantity.title, quantity.symbol, quantity.formula):
         assert text.strip()
-    assert quantity.high.endswith(".") and quantity.low.endswith(".")
+    for sentence in (quantity.meaning, quantity.high, quantity.low):
+        assert sentence.endswith(".")
     assert quantity.lives_on in ("stream", "sublayer", "layer")
     assert "." in quantity.name and quantity.name == quantity.name.lower()
+
+
+def test_of_every_topic_that_readers_tell_one_quantity_leads() -> None:
+    leading = Counter(quantity.topic for quantity in QUANTITIES if quantity.leads)
+    assert set(leading.values()) == {1}
+    assert {quantity.topic for quantity in QUANTITIES} == set(leading)
+
+
+def test_what_stands_beside_a_quantity_is_a_quantity_on_the_same_sites() -> None:
+    known = {quantity.name: quantity for quantity in QUANTITIES}
+    beside = [(quantity, known[quantity.beside]) for quantity in QUANTITIES if quantity.beside]
+    assert beside
+    assert all(first.lives_on == other.lives_on for first, other in beside)
+
+
+def test_a_probe_that_does_not_say_what_it_sees_is_told_the_line_to_write() -> None:
+    class Blind:
+        """A probe of before sights were declared."""
+
+        quantities = (BLOCK,)
+
+        def stream(self, at, x, start): ...
+
+    PROBES.register("blind-of-a-test")(Blind)
+    try:
+        with pytest.raises(ProbeError, match=r"sees = \('stream',\)"):
+            plan("blind-of-a-test")
+    finally:
+        PROBES._entries.pop("blind-of-a-test")
 
 
 def test_no_quantity_is_defined_twice() -> None:
@@ -60,8 +82,8 @@ def test_a_probe_alone_measures_all_its_quantities_with_finite_numbers(name: str
     inputs = dict(specimen.inputs(model, 1))
     record = leadline.measure(model, inputs, probes=EVERYTHING.get(name, name))
     # A soft cap or a QK-norm is measured where a model has one.
-    missing = {q.name for q in PROBES.get(name).quantities} - set(record.quantities)
-    assert missing <= INGREDIENTS
+    missing = [q for q in PROBES.get(name).quantities if q.name not in record.quantities]
+    assert all(q.ingredient_of for q in missing)
     assert all(math.isfinite(r.value) for r in record.select())
     for quantity in record.quantities.values():
         assert any(r.statistic == quantity.headline for r in record.select(quantity.name))
@@ -102,7 +124,6 @@ PLUGIN = '''
 
 from leadline.instruments.passes.probes import PROBES, PerToken
 from leadline.record import Quantity
-from leadline.record.rows.ingredients import INGREDIENTS
 
 LARGEST = Quantity(
     name="mine.largest",
@@ -118,6 +139,7 @@ LARGEST = Quantity(
 class Largest:
     """Largest absolute feature of every token."""
 
+    sees = ("stream",)
     quantities = (LARGEST,)
 
     def stream(self, at, x, start):

@@ -18,6 +18,7 @@ from leadline.errors import RecordError, UnknownName, as_whole_number, check_pat
 from leadline.record.file import store, tables
 from leadline.record.file.checksum import keep_unclosed
 from leadline.record.file.faults import cannot_write
+from leadline.record.file.reader import Reader
 from leadline.record.provenance import number_at
 from leadline.record.rows.address import parse_address
 from leadline.record.rows.finding import Finding
@@ -89,6 +90,10 @@ class Record:
         self._together = False
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection
+        # Nobody else writes to memory, to a file that was closed, or to the one that this writes.
+        self._read_once = Reader(
+            connection, shared=not writable and integrity == "unclosed" and path is not None
+        )
         self._finish = weakref.finalize(
             self,
             store.finish,
@@ -111,7 +116,7 @@ class Record:
         """Store the definition of a quantity. Readings need it; a second, other one is refused."""
         _check_kind(quantity, Quantity)
         known = self.quantities.get(quantity.name)
-        if known == quantity:
+        if known is not None and known.is_same(quantity):
             return
         if known is not None:
             raise RecordError(
@@ -167,27 +172,27 @@ class Record:
     @property
     def provenance(self) -> dict[str, Any]:
         """Where the numbers came from: one JSON value per key. Change it with `note`."""
-        return tables.read_provenance(self._connection)
+        return self._reader.provenance()
 
     @property
     def quantities(self) -> dict[str, Quantity]:
         """The definitions by name, in the order they were described."""
-        return tables.read_quantities(self._connection)
+        return self._reader.quantities()
 
     @property
     def findings(self) -> list[Finding]:
         """The verdicts, the serious ones first, each kind in the order it was added."""
-        return tables.read_findings(self._connection)
+        return self._reader.findings()
 
     @property
     def stacks(self) -> list[str]:
         """The stacks, in the order in which their readings came; numbers of a run have none."""
-        return [name for name in tables.distinct(self._connection, "stack") if name != RUN.stack]
+        return [name for name in self._reader.distinct("stack") if name != RUN.stack]
 
     @property
     def runs(self) -> list[str]:
         """The runs, in the order in which their readings came; a run without a name is ''."""
-        return tables.distinct(self._connection, "run")
+        return self._reader.distinct("run")
 
     def depth(self, stack: str | None = None) -> int:
         """The number of blocks of a stack; of the first one if none is named."""
@@ -195,11 +200,11 @@ class Record:
         declared = number_at(self.provenance, "anatomy", "stacks", name, "depth")
         if declared is not None:
             return int(declared)
-        return tables.last_layer(self._connection, name)
+        return self._reader.last_layer(name)
 
     def __len__(self) -> int:
         """The number of readings."""
-        return tables.count_readings(self._connection)
+        return self._reader.count()
 
     def __bool__(self) -> bool:
         # Without this, a record that holds no reading yet would count as false.
@@ -241,7 +246,7 @@ class Record:
         if sublayer is not ...:
             conditions["sublayer"] = sublayer
         conditions = {column: _condition(column, value) for column, value in conditions.items()}
-        return tables.read_readings(self._connection, conditions)
+        return self._reader.readings(conditions)
 
     def profiles(
         self, quantity: str, *, run: str | None = None, step: int | None = None
@@ -370,6 +375,11 @@ class Record:
             raise RecordError("This record is closed: open its file again to read it.")
         return self._open_connection
 
+    @property
+    def _reader(self) -> Reader:
+        _ = self._connection  # refuses a record that is closed
+        return self._read_once
+
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
         if not self._writable:
@@ -378,6 +388,7 @@ class Record:
             )
         if self._together:
             yield self._connection
+            self._read_once.forget()
             return
         try:
             if self.path is not None:
@@ -386,6 +397,8 @@ class Record:
                 yield connection
         except sqlite3.Error as error:
             raise cannot_write(self.path or "in memory", error) from error
+        finally:
+            self._read_once.forget()
 
     def _refuse_unreadable(self) -> None:
         """Refuse a file that no checksum vouches for if its texts cannot be read."""
@@ -417,13 +430,26 @@ class Record:
         run: str | None,
         step: int | None,
     ) -> list[Profile]:
+        return self._reader.keep(
+            ("lines", quantity, sublayer, run, step),
+            lambda: self._make_lines(quantity, sublayer=sublayer, run=run, step=step),
+        )
+
+    def _make_lines(
+        self,
+        quantity: str,
+        *,
+        sublayer: int | EllipsisType | None,
+        run: str | None,
+        step: int | None,
+    ) -> list[Profile]:
         readings = self.select(quantity, sublayer=sublayer, run=run, step=step)
         if run is None and readings:
             readings = [reading for reading in readings if reading.run == readings[0].run]
         if step is None and readings:
             last = max(reading.step for reading in readings)
             readings = [reading for reading in readings if reading.step == last]
-        return group_into_lines(readings)
+        return group_into_lines(readings, over=self.quantities[quantity].over)
 
 
 def check_record(value: object) -> None:

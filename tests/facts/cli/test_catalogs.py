@@ -151,7 +151,7 @@ def test_a_plugin_adds_to_the_list(leadline, tmp_path, monkeypatch):
         "@PROBES.register('mine')\n"
         "class Mine:\n"
         "    '''What nobody else measures.'''\n"
-        "    quantities = ()\n"
+        "    sees, quantities = (), ()\n"
     )
     said = leadline("list", "probes", "--plugin", plugin)
     assert "mine  What nobody else measures." in said.out

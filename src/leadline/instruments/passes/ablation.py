@@ -32,6 +32,8 @@ BLOCK = Quantity(
     high="The model needs this block.",
     low="The model can do without this block; below zero it is better without it.",
     source="Men et al. 2024, arXiv 2403.03853",
+    meaning="How much worse the model predicts without a block.",
+    leads=True,
 )
 SUBLAYER = Quantity(
     name="ablation.sublayer",
@@ -42,6 +44,7 @@ SUBLAYER = Quantity(
     headline="value",
     high="The model needs this branch.",
     low="The model can do without this branch; below zero it is better without it.",
+    meaning="How much worse the model predicts without one write.",
 )
 
 

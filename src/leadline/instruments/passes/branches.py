@@ -24,8 +24,8 @@ class Branches:
 
     def __init__(self, plan: Plan, products: BranchProducts) -> None:
         self._products = products
-        self._heads = plan.having("heads")
-        self._perceptrons = plan.having("perceptron")
+        self._heads = plan.seeing("heads")
+        self._perceptrons = plan.seeing("perceptron")
         self._waiting: dict[Site, list[tuple[Patterns, Tensor | None]]] = {}
 
     def add_attention(self, site: Site, patterns: Patterns, tokens: Tensor | None) -> None:

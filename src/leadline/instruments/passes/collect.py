@@ -68,12 +68,13 @@ class Collector:
         self.decoder_mask = decoder_mask
         self.measured: set[str] = set()
         self.unmasked: set[str] = set()
-        self._streams = plan.having("stream")
-        self._updates = plan.having("update")
-        self._blocks = plan.having("block")
-        self._gradients = plan.having("gradient")
-        self._parameters = plan.having("parameters")
-        self._attentions = plan.having("attention")
+        self._requires = {one.name: one.requires for one in plan.quantities}
+        self._streams = plan.seeing("stream")
+        self._updates = plan.seeing("update")
+        self._blocks = plan.seeing("block")
+        self._gradients = plan.seeing("gradient")
+        self._parameters = plan.seeing("parameters")
+        self._attentions = plan.seeing("attention")
         self.attentions: list[dict[str, Any]] = []
         self.several: set[tuple[str, int, int | None]] = set()
         self._heads: dict[tuple[str, Site], list[PerHead]] = {}
@@ -159,10 +160,10 @@ class Collector:
 
     def _split(self, name: str, site: Site) -> bool:
         """Whether a number of all heads was taken of one call where a sublayer makes several."""
-        if name.startswith("attention.product"):
+        requires = self._requires.get(name, ())
+        if "all layers" in requires:
             return any(stack == site.stack for stack, *_ in self.several)
-        over_all_heads = name in ("attention.head_divergence", "attention.singular_values")
-        return over_all_heads and _place(site) in self.several
+        return "all heads" in requires and _place(site) in self.several
 
     # --- reduction -------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from leadline.models.inputs import Inputs
 from leadline.models.inputs.model_facts import forward_names, token_beyond, vocabulary_field
 from leadline.numerics.patterns.patterns import LONG
 from leadline.record.file.unfinished import Refusal
-from leadline.record.rows.ingredients import INGREDIENTS
+from leadline.record.rows.quantity import ABSENT, Quantity, Requirement
 
 __all__ = ["coverage_of", "with_linear"]
 
@@ -55,19 +55,17 @@ def coverage_of(
         if quantity.name in outcome.collector.measured or quantity.name in linear_names:
             continue
         # Lanes belong to the default set; where there is one stream nothing is missing.
-        if quantity.name.startswith("lane.") and one_lane:
+        if "lanes" in quantity.requires and one_lane:
             continue
         # An ingredient that a model does not have (a soft cap, a bias) is not missing; what a
         # probe refused has its reason below, and so has attention that was not seen.
-        if quantity.name in INGREDIENTS or quantity.name in without:
+        if quantity.ingredient_of or quantity.name in without:
             continue
-        if not outcome.collector.attentions and quantity.name.startswith(
-            ("attention.", "collapse.")
-        ):
+        if "attention" in quantity.requires and not outcome.collector.attentions:
             continue
         # Shared weights have their reason below.
-        if not (quantity.name == "gradient.parameters" and outcome.shared_weights):
-            refuse(quantity.name, _why_not(quantity.name, outcome))
+        if not ("trainable" in quantity.requires and outcome.shared_weights):
+            refuse(quantity.name, _why_not(quantity, outcome))
     for what, why in _idle(module, batch, outcome, anatomy):
         refuse(what, why)
     for what in outcome.shared_weights:
@@ -89,7 +87,7 @@ def coverage_of(
             f"padding of the {stack}",
             "the mask has another shape than the stream, so padded tokens are counted",
         )
-    if frozen and plan.having("parameters"):
+    if frozen and plan.seeing("parameters"):
         refuse(f"gradient of {frozen} parameter tensors", "requires_grad is False")
     return {
         "measured": sorted(outcome.collector.measured),
@@ -238,17 +236,22 @@ def _in_words(layers: list[int]) -> str:
     return f"layers {', '.join(map(str, layers))}"
 
 
-def _why_not(quantity: str, outcome: PassOutcome) -> str:
-    """Why a probe gave no number."""
-    if quantity.startswith("attention.logit") and any(
-        one["altered"] for one in outcome.collector.attentions
-    ):
-        return "weights are changed between softmax and values, so the logits are not theirs"
-    if quantity.startswith("attention.") and outcome.collector.several:
-        return "heads of a sublayer are computed in several calls of attention"
-    keys = [shape["keys"] for one in outcome.collector.attentions for shape in one["shapes"]]
-    if quantity.startswith("attention.") and max(keys, default=0) >= LONG:
-        return f"it needs the whole matrix, and none is formed from {LONG:,} keys on"
-    if quantity == "gradient.parameters":
-        return "no parameter of a sublayer requires a gradient"
+def _why_not(quantity: Quantity, outcome: PassOutcome) -> str:
+    """Why a probe gave no number: the first thing that it requires and the model lacks."""
+    attentions, collector = outcome.collector.attentions, outcome.collector
+    longest = max((shape["keys"] for one in attentions for shape in one["shapes"]), default=0)
+    lacking: dict[Requirement, bool] = {
+        "logits": any(one["altered"] for one in attentions),
+        "attention": bool(collector.several),
+        "matrix": longest >= LONG,
+        "trainable": True,
+    }
+    reasons: dict[Requirement, str] = {
+        **ABSENT,
+        "attention": ABSENT["all heads"],
+        "matrix": f"it needs the whole matrix, and none is formed from {LONG:,} keys on",
+    }
+    for requirement, is_lacking in lacking.items():
+        if is_lacking and requirement in quantity.requires:
+            return reasons[requirement]
     return "too few tokens"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal
 
 import torch
 
@@ -13,11 +12,9 @@ from leadline.instruments.passes.probe import Result, Single
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.record import Quantity, Site
 
-__all__ = ["Kind", "Tell", "over_examples", "ranked", "too_many", "whole_number"]
+__all__ = ["Tell", "over_examples", "ranked", "too_many", "whole_number"]
 
 Tensor = torch.Tensor
-Kind = Literal["block", "sublayer", "chain", "product"]
-"""The kind of map that a probe gets: see `probe`."""
 Tell = Callable[[str, int], None]
 """Called with the step that begins, one of those that `steps` named, and the products so far."""
 

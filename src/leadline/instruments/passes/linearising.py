@@ -33,8 +33,7 @@ from leadline.instruments.passes.linear_checks import (
     plainly,
     refuse_other,
 )
-from leadline.instruments.passes.linear_probe import Kind
-from leadline.instruments.passes.probe import At, Refused, Result, Single
+from leadline.instruments.passes.probe import At, Kind, Refused, Result, Sight, Single
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.numerics.linear.linearised import Linearised
@@ -141,7 +140,7 @@ class Linearising:
         probes = {
             choice.name: probe.carried()
             for choice, probe in zip(self.plan.choices, self.plan.probes, strict=True)
-            if hasattr(probe, "carried")
+            if probe in self.plan.linear
         }
         return {"probes": probes, "stacks": self.facts}
 
@@ -273,9 +272,9 @@ def _parts(plan: Plan, stack: Stack) -> Iterator[Part]:
         if probe in plan.linear
     ]
 
-    def of(kind: Kind, method: str, site: Site) -> Iterator[Part]:
+    def of(kind: Kind, sight: Sight, site: Site) -> Iterator[Part]:
         for name, probe in probes:
-            steps = probe.steps(kind, stack) if hasattr(probe, method) else ()
+            steps = probe.steps(kind, stack) if sight in probe.sees else ()
             if steps:
                 yield Part(name, probe, kind, stack, site, steps)
 
@@ -298,7 +297,7 @@ def _gathered(part: Part, stack_maps: _StackMaps, say: Say) -> _Gathered:
         say(f"{part.words}: {step}{so_far}", part.steps.index(step))
 
     say(f"{part.words}: {part.steps[0]}", 0)
-    across: tuple[Quantity, ...] = getattr(part.probe, "across", ())
+    across: tuple[Quantity, ...] = part.probe.across
     several = part.kind == "chain" or (part.kind == "block" and bool(across))
     parted = stack_maps.parted if several else None
     if parted is not None and part.kind == "block":

@@ -340,4 +340,4 @@ def _record(probe_plan: Plan, outcome: PassOutcome) -> Record:
 
 
 def _only_attention(probe_plan: Plan) -> bool:
-    return all(hasattr(probe, "attention") for probe in probe_plan.probes)
+    return all("attention" in probe.sees for probe in probe_plan.probes)

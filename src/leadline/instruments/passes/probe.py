@@ -1,4 +1,4 @@
-"""What a probe is: a class with quantities and one method per thing that it wants to see.
+"""What a probe is: a class that declares what it sees and gives, with one method for each sight.
 
     stream(at, x, start)    at every stream site; `start` is the stream that entered the stack
     update(at, u, x)        at every write; `x` is the stream before it
@@ -16,21 +16,19 @@ above, one block at a time, and an interrupted measurement continues between two
     chain(at, links, tell)  pairs of layer and map, from the last block to the first
     product(at, map, tell)  the map from what entered the stack to every later site
 
-A probe with any of these has `steps(kind, stack)`: the steps of one "block", "sublayer", "chain" or
-"product" in their order, none where it is not wanted. `tell(step, products)` says which begins.
-`gives(kind)` are the quantities that come of one: what does not come is refused by name.
-`carried()` and `carry_on(known)`, where a probe has them, hand over what later blocks need to know
-of earlier ones, as JSON.
+A probe with any of these is a `LinearProbe`. `sees` names the methods: the plan reads off it how many
+passes are run. `tell(step, products)` says which step begins.
 
 A method yields `PerToken`, `PerHead`, `Each`, `Single` or `Refused` results; all tensors are reduced on
-the device, and `Tokens` computes every shared statistic once. A probe has only the methods that it needs:
-the plan reads off them how many passes are run. The last three yield `Single` and `Refused` only.
+the device, and `Tokens` computes every shared statistic once. The last
+three yield `Single` and `Refused` only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 
@@ -39,11 +37,70 @@ from leadline.catalog import Catalog
 from leadline.numerics.tokens import PerExample
 from leadline.record import Quantity, Site
 
-__all__ = ["PROBES", "At", "Each", "PerHead", "PerToken", "Refused", "Result", "Single"]
+__all__ = [
+    "LINEAR",
+    "PROBES",
+    "SIGHTS",
+    "At",
+    "Each",
+    "Kind",
+    "LinearProbe",
+    "PerHead",
+    "PerToken",
+    "Probe",
+    "Refused",
+    "Result",
+    "Sight",
+    "Single",
+]
+
+Sight = Literal[
+    "stream", "update", "block", "gradient", "parameters", "attention", "heads", "perceptron",
+    "linear", "chain", "product",
+]  # fmt: skip
+SIGHTS: tuple[Sight, ...] = get_args(Sight)
+"""What there is to see, each with the method of its name."""
+LINEAR: tuple[Sight, ...] = ("linear", "chain", "product")
+"""Sights of blocks as linear maps, after the passes."""
+Kind = Literal["block", "sublayer", "chain", "product"]
+"""The kind of map that a probe of linear maps gets."""
+
+
+class Probe(Protocol):
+    """What every probe declares; it has one method for each of the things that it sees."""
+
+    sees: tuple[Sight, ...]
+    """What it wants to see."""
+    quantities: tuple[Quantity, ...]
+    """What it measures."""
+
+
+class LinearProbe(Probe, Protocol):
+    """A probe of linear maps; its class inherits from this what it does not need itself."""
+
+    across: tuple[Quantity, ...] = ()
+    """The quantities that speak of several blocks, though they are given block by block."""
+
+    def steps(self, kind: Kind, stack: Stack) -> tuple[str, ...]:
+        """The steps of one map of this kind in their order; none where it is not wanted."""
+        ...
+
+    def gives(self, kind: Kind) -> tuple[Quantity, ...]:
+        """The quantities that come of one: what does not come is refused by name."""
+        ...
+
+    def carried(self) -> Mapping[str, Any]:
+        """What later blocks need to know of earlier ones, as JSON."""
+        return {}
+
+    def carry_on(self, known: Any) -> None:
+        """Take up what `carried` handed over before the measurement was interrupted."""
+
 
 PROBES: Catalog[Any] = Catalog(
     "probe", package="leadline.instruments", folders="probes", group="leadline.probes"
 )
+"""Every entry is a class of `Probe` or `LinearProbe`."""
 
 
 @dataclass(frozen=True)

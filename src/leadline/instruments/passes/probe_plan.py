@@ -11,7 +11,7 @@ from typing import Any
 
 from leadline.catalog import Choice, split_choices
 from leadline.errors import ProbeError
-from leadline.instruments.passes.probe import PROBES
+from leadline.instruments.passes.probe import LINEAR, PROBES, SIGHTS, Sight
 from leadline.record import Quantity
 
 __all__ = ["DEFAULT", "Plan", "plan"]
@@ -19,51 +19,35 @@ __all__ = ["DEFAULT", "Plan", "plan"]
 DEFAULT = ("stream", "tokens", "rank", "update", "gradient", "influence", "memory", "lanes")
 """Every probe that costs next to nothing beside one forward and one backward pass."""
 
-_METHODS = (
-    "stream",
-    "update",
-    "block",
-    "gradient",
-    "parameters",
-    "attention",
-    "heads",
-    "perceptron",
-    "linear",
-    "chain",
-    "product",
-)
-LINEAR = ("linear", "chain", "product")
-"""Methods that see blocks as linear maps, after the passes."""
-
 
 @dataclass(frozen=True)
 class Plan:
-    """Probes sorted by the method that they have."""
+    """Probes sorted by what they see."""
 
     choices: tuple[Choice, ...]
     probes: tuple[Any, ...]
 
-    def having(self, method: str) -> list[Any]:
-        return [probe for probe in self.probes if hasattr(probe, method)]
+    def seeing(self, sight: Sight) -> list[Any]:
+        return [probe for probe in self.probes if sight in probe.sees]
 
     @property
     def backward(self) -> bool:
-        return bool(self.having("gradient") or self.having("parameters"))
+        return bool(self.seeing("gradient") or self.seeing("parameters"))
 
     @property
     def branches(self) -> bool:
         """Whether the weights of the branches must be found."""
-        return bool(self.having("heads") or self.having("perceptron"))
+        return bool(self.seeing("heads") or self.seeing("perceptron"))
 
     @property
     def attention(self) -> bool:
         """Whether attention must be seen."""
-        return bool(self.having("attention")) or self.branches
+        return bool(self.seeing("attention")) or self.branches
 
     @property
     def linear(self) -> list[Any]:
         """The probes that see blocks as linear maps."""
-        return [probe for probe in self.probes if any(hasattr(probe, name) for name in LINEAR)]
+        return [probe for probe in self.probes if set(LINEAR) & set(probe.sees)]
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -102,9 +86,24 @@ def plan(
         raise ProbeError(f"The probe {twice[0]!r} was asked for twice; name each probe once.")
     built = tuple(PROBES.build(choice) for choice in choices)
     for choice, probe in zip(choices, built, strict=True):
-        if not any(hasattr(probe, method) for method in _METHODS):
-            raise ProbeError(
-                f"The probe {choice.name!r} has none of the methods {', '.join(_METHODS)}, "
-                "so it would measure nothing."
-            )
+        _check_sights(choice.name, probe)
     return Plan(tuple(choices), built)
+
+
+def _check_sights(name: str, probe: object) -> None:
+    """Refuse a probe that does not say what it sees, or has no method for it."""
+    methods = [sight for sight in SIGHTS if callable(getattr(probe, sight, None))]
+    if not methods:
+        raise ProbeError(
+            f"The probe {name!r} has none of the methods {', '.join(SIGHTS)}, "
+            "so it would measure nothing."
+        )
+    sees = getattr(probe, "sees", None)
+    if isinstance(sees, tuple) and sees and set(sees) <= set(methods):
+        return
+    declared = f"sees = ({', '.join(map(repr, methods))},)"
+    said = "does not say what it sees" if sees is None else f"says that it sees {sees!r}"
+    raise ProbeError(
+        f"The probe {name!r} {said}, and it has the methods {', '.join(methods)}: "
+        f"write `{declared}` into its class."
+    )

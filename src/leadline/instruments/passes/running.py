@@ -161,14 +161,14 @@ def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Lo
         pair=is_pair(module),
         products=products,
     )
-    tap = Tap(module, anatomy, collector, gradients=bool(plan.having("gradient")))
+    tap = Tap(module, anatomy, collector, gradients=bool(plan.seeing("gradient")))
     foreign: dict[tuple[str, int, int], str] = {}
     called_paths: set[str] = set()
     spy = nullcontext()
     if plan.attention:
         spy = _spy(module, tap, collector, foreign, products)
     shared_weights: list[str] = []
-    owners = _owners(module, anatomy, shared_weights) if plan.having("parameters") else {}
+    owners = _owners(module, anatomy, shared_weights) if plan.seeing("parameters") else {}
     if not plan.backward:
         with torch.no_grad():
             with tap, spy, _calls(module, called_paths):

@@ -38,7 +38,6 @@ from leadline.reading.bounds.refusals import (
 )
 from leadline.reading.bounds.table import FAMILIES, BoundAtHead, BoundResult, BoundsTable
 from leadline.record.provenance import text_at
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
 
 if TYPE_CHECKING:
@@ -219,8 +218,8 @@ def has_attention(record: Record) -> bool:
     """Whether a record describes attention sublayers and holds what was measured there."""
     measured = (
         name
-        for name in record.quantities
-        if name.startswith("attention.") and name not in INGREDIENTS
+        for name, quantity in record.quantities.items()
+        if quantity.topic == "attention" and not quantity.ingredient_of
     )
     return bool(attention_sublayers(record)) and any(record.select(name) for name in measured)
 

@@ -24,7 +24,6 @@ from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number, text_at
 from leadline.record.rows.address import address_of
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.record.words.summary import headline_lines
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     unnamed = "" if by_stack else next(iter(record.stacks), "")
     lines: dict[tuple[str, str], _Line] = {}
     for name, quantity in record.quantities.items():
-        if name in INGREDIENTS or quantity.lives_on == "run":
+        if quantity.ingredient_of or quantity.over == "step":
             continue
         profiles = record.profiles(name)
         for profile in headline_lines(profiles, quantity.headline):

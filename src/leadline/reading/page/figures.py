@@ -20,7 +20,6 @@ from leadline.reading.show.chart import Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import dash_of, point_colour, record_colour, symbol_of
 from leadline.reading.show.wording import number, statistic_in_words
 from leadline.record.provenance import text_at
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.record.rows.selection import group_into_lines
 
 if TYPE_CHECKING:
@@ -32,11 +31,8 @@ __all__ = ["draw_charts", "quantity_figure", "record_names", "row_name"]
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = ("median_without_first", "mean_without_first")
-_BY_RANK = ("jacobian.singular", "jacobian.smallest", "lyapunov.growth", "lyapunov.exponent")
-"""Quantities whose first ranks are lines of one chart."""
 _MOST_RANKS = 4
-_BESIDE = {"jacobian.through": "jacobian.product_of_norms"}
-"""The norm of a product, and the product of norms that bounds it: how loose it is, in one chart."""
+"""So many of the first ranks of a quantity are lines of one chart."""
 _APART = 0.2
 """The share by which a line must leave the headline to have its own law in the key."""
 
@@ -66,7 +62,7 @@ def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None
     known: dict[str, Quantity] = {}
     for record in records:
         for name, quantity in record.quantities.items():
-            if name not in INGREDIENTS and quantity.lives_on != "run":
+            if not quantity.ingredient_of and quantity.over != "step":
                 known.setdefault(name, quantity)
     titles = record_names(records, names)
     charts: list[Chart] = []
@@ -87,7 +83,7 @@ def quantity_figure(
     for record in records:
         if quantity in record.quantities:
             definition = record.quantities[quantity]
-            if definition.lives_on == "run":
+            if definition.over == "step":
                 raise LeadlineError(
                     f"{quantity!r} belongs to a training run and has no depth to be drawn over; "
                     "leadline.reading.page.report shows it over steps."
@@ -160,13 +156,20 @@ def _draw(
         lines=tuple(lines),
         spoken=f"{quantity.title} over depth. {spoken}",
         name=quantity.name,
-        topic=quantity.name.partition(".")[0],
+        topic=quantity.topic,
+        leads=quantity.leads,
+        across=quantity.over,
         unit=quantity.unit,
         panels=panels,
         statistics=statistics,
         shown=shown,
         gaps=tuple(gaps),
-        meaning=(*remarks, ("High", quantity.high), ("Low", quantity.low)),
+        meaning=(
+            *remarks,
+            ("Tells", quantity.meaning),
+            ("High", quantity.high),
+            ("Low", quantity.low),
+        ),
         formulas=(("Formula", quantity.formula), ("Source", quantity.source)),
     )
 
@@ -187,12 +190,12 @@ def _lanes(record: Record, quantity: Quantity) -> dict[int | None, list[Profile]
     if quantity.name not in record.quantities:
         return {}
     by_lane: dict[int | None, list[Profile]] = {None: record.profiles(quantity.name)}
-    readings = [r for r in record.select(quantity.name, sublayer=None) if r.site.lane is not None]
-    if readings:
-        every = record.select(quantity.name, sublayer=None)
-        run, step = every[0].run, max(reading.step for reading in every)
-        last = [r for r in every if (r.run, r.step) == (run, step)]
-        for lane in (None, *sorted({r.site.lane for r in readings if r.site.lane is not None})):
+    if "lane" in quantity.axes:
+        readings = record.select(quantity.name, sublayer=None)
+        run, step = readings[0].run, max(reading.step for reading in readings)
+        last = [r for r in readings if (r.run, r.step) == (run, step)]
+        lanes = sorted({r.site.lane for r in readings if r.site.lane is not None})
+        for lane in (None, *lanes):
             by_lane[lane] = group_into_lines(r for r in last if r.site.lane == lane)
     order = record.stacks
     return {
@@ -253,17 +256,17 @@ class _RowPen:
     def add_beside(self, record: Record, quantity: Quantity) -> None:
         """Add what stands beside the lines of a single record: further ranks, what they bound."""
         beside: list[tuple[str, list[Profile]]] = []
-        if quantity.name in _BY_RANK:
+        if "rank" in quantity.axes:
             readings = record.select(quantity.name, sublayer=None)
             ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
             # The line without a rank is that of the first.
             for rank in ranks[1:_MOST_RANKS]:
                 those = group_into_lines(r for r in readings if r.site.rank == rank)
                 beside.append((f"rank {rank}", those))
-        other = _BESIDE.get(quantity.name, "")
-        if other in record.quantities:
-            title = record.quantities[other].title
-            beside.append((f"{title[:1].lower()}{title[1:]}", record.profiles(other)))
+        other = record.quantities.get(quantity.beside)
+        if other is not None:
+            label = f"{other.title[:1].lower()}{other.title[1:]}"
+            beside.append((label, record.profiles(other.name)))
         # The first colours are those of the points.
         for at, (label, lines) in enumerate(beside, start=3):
             for stack in dict.fromkeys(line.stack for line in lines):

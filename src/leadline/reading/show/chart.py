@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadline.record import Profile
-    from leadline.record.rows.quantity import AxisScale
+    from leadline.record.rows.quantity import AxisScale, Over
 
 __all__ = ["Chart", "ChartLine", "HeldLine", "KeyRow", "LineAddress", "chart_json"]
 
@@ -103,9 +103,9 @@ class Chart:
     spoken: str
     name: str = ""
     topic: str = ""
-    leads: bool = True
+    leads: bool = False
     unit: str = ""
-    across: Literal["layer", "step"] = "layer"
+    across: Over = "layer"
     panels: tuple[str, ...] = ("",)
     statistics: tuple[str, ...] = ("value",)
     shown: tuple[str, ...] = ("value",)

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from leadline.errors import RecordError, join_words
 from leadline.record.file.faults import READING_ERRORS, cannot_read, changed, damaged, one_line
-from leadline.record.file.schema import CHECKSUM_TABLE, write_schema
+from leadline.record.file.schema import CHECKSUM_TABLE, SCHEMA, write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -95,15 +95,18 @@ def seal_file(connection: sqlite3.Connection, path: Path) -> None:
             place.write(digest)
 
 
-def check_file(connection: sqlite3.Connection, path: Path) -> Integrity:
-    """Say what is known about a file; one that is not what was written is refused."""
+def check_file(connection: sqlite3.Connection, path: Path, *, schema: int = SCHEMA) -> Integrity:
+    """Say what is known about a file; one that is not what was written is refused.
+
+    `schema` is the one that its tables should have.
+    """
     checksums = _read_checksums(connection)
     if checksums == _UNCLOSED:
-        _refuse_impossible(connection, path)
+        _refuse_impossible(connection, path, schema)
         return "unclosed"
     if checksums is None:
         _refuse_unknown_tables(connection, path)
-        _refuse_impossible(connection, path)
+        _refuse_impossible(connection, path, schema)
         return "without checksums"
     file_digest = checksums.get(_FILE)
     # What stands in a log beside the file is read as if it stood in the file.
@@ -124,7 +127,9 @@ def check_file(connection: sqlite3.Connection, path: Path) -> Integrity:
     except RecordError:
         if _read_checksums(connection) == checksums:
             raise
-        return check_file(connection, path)  # a writer has begun to add to it meanwhile
+        return check_file(
+            connection, path, schema=schema
+        )  # a writer has begun to add to it meanwhile
     return "checked"
 
 
@@ -153,13 +158,13 @@ def _refuse_changed(
     raise changed(path, f"{_listed(faults)} {mismatch}{reason}; {rest} intact")
 
 
-def _refuse_impossible(connection: sqlite3.Connection, path: Path) -> None:
+def _refuse_impossible(connection: sqlite3.Connection, path: Path, schema: int) -> None:
     """Refuse a file without checksums that holds what no record can hold."""
     structure = _structure(connection)
     if structure != "ok":
         raise damaged(path, structure)
     with closing(sqlite3.connect(":memory:")) as model:
-        write_schema(model)
+        write_schema(model, schema=schema)
         for table in _TABLES:
             columns = _columns(model, table)
             if _columns(connection, table) != columns:

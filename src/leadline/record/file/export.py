@@ -1,7 +1,8 @@
 """A record in the forms of other libraries. All of them hold the same rows.
 
 Columns are those of the record file. A value that is not a number is NaN in every form; a seed,
-sublayer, head or bound that a row does not have is missing (empty in CSV).
+sublayer, head, bound or exponent that a row does not have is missing (empty in CSV). An exponent is
+a text, because it may be larger than any number type of these libraries.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["columns_of", "to_arrow", "to_csv", "to_pandas", "to_xarray"]
 
-_TEXT = ("run", "quantity", "statistic", "stack", "point")
+_TEXT = ("run", "quantity", "statistic", "stack", "point", "exponent")
 _ALWAYS = ("step", "layer")
 _REAL = ("value", "lower", "upper")
 # What a row of an xarray dimension is called where a reading has no such number.
@@ -68,8 +70,9 @@ def to_xarray(record: Record) -> Any:
 
     Its dimensions are statistic, layer, and those columns in which the quantity has more than one
     value (stack, point, sublayer, run, step, seed, ...); a number of a training run has only the
-    latter. A site that is not a sublayer has sublayer -1. Bounds become `NAME.lower` and `NAME.upper` where there are any. Of two readings
-    of the same cell the later one stands.
+    latter. A site that is not a sublayer has sublayer -1. Bounds become `NAME.lower` and
+    `NAME.upper` where there are any, numbers with an exponent `NAME.log10` too. Of two readings of
+    the same cell the later one stands.
     """
     xarray = require("xarray", extra="table")
     variables: dict[str, Any] = {}
@@ -78,9 +81,16 @@ def to_xarray(record: Record) -> Any:
         if not readings:
             continue
         cells = [dict(zip(READING_COLUMNS, _cells(reading), strict=True)) for reading in readings]
+        fields = [("", "value"), (".lower", "lower"), (".upper", "upper")]
+        if any(reading.exponent is not None for reading in readings):
+            # What is beyond float64 is zero or infinite as a number, and exact as a logarithm.
+            for cell, reading in zip(cells, readings, strict=True):
+                cell |= {name: _scaled(cell[name], reading.exponent or 0) for name in _REAL}
+                cell["log10"] = reading.log10
+            fields.append((".log10", "log10"))
         always = () if quantity.lives_on == "run" else ("statistic", "layer")
         attributes = {"title": quantity.title, "formula": quantity.formula, "unit": quantity.unit}
-        for suffix, field in (("", "value"), (".lower", "lower"), (".upper", "upper")):
+        for suffix, field in fields:
             if field == "value" or any(cell[field] is not None for cell in cells):
                 dimensions, coordinates, values = _cube(cells, field, always=always)
                 variables[f"{name}{suffix}"] = xarray.DataArray(
@@ -100,6 +110,8 @@ def to_csv(record: Record, path: Path) -> None:
 
 
 def _pandas_type(column: str) -> str:
+    if column == "exponent":
+        return "object"
     if column in _TEXT:
         return "str"
     if column in _REAL:
@@ -123,15 +135,30 @@ def _cells(reading: Reading) -> tuple[Any, ...]:
         site.head,
         site.token,
         site.rank,
+        site.example,
+        site.hops,
         reading.value,
         reading.lower,
         reading.upper,
+        None if reading.exponent is None else str(reading.exponent),
     )
+
+
+def _scaled(value: float | None, exponent: int) -> float | None:
+    """The number itself, with zero or infinity beyond float64."""
+    if value is None or not math.isfinite(value):
+        return value
+    try:
+        # ldexp takes no exponent beyond C's long; anything that far is beyond float64 anyway.
+        return math.ldexp(value, max(exponent, -(2**20)))
+    except OverflowError:
+        return math.copysign(math.inf, value) if value else value
 
 
 def _is_redundant(cells: list[dict[str, Any]]) -> bool:
     """Whether no two writes differ in `sublayer` alone, so that this dimension can be left out."""
-    address = [name for name in READING_COLUMNS if name != "sublayer" and name not in _REAL]
+    numbers = (*_REAL, "exponent")
+    address = [name for name in READING_COLUMNS if name != "sublayer" and name not in numbers]
     number: dict[tuple[Any, ...], int | None] = {}
     return all(
         number.setdefault(tuple(cell[name] for name in address), cell["sublayer"])
@@ -147,7 +174,9 @@ def _cube(
     dimensions: list[str] = []
     coordinates: dict[str, list[Any]] = {}
     for name in READING_COLUMNS:
-        if name == "quantity" or name in _REAL or (name == "sublayer" and _is_redundant(cells)):
+        if name in ("quantity", "exponent", *_REAL):
+            continue
+        if name == "sublayer" and _is_redundant(cells):
             continue
         labels = dict.fromkeys(_ABSENT if cell[name] is None else cell[name] for cell in cells)
         if len(labels) > 1 or name in always:

@@ -1,15 +1,21 @@
-"""The tables of a record file, as SQL."""
+"""The tables of a record file, as SQL.
+
+The tables are those of schema 1, brought up to date by the migrations: a new file and a migrated
+one have the same columns in the same order, and no table is written down twice.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from leadline.record.file.migrations import migrate
 
 if TYPE_CHECKING:
     import sqlite3
 
 __all__ = ["APPLICATION_ID", "CHECKSUM_TABLE", "READING_COLUMNS", "SCHEMA", "write_schema"]
 
-SCHEMA = 1
+SCHEMA = 2
 APPLICATION_ID = 0x4C45_4144  # "LEAD" in ASCII
 
 READING_COLUMNS: tuple[str, ...] = (
@@ -26,9 +32,12 @@ READING_COLUMNS: tuple[str, ...] = (
     "head",
     "token",
     "rank",
+    "example",
+    "hops",
     "value",
     "lower",
     "upper",
+    "exponent",
 )
 
 _TABLES = """
@@ -97,9 +106,10 @@ INSERT INTO checksum VALUES ('unclosed', x'');
 """
 
 
-def write_schema(connection: sqlite3.Connection) -> None:
+def write_schema(connection: sqlite3.Connection, *, schema: int = SCHEMA) -> None:
     """Make an empty file a record without a row, which says that it is being written."""
     connection.executescript(
-        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA};"
+        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1;"
         f"BEGIN; {CHECKSUM_TABLE} {_TABLES} COMMIT;"
     )
+    migrate(connection, schema)

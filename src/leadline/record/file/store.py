@@ -5,8 +5,8 @@ writes; closing folds the log into the one file and writes its checksums. Readin
 neither changed nor deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is
 kept as NULL.
 
-A schema number stands in `PRAGMA user_version`. A file of another schema is refused: there are no
-migrations.
+A schema number stands in `PRAGMA user_version`. A file of an older schema is migrated: in memory
+when it is read, in one transaction when it is written to. A file of a newer one is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from leadline.record.file.checksum import (
     seal_file,
     seal_tables,
 )
-from leadline.record.file.faults import READING_ERRORS, cannot_read, cannot_save, cannot_write
+from leadline.record.file.faults import (
+    READING_ERRORS,
+    cannot_read,
+    cannot_save,
+    cannot_write,
+    damaged,
+)
+from leadline.record.file.migrations import FIRST_SCHEMA, migrate
 from leadline.record.file.schema import APPLICATION_ID, SCHEMA, write_schema
 
 __all__ = [
@@ -82,6 +89,7 @@ def reopen_file(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         mark_unclosed(connection)
+        migrate(connection, SCHEMA)
         fold_log(connection)  # otherwise a file that loses its log would count as closed
     except sqlite3.Error as error:
         connection.close()
@@ -92,7 +100,8 @@ def reopen_file(path: Path) -> sqlite3.Connection:
 def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
     """Open a record file for reading, with what is known about it.
 
-    A file that is not a whole record, or not what was written, is refused.
+    A file that is not a whole record, or not what was written, is refused. One of an older schema
+    is copied to memory and migrated there.
     """
     _refuse_foreign(path)
     try:
@@ -100,8 +109,10 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
     except READING_ERRORS as error:
         raise cannot_read(path, error) from error
     try:
-        _refuse_other_schema(connection, path)
-        integrity = check_file(connection, path.resolve())
+        schema = _schema_of(connection, path)
+        integrity = check_file(connection, path.resolve(), schema=schema)
+        if schema < SCHEMA:
+            connection = _migrated_copy(connection)
     except READING_ERRORS as error:
         connection.close()
         raise cannot_read(path, error) from error
@@ -109,6 +120,18 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
         connection.close()
         raise
     return connection, integrity
+
+
+def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    memory = sqlite3.connect(":memory:", check_same_thread=False)
+    try:
+        connection.backup(memory)
+        migrate(memory, SCHEMA)
+    except BaseException:
+        memory.close()
+        raise
+    connection.close()
+    return memory
 
 
 def is_record_file(path: Path) -> bool:
@@ -210,7 +233,8 @@ def _refuse_foreign(path: Path) -> None:
         )
 
 
-def _refuse_other_schema(connection: sqlite3.Connection, path: Path) -> None:
+def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema of a record file; what is no record, or newer than this program, is refused."""
     application = _pragma(connection, "application_id")
     if application != APPLICATION_ID:
         raise RecordError(
@@ -223,11 +247,9 @@ def _refuse_other_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer leadline (schema {schema}, this one reads {SCHEMA}): "
             "upgrade leadline to read it."
         )
-    if schema < SCHEMA:
-        raise RecordError(
-            f"{path} was written by an older leadline (schema {schema}, this one reads {SCHEMA}) "
-            "and cannot be migrated: measure again."
-        )
+    if schema < FIRST_SCHEMA:
+        raise damaged(path, f"its schema is {schema}, and the first one was {FIRST_SCHEMA}")
+    return schema
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

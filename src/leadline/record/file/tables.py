@@ -7,13 +7,20 @@ import functools
 import math
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
 
 from leadline.record import provenance
 from leadline.record.file.faults import READING_ERRORS, cannot_read, damaged
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.rows.finding import Finding, Severity
-from leadline.record.rows.quantity import AxisScale, LivesOn, Quantity
+from leadline.record.rows.quantity import (
+    Axis,
+    AxisScale,
+    Better,
+    LivesOn,
+    Quantity,
+    Requirement,
+)
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.site import Site
 
@@ -24,13 +31,13 @@ __all__ = [
     "add_finding",
     "add_quantity",
     "add_readings",
+    "as_readings",
     "count_readings",
     "distinct",
     "last_layer",
     "read_findings",
     "read_provenance",
     "read_quantities",
-    "read_readings",
     "read_rows",
     "remove_provenance",
     "set_provenance",
@@ -43,7 +50,11 @@ _Reader = Callable[Concatenate[sqlite3.Connection, _Arguments], _Result]
 
 _QUANTITY_FIELDS = tuple(field.name for field in dataclasses.fields(Quantity))
 _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
-_FINDING_FIELDS = ("verdict", "quantity", "severity", *_SITE_FIELDS)
+_FINDING_FIELDS = ("verdict", "quantity", "severity", "code", "name", "details", *_SITE_FIELDS)
+_SEVERITIES: tuple[Severity, ...] = ("serious", "warning", "note")
+"""The worst first: whoever shows findings shows the answer first."""
+_LISTS = {"axes": ",", "requires": ","}
+"""Columns that hold several words, and what stands between them."""
 
 
 def _reader(read: _Reader[_Arguments, _Result]) -> _Reader[_Arguments, _Result]:
@@ -81,8 +92,30 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
 
 def add_quantity(connection: sqlite3.Connection, quantity: Quantity) -> None:
     """Write one definition."""
-    row = tuple(getattr(quantity, field) for field in _QUANTITY_FIELDS)
+    row = tuple(_as_column(field, getattr(quantity, field)) for field in _QUANTITY_FIELDS)
     connection.execute(_insert("quantity", _QUANTITY_FIELDS), row)
+
+
+def _as_column(field: str, value: object) -> object:
+    if field in _LISTS:
+        return _LISTS[field].join(cast("tuple[str, ...]", value))
+    return int(value) if isinstance(value, bool) else value
+
+
+def _as_quantity(row: RecordRow) -> Quantity:
+    values = dict(zip(_QUANTITY_FIELDS, row, strict=True))
+    for field, mark in _LISTS.items():
+        values[field] = tuple(values[field].split(mark)) if values[field] else ()
+    values["leads"] = bool(values["leads"])
+    quantity = Quantity(**values)
+    _refuse_unknown(quantity.lives_on, get_args(LivesOn))
+    _refuse_unknown(quantity.scale, get_args(AxisScale))
+    _refuse_unknown(quantity.better, get_args(Better))
+    for axis in quantity.axes:
+        _refuse_unknown(axis, get_args(Axis))
+    for requirement in quantity.requires:
+        _refuse_unknown(requirement, get_args(Requirement))
+    return quantity
 
 
 @_reader
@@ -90,11 +123,7 @@ def read_quantities(connection: sqlite3.Connection) -> dict[str, Quantity]:
     """Read the definitions by name, in the order they were written."""
     columns = ", ".join(_QUANTITY_FIELDS)
     rows = connection.execute(f"SELECT {columns} FROM quantity ORDER BY rowid")  # noqa: S608
-    quantities = {row[0]: Quantity(*row) for row in rows}
-    for quantity in quantities.values():
-        _refuse_unknown(quantity.lives_on, get_args(LivesOn))
-        _refuse_unknown(quantity.scale, get_args(AxisScale))
-    return quantities
+    return {row[0]: _as_quantity(row) for row in rows}
 
 
 def set_provenance(connection: sqlite3.Connection, key: str, value: object) -> None:
@@ -123,24 +152,24 @@ def add_finding(connection: sqlite3.Connection, finding: Finding) -> None:
     address: RecordRow = (None,) * len(_SITE_FIELDS)
     if finding.site is not None:
         address = tuple(getattr(finding.site, field) for field in _SITE_FIELDS)
-    row = (finding.verdict, finding.quantity, finding.severity, *address)
+    details = provenance.encode("details of a finding", finding.details)
+    texts = (finding.verdict, finding.quantity, finding.severity, finding.code, finding.name)
+    row = (*texts, details, *address)
     connection.execute(_insert("finding", _FINDING_FIELDS), row)
 
 
 @_reader
 def read_findings(connection: sqlite3.Connection) -> list[Finding]:
-    """Read the findings, worst first: whoever shows them shows the answer first."""
+    """Read the findings, the worst first, each kind in the order in which it was added."""
     columns = ", ".join(_FINDING_FIELDS)
-    rows = connection.execute(
-        f"SELECT {columns} FROM finding ORDER BY severity != 'serious', rowid"  # noqa: S608
-    )
-    findings = [
-        Finding(verdict, quantity, None if site[0] is None else Site(*site), severity)
-        for verdict, quantity, severity, *site in rows
-    ]
-    for finding in findings:
-        _refuse_unknown(finding.severity, get_args(Severity))
-    return findings
+    findings: list[Finding] = []
+    for row in connection.execute(f"SELECT {columns} FROM finding ORDER BY rowid"):  # noqa: S608
+        verdict, quantity, severity, code, name, details, *address = row
+        _refuse_unknown(severity, _SEVERITIES)
+        site = None if address[0] is None else Site(*address)
+        known = provenance.decode(details)
+        findings.append(Finding(verdict, quantity, site, severity, code, name, known))
+    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
 def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) -> None:
@@ -162,11 +191,9 @@ def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) 
 
 
 @_reader
-def read_readings(
-    connection: sqlite3.Connection, conditions: Mapping[str, object]
-) -> list[Reading]:
-    """Read the same rows as readings; a missing value is NaN."""
-    return [_as_reading(row) for row in read_rows(connection, conditions)]
+def as_readings(_connection: sqlite3.Connection, rows: Iterable[RecordRow]) -> list[Reading]:
+    """Make rows readings; a missing value is NaN."""
+    return [_as_reading(row) for row in rows]
 
 
 @_reader
@@ -211,14 +238,17 @@ def _as_row(reading: Reading) -> RecordRow:
         _integer(site.head),
         _integer(site.token),
         _integer(site.rank),
+        _integer(site.example),
+        _integer(site.hops),
         float(reading.value),
         None if reading.lower is None else float(reading.lower),
         None if reading.upper is None else float(reading.upper),
+        None if reading.exponent is None else str(int(reading.exponent)),
     )
 
 
 def _as_reading(row: RecordRow) -> Reading:
-    run, step, seed, quantity, statistic, *address, value, lower, upper = row
+    run, step, seed, quantity, statistic, *address, value, lower, upper, exponent = row
     return Reading(
         quantity,
         Site(*address),
@@ -229,6 +259,7 @@ def _as_reading(row: RecordRow) -> Reading:
         run,
         step,
         seed,
+        None if exponent is None else int(exponent),
     )
 
 

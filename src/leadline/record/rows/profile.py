@@ -13,6 +13,8 @@ from leadline.record.rows.growth import Growth, fit_growth
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from leadline.record.rows.quantity import Over
+
 __all__ = ["Profile"]
 
 
@@ -31,6 +33,8 @@ class Profile:
     sublayer: int | None
     layers: tuple[int, ...]
     values: NDArray[np.float64]
+    over: Over = "layer"
+    """What `layers` counts: blocks, or the attention layers that a path goes through."""
 
     def __array__(self, dtype: Any | None = None, copy: bool | None = None) -> NDArray[np.float64]:
         """Give the values to numpy."""

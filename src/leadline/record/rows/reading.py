@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ class Reading:
     `median_without_first`, or `value` where there is one number per site. `lower` and `upper`
     hold a certified interval or a standard error where the quantity has one. `run` names the
     cell of a sweep, `step` the training step.
+
+    `exponent` is there for numbers beyond the range of float64, such as a residual of
+    10^(-10^18): the number is `value` times two to the power of this exact integer. `lower` and
+    `upper` then have the same factor.
     """
 
     quantity: str
@@ -30,3 +35,11 @@ class Reading:
     run: str = ""
     step: int = 0
     seed: int | None = None
+    exponent: int | None = None
+
+    @property
+    def log10(self) -> float:
+        """The logarithm of the number, also where the number itself is beyond float64."""
+        if not self.value > 0:
+            return -math.inf if self.value == 0 else math.nan
+        return math.log10(self.value) + (self.exponent or 0) * math.log10(2)

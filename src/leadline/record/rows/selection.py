@@ -13,6 +13,7 @@ from leadline.record.rows.profile import Profile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from leadline.record.rows.quantity import Over
     from leadline.record.rows.reading import Reading
 
 __all__ = ["choose_line", "group_into_lines"]
@@ -28,12 +29,13 @@ class _Key:
     sublayer: int | None
 
 
-def group_into_lines(readings: Iterable[Reading]) -> list[Profile]:
-    """Group readings of one quantity into lines over depth.
+def group_into_lines(readings: Iterable[Reading], *, over: Over = "layer") -> list[Profile]:
+    """Group readings of one quantity into lines over depth, or over the length of paths.
 
     Writes of one role are one line, unless a block holds two of that role: then they are told
     apart by their number. Where several readings fall on one layer (seeds, heads, lanes), the
-    summaries without head, lane, token and rank stand if there are any; several are averaged.
+    summaries without head, lane, token, rank and example stand if there are any; several are
+    averaged.
     """
     rows = list(readings)
     crowded = _points_that_repeat(rows)
@@ -42,8 +44,9 @@ def group_into_lines(readings: Iterable[Reading]) -> list[Profile]:
         site = reading.site
         apart = (site.stack, site.point) in crowded
         key = _Key(reading.statistic, site.stack, site.point, site.sublayer if apart else None)
-        lines.setdefault(key, {}).setdefault(site.layer, []).append(reading)
-    return [_profile(key, layers) for key, layers in lines.items()]
+        place = site.hops or 0 if over == "hops" else site.layer
+        lines.setdefault(key, {}).setdefault(place, []).append(reading)
+    return [_profile(key, layers, over) for key, layers in lines.items()]
 
 
 def choose_line(
@@ -107,7 +110,7 @@ def _points_that_repeat(readings: Iterable[Reading]) -> set[tuple[str, str]]:
     return {(stack, point) for (stack, point, _), writes in sublayers_at.items() if len(writes) > 1}
 
 
-def _profile(key: _Key, layers: Mapping[int, list[Reading]]) -> Profile:
+def _profile(key: _Key, layers: Mapping[int, list[Reading]], over: Over) -> Profile:
     ordered = sorted(layers)
     readings = [reading for layer in ordered for reading in layers[layer]]
     writes = {reading.site.sublayer for reading in readings}
@@ -121,6 +124,7 @@ def _profile(key: _Key, layers: Mapping[int, list[Reading]]) -> Profile:
         sublayer=writes.pop() if len(writes) == 1 else None,
         layers=tuple(ordered),
         values=values,
+        over=over,
     )
 
 
@@ -132,4 +136,4 @@ def _summary(readings: Sequence[Reading]) -> float:
 
 def _is_summary(reading: Reading) -> bool:
     site = reading.site
-    return site.lane is site.head is site.token is site.rank is None
+    return site.lane is site.head is site.token is site.rank is site.example is None

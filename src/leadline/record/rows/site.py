@@ -2,7 +2,8 @@
 
 `layer` counts blocks from 1 to depth; the stream at layer 0 is what enters block 1, the stream at
 layer l is what leaves block l. `sublayer` counts the writes inside a block from 1. `point` says
-what stands there: `stream`, `block`, or the role of a branch (`attention`, `mlp`, ...).
+what stands there: `stream`, `block`, or the role of a branch (`attention`, `mlp`, ...). The other
+axes count from 1, but for `hops`, the number of attention layers that a path goes through.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Site:
     head: int | None = None
     token: int | None = None
     rank: int | None = None
+    example: int | None = None
+    hops: int | None = None
 
     def __str__(self) -> str:
         """Say the address in words: `decoder layer 3 attention`."""
@@ -42,6 +45,8 @@ class Site:
                 ("head", self.head),
                 ("token", self.token),
                 ("rank", self.rank),
+                ("example", self.example),
+                ("hops", self.hops),
             )
             if number is not None
         ]

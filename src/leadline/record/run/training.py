@@ -30,6 +30,9 @@ TRAIN_LOSS = Quantity(
     high="At the unigram entropy: the model has learned the frequencies of the symbols alone.",
     low="The model predicts the training data.",
     headline="value",
+    meaning="How well the model predicts what it is trained on.",
+    topic="training",
+    better="low",
 )
 VALIDATION_LOSS = Quantity(
     name="validation.loss",
@@ -41,6 +44,10 @@ VALIDATION_LOSS = Quantity(
     high="At the unigram entropy: the model has learned the frequencies of the symbols alone.",
     low="The model predicts data that it was not trained on.",
     headline="value",
+    meaning="How well the model predicts what it was not trained on.",
+    topic="training",
+    leads=True,
+    better="low",
 )
 LEARNING_RATE = Quantity(
     name="train.rate",
@@ -50,6 +57,8 @@ LEARNING_RATE = Quantity(
     lives_on="run",
     scale="log",
     headline="value",
+    meaning="How large a step each update takes.",
+    topic="training",
 )
 GRADIENT_NORM = Quantity(
     name="train.gradient_norm",
@@ -61,6 +70,8 @@ GRADIENT_NORM = Quantity(
     high="A jump often comes before a jump of the loss.",
     low="Nothing moves.",
     headline="value",
+    meaning="How strongly the loss asks the weights to change.",
+    topic="training",
 )
 TOKEN_COSINE = Quantity(
     name="gauge.token_cosine",
@@ -72,6 +83,9 @@ TOKEN_COSINE = Quantity(
     low="Tokens are spread in all directions.",
     source="Noci et al. 2022, arXiv 2206.03126",
     headline="value",
+    meaning="How alike the tokens are after the last layer.",
+    topic="training",
+    better="low",
 )
 GRADIENT_RATIO = Quantity(
     name="gauge.gradient_ratio",
@@ -84,6 +98,9 @@ GRADIENT_RATIO = Quantity(
     low="Gradients vanish on their way: the first layers do not learn.",
     source="Xiong et al. 2020, arXiv 2002.04745",
     headline="value",
+    meaning="How much of the gradient arrives at the first layer.",
+    topic="training",
+    better="one",
 )
 STREAM_GROWTH = Quantity(
     name="gauge.stream_growth",
@@ -95,6 +112,8 @@ STREAM_GROWTH = Quantity(
     high="Later layers write onto a stream so large that they hardly matter.",
     low="The stream dies out.",
     headline="value",
+    meaning="How much the stream grows from the first to the last layer.",
+    topic="training",
 )
 
 TRAINING = (TRAIN_LOSS, VALIDATION_LOSS, LEARNING_RATE, GRADIENT_NORM)

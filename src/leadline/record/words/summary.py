@@ -12,7 +12,6 @@ import numpy as np
 
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.rows.address import address_of
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.record.run.ending import ending_text, is_cell
 from leadline.record.words.numbers import format_count, format_number
 from leadline.record.words.unfinished import unfinished_text
@@ -62,7 +61,7 @@ def summarize(record: Record) -> list[SummaryRow]:
     only = stacks[0] if len(stacks) == 1 else ""
     rows: list[SummaryRow] = []
     for name, quantity in record.quantities.items():
-        if name in INGREDIENTS or quantity.lives_on == "run":
+        if quantity.ingredient_of or quantity.over == "step":
             continue
         lines = record.profiles(name)
         for line in headline_lines(lines, quantity.headline):

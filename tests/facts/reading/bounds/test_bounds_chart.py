@@ -18,7 +18,6 @@ from leadline.reading.page.figures import draw_charts
 from leadline.reading.page.html import render_html
 from leadline.reading.show.chart import Chart, ChartLine, chart_json
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.rows.ingredients import INGREDIENTS
 from leadline.record.words.summary import summarize
 from leadline.theory import AttentionFacts, Bound, Condition
 from tests.synthetic import gpt2_record
@@ -387,14 +386,14 @@ def test_the_map_tells_its_ends(record: Record) -> None:
 
 
 def test_ingredients_are_neither_charts_nor_rows(record: Record) -> None:
-    inside = INGREDIENTS & set(record.quantities)
+    inside = {name for name, one in record.quantities.items() if one.ingredient_of}
     assert len(inside) == 7
     charts = {chart.name for chart in draw_charts([record])}
-    assert charts == set(record.quantities) - INGREDIENTS
+    assert charts == set(record.quantities) - inside
     rows = {row.profile.quantity for row in summarize(record)}
-    assert rows == set(record.quantities) - INGREDIENTS
+    assert rows == set(record.quantities) - inside
     compared = {row.quantity for row in compare(record, record).rows}
-    assert compared == set(record.quantities) - INGREDIENTS
+    assert compared == set(record.quantities) - inside
 
 
 def test_what_is_measured_of_heads_is_charted_by_its_summary(record: Record) -> None:

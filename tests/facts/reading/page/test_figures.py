@@ -181,7 +181,7 @@ def test_every_lane_is_a_line() -> None:
         for at in range(4)
         for lane in (1, 2, 3)
     ]
-    (chart,) = draw_charts([record_with(readings)])
+    (chart,) = draw_charts([record_with(readings, axes=("lane",))])
     assert [row.label for row in chart.rows] == ["lane 1", "lane 2", "lane 3"]
     assert [line.values[0] for line in chart.lines] == [10.0, 20.0, 30.0]
     assert len({row.colour for row in chart.rows}) == 3
@@ -266,6 +266,7 @@ def _ranked(name: str, ranks: int) -> Record:
             for layer, rank in places
         ],
         lives_on="layer",
+        axes=("rank",),
     )
 
 
@@ -290,7 +291,8 @@ def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
         ("jacobian.through", "Norm of the product"),
         ("jacobian.product_of_norms", "Product of the norms"),
     ):
-        record.describe(Quantity(name, title, "q", "q", scale="log"))
+        beside = "jacobian.product_of_norms" if "through" in name else ""
+        record.describe(Quantity(name, title, "q", "q", scale="log", beside=beside))
         factor = 2.0 if "through" in name else 5.0
         record.append([Reading(name, Site("decoder", n), "mean", factor**n) for n in range(1, 4)])
     chart = chart_of([record], "jacobian.through")

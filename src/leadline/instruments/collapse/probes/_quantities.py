@@ -31,6 +31,8 @@ def _ingredient(name: str, title: str, symbol: str, formula: str) -> Quantity:
         headline="value",
         high="Bounds on the residual of the tokens are wider.",
         low="Bounds on the residual of the tokens are narrower.",
+        meaning="Serves bounds on the residual of the tokens.",
+        ingredient_of="rank_collapse",
         source=_SOURCE,
     )
 
@@ -78,6 +80,10 @@ GAMMA = Quantity(
     high="At most the square root of the number of tokens: a few rows of the logits hold the range.",
     low="The range is spread over the rows; 0 where all tokens are equal.",
     source=_SOURCE + ", second version",
+    meaning="How unevenly the logits of a head are spread over its queries.",
+    axes=("head",),
+    requires=("attention",),
+    leads=True,
 )
 JOINT = Quantity(
     name="collapse.joint_gamma",
@@ -89,6 +95,8 @@ JOINT = Quantity(
     headline="max",
     high="At most the square root of the number of tokens.",
     low="The range is spread over the rows; 0 where all tokens are equal.",
+    meaning="How unevenly the logits of all heads are spread over the queries.",
+    requires=("attention",),
 )
 DIAGONAL = Quantity(
     name="collapse.diagonal",
@@ -99,6 +107,9 @@ DIAGONAL = Quantity(
     headline="max",
     high="Towards 1: some token keeps its own value; under a causal mask differences decay slowly.",
     low="Every token takes most from others; under a causal mask differences decay fast.",
+    meaning="How much any token keeps of itself in attention.",
+    axes=("head",),
+    requires=("attention",),
 )
 CUBIC = Quantity(
     name="collapse.cubic_law",
@@ -110,6 +121,8 @@ CUBIC = Quantity(
     headline="max",
     high="The branch passes large differences on.",
     low="Where differences are small and nothing is hidden, the residual of what the branch writes.",
+    meaning="What attention leaves of small differences between tokens.",
+    requires=("attention",),
 )
 ALIGNMENT = Quantity(
     name="collapse.alignment",
@@ -121,6 +134,8 @@ ALIGNMENT = Quantity(
     headline="min",
     high="From 0 on: the write cannot shorten the residual of the stream.",
     low="Below 0: the write takes differences between tokens away.",
+    meaning="Whether a write adds to the differences between tokens or takes from them.",
+    requires=("attention",),
 )
 OVERLAP = Quantity(
     name="collapse.overlap",
@@ -132,4 +147,6 @@ OVERLAP = Quantity(
     headline="max",
     high="The write is no new direction.",
     low="Near 0: the write is orthogonal to the stream as a whole, which says nothing of residuals.",
+    meaning="How far a write repeats what the stream holds.",
+    requires=("attention",),
 )

@@ -97,6 +97,7 @@ class _Weights:
 class CollapseProbe:
     """Ingredients of the bounds on rank collapse: weights of heads and MLPs, gamma, alignment."""
 
+    sees = ("update", "heads", "perceptron")
     quantities = (*_OF_HEADS, LIPSCHITZ, ALIGNMENT, OVERLAP)
 
     def heads(self, at: At, heads: AttentionHeads) -> Iterator[Result]:

@@ -47,6 +47,7 @@ COMPOSITE = Quantity(
     high="Tokens differ; in a growing stream that alone says little: see the relative one.",
     low="Tokens have become equal: rank collapse.",
     source=_SOURCE,
+    meaning="The distance from equal tokens in which the theorems on collapse speak.",
 )
 RELATIVE = Quantity(
     name="tokens.relative_composite_residual",
@@ -57,6 +58,7 @@ RELATIVE = Quantity(
     high="Tokens keep their own content.",
     low="Tokens are nearly one vector: rank collapse.",
     source=_SOURCE,
+    meaning="The same distance, over the size of the stream.",
 )
 SMALLEST = Quantity(
     name="tokens.smallest_composite_residual",
@@ -68,6 +70,7 @@ SMALLEST = Quantity(
     high="Tokens differ; in a growing stream that alone says little: see the relative one.",
     low="Tokens have become equal: rank collapse.",
     source=_SOURCE,
+    meaning="The same distance from the nearest stream of equal tokens.",
 )
 RELATIVE_SMALLEST = Quantity(
     name="tokens.relative_smallest_composite_residual",
@@ -78,6 +81,7 @@ RELATIVE_SMALLEST = Quantity(
     high="Tokens keep their own content.",
     low="Tokens are nearly one vector: rank collapse.",
     source=_SOURCE,
+    meaning="The same smallest distance, over the size of the stream.",
 )
 SINGULAR = Quantity(
     name="tokens.singular_value",
@@ -88,6 +92,8 @@ SINGULAR = Quantity(
     scale="log",
     high="Many ranks high: tokens fill many directions.",
     low="All but the first towards 0: the token matrix tends to rank one.",
+    meaning="How the tokens are spread, direction by direction.",
+    axes=("rank",),
 )
 
 
@@ -95,6 +101,7 @@ SINGULAR = Quantity(
 class ResidualProbe:
     """Composite residual at the mean and at its least, and singular values of the tokens."""
 
+    sees = ("stream",)
     quantities = (COMPOSITE, RELATIVE, SMALLEST, RELATIVE_SMALLEST, SINGULAR)
 
     def __init__(self, steps: int = STEPS) -> None:

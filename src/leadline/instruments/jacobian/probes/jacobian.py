@@ -41,14 +41,21 @@ from leadline.instruments.jacobian.bidiagonal import Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
 from leadline.instruments.jacobian.leak import leak_of
 from leadline.instruments.passes.linear_probe import (
-    Kind,
     Tell,
     over_examples,
     ranked,
     too_many,
     whole_number,
 )
-from leadline.instruments.passes.probe import PROBES, At, Refused, Result
+from leadline.instruments.passes.probe import (
+    PROBES,
+    At,
+    Kind,
+    LinearProbe,
+    Refused,
+    Result,
+    Sight,
+)
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linear_maps import LinearMap, Shifted
 from leadline.record import Quantity, Site
@@ -65,6 +72,8 @@ SINGULAR = Quantity(
     scale="log",
     high="The block stretches a small change of the stream that much in its strongest direction.",
     low="Below 1 the block shrinks every change of the stream.",
+    meaning="How strongly a block stretches small changes of the stream.",
+    axes=("rank",),
 )
 SMALLEST = Quantity(
     name="jacobian.smallest",
@@ -75,6 +84,8 @@ SMALLEST = Quantity(
     scale="log",
     high="No change of the stream is lost in the block.",
     low="Towards 0: the block hardly lets some change of the stream through.",
+    meaning="How little a block lets through of the change that it dampens most.",
+    axes=("rank",),
 )
 NORM = Quantity(
     name="jacobian.norm",
@@ -86,6 +97,8 @@ NORM = Quantity(
     high="Above 1 a random change of the stream grows in the block.",
     low="Below 1 it shrinks; 1 is the identity.",
     source=_DOSHI,
+    meaning="How a block changes a random small change of the stream.",
+    better="one",
 )
 DISTANCE = Quantity(
     name="jacobian.distance",
@@ -97,6 +110,8 @@ DISTANCE = Quantity(
     scale="log",
     high="From 1 on the branches weigh as much as the skip connection: J is not I plus a little.",
     low="Towards 0 the block is the identity plus a little.",
+    meaning="How far a block is from passing small changes on as they are.",
+    leads=True,
 )
 BRANCH = Quantity(
     name="jacobian.branch",
@@ -107,6 +122,7 @@ BRANCH = Quantity(
     scale="log",
     high="From 1 on the branches can take away what the skip connection brings.",
     low="Below 1 no direction is lost: every singular value of J is at least 1 minus this.",
+    meaning="How strongly the branches of a block answer to a small change.",
 )
 LEAK = Quantity(
     name="jacobian.leak",
@@ -117,6 +133,8 @@ LEAK = Quantity(
     headline="max",
     high="Later tokens reach earlier ones: attention is not causal.",
     low="0: no token is reached by a later one; a proof for texts of up to 65 tokens.",
+    meaning="Whether later tokens reach earlier ones.",
+    better="low",
 )
 THROUGH = Quantity(
     name="jacobian.through",
@@ -126,6 +144,8 @@ THROUGH = Quantity(
     scale="log",
     high="A small change of the input grows that much on its way.",
     low="Every change of the input shrinks on its way.",
+    meaning="How much the blocks so far stretch a small change of the input.",
+    beside="jacobian.product_of_norms",
 )
 PRODUCT = Quantity(
     name="jacobian.product_of_norms",
@@ -135,6 +155,7 @@ PRODUCT = Quantity(
     scale="log",
     high="What a bound made block by block speaks of; the norm of the product is below it.",
     low="Near the norm of the product: the strongest directions of the blocks lie on each other.",
+    meaning="What a bound block by block allows the stretching to be.",
 )
 PARTIAL = Quantity(
     name="jacobian.partial",
@@ -146,13 +167,16 @@ PARTIAL = Quantity(
     high="Changes at this site arrive enlarged: gradients grow towards the input.",
     low="Changes at this site hardly arrive: gradients vanish towards the input.",
     source=_DOSHI,
+    meaning="How a random change at a site arrives at the end of the stack.",
+    better="one",
 )
 
 
 @PROBES.register("jacobian")
-class JacobianProbe:
+class JacobianProbe(LinearProbe):
     """Singular values of every block's Jacobian, its distance from the identity, and products."""
 
+    sees: tuple[Sight, ...] = ("linear", "chain", "product")
     quantities: tuple[Quantity, ...] = (
         SINGULAR,
         SMALLEST,

@@ -23,8 +23,16 @@ from dataclasses import replace
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
-from leadline.instruments.passes.linear_probe import Kind, Tell, ranked, too_many, whole_number
-from leadline.instruments.passes.probe import PROBES, At, Refused, Result
+from leadline.instruments.passes.linear_probe import Tell, ranked, too_many, whole_number
+from leadline.instruments.passes.probe import (
+    PROBES,
+    At,
+    Kind,
+    LinearProbe,
+    Refused,
+    Result,
+    Sight,
+)
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.record import Quantity, Site
@@ -42,6 +50,9 @@ GROWTH = Quantity(
     high="Above 0 gradients grow in this block on their way to the input.",
     low="Below 0 they fade.",
     source=_BENETTIN,
+    meaning="How much gradients grow or fade in a block.",
+    axes=("rank",),
+    better="even",
 )
 EXPONENT = Quantity(
     name="lyapunov.exponent",
@@ -53,14 +64,18 @@ EXPONENT = Quantity(
     high="Above 0 gradients explode with depth.",
     low="Below 0 they vanish; exponents far apart leave one direction of gradient for all.",
     source=_BENETTIN,
+    meaning="How fast gradients grow or fade from block to block.",
+    leads=True,
+    axes=("rank",),
 )
 
 
 @PROBES.register("lyapunov")
-class LyapunovProbe:
+class LyapunovProbe(LinearProbe):
     """Growth of k directions in every block, from the last to the first, and their exponents."""
 
-    quantities = (GROWTH, EXPONENT)
+    sees: tuple[Sight, ...] = ("chain",)
+    quantities: tuple[Quantity, ...] = (GROWTH, EXPONENT)
 
     def __init__(self, k: int = 8, seed: int = 0) -> None:
         self.k = whole_number("lyapunov", "k", k, 1)

@@ -34,6 +34,10 @@ NORM = Quantity(
     lives_on="sublayer",
     high="Some direction over the tokens is amplified: many queries look at the same key.",
     low="1 is the least for weights that sum to one: every key is looked at equally much.",
+    meaning="How much attention can amplify any direction over the tokens.",
+    leads=True,
+    axes=("head",),
+    requires=("attention",),
 )
 SECOND = Quantity(
     name="attention.second_singular_value",
@@ -44,6 +48,9 @@ SECOND = Quantity(
     lives_on="sublayer",
     high="Differences between tokens survive the head.",
     low="Towards 0: all tokens get the same mixture, the head is of rank one.",
+    meaning="How much of the differences between tokens attention lets through.",
+    axes=("head",),
+    requires=("attention",),
 )
 COLUMN_SUM = Quantity(
     name="attention.column_sum",
@@ -54,6 +61,9 @@ COLUMN_SUM = Quantity(
     scale="log",
     high="One key gathers the weight of many queries.",
     low="1 is the least: the weight is spread evenly over the keys.",
+    meaning="How much of all attention one key gathers.",
+    axes=("head",),
+    requires=("attention",),
 )
 ENTROPY = Quantity(
     name="attention.entropy",
@@ -64,6 +74,9 @@ ENTROPY = Quantity(
     lives_on="sublayer",
     high="Weights are spread over many keys.",
     low="Towards 0: every query looks at one key.",
+    meaning="Over how many keys a query spreads its attention.",
+    axes=("head",),
+    requires=("attention",),
 )
 LOGIT_STD = Quantity(
     name="attention.logit_std",
@@ -74,6 +87,12 @@ LOGIT_STD = Quantity(
     scale="log",
     high="Logits are far apart: the softmax saturates and its gradient fades.",
     low="Towards 0: weights are uniform whatever the tokens are.",
+    meaning="How far the logits of a query are spread before the softmax.",
+    axes=("head",),
+    requires=(
+        "attention",
+        "logits",
+    ),
 )
 LOGIT_SPAN = Quantity(
     name="attention.logit_span",
@@ -85,6 +104,12 @@ LOGIT_SPAN = Quantity(
     scale="log",
     high="Some weights are smaller than others by e to this power.",
     low="Towards 0: weights are uniform.",
+    meaning="How far the largest and the smallest logit of a query are apart.",
+    axes=("head",),
+    requires=(
+        "attention",
+        "logits",
+    ),
 )
 SINK_SHARE = Quantity(
     name="attention.sink_share",
@@ -94,6 +119,9 @@ SINK_SHARE = Quantity(
     lives_on="sublayer",
     high="The first token is an attention sink.",
     low="The first token is no favourite.",
+    meaning="How much attention goes to the first token.",
+    axes=("head",),
+    requires=("attention",),
 )
 DISTANCE = Quantity(
     name="attention.distance",
@@ -104,6 +132,9 @@ DISTANCE = Quantity(
     lives_on="sublayer",
     high="Queries look far away.",
     low="Queries look at their neighbours.",
+    meaning="How far back queries look.",
+    axes=("head",),
+    requires=("attention",),
 )
 DIVERGENCE = Quantity(
     name="attention.head_divergence",
@@ -114,6 +145,11 @@ DIVERGENCE = Quantity(
     lives_on="sublayer",
     high="At most the logarithm of the number of heads: every head looks elsewhere.",
     low="Towards 0: all heads do the same.",
+    meaning="How differently the heads of a layer look.",
+    requires=(
+        "attention",
+        "all heads",
+    ),
 )
 
 
@@ -127,6 +163,8 @@ def _ingredient(name: str, title: str, symbol: str, formula: str) -> Quantity:
         headline="value",
         high="Bounds on the attention matrices are wider.",
         low="Bounds on the attention matrices are narrower.",
+        meaning="Serves bounds on the attention matrices.",
+        ingredient_of="attention",
     )
 
 
@@ -158,6 +196,7 @@ BIAS_RANGE = _ingredient(
 class AttentionProbe:
     """Spectral norm with its interval, mixing rate, entropy, logits, sinks, distance of every head."""
 
+    sees = ("attention",)
     quantities = (
         NORM,
         SECOND,

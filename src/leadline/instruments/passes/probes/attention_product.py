@@ -27,6 +27,13 @@ PRODUCT = Quantity(
     lives_on="sublayer",
     high="At most the square root of the number of tokens, at any depth.",
     low="1 is the least.",
+    meaning="How much the attention of all layers so far can amplify.",
+    beside="attention.product_of_norms",
+    requires=(
+        "attention",
+        "all layers",
+        "matrix",
+    ),
 )
 NORMS = Quantity(
     name="attention.product_of_norms",
@@ -37,6 +44,12 @@ NORMS = Quantity(
     scale="log",
     high="What multiplying bounds layer by layer would predict; the product's norm stays below.",
     low="1 is the least.",
+    meaning="What a bound layer by layer allows that product to be.",
+    requires=(
+        "attention",
+        "all layers",
+        "matrix",
+    ),
 )
 
 
@@ -44,6 +57,7 @@ NORMS = Quantity(
 class AttentionProductProbe:
     """Norm of the product of the head-mean attention matrices up to every layer."""
 
+    sees = ("attention",)
     quantities = (PRODUCT, NORMS)
 
     def __init__(self) -> None:

@@ -26,6 +26,16 @@ SPECTRUM = Quantity(
     scale="log",
     high="The matrices pass on differences between tokens in many directions.",
     low="Few directions survive.",
+    meaning="How attention treats differences between tokens, direction by direction.",
+    axes=(
+        "rank",
+        "head",
+    ),
+    requires=(
+        "attention",
+        "all heads",
+        "matrix",
+    ),
 )
 
 
@@ -33,6 +43,7 @@ SPECTRUM = Quantity(
 class AttentionSpectrumProbe:
     """The whole spectrum of every attention matrix, averaged over heads, rank by rank."""
 
+    sees = ("attention",)
     quantities = (SPECTRUM,)
 
     def __init__(self, ranks: int = 16) -> None:

@@ -27,6 +27,9 @@ STREAM = Quantity(
     high="Layers below get a large gradient: above 1000 times the last layer's it explodes.",
     low="Layers below get no gradient: they cannot learn.",
     source="Xiong et al. 2020, arXiv 2002.04745",
+    meaning="How much of the loss gradient reaches each site of the stream.",
+    leads=True,
+    better="even",
 )
 PARAMETERS = Quantity(
     name="gradient.parameters",
@@ -39,6 +42,9 @@ PARAMETERS = Quantity(
     high="These weights move fast under plain gradient descent.",
     low="These weights hardly learn; zero is by design where the branch is switched off.",
     source="Xiong et al. 2020, arXiv 2002.04745",
+    meaning="How strongly the loss asks each sublayer to change.",
+    better="even",
+    requires=("trainable",),
 )
 
 
@@ -46,6 +52,7 @@ PARAMETERS = Quantity(
 class GradientProbe:
     """Gradient norm at every stream site and over every sublayer's parameters."""
 
+    sees = ("gradient", "parameters")
     quantities = (STREAM, PARAMETERS)
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:

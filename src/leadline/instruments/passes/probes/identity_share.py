@@ -35,6 +35,7 @@ SHARE = Quantity(
     headline="value",
     high="1: the gradient is what the skip connection brings; above 1 the branches work against it.",
     low="0: the branches make the gradient; below 0 they turn it against what came down the skip.",
+    meaning="How much of the gradient came straight along the skip connections.",
 )
 
 
@@ -42,6 +43,7 @@ SHARE = Quantity(
 class IdentityShareProbe:
     """How much of the gradient at every stream site came down the skip connection."""
 
+    sees = ("gradient",)
     quantities = (SHARE,)
 
     def __init__(self) -> None:

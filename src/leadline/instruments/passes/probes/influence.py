@@ -22,6 +22,8 @@ INFLUENCE = Quantity(
     high="The block turns the stream: it matters.",
     low="The block hardly turns the stream: a candidate for removal, to be checked by ablation.",
     source="Men et al. 2024, arXiv 2403.03853",
+    meaning="How far a block turns the stream.",
+    leads=True,
 )
 
 
@@ -29,6 +31,7 @@ INFLUENCE = Quantity(
 class InfluenceProbe:
     """How much every block turns the stream."""
 
+    sees = ("block",)
     quantities = (INFLUENCE,)
 
     def block(self, at: At, before: Tokens, after: Tokens) -> Iterator[Result]:

@@ -22,6 +22,10 @@ NORM = Quantity(
     scale="log",
     high="This lane carries more of the stream than the others.",
     low="This lane carries little.",
+    meaning="How large each lane of the stream is.",
+    leads=True,
+    axes=("lane",),
+    requires=("lanes",),
 )
 COSINE = Quantity(
     name="lane.cosine",
@@ -31,6 +35,8 @@ COSINE = Quantity(
     high="Towards 1: the lanes hold the same vector and act as one.",
     low="The lanes hold different things.",
     source="Zhu et al. 2024, arXiv 2409.19606",
+    meaning="How alike the lanes of the stream are.",
+    requires=("lanes",),
 )
 
 
@@ -38,6 +44,7 @@ COSINE = Quantity(
 class LanesProbe:
     """Norm of every lane and mean cosine between lanes; silent on streams of one lane."""
 
+    sees = ("stream",)
     quantities = (NORM, COSINE)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

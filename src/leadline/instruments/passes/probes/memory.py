@@ -15,6 +15,8 @@ COSINE = Quantity(
     formula="cosine of a token's stream with the same token's stream as it entered",
     high="The stream still points where the embedding put it.",
     low="The embedding's direction is overwritten or drowned (a linear map may still read it).",
+    meaning="How much the stream still looks like the embedding.",
+    leads=True,
 )
 
 
@@ -22,6 +24,7 @@ COSINE = Quantity(
 class MemoryProbe:
     """Cosine of the stream with the stream that entered the stack."""
 
+    sees = ("stream",)
     quantities = (COSINE,)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

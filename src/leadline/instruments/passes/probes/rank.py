@@ -26,6 +26,7 @@ STABLE = Quantity(
     low="Towards 1: tokens differ along one direction only.",
     headline="mean_without_first",
     source="Rudelson and Vershynin 2007",
+    meaning="How many directions the tokens use, counted by their largest one.",
 )
 ENTROPY = Quantity(
     name="tokens.entropy_rank",
@@ -37,6 +38,7 @@ ENTROPY = Quantity(
     low="Towards 1: tokens differ along one direction only.",
     headline="mean_without_first",
     source="after Roy and Vetterli 2007, EUSIPCO",
+    meaning="How many directions the tokens use, counted by their shares.",
 )
 
 
@@ -44,6 +46,7 @@ ENTROPY = Quantity(
 class RankProbe:
     """Stable and entropy rank of the centred tokens at block boundaries."""
 
+    sees = ("stream",)
     quantities = (STABLE, ENTROPY)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

@@ -23,6 +23,7 @@ R2 = Quantity(
     headline="value",
     high="1: a linear map recovers the input stream.",
     low="0 or below: no linear map recovers it from so many tokens.",
+    meaning="How much of the embedding a linear map reads back from the stream.",
 )
 
 
@@ -30,6 +31,7 @@ R2 = Quantity(
 class RecallProbe:
     """Held-out R² of a ridge regression of the input stream from the stream at each layer."""
 
+    sees = ("stream",)
     quantities = (R2,)
 
     def __init__(self, ridge: float = 1e-3, seed: int = 0) -> None:

@@ -22,6 +22,9 @@ NORM = Quantity(
     high="The stream is large: later updates weigh less in it, and half precision rounds them off.",
     low="The stream is small: every update changes its direction a lot.",
     source="Xiong et al. 2020, arXiv 2002.04745",
+    meaning="How large the residual stream is between the blocks.",
+    leads=True,
+    better="even",
 )
 MEAN = Quantity(
     name="stream.mean",
@@ -30,6 +33,7 @@ MEAN = Quantity(
     formula="mean over the features of a token's stream",
     high="The features share an offset, which LayerNorm removes and RMSNorm does not.",
     low="Near zero: the features are centred.",
+    meaning="Where the features of a token are centred.",
 )
 VARIANCE = Quantity(
     name="stream.variance",
@@ -40,6 +44,7 @@ VARIANCE = Quantity(
     high="The norm that reads the stream divides by more: gradients through the branch shrink.",
     low="The norm that reads the stream divides by little: gradients through the branch grow.",
     source="Xiong et al. 2020, arXiv 2002.04745",
+    meaning="How far the features of a token are spread, which theory predicts.",
 )
 
 
@@ -47,6 +52,7 @@ VARIANCE = Quantity(
 class StreamProbe:
     """Norm of the residual stream at every site; mean and variance at block boundaries."""
 
+    sees = ("stream",)
     quantities = (NORM, MEAN, VARIANCE)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

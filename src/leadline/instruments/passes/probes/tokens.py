@@ -24,6 +24,7 @@ RESIDUAL = Quantity(
     high="Tokens differ; in a growing stream that alone says little: see the relative residual.",
     low="Tokens have become equal: rank collapse.",
     source=_SOURCE,
+    meaning="How far the tokens of a text are from their mean.",
 )
 RELATIVE = Quantity(
     name="tokens.relative_residual",
@@ -34,6 +35,7 @@ RELATIVE = Quantity(
     high="Tokens keep their own content (1: they share no common part).",
     low="Tokens are nearly one vector: rank collapse, attention can no longer tell them apart.",
     source=_SOURCE,
+    meaning="How much of the stream is what tells tokens apart.",
 )
 COSINE = Quantity(
     name="tokens.cosine",
@@ -43,6 +45,9 @@ COSINE = Quantity(
     high="Towards 1: all tokens point the same way (rank collapse or one massive direction).",
     low="Near 0: tokens are spread in all directions.",
     source="Noci et al. 2022, arXiv 2206.03126",
+    meaning="How alike the tokens of a text have become.",
+    leads=True,
+    better="low",
 )
 
 
@@ -50,6 +55,7 @@ COSINE = Quantity(
 class TokensProbe:
     """Residual, relative residual and mean cosine of the tokens at block boundaries."""
 
+    sees = ("stream",)
     quantities = (RESIDUAL, RELATIVE, COSINE)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:

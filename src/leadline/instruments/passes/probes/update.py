@@ -25,6 +25,7 @@ NORM = Quantity(
     scale="log",
     high="The branch writes a lot.",
     low="The branch writes little; zero is by design in ReZero and zero-initialised layers.",
+    meaning="How much a sublayer writes to the stream.",
 )
 RATIO = Quantity(
     name="update.ratio",
@@ -36,6 +37,8 @@ RATIO = Quantity(
     high="One write replaces much of the stream.",
     low="The write drowns in the stream: the layer hardly matters.",
     source="Sun et al. 2025, arXiv 2502.05795",
+    meaning="How much a sublayer writes, beside what is there already.",
+    leads=True,
 )
 COSINE = Quantity(
     name="update.cosine",
@@ -45,6 +48,7 @@ COSINE = Quantity(
     lives_on="sublayer",
     high="The write lengthens the stream along itself.",
     low="Negative: the write erases part of the stream; zero: it adds something new.",
+    meaning="Whether a write goes along with the stream or against it.",
 )
 BF16 = Quantity(
     name="update.bf16_loss",
@@ -55,6 +59,8 @@ BF16 = Quantity(
     scale="log",
     high="Towards 1: most of the write is rounded away; keep the stream in float32.",
     low="The write arrives.",
+    meaning="How much of a write rounding would lose in a bfloat16 stream.",
+    better="low",
 )
 
 
@@ -62,6 +68,7 @@ BF16 = Quantity(
 class UpdateProbe:
     """Norm, share, direction and bfloat16 loss of every write."""
 
+    sees = ("update",)
     quantities = (NORM, RATIO, COSINE, BF16)
 
     def update(self, at: At, u: Tokens, x: Tokens) -> Iterator[Result]:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundsSection"]
 
-_TOPICS = {"attention", "collapse", "residual", "jacobian"}
-"""What theorems are about, beside the design of a model whose recipe is known."""
+_TOPICS = {"attention", "collapse", "jacobian"}
+_PROBES = {"residual", "collapse"}
+"""Topics and probes that theorems are about, beside the design of a model whose recipe is known."""
 
 
 @SECTIONS.register("bounds")
@@ -24,9 +25,14 @@ class BoundsSection:
     place = 60
 
     def reads(self, record: Record) -> bool:
-        """Look for what theorems are about: a recipe, or readings of one of their topics."""
-        topics = {name.partition(".")[0] for name in record.quantities}
-        return bool(topics & _TOPICS) or value_at(record.provenance, "model", "recipe") is not None
+        """Look for what theorems are about: a recipe, or readings that they compare with."""
+        known = record.provenance
+        measured = record.quantities.values()
+        return (
+            any(one.topic in _TOPICS or one.ingredient_of for one in measured)
+            or not _PROBES.isdisjoint(known.get("probes") or ())
+            or value_at(known, "model", "recipe") is not None
+        )
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Compute the bounds of every record, and return a part per family that has any."""

@@ -101,12 +101,10 @@ class TopicsSection:
 
 
 def _leading(charts: Sequence[Chart]) -> list[Chart]:
-    """The first chart of each open topic; the first of all where no topic is open."""
-    first: dict[str, Chart] = {}
-    for chart in charts:
-        if chart.topic in _OPEN and chart.leads:
-            first.setdefault(chart.topic, chart)
-    return list(first.values()) or list(charts[:1])
+    """The chart that leads each open topic, or its first; the first of all where none is open."""
+    groups = [[chart for chart in charts if chart.topic == topic] for topic in _OPEN]
+    leading = [max(group, key=lambda chart: chart.leads) for group in groups if group]
+    return leading or list(charts[:1])
 
 
 def _topics(charts: Sequence[Chart]) -> list[tuple[str, list[Chart]]]:
