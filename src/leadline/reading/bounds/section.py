@@ -72,7 +72,7 @@ def bounds_topics(
     topics: list[tuple[str, str, str, tuple[Chart, ...], str]] = []
     for family, (key, title, lead) in _TOPICS.items():
         charts: list[Chart] = []
-        content, count, broken = lead, 0, 0
+        content, count, applying, broken = lead, 0, 0, 0
         for at, every in tables.items():
             table = replace(every, bounds=tuple(b for b in every.bounds if b.family == family))
             if not table.bounds:
@@ -95,9 +95,11 @@ def bounds_topics(
             )
             charts += drawn
             count += len(table.bounds)
+            applying += sum(bool(bound.applying) for bound in table.bounds)
             broken += sum(bool(bound.violations) for bound in table.bounds)
         if count:
-            remark = f"{count} predictions" + (f", {broken} violated" if broken else "")
+            remark = f"{applying} of {count} predictions apply"
+            remark += f", {broken} violated" if broken else ""
             topics.append(
                 (key, title, f'<div class="bounded">{content}</div>', tuple(charts), remark)
             )

@@ -188,6 +188,8 @@ def _panel(
     """The grid, the ticks and the lines of one panel."""
     few = len(positions) <= _STATIONS or across.scale == "log"
     stations = positions if few else round_numbers(across.low, across.high, _STATIONS)
+    if all(one.is_integer() for one in map(float, positions)):  # there is no layer 2.5
+        stations = [one for one in stations if float(one).is_integer()]
     marks = [(one, f"{one:g}") for one in stations]
     parts = [axis_frame(across, up, stations=marks, levels=up.ticks(), margin=10)]
     pieces = [line_pieces(positions[: len(one.values)], one.values, across, up) for one in lines]
