@@ -11,7 +11,6 @@ from leadline.reading.page.cards import chart_groups, row_name
 from leadline.reading.page.drawing import anatomy_drawing, sparkline
 from leadline.reading.page.headline import balance_sentence, comparing_sentences, facts, sentences
 from leadline.reading.page.run_headline import (
-    comparing_run_sentences,
     kind_of_report,
     run_facts,
     run_sentences,
@@ -58,7 +57,7 @@ def summary(
         kind = text_at(records[0].provenance, "model", "class")
         eyebrow = ": ".join(word for word in (kind_of_report(records[0]), kind) if word)
     else:
-        lines = comparing_run_sentences(records, names) + comparing_sentences(records, names)
+        lines = comparing_sentences(records, names)
         eyebrow = f"Comparison of {len(records)} records"
     paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in lines if sentence)
     return (
