@@ -142,7 +142,8 @@ class TextTable:
                     taken[at] += 1
                     last = taken[at] == len(column.gives_way) and not column.stays
                     forms[at] = None if last else taken[at]
-        gap = GAPS[0] if self._total(forms, GAPS[0]) <= room else GAPS[1]
+        wraps = any(column.wraps for column in self.columns)  # then words are broken instead
+        gap = GAPS[0] if wraps or self._total(forms, GAPS[0]) <= room else GAPS[1]
         return forms, gap
 
     def _widths(self, forms: Sequence[int | None]) -> list[int]:
