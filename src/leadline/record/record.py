@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -19,19 +20,24 @@ from leadline.record.file import store, tables
 from leadline.record.file.checksum import keep_unclosed
 from leadline.record.file.faults import cannot_write
 from leadline.record.file.reader import Reader
-from leadline.record.provenance import number_at
+from leadline.record.provenance import number_at, text_at
 from leadline.record.rows.address import parse_address
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import RUN
+from leadline.record.views import how_to_make, view_reader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from os import PathLike
     from types import EllipsisType, TracebackType
 
+    from leadline.instruments.attacks.result import AttackTable
+    from leadline.instruments.collapse.result import Collapse
+    from leadline.instruments.jacobian.result import Jacobian, Lyapunov
+    from leadline.instruments.paths.result import Paths
     from leadline.record.file.checksum import Integrity
     from leadline.record.rows.profile import Profile
     from leadline.record.words.table import TextTable
@@ -327,6 +333,59 @@ class Record:
 
         export.to_csv(self, check_path(path))
 
+    @property
+    def instrument(self) -> str:
+        """The instrument that wrote the record, such as "jacobian"; "" where it was `measure`."""
+        return text_at(self.provenance, "instrument", "name")
+
+    @property
+    def jacobian(self) -> Jacobian:
+        """What `leadline.jacobian` measured: singular values of a stretch of blocks, with errors."""
+        return self.view("jacobian")
+
+    @property
+    def lyapunov(self) -> Lyapunov:
+        """What `leadline.lyapunov` measured: how directions grow from block to block."""
+        return self.view("lyapunov")
+
+    @property
+    def collapse(self) -> Collapse:
+        """What `leadline.collapse` measured: how far tokens differ, far below rounding."""
+        return self.view("collapse")
+
+    @property
+    def paths(self) -> Paths:
+        """What `leadline.paths` measured: the output by the length of the paths to it."""
+        return self.view("paths")
+
+    @property
+    def attacks(self) -> AttackTable:
+        """What `leadline.bounds(attack=True)` tried against each bound."""
+        return self.view("attacks")
+
+    def view(self, instrument: str) -> Any:
+        """Return the rows of an instrument as its result, a thin reader made once."""
+        read = view_reader(instrument)
+        if self.instrument != instrument:
+            made = f"leadline.{self.instrument}" if self.instrument else "leadline.measure"
+            raise RecordError(
+                f"This record was written by {made} and holds no result of {instrument}: "
+                f"use {how_to_make(instrument)}."
+            )
+        return self._reader.keep(("view", instrument), lambda: read(self))
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand over what the result of an instrument had before results became records."""
+        instrument = "" if name.startswith("_") or not self._open_connection else self.instrument
+        if not instrument or not hasattr(view := self.view(instrument), name):
+            raise AttributeError(f"A record has no attribute {name!r}.", name=name, obj=self)
+        warnings.warn(
+            f"leadline.{instrument} returns a record now: write record.{instrument}.{name}.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(view, name)
+
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the record to one file, in one step; a file that stands there is replaced."""
         place = check_path(path)
@@ -341,11 +400,15 @@ class Record:
     def __str__(self) -> str:
         from leadline.record.words.text import record_screen
 
+        if self.instrument:
+            return str(self.view(self.instrument))
         return record_screen(self).text()
 
     def _repr_html_(self) -> str:
         from leadline.record.words.text import record_screen
 
+        if self.instrument and hasattr(view := self.view(self.instrument), "_repr_html_"):
+            return view._repr_html_()
         return record_screen(self).html()
 
     def table(self) -> TextTable:

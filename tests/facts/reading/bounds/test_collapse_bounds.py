@@ -14,7 +14,7 @@ import pytest
 import leadline
 from leadline.errors import InputError, RecordError, UnknownName
 from leadline.reading.bounds.evaluate import bounds, has_attention, has_collapse
-from leadline.reading.bounds.rank_collapse.bounds import LOG_ROUNDING, ROUNDING
+from leadline.reading.bounds.rank_collapse.applied_bounds import LOG_ROUNDING, ROUNDING
 from leadline.reading.bounds.rank_collapse.facts import collapse_stacks
 from leadline.reading.bounds.table import BoundResult, BoundsTable
 from leadline.reading.bounds.terminal import bounds_screen
