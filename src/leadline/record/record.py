@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from leadline.instruments.paths.result import Paths
     from leadline.record.file.checksum import Integrity
     from leadline.record.rows.profile import Profile
+    from leadline.record.words.table import TextTable
 
 __all__ = ["Record", "check_record"]
 
@@ -395,16 +396,25 @@ class Record:
         return place
 
     def __str__(self) -> str:
-        from leadline.record.words.text import record_text
+        from leadline.record.words.text import record_screen
 
-        return str(self.view(self.instrument)) if self.instrument else record_text(self)
+        if self.instrument:
+            return str(self.view(self.instrument))
+        return record_screen(self).text()
 
     def _repr_html_(self) -> str:
-        from leadline.record.words.notebook import record_html
+        from leadline.record.words.text import record_screen
 
         if self.instrument and hasattr(view := self.view(self.instrument), "_repr_html_"):
             return view._repr_html_()
-        return record_html(self)
+        return record_screen(self).html()
+
+    def table(self) -> TextTable:
+        """Return every line over depth as a table; `print(record)` shows those that matter most."""
+        from leadline.record.words.summary import summarize
+        from leadline.record.words.text import depth_table
+
+        return depth_table(summarize(self))
 
     def close(self) -> None:
         """Close the record; a file that grew becomes one plain file."""

@@ -45,12 +45,7 @@ def _sentences(subject: PageSubject) -> tuple[str, list[str]]:
     records, names = subject.records, subject.names
     trained = any(map(holds_run, records))
     if len(records) > 1:
-        lines = comparing_sentences(records, names)
-        if trained:
-            from leadline.reading.page.run_headline import comparing_run_sentences
-
-            lines = comparing_run_sentences(records, names) + lines
-        return f"Comparison of {len(records)} records", lines
+        return f"Comparison of {len(records)} records", comparing_sentences(records, names)
     record, lines, report = records[0], [], "Depth report"
     if trained:
         from leadline.reading.page.run_headline import kind_of_report, run_sentences
