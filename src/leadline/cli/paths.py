@@ -71,14 +71,7 @@ def paths(
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Show all lengths, not only those with the largest shares.",
-            rich_help_panel=o.OUTPUT,
-        ),
-    ] = False,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it

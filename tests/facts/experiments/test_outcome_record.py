@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import leadline as ll
+from leadline.experiments.outcome.folder import write_outcome
 from leadline.experiments.outcome.outcome import Outcome
-from leadline.experiments.outcome.picture import write_outcome
 from leadline.experiments.outcome.rows import outcome_record, read_outcome
 from leadline.reading.show.panels import Line, Places, Plane, Table
 from leadline.record import Record

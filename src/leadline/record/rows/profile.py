@@ -76,6 +76,12 @@ class Profile:
         """The value at the last layer of the line."""
         return float(self.values[-1])
 
+    def place(self, layer: int) -> str:
+        """Name a place of the line: `layer 3`, `3 hops`."""
+        if self.over == "hops":
+            return f"{layer} hop" if layer == 1 else f"{layer} hops"
+        return f"{self.over} {layer}"
+
     @cached_property
     def growth(self) -> Growth:
         """The law of growth that fits the line best."""

@@ -151,8 +151,9 @@ def test_paths_are_compared_hop_by_hop_reported_and_exported(record, tmp_path):
     by_hand = max(range(4), key=lambda l: abs(math.log(long[l] / short[l])))
     assert parting.layer == by_hand
     assert parting.ratio == pytest.approx(long[by_hand] / short[by_hand])
-    said = str(comparison).partition("path.norm[")[0]  # from there on at the last layer
-    assert "layer" not in said and f"{by_hand} hop" in said
+    (line,) = [one for one in str(comparison).splitlines() if "path.norm_share[output]  " in one]
+    assert line.endswith(f" @{by_hand}")
+    assert "widest @layer or hops" in str(comparison)  # the norm stands at the last layer
     page = ll.report([record, deeper], tmp_path / "both.html").read_text()
     assert "Share of the paths of one length" in page
     record.to_csv(tmp_path / "rows.csv")
