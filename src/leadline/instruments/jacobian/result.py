@@ -149,19 +149,15 @@ class Jacobian:
 
     def __str__(self) -> str:
         headers, rows = _table(self)
-        heading = [_title(self), _facts(self), "", *_answer(self), ""]
-        return "\n".join([*heading, *align([headers, *rows], right=range(1, 5)), "", *_below(self)])
+        lines = [_title(self), _facts(self), "", *align([headers, *rows], right=range(1, 5)), ""]
+        return "\n".join([*lines, *_below(self)])
 
     def _repr_html_(self) -> str:
         headers, rows = _table(self)
         table = html_table(headers, [[escape(cell) for cell in row] for row in rows])
         below = "".join(f"<li>{escape(line)}</li>" for line in _below(self))
         title, facts = escape(_title(self)), escape(_facts(self))
-        answer = escape(" ".join(_answer(self)))
-        return (
-            f"<div><strong>{title}</strong><div>{facts}</div><p>{answer}</p>{table}"
-            f"<ul>{below}</ul></div>"
-        )
+        return f"<div><strong>{title}</strong><div>{facts}</div>{table}<ul>{below}</ul></div>"
 
 
 _ARRAYS = (
@@ -236,17 +232,15 @@ class Lyapunov:
     def __str__(self) -> str:
         headers, rows = _exponents(self)
         right = range(1, len(headers) - 1)
-        heading = [*_lyapunov_heading(self), "", _lyapunov_answer(self), ""]
-        table = align([headers, *rows], right=right)
-        return "\n".join([*heading, *table, "", *_lyapunov_below(self)])
+        lines = [*_lyapunov_heading(self), "", *align([headers, *rows], right=right), ""]
+        return "\n".join([*lines, *_lyapunov_below(self)])
 
     def _repr_html_(self) -> str:
         headers, rows = _exponents(self)
         title, *rest = _lyapunov_heading(self)
         table = html_table(headers, [[escape(cell) for cell in row] for row in rows])
         below = "".join(f"<li>{escape(line)}</li>" for line in [*rest, *_lyapunov_below(self)])
-        answer = escape(_lyapunov_answer(self))
-        return f"<div><strong>{escape(title)}</strong><p>{answer}</p>{table}<ul>{below}</ul></div>"
+        return f"<div><strong>{escape(title)}</strong>{table}<ul>{below}</ul></div>"
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -262,22 +256,6 @@ def _title(result: Jacobian) -> str:
             f"from site {result.start} to site {result.end} ({result.end - result.start} layers)"
         )
     return f"Jacobian of {result.model}: {result.stack} {where}"
-
-
-def _answer(result: Jacobian) -> list[str]:
-    """What the numbers say: how much a change is stretched, and how far J is from I."""
-    it = "The block" if result.end == result.start + 1 else "The stretch"
-    it = it if result.sublayer is None else "The write"
-    distance = format_number(float(result.distance.mean()))
-    norm = format_number(float(result.norm.mean()))
-    lines = [
-        f"{it} multiplies a random small change of the stream by {norm} and is {distance} from the "
-        "identity (root mean squares over all directions)."
-    ]
-    if result.values.shape[1]:
-        most = format_number(float(result.values[:, 0].max()))
-        lines.append(f"No change grows by more than {most}.")
-    return lines
 
 
 def _facts(result: Jacobian) -> str:
@@ -360,21 +338,6 @@ def _lyapunov_heading(result: Lyapunov) -> list[str]:
         f"Lyapunov exponents of {result.model}: {result.stack}, {result.depth} {layers}, {way}",
         f"{_sizes(result.shape)}, N = {result.size}; {result.precision}; attention: {result.kernel}",
     ]
-
-
-def _lyapunov_answer(result: Lyapunov) -> str:
-    """By what factor the leading direction grows or fades in a layer."""
-    what = "Gradients" if result.backward else "Small changes of the stream"
-    factor = float(np.exp(result.exponents[:, 0].mean()))
-    if not factor > 0:
-        return f"{what} die out: no direction passes all layers."
-    way = "grow" if factor > 1 else "fade"
-    return (
-        f"{what} {way}: the strongest of {result.exponents.shape[1]} directions is multiplied by "
-        f"{factor:.4g} in a layer, by {factor**result.depth:.3g} in all {result.depth}."
-        if result.depth > 1
-        else f"{what} {way}: the strongest direction is multiplied by {factor:.4g}."
-    )
 
 
 def _exponents(result: Lyapunov) -> tuple[list[str], list[list[str]]]:

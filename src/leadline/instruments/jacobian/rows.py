@@ -9,7 +9,6 @@ not written; they are there as long as the record is in the memory of the proces
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,15 @@ from leadline.instruments.jacobian.quantities import (
     WEAKEST,
 )
 from leadline.instruments.jacobian.result import Direction, Jacobian, Lyapunov
+from leadline.instruments.jacobian.row_tables import (
+    cells,
+    example_rows,
+    power_rows,
+    ranked_rows,
+    rows_at,
+    summaries,
+    table_of,
+)
 from leadline.record import Quantity, Reading, Record, Site
 
 if TYPE_CHECKING:
@@ -45,8 +53,6 @@ __all__ = ["jacobian_record", "lyapunov_record", "read_jacobian", "read_lyapunov
 
 _ERRORS = ("errors", "smallest_errors", "norm_error", "distance_error", "branch_error")
 _FACTS = ("model", "stack", "precision", "kernel", "remarks", "shape")
-_WITHIN_FLOAT64 = 300.0
-"""Powers of ten that are written as plain numbers."""
 
 
 def jacobian_record(
@@ -58,22 +64,24 @@ def jacobian_record(
     """
     site = _site(result.stack, result.start, result.end, result.sublayer, role)
     rows = [
-        *_ranked(SINGULAR, result.values, result.errors, site),
-        *_ranked(SMALLEST, result.smallest, result.smallest_errors, site),
-        *_rows(NORM, result.norm, result.norm_error, site),
-        *_rows(DISTANCE, result.distance, result.distance_error, site),
+        *ranked_rows(SINGULAR, result.values, result.errors, site),
+        *ranked_rows(SMALLEST, result.smallest, result.smallest_errors, site),
+        *example_rows(NORM, result.norm, result.norm_error, site),
+        *example_rows(DISTANCE, result.distance, result.distance_error, site),
         *([] if result.shape[1] < 2 else [Reading(LEAK.name, site, "max", result.leak)]),
         *_direction_rows(STRONGEST, result.strongest, site),
         *_direction_rows(WEAKEST, result.weakest, site),
         *_single_blocks(result),
     ]
     if not np.isnan(result.branch).all():
-        rows += _rows(BRANCH, result.branch, result.branch_error, site)
+        rows += example_rows(BRANCH, result.branch, result.branch_error, site)
     if site.point.startswith(_FROM) and result.start == 0 and result.values.shape[1]:
         end = Site(result.stack, result.end)
-        rows += _rows(THROUGH, result.values[:, 0], result.errors[:, 0], end)
+        rows += example_rows(THROUGH, result.values[:, 0], result.errors[:, 0], end)
     if result.end == depth and result.sublayer is None:
-        rows += _rows(PARTIAL, result.norm, result.norm_error, Site(result.stack, result.start))
+        rows += example_rows(
+            PARTIAL, result.norm, result.norm_error, Site(result.stack, result.start)
+        )
     exact = {name: getattr(result, name) for name in _ERRORS}
     fields = ("start", "end", "sublayer", "causal", "probes", "products", *_FACTS)
     record = _record(
@@ -95,15 +103,15 @@ def read_jacobian(record: Record) -> Jacobian:
     site = _site(stack, start, end, known["sublayer"], known["role"])
     ranks = (exact["errors"].shape[1], exact["smallest_errors"].shape[1])
     values, smallest = (
-        _table(record, quantity, site, examples, "rank", count)
+        table_of(record, quantity, site, examples, "rank", count)
         for quantity, count in zip((SINGULAR, SMALLEST), ranks, strict=True)
     )
     norm, distance, branch = (
-        _table(record, quantity, site, examples)[:, 0] for quantity in (NORM, DISTANCE, BRANCH)
+        table_of(record, quantity, site, examples)[:, 0] for quantity in (NORM, DISTANCE, BRANCH)
     )
     singles = [_site(stack, layer - 1, layer, None, "block") for layer in range(start + 1, end + 1)]
-    has_blocks = end > start + 1 and bool(_cells(record, SINGULAR, singles[0]))
-    leaks = [one.value for one in _at(record, LEAK, site)]
+    has_blocks = end > start + 1 and bool(cells(record, SINGULAR, singles[0]))
+    leaks = [one.value for one in rows_at(record, LEAK, site)]
     return Jacobian(
         **_shared(known),
         start=start,
@@ -116,7 +124,7 @@ def read_jacobian(record: Record) -> Jacobian:
         branch=branch,
         **exact,
         blocks=np.stack(
-            [_table(record, SINGULAR, one, examples, "rank", 1)[:, 0] for one in singles]
+            [table_of(record, SINGULAR, one, examples, "rank", 1)[:, 0] for one in singles]
         )
         if has_blocks
         else None,
@@ -138,15 +146,15 @@ def lyapunov_record(result: Lyapunov, facts: Mapping[str, Any]) -> Record:
     rows: list[Reading] = []
     for layer in range(1, depth + 1):
         here = result.growth[layer - 1]
-        rows += _ranked(growth, here, None, _site(stack, layer - 1, layer, None, "block"))
+        rows += ranked_rows(growth, here, None, _site(stack, layer - 1, layer, None, "block"))
     for site in range(depth) if result.backward else range(1, depth + 1):
         passed = result.growth[site:] if result.backward else result.growth[:site]
         mean = -np.sort(-passed.sum(0) / len(passed), axis=1)
         whole = len(passed) == depth
-        rows += _ranked(exponent, result.exponents if whole else mean, None, Site(stack, site))
+        rows += ranked_rows(exponent, result.exponents if whole else mean, None, Site(stack, site))
         where = Site(stack, site) if result.backward else Site(stack, site, None, f"{_FROM}0")
         logs, errors = result.log10_norm[site], result.log10_norm_error[site]
-        rows += _power_rows(PARTIAL if result.backward else NORM, logs, errors, where)
+        rows += power_rows(PARTIAL if result.backward else NORM, logs, errors, where)
     exact = {"log10_norm": result.log10_norm, "log10_norm_error": result.log10_norm_error}
     more = {name: getattr(result, name) for name in ("backward", *_FACTS)}
     return _record("lyapunov", facts, rows, more | {"growth": result.growth.shape, "exact": exact})
@@ -159,14 +167,14 @@ def read_lyapunov(record: Record) -> Lyapunov:
     growth, exponent = _growth_and_exponent(backward)
     depth, examples, k = known["growth"]
     layers = [
-        _table(record, growth, _site(stack, i, i + 1, None, "block"), examples, "rank", k)
+        table_of(record, growth, _site(stack, i, i + 1, None, "block"), examples, "rank", k)
         for i in range(depth)
     ]
     whole = Site(stack, 0 if backward else depth)
     return Lyapunov(
         **_shared(known),
         backward=backward,
-        exponents=_table(record, exponent, whole, examples, "rank", k),
+        exponents=table_of(record, exponent, whole, examples, "rank", k),
         growth=np.stack(layers),
         **_exact(known),
     )
@@ -203,56 +211,18 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _rows(quantity: Quantity, values: Floats, errors: Floats | None, site: Site) -> list[Reading]:
-    """Mean and largest over the examples, as probes write them, then every example."""
-    each = _examples(quantity, values, errors, site)
-    return [*_summaries(quantity, values, errors, site), *each]
-
-
-def _ranked(quantity: Quantity, values: Floats, errors: Floats | None, site: Site) -> list[Reading]:
-    """The same of [example, rank] numbers, rank by rank; without a rank, those of the first."""
-    rows: list[Reading] = []
-    for rank in range(values.shape[1]):
-        here = values[:, rank], None if errors is None else errors[:, rank]
-        if rank == 0:
-            rows += _summaries(quantity, *here, site)
-        rows += _rows(quantity, *here, replace(site, rank=rank + 1))
-    return rows
-
-
-def _summaries(
-    quantity: Quantity, values: Floats, errors: Floats | None, site: Site
-) -> Iterator[Reading]:
-    spread = np.full_like(values, np.nan) if errors is None else errors
-    worst = int(values.argmax())
-    for statistic, some in (("mean", slice(None)), ("max", slice(worst, worst + 1))):
-        with np.errstate(invalid="ignore", over="ignore"):  # numbers that are infinite
-            low, value, high = (
-                float(column[some].mean()) for column in (values - spread, values, values + spread)
-            )
-        ends = (None, None) if errors is None else (low, high)
-        yield Reading(quantity.name, site, statistic, value, *ends)
-
-
-def _examples(
-    quantity: Quantity, values: Floats, errors: Floats | None, site: Site
-) -> Iterator[Reading]:
-    for i, value in enumerate(values.tolist()):
-        error = math.nan if errors is None else float(errors[i])
-        ends = (None, None) if errors is None else (value - error, value + error)
-        yield Reading(quantity.name, replace(site, example=i + 1), "mean", value, *ends)
-
-
 def _direction_rows(
     quantities: tuple[Quantity, Quantity, Quantity], path: Direction | None, site: Site
 ) -> Iterator[Reading]:
     if path is None:
         return
     for quantity, shares in zip(quantities, (path.entry, path.exit), strict=False):
-        yield from _summaries(quantity, shares.max(1), None, site)
+        yield from summaries(quantity, shares.max(1), None, site)
         for token in range(shares.shape[1]):
-            yield from _rows(quantity, shares[:, token], None, replace(site, token=token + 1))
-    yield from _rows(quantities[2], path.overlap, None, site)
+            yield from example_rows(
+                quantity, shares[:, token], None, replace(site, token=token + 1)
+            )
+    yield from example_rows(quantities[2], path.overlap, None, site)
 
 
 def _single_blocks(result: Jacobian) -> Iterator[Reading]:
@@ -262,38 +232,11 @@ def _single_blocks(result: Jacobian) -> Iterator[Reading]:
     for i, values in enumerate(result.blocks):
         layer = result.start + i + 1
         block = _site(result.stack, layer - 1, layer, None, "block")
-        yield from _ranked(SINGULAR, values[:, None], None, block)
+        yield from ranked_rows(SINGULAR, values[:, None], None, block)
         with np.errstate(over="ignore"):
             product = np.prod(result.blocks[: i + 1], axis=0)
         if result.start == 0 and np.isfinite(product).all():
-            yield from _rows(PRODUCT, product, None, Site(result.stack, layer))
-
-
-def _power_rows(quantity: Quantity, logs: Floats, errors: Floats, site: Site) -> Iterator[Reading]:
-    """The rows of numbers known by their log10, with an exponent where they are beyond float64."""
-    finite = logs[np.isfinite(logs)]
-    top = float(finite.max()) if len(finite) else 0.0
-    groups = [(top, logs, errors, _summaries)]
-    for i, log in enumerate(logs.tolist()):
-        one = slice(i, i + 1)
-        groups.append((log if math.isfinite(log) else 0.0, logs[one], errors[one], _examples))
-    for i, (level, some, spread, write) in enumerate(groups):
-        scale, exponent = _power(level)
-        values = scale * 10.0 ** (some - level)
-        # One standard error of log10 x is that of x over x ln 10.
-        ends = np.where(values > 0, values * math.log(10) * spread, 0.0)
-        for row in write(quantity, values, ends, site):
-            where = row.site if i == 0 else replace(site, example=i)
-            yield replace(row, site=where, exponent=exponent)
-
-
-def _power(log10: float) -> tuple[float, int | None]:
-    """10^log10 as a number and the power of two that it is to be multiplied by."""
-    if abs(log10) < _WITHIN_FLOAT64:
-        return 10.0**log10, None
-    binary = log10 * math.log2(10)
-    exponent = math.floor(binary)
-    return 2.0 ** (binary - exponent), exponent
+            yield from example_rows(PRODUCT, product, None, Site(result.stack, layer))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -313,39 +256,6 @@ def _exact(known: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.array(value, dtype=np.float64) for name, value in known["exact"].items()}
 
 
-def _at(record: Record, quantity: Quantity, site: Site) -> list[Reading]:
-    if quantity.name not in record:
-        return []
-    place = {"stack": site.stack, "layer": site.layer, "point": site.point}
-    return record.select(quantity.name, sublayer=site.sublayer, **place)
-
-
-def _cells(
-    record: Record, quantity: Quantity, site: Site, axis: str = "rank"
-) -> dict[tuple[int, int], float]:
-    """The numbers of single examples, by example and by their place on an axis."""
-    return {
-        (one.site.example, getattr(one.site, axis) or 1): one.value
-        for one in _at(record, quantity, site)
-        if one.site.example is not None
-    }
-
-
-def _table(
-    record: Record,
-    quantity: Quantity,
-    site: Site,
-    examples: int,
-    axis: str = "rank",
-    count: int = 1,
-) -> Floats:
-    """The numbers [example, axis]; NaN where none were written."""
-    table = np.full((examples, count), np.nan)
-    for (example, place), value in _cells(record, quantity, site, axis).items():
-        table[example - 1, place - 1] = value
-    return table
-
-
 def _direction(
     record: Record,
     quantities: tuple[Quantity, Quantity, Quantity],
@@ -354,14 +264,14 @@ def _direction(
     shape: tuple[int, int, int],
 ) -> Direction | None:
     enters, leaves, overlap = quantities
-    if not _cells(record, overlap, site):
+    if not cells(record, overlap, site):
         return None
     examples, tokens, _ = shape
     return Direction(
         value=values[:, 0].copy(),
-        entry=_table(record, enters, site, examples, "token", tokens),
-        exit=_table(record, leaves, site, examples, "token", tokens),
-        overlap=_table(record, overlap, site, examples)[:, 0],
+        entry=table_of(record, enters, site, examples, "token", tokens),
+        exit=table_of(record, leaves, site, examples, "token", tokens),
+        overlap=table_of(record, overlap, site, examples)[:, 0],
     )
 
 
