@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FIRST_SCHEMA", "migrate"]
+__all__ = ["FIRST_SCHEMA", "advance", "migrate"]
 
 FIRST_SCHEMA = 1
 
@@ -120,17 +120,24 @@ _TRAINING = (
 
 def migrate(connection: sqlite3.Connection, schema: int) -> None:
     """Bring the tables to this schema, in one transaction."""
-    present = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if present >= schema:
-        return
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        for number in range(present + 1, schema + 1):
-            for statement in _STATEMENTS[number]:
-                connection.execute(statement)
-            if number == 2:
-                _declare(connection)
-        connection.execute(f"PRAGMA user_version = {schema}")
+    if _schema_of(connection) < schema:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            advance(connection, schema)
+
+
+def advance(connection: sqlite3.Connection, schema: int) -> None:
+    """Run the statements that are missing, inside the transaction of the caller."""
+    for number in range(_schema_of(connection) + 1, schema + 1):
+        for statement in _STATEMENTS[number]:
+            connection.execute(statement)
+        if number == 2:
+            _declare(connection)
+        connection.execute(f"PRAGMA user_version = {number}")
+
+
+def _schema_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _declare(connection: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadline.record.file.migrations import migrate
+from leadline.record.file.migrations import FIRST_SCHEMA, advance
 
 if TYPE_CHECKING:
     import sqlite3
@@ -108,8 +108,10 @@ INSERT INTO checksum VALUES ('unclosed', x'');
 
 def write_schema(connection: sqlite3.Connection, *, schema: int = SCHEMA) -> None:
     """Make an empty file a record without a row, which says that it is being written."""
+    # One transaction: whoever opens the file meanwhile finds it empty, or of this schema.
     connection.executescript(
-        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1;"
-        f"BEGIN; {CHECKSUM_TABLE} {_TABLES} COMMIT;"
+        f"BEGIN IMMEDIATE; {CHECKSUM_TABLE} {_TABLES}"
+        f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FIRST_SCHEMA};"
     )
-    migrate(connection, schema)
+    with connection:
+        advance(connection, schema)

@@ -34,6 +34,7 @@ __all__ = [
     "as_readings",
     "count_readings",
     "distinct",
+    "foreign_changes",
     "last_layer",
     "read_findings",
     "read_provenance",
@@ -201,6 +202,12 @@ def distinct(connection: sqlite3.Connection, column: str) -> list[str]:
     """Read the different values of a column of the readings, in the order they came."""
     query = f"SELECT {column} FROM reading GROUP BY {column} ORDER BY min(rowid)"  # noqa: S608
     return [row[0] for row in connection.execute(query)]
+
+
+@_reader
+def foreign_changes(connection: sqlite3.Connection) -> int:
+    """Read SQLite's number for the state of the file: it changes when another connection writes."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 @_reader
