@@ -89,6 +89,7 @@ def bounds(
         ),
     ] = None,
     plugin: o.Plugins = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -114,7 +115,13 @@ def bounds(
             )
         else:
             violated = _compare(
-                voice, file, names=bound, layer=layer, heads=heads, initial=initial or None
+                voice,
+                file,
+                names=bound,
+                layer=layer,
+                heads=heads,
+                initial=initial or None,
+                everything=everything,
             )
     if violated:
         raise typer.Exit(1)
@@ -128,6 +135,7 @@ def _compare(
     layer: int | None,
     heads: bool,
     initial: bool | None,
+    everything: bool,
 ) -> bool:
     from leadline.reading.bounds.evaluate import bounds as bounds_of
     from leadline.reading.page import show_bounds
@@ -136,7 +144,7 @@ def _compare(
         table = bounds_of(record, names=names, layer=layer, initial=initial)
     voice.emit(table.to_json)
     by_head = heads or layer is not None
-    voice.show(lambda console: show_bounds(table, console, heads=by_head))
+    voice.show(lambda console: show_bounds(table, console, heads=by_head, everything=everything))
     return table.violated
 
 
