@@ -223,8 +223,13 @@ def _edit(path: Path, chance: random.Random) -> None:
         rows = max(1, connection.execute("SELECT count(*) FROM reading").fetchone()[0])
         connection.execute("DROP TRIGGER reading_is_never_changed")
         connection.execute("DROP TRIGGER reading_is_never_deleted")
-        edit = chance.choice(_EDITS).format(row=chance.randint(1, rows))
+        edits = [one for one in _EDITS if "checksum" not in one or _has_checksums(connection)]
+        edit = chance.choice(edits).format(row=chance.randint(1, rows))
         connection.executescript(edit)
+
+
+def _has_checksums(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA table_info (checksum)").fetchall())
 
 
 def _alter_text(path: Path, chance: random.Random) -> None:

@@ -48,13 +48,16 @@ class Reader:
     def keep(self, key: object, make: Callable[[], _Kept]) -> _Kept:
         """Return what `make` makes, made once for as long as the record stays as it is."""
         if self._growing or key not in self._kept:
-            version = tables.foreign_changes(self._connection)
-            if version != self._version:
-                self.forget()
-                self._version = version
+            self._forget_what_changed()
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    def _forget_what_changed(self) -> None:
+        version = tables.foreign_changes(self._connection)
+        if version != self._version:
+            self.forget()
+            self._version = version
 
     def provenance(self) -> dict[str, Any]:
         """The provenance by key."""
@@ -86,6 +89,7 @@ class Reader:
         """The readings whose columns have these values, in the order in which they came."""
         rows = self._rows_of(conditions.get("quantity"))
         if rows is None:
+            self._forget_what_changed()
             rows = tables.read_rows(self._connection, conditions)
         else:
             wanted = [
@@ -105,6 +109,7 @@ class Reader:
         """
         if self.count() <= MOST_ROWS_KEPT:
             return self.readings(conditions)
+        self._forget_what_changed()
         drawn = tables.drawn_conditions(self._connection, conditions)
         return tables.as_readings(self._connection, tables.read_rows(self._connection, drawn))
 
