@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FIRST_SCHEMA", "advance", "migrate"]
+__all__ = ["FIRST_SCHEMA", "migrate"]
 
 FIRST_SCHEMA = 1
 
@@ -120,20 +120,17 @@ _TRAINING = (
 
 def migrate(connection: sqlite3.Connection, schema: int) -> None:
     """Bring the tables to this schema, in one transaction."""
-    if _schema_of(connection) < schema:
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            advance(connection, schema)
-
-
-def advance(connection: sqlite3.Connection, schema: int) -> None:
-    """Run the statements that are missing, inside the transaction of the caller."""
-    for number in range(_schema_of(connection) + 1, schema + 1):
-        for statement in _STATEMENTS[number]:
-            connection.execute(statement)
-        if number == 2:
-            _declare(connection)
-        connection.execute(f"PRAGMA user_version = {number}")
+    if _schema_of(connection) >= schema:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        # Asked again: another process may have migrated the file meanwhile.
+        for number in range(_schema_of(connection) + 1, schema + 1):
+            for statement in _STATEMENTS[number]:
+                connection.execute(statement)
+            if number == 2:
+                _declare(connection)
+            connection.execute(f"PRAGMA user_version = {number}")
 
 
 def _schema_of(connection: sqlite3.Connection) -> int:
