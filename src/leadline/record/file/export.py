@@ -17,7 +17,7 @@ import numpy as np
 from leadline.errors import require
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.file.text_files import write_text_file
-from leadline.record.rows.reading import scaled
+from leadline.record.rows.reading import scale_by_power
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,11 @@ def to_xarray(record: Record) -> Any:
         if any(reading.exponent is not None for reading in readings):
             # What is beyond float64 is zero or infinite as a number, and exact as a logarithm.
             for cell, reading in zip(cells, readings, strict=True):
-                cell |= {name: _scaled(cell[name], reading.exponent or 0) for name in _REAL}
+                cell |= {
+                    field: scale_by_power(cell[field], reading.exponent or 0)
+                    for field in _REAL
+                    if cell[field] is not None
+                }
                 cell["log10"] = reading.log10
             fields.append((".log10", "log10"))
         always = () if quantity.lives_on == "run" else ("statistic", "layer")
@@ -142,10 +146,6 @@ def _cells(reading: Reading) -> tuple[Any, ...]:
         reading.upper,
         None if reading.exponent is None else str(reading.exponent),
     )
-
-
-def _scaled(value: float | None, exponent: int) -> float | None:
-    return None if value is None else scaled(value, exponent)
 
 
 def _is_redundant(cells: list[dict[str, Any]]) -> bool:
