@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.reading.page import as_json
-from leadline.record import Quantity, Reading, Record, Site
+from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.file.unfinished import GrowingRecord
 from tests.synthetic import broken_record, gpt2_record, t5_record
 from tests.synthetic_sweep import sweep_record, training_record
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 NAME = "damaged.leadline"
+SCHEMA_1 = Path(__file__).parent / "fixtures" / "schema1"
 PAGE = 4096
 
 
 def write_sources(folder: Path) -> list[Path]:
-    """Files of every sort, each in a folder of its own under the name `NAME`; the last is unclosed."""
+    """Files of every sort and schema, each in a folder of its own under the name `NAME`."""
     records = {
         "decoder": gpt2_record(),
         "encoder-decoder": t5_record(),
         "broken": broken_record(),
         "sweep": sweep_record(),
         "training": training_record(layers=True, outcome={"status": "finished"}),
+        "every column": record_of_every_column(),
     }
     paths = [folder / kind / NAME for kind in (*records, "unfinished", "unclosed")]
     for path in paths:
@@ -45,7 +47,47 @@ def write_sources(folder: Path) -> list[Path]:
     for beside in ("", "-wal"):  # what a writer that is killed now leaves behind
         shutil.copy(folder / f"writer.leadline{beside}", f"{paths[-1]}{beside}")
     growing.close()
+    for name in ("measure", "sweep", "killed", "closed/measure", "closed/killed"):
+        path = folder / f"schema 1 {name}".replace("/", " ") / NAME
+        path.parent.mkdir()
+        for beside in ("", "-wal"):
+            if Path(f"{SCHEMA_1 / name}.leadline{beside}").exists():
+                shutil.copy(f"{SCHEMA_1 / name}.leadline{beside}", f"{path}{beside}")
+        paths.append(path)
     return paths
+
+
+def record_of_every_column() -> Record:
+    """A record that has something in every column of every table."""
+    record = gpt2_record(depth=3)
+    record.describe(
+        Quantity(
+            *("q.q", "Q", "q", "q", "metre", "path", "high", "low", "source", "log", "value"),
+            meaning="What it tells.",
+            topic="tokens",
+            leads=True,
+            better="even",
+            axes=("rank", "head", "lane", "token", "example"),
+            beside="stream.norm",
+            ingredient_of="attention",
+            requires=("lanes", "all heads"),
+        )
+    )
+    place = Site("decoder", 1, 2, "mlp", 3, 4, 5, 6, 7, 8)
+    record.append(
+        [
+            Reading("q.q", place, "value", 0.75, 0.5, 1.0, "run", 9, 10, -(10**18)),
+            Reading("q.q", place, "value", 0.0, None, 1.0, "run", 10, None, 10**30),
+            Reading("q.q", place, "value", float("nan"), run="run", step=11, exponent=0),
+        ]
+    )
+    details = {"evidence": [1.5, None, {"cause": "x"}]}
+    for severity in ("note", "warning", "serious", "warning"):
+        record.add_finding(
+            Finding(f"A {severity}.", "q.q", place, severity, "LL001", "a-name", details)
+        )
+    record.add_finding(Finding("A remark."))
+    return record
 
 
 def _unfinished(path: Path) -> GrowingRecord:
@@ -181,8 +223,13 @@ def _edit(path: Path, chance: random.Random) -> None:
         rows = max(1, connection.execute("SELECT count(*) FROM reading").fetchone()[0])
         connection.execute("DROP TRIGGER reading_is_never_changed")
         connection.execute("DROP TRIGGER reading_is_never_deleted")
-        edit = chance.choice(_EDITS).format(row=chance.randint(1, rows))
+        edits = [one for one in _EDITS if "checksum" not in one or _has_checksums(connection)]
+        edit = chance.choice(edits).format(row=chance.randint(1, rows))
         connection.executescript(edit)
+
+
+def _has_checksums(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA table_info (checksum)").fetchall())
 
 
 def _alter_text(path: Path, chance: random.Random) -> None:

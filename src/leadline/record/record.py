@@ -53,6 +53,8 @@ class Record:
     """
 
     path: Path | None
+    in_memory: dict[str, Any]
+    """What this process alone holds, such as singular vectors: no file keeps it."""
 
     def __init__(self) -> None:
         self._attach(store.create_in_memory(), path=None, writable=True)
@@ -67,7 +69,11 @@ class Record:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Self:
-        """Open a record file for reading. It shows rows that a writer still adds."""
+        """Open a record file for reading.
+
+        A file that is being written shows the rows that its writer still adds. A finished one is
+        read once; so is one of an older schema, whose rows are read as they are now.
+        """
         place = check_path(path)
         record = cls.__new__(cls)
         connection, integrity = store.open_file(place)
@@ -94,13 +100,11 @@ class Record:
     ) -> None:
         self.path = path
         self._integrity: Integrity = integrity
+        self.in_memory = {}
         self._together = False
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection
-        # Nobody else writes to memory, to a file that was closed, or to the one that this writes.
-        self._read_once = Reader(
-            connection, shared=not writable and integrity == "unclosed" and path is not None
-        )
+        self._read_once = Reader(connection, growing=path is not None and integrity == "unclosed")
         self._finish = weakref.finalize(
             self,
             store.finish,

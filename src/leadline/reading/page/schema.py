@@ -147,6 +147,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return {
         "severity": finding.severity,
         "verdict": finding.verdict,
+        "code": finding.code,
+        "name": finding.name,
+        "details": strict_json(finding.details),
         "quantity": finding.quantity,
         "site": None if finding.site is None else _site(finding.site),
     }
@@ -162,4 +165,6 @@ def _site(site: Site) -> dict[str, Any]:
         "head": site.head,
         "token": site.token,
         "rank": site.rank,
+        "example": site.example,
+        "hops": site.hops,
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from leadline.errors import require
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.file.text_files import write_text_file
+from leadline.record.rows.reading import scale_by_power
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,11 @@ def to_xarray(record: Record) -> Any:
         if any(reading.exponent is not None for reading in readings):
             # What is beyond float64 is zero or infinite as a number, and exact as a logarithm.
             for cell, reading in zip(cells, readings, strict=True):
-                cell |= {name: _scaled(cell[name], reading.exponent or 0) for name in _REAL}
+                cell |= {
+                    field: scale_by_power(cell[field], reading.exponent or 0)
+                    for field in _REAL
+                    if cell[field] is not None
+                }
                 cell["log10"] = reading.log10
             fields.append((".log10", "log10"))
         always = () if quantity.lives_on == "run" else ("statistic", "layer")
@@ -142,17 +146,6 @@ def _cells(reading: Reading) -> tuple[Any, ...]:
         reading.upper,
         None if reading.exponent is None else str(reading.exponent),
     )
-
-
-def _scaled(value: float | None, exponent: int) -> float | None:
-    """The number itself, with zero or infinity beyond float64."""
-    if value is None or not math.isfinite(value):
-        return value
-    try:
-        # ldexp takes no exponent beyond C's long; anything that far is beyond float64 anyway.
-        return math.ldexp(value, max(exponent, -(2**20)))
-    except OverflowError:
-        return math.copysign(math.inf, value) if value else value
 
 
 def _is_redundant(cells: list[dict[str, Any]]) -> bool:

@@ -120,17 +120,21 @@ _TRAINING = (
 
 def migrate(connection: sqlite3.Connection, schema: int) -> None:
     """Bring the tables to this schema, in one transaction."""
-    present = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if present >= schema:
+    if _schema_of(connection) >= schema:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        for number in range(present + 1, schema + 1):
+        # Asked again: another process may have migrated the file meanwhile.
+        for number in range(_schema_of(connection) + 1, schema + 1):
             for statement in _STATEMENTS[number]:
                 connection.execute(statement)
             if number == 2:
                 _declare(connection)
-        connection.execute(f"PRAGMA user_version = {schema}")
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+def _schema_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _declare(connection: sqlite3.Connection) -> None:

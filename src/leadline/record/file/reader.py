@@ -1,9 +1,10 @@
 """Reads the tables of a record, and keeps what cannot change meanwhile.
 
 A finished file is read once: its rows come in one query and stay in memory, and so do definitions,
-provenance and findings. A record that this process alone writes forgets them when it writes. A file
-that another process may be writing is asked, by SQLite's counter of foreign changes, whether they
-still hold.
+provenance and findings. A record that is written forgets them when this process writes, and asks,
+before every answer, SQLite's counter of foreign changes whether another one did. A finished file
+asks only when it must be read anyway, so that rows and definitions are always of one state: what a
+later writer adds to it is there for whoever opens it again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _QUANTITY = READING_COLUMNS.index("quantity")
 
 
 class Reader:
-    """The tables of one connection. `shared`: another process may write to the file."""
+    """The tables of one connection. `growing`: the file was not closed when it was opened."""
 
-    def __init__(self, connection: sqlite3.Connection, *, shared: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, growing: bool) -> None:
         self._connection = connection
-        self._shared = shared
+        self._growing = growing
         self._version: int | None = None
         self._kept: dict[object, Any] = {}
 
@@ -46,14 +47,17 @@ class Reader:
 
     def keep(self, key: object, make: Callable[[], _Kept]) -> _Kept:
         """Return what `make` makes, made once for as long as the record stays as it is."""
-        if self._shared:
-            version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-            if version != self._version:
-                self.forget()
-                self._version = version
+        if self._growing or key not in self._kept:
+            self._forget_what_changed()
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    def _forget_what_changed(self) -> None:
+        version = tables.foreign_changes(self._connection)
+        if version != self._version:
+            self.forget()
+            self._version = version
 
     def provenance(self) -> dict[str, Any]:
         """The provenance by key."""
@@ -85,6 +89,7 @@ class Reader:
         """The readings whose columns have these values, in the order in which they came."""
         rows = self._rows_of(conditions.get("quantity"))
         if rows is None:
+            self._forget_what_changed()
             rows = tables.read_rows(self._connection, conditions)
         else:
             wanted = [
@@ -104,6 +109,7 @@ class Reader:
         """
         if self.count() <= MOST_ROWS_KEPT:
             return self.readings(conditions)
+        self._forget_what_changed()
         drawn = tables.drawn_conditions(self._connection, conditions)
         return tables.as_readings(self._connection, tables.read_rows(self._connection, drawn))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, ge
 from leadline.record import provenance
 from leadline.record.file.faults import READING_ERRORS, cannot_read, damaged
 from leadline.record.file.schema import READING_COLUMNS
-from leadline.record.rows.finding import Finding, Severity
+from leadline.record.rows.finding import SEVERITIES, Finding
 from leadline.record.rows.quantity import (
     Axis,
     AxisScale,
@@ -36,6 +36,7 @@ __all__ = [
     "count_readings",
     "distinct",
     "drawn_conditions",
+    "foreign_changes",
     "last_layer",
     "read_findings",
     "read_provenance",
@@ -53,8 +54,6 @@ _Reader = Callable[Concatenate[sqlite3.Connection, _Arguments], _Result]
 _QUANTITY_FIELDS = tuple(field.name for field in dataclasses.fields(Quantity))
 _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
 _FINDING_FIELDS = ("verdict", "quantity", "severity", "code", "name", "details", *_SITE_FIELDS)
-_SEVERITIES: tuple[Severity, ...] = ("serious", "warning", "note")
-"""The worst first: whoever shows findings shows the answer first."""
 SUMMED_AXES = ("lane", "head", "token", "rank", "example")
 """The axes along which a quantity has numbers beside its summary."""
 _PLACE = ("statistic", "stack", "point", "coalesce(sublayer, -1)", "layer", "coalesce(hops, -1)")
@@ -170,11 +169,11 @@ def read_findings(connection: sqlite3.Connection) -> list[Finding]:
     findings: list[Finding] = []
     for row in connection.execute(f"SELECT {columns} FROM finding ORDER BY rowid"):  # noqa: S608
         verdict, quantity, severity, code, name, details, *address = row
-        _refuse_unknown(severity, _SEVERITIES)
+        _refuse_unknown(severity, SEVERITIES)
         site = None if address[0] is None else Site(*address)
         known = provenance.decode(details)
         findings.append(Finding(verdict, quantity, site, severity, code, name, known))
-    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) -> None:
@@ -230,6 +229,12 @@ def distinct(connection: sqlite3.Connection, column: str) -> list[str]:
     """Read the different values of a column of the readings, in the order they came."""
     query = f"SELECT {column} FROM reading GROUP BY {column} ORDER BY min(rowid)"  # noqa: S608
     return [row[0] for row in connection.execute(query)]
+
+
+@_reader
+def foreign_changes(connection: sqlite3.Connection) -> int:
+    """Read SQLite's number for the state of the file: it changes when another connection writes."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 @_reader

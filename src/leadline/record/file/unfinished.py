@@ -13,6 +13,7 @@ Its seconds are summed over all sittings, each up to the last part that it ended
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,8 @@ class GrowingRecord:
 
     @property
     def _state(self) -> dict[str, Any]:
-        return self._record.provenance[UNFINISHED]
+        # A copy: the record keeps what it has read, and changing that would change the record.
+        return copy.deepcopy(self._record.provenance[UNFINISHED])
 
 
 def resume_record(path: Path, request: Mapping[str, Any]) -> Record | None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from leadline.record.rows.site import Site
 
-__all__ = ["Finding", "Severity"]
+__all__ = ["SEVERITIES", "Finding", "Severity"]
 
 Severity = Literal["note", "warning", "serious"]
+SEVERITIES: tuple[Severity, ...] = ("serious", "warning", "note")
+"""The worst first: whoever shows findings shows the answer first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leadline.record.rows.site import Site
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "scale_by_power"]
+
+
+def scale_by_power(value: float, exponent: int) -> float:
+    """The value times two to the power of `exponent`, zero or infinite beyond float64."""
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,11 @@ class Reading:
     step: int = 0
     seed: int | None = None
     exponent: int | None = None
+
+    @property
+    def number(self) -> float:
+        """The number itself, zero or infinite where it is beyond float64."""
+        return scale_by_power(self.value, self.exponent or 0)
 
     @property
     def log10(self) -> float:

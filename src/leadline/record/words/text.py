@@ -45,7 +45,7 @@ MOST_ROWS = 15
 """How many rows a first screen has: with the answer above them they fit a terminal of 24 lines."""
 LEAST_ROWS = 5
 """How many rows over depth there are at least beside those of a run."""
-SEVERITY = {"note": "yellow", "serious": "bold red"}
+SEVERITY = {"note": "yellow", "warning": "bold yellow", "serious": "bold red"}
 _SHAPES = (24, 12, 8)
 
 

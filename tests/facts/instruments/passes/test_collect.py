@@ -142,6 +142,7 @@ def test_the_statistics_of_a_stream_that_is_read_again_are_used_again() -> None:
     seen: list[int] = []
 
     class Watching:
+        sees = ("stream", "block")
         quantities: tuple[Quantity, ...] = ()
 
         def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
@@ -165,6 +166,7 @@ QUANTITY = Quantity(name="test.norm", title="t", symbol="s", formula="f", high="
 
 
 class _OnlyParameters:
+    sees = ("parameters",)
     quantities = (QUANTITY,)
 
     def parameters(self, at: At, norm: torch.Tensor) -> Iterator[Result]:
@@ -190,6 +192,7 @@ def test_a_probe_may_name_another_site_and_means_are_over_examples() -> None:
 
 def test_per_token_numbers_of_different_shapes_stand_side_by_side() -> None:
     class Both:
+        sees = ("stream",)
         quantities = (QUANTITY,)
 
         def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Any]:

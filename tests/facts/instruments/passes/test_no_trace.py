@@ -288,7 +288,7 @@ def test_a_probe_that_raises_leaves_no_trace(method, monkeypatch):
     def fail(self, *args, **options):
         raise error
 
-    broken = type("Broken", (), {"quantities": (_quantity(),), method: fail})
+    broken = type("Broken", (), {"sees": (method,), "quantities": (_quantity(),), method: fail})
     monkeypatch.setitem(PROBES._entries, "broken", broken)
     model = in_training(Restless())
     caught = left_alone(model, lambda: leadline.measure(model, X, probes="stream,broken"), error)

@@ -181,6 +181,7 @@ def test_a_probe_of_parameters_alone_gets_them(monkeypatch: pytest.MonkeyPatch) 
     from leadline.instruments.passes.probes.gradient import GradientProbe as Whole
 
     class Alone:
+        sees = ("parameters",)
         quantities = (PARAMETERS,)
 
         def parameters(self, at: Any, norm: torch.Tensor) -> Iterator[Any]:

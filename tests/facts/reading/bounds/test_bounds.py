@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NORM = "attention.spectral_norm"
+INGREDIENTS = {
+    f"attention.{name}" for name in ("bias_range", "norm_gain", "query_weight", "scaling")
+}
 
 
 def full(table: BoundsTable) -> str:
@@ -107,7 +110,8 @@ def record_of(
 ) -> Record:
     record = Record()
     for name in dict.fromkeys(reading.quantity for reading in readings):
-        record.describe(Quantity(name, name, "x", "x", lives_on="sublayer"))
+        family = "attention" if name in INGREDIENTS else ""
+        record.describe(Quantity(name, name, "x", "x", lives_on="sublayer", ingredient_of=family))
     record.append(readings)
     entry = {"heads": heads, "mask": "none", "shapes": list(shapes), **told}
     told_of = [seen("decoder", layer) | entry for layer in range(1, layers + 1)]

@@ -287,11 +287,10 @@ def test_the_first_ranks_of_singular_values_are_lines_of_one_chart() -> None:
 
 def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
     record = Record()
-    for name, title in (
-        ("jacobian.through", "Norm of the product"),
-        ("jacobian.product_of_norms", "Product of the norms"),
+    for name, title, beside in (
+        ("jacobian.through", "Norm of the product", "jacobian.product_of_norms"),
+        ("jacobian.product_of_norms", "Product of the norms", ""),
     ):
-        beside = "jacobian.product_of_norms" if "through" in name else ""
         record.describe(Quantity(name, title, "q", "q", scale="log", beside=beside))
         factor = 2.0 if "through" in name else 5.0
         record.append([Reading(name, Site("decoder", n), "mean", factor**n) for n in range(1, 4)])

@@ -231,7 +231,10 @@ def test_a_file_from_before_checksums_opens_and_gets_them_when_it_is_written_aga
         ("UPDATE provenance SET json = CAST(x'22ff22' AS TEXT)", "decode"),
         ("UPDATE quantity SET lives_on = 'strem'", "'strem' stands where one of stream, sublayer"),
         ("UPDATE quantity SET scale = 'lin'", "'lin' stands where one of linear, log belongs"),
-        ("UPDATE finding SET severity = 'grave'", "'grave' stands where one of note, serious"),
+        (
+            "UPDATE finding SET severity = 'grave'",
+            "'grave' stands where one of serious, warning, note",
+        ),
         ("ALTER TABLE reading RENAME COLUMN upper TO top", "the table reading has other columns"),
         ("DROP TABLE finding", "the table finding has other columns"),
     ],

@@ -17,7 +17,8 @@ from tests.synthetic import broken_record, gpt2_record, t5_record
 
 COLUMNS = (
     *("run", "step", "seed", "quantity", "statistic", "stack", "layer", "sublayer", "point"),
-    *("lane", "head", "token", "rank", "value", "lower", "upper"),
+    *("lane", "head", "token", "rank", "example", "hops", "value", "lower", "upper"),
+    "exponent",
 )
 
 

@@ -134,7 +134,7 @@ def test_append_takes_all_or_nothing() -> None:
 
 def test_file_says_what_it_is(saved: Path) -> None:
     connection = sqlite3.connect(saved)
-    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,) == (1,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,) == (2,)
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert APPLICATION_ID.to_bytes(4, "big") == b"LEAD"
     connection.close()
@@ -173,14 +173,14 @@ def test_newer_schema_is_refused(saved: Path) -> None:
     with pytest.raises(RecordError) as caught:
         Record.open(saved)
     assert str(caught.value) == (
-        f"{saved} was written by a newer leadline (schema 3, this one reads 1): "
+        f"{saved} was written by a newer leadline (schema 3, this one reads 2): "
         "upgrade leadline to read it."
     )
 
 
-def test_older_schema_is_refused(saved: Path) -> None:
+def test_a_schema_that_never_was_is_refused(saved: Path) -> None:
     _set_schema(saved, 0)
-    with pytest.raises(RecordError, match=r"older leadline \(schema 0.* cannot be migrated"):
+    with pytest.raises(RecordError, match=r"its schema is 0, and the first one was 1"):
         Record.open(saved)
 
 

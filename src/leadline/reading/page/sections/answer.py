@@ -9,6 +9,7 @@ from leadline.reading.page.section import SECTIONS, PagePart, holds_run, is_swee
 from leadline.reading.show.markup import dot, law, safe
 from leadline.reading.show.palette import record_colour
 from leadline.record.provenance import text_at
+from leadline.record.rows.finding import SEVERITIES
 
 if TYPE_CHECKING:
     from leadline.reading.page.headline import Fact
@@ -64,14 +65,12 @@ def _findings(subject: PageSubject) -> str:
         for record, name in zip(subject.records, subject.names, strict=True)
         for finding in record.findings
     ]
-    findings.sort(key=lambda pair: pair[0].severity != "serious")
-    items: list[str] = []
-    for finding, whose in findings:
-        serious = finding.severity == "serious"
-        items.append(
-            f'<li class="{"serious" if serious else "note"}">'
-            f"<b>{'Serious' if serious else 'Note'}</b>{safe(whose + finding.verdict)}</li>"
-        )
+    findings.sort(key=lambda pair: SEVERITIES.index(pair[0].severity))
+    items = [
+        f'<li class="{finding.severity}"><b>{finding.severity.capitalize()}</b>'
+        f"{safe(whose + finding.verdict)}</li>"
+        for finding, whose in findings
+    ]
     return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
 
 
