@@ -67,10 +67,10 @@ class Record:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Self:
-        """Open a record file for reading.
+        """Open a record file for reading. It shows rows that a writer still adds.
 
-        A file that is being written shows the rows that its writer still adds. A finished one is
-        read once; so is one of an older schema, whose rows are read as they are now.
+        A finished file is read once: what a later writer adds is there when it is opened again.
+        The same holds for a file of an older schema, which is read as it is now.
         """
         place = check_path(path)
         record = cls.__new__(cls)
