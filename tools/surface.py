@@ -249,7 +249,8 @@ def results() -> Surface:
             queue.append((name, value))
         elif inspect.isfunction(value):
             returned = value.__annotations__.get("return")
-            queue += _numbered(f"{name}()", _classes(returned, inspect.getmodule(value)))
+            classes = _classes(returned, inspect.getmodule(value))
+            queue += _numbered(f"{name}()", _views(name, classes) or classes)
     first: dict[type, str] = {}
     described: Surface = {}
     while queue:
@@ -266,6 +267,16 @@ def results() -> Surface:
             suffix = f"{name}()" if "parameters" in member.description else name
             queue += _numbered(f"{path}.{suffix}", _classes(member.annotation, member.module))
     return described
+
+
+def _views(name: str, classes: Sequence[type]) -> list[type]:
+    """What a record hands the attributes of over: `jacobian().values` is `record.jacobian`'s."""
+    from leadline import Record
+
+    view = vars(Record).get(name)
+    if Record not in classes or not isinstance(view, property):
+        return []
+    return _classes(view.fget.__annotations__["return"], sys.modules[Record.__module__])
 
 
 def _numbered(path: str, classes: Sequence[type]) -> list[tuple[str, type]]:

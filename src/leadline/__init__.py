@@ -32,8 +32,7 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from leadline.instruments.collapse.measure import collapse, collapse_weights
-    from leadline.instruments.jacobian.lyapunov import lyapunov
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.run import jacobian, lyapunov
     from leadline.instruments.passes.measurement import anatomy_of, measure
     from leadline.instruments.paths.measure import paths
     from leadline.lab.grid import Sweep
@@ -114,9 +113,9 @@ _HOME = (
         "collapse_weights": "instruments.collapse.measure",
         "compare": "reading.compare.compare",
         "declare": "anatomy",
-        "jacobian": "instruments.jacobian.measure",
+        "jacobian": "instruments.jacobian.run",
         "load": "models.loading",
-        "lyapunov": "instruments.jacobian.lyapunov",
+        "lyapunov": "instruments.jacobian.run",
         "measure": "instruments.passes.measurement",
         "paths": "instruments.paths.measure",
         "random_inputs": "models.inputs",

@@ -140,7 +140,7 @@ def test_a_block_is_that_of_differences_in_float64(name, kernel):
     before = model.config._attn_implementation
     model.set_attn_implementation(kernel)
     try:
-        found = leadline.jacobian(model, ids, layer=LAYER)
+        found = leadline.jacobian(model, ids, layer=LAYER).jacobian
         used = model.config._attn_implementation
     finally:
         model.set_attn_implementation(before)
@@ -161,7 +161,7 @@ def test_a_block_is_that_of_jacrev_in_float64(name):
         matrix = torch.func.jacrev(f)(x).reshape(x.numel(), x.numel()).detach()
     assert torch.allclose(matrix, by_differences(model, ids, BLOCKS[name]), rtol=1e-5, atol=1e-7)
     single, _ = hugging_face(name)
-    judge(leadline.jacobian(single, ids, layer=LAYER), matrix, CAUSAL[name])
+    judge(leadline.jacobian(single, ids, layer=LAYER).jacobian, matrix, CAUSAL[name])
 
 
 @pytest.mark.parametrize("design", PARTS)
@@ -169,7 +169,7 @@ def test_our_parts_are_those_of_differences_in_float64(design):
     precise, ids = ours(PARTS[design], torch.float64)
     matrix = by_differences(precise, ids, "blocks.1")
     model, _ = ours(PARTS[design])
-    judge(leadline.jacobian(model, ids, layer=LAYER), matrix, True)
+    judge(leadline.jacobian(model, ids, layer=LAYER).jacobian, matrix, True)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
@@ -177,7 +177,9 @@ def test_writes_multiply_to_the_block(name):
     model, ids = hugging_face(name, torch.float64)
     matrix = by_differences(model, ids, BLOCKS[name])
     parts = [
-        leadline.jacobian(model, ids, layer=LAYER, sublayer=s, k=256, vectors=True, probes=2)
+        leadline.jacobian(
+            model, ids, layer=LAYER, sublayer=s, k=256, vectors=True, probes=2
+        ).jacobian
         for s in (1, 2)
     ]
     first, second = (
@@ -194,15 +196,18 @@ def test_several_layers_are_the_product_of_differences():
     product = torch.eye(64 * TOKENS, dtype=torch.float64)
     for block in ("model.layers.1", "model.layers.2"):
         product = by_differences(model, ids, block) @ product
-    found = leadline.jacobian(hugging_face("llama")[0], ids, layer=(1, 3))
+    found = leadline.jacobian(hugging_face("llama")[0], ids, layer=(1, 3)).jacobian
     assert found.values[0] == pytest.approx(torch.linalg.svdvals(product)[:4].numpy(), rel=1e-5)
 
 
 def test_gpt2_and_our_own_of_the_same_weights_are_the_same():
     model, ids = hugging_face("gpt2")
-    theirs = leadline.jacobian(model, ids)
-    ours_ = leadline.jacobian(leadline.Transformer.from_hf(model), ids)
+    theirs = leadline.jacobian(model, ids).jacobian
+    ours_ = leadline.jacobian(leadline.Transformer.from_hf(model), ids).jacobian
     assert ours_.values == pytest.approx(theirs.values, rel=1e-5)
     assert ours_.blocks == pytest.approx(theirs.blocks, rel=1e-5)
-    both = [leadline.lyapunov(m, ids, k=4) for m in (model, leadline.Transformer.from_hf(model))]
+    both = [
+        leadline.lyapunov(m, ids, k=4).lyapunov
+        for m in (model, leadline.Transformer.from_hf(model))
+    ]
     assert both[0].exponents == pytest.approx(both[1].exponents, abs=1e-5)

@@ -63,7 +63,7 @@ def judged(name, layer=1):
             vectors=True,
             stack=stack.name,
             anatomy=anatomy,
-        )
+        ).jacobian
         assert (found.values > 0).all() and np.isfinite(found.values).all()
         assert (found.norm > 0).all() and (found.distance > 0).all()
         assert (found.branch >= found.distance - 4 * found.distance_error).all()
@@ -121,6 +121,6 @@ def test_one_of_several_stacks_must_be_named():
     model, batch = built("t5")
     with pytest.raises(LeadlineError, match="2 stacks \\(encoder, decoder\\)"):
         leadline.jacobian(model, batch, layer=1)
-    decoder = leadline.jacobian(model, batch, layer=1, stack="decoder", k=1)
+    decoder = leadline.jacobian(model, batch, layer=1, stack="decoder", k=1).jacobian
     assert "cross-attention" in decoder.remarks[0] and decoder.causal
-    assert leadline.lyapunov(model, batch, stack="encoder", k=2).exponents.shape == (2, 2)
+    assert leadline.lyapunov(model, batch, stack="encoder", k=2).lyapunov.exponents.shape == (2, 2)

@@ -22,7 +22,9 @@ from leadline.cli.claims import claims
 from leadline.cli.collapse import collapse
 from leadline.cli.compare import compare
 from leadline.cli.explain import explain
+from leadline.cli.jacobian import jacobian
 from leadline.cli.list import list_
+from leadline.cli.lyapunov import lyapunov
 from leadline.cli.map import map_
 from leadline.cli.measure import measure
 from leadline.cli.paths import paths
@@ -48,6 +50,8 @@ app.command("compare", cls=GroupedCommand)(compare)
 app.command("bounds", cls=GroupedCommand)(bounds)
 app.command("paths", cls=GroupedCommand)(paths)
 app.command("collapse", cls=GroupedCommand)(collapse)
+app.command("jacobian", cls=GroupedCommand)(jacobian)
+app.command("lyapunov", cls=GroupedCommand)(lyapunov)
 app.command("train", cls=GroupedCommand)(train)
 app.command("sweep", cls=GroupedCommand)(sweep)
 app.command("map", cls=GroupedCommand)(map_)

@@ -53,6 +53,8 @@ class Record:
     """
 
     path: Path | None
+    in_memory: dict[str, Any]
+    """What this process alone holds, such as singular vectors: no file keeps it."""
 
     def __init__(self) -> None:
         self._attach(store.create_in_memory(), path=None, writable=True)
@@ -98,6 +100,7 @@ class Record:
     ) -> None:
         self.path = path
         self._integrity: Integrity = integrity
+        self.in_memory = {}
         self._together = False
         self._writable = writable
         self._open_connection: sqlite3.Connection | None = connection

@@ -376,7 +376,7 @@ def lipschitz_product(seed: int) -> Measured:
     """Jacobians of three layers, beside the norms of their matrices and of the layers' Jacobians."""
     import torch
 
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
 
     depth, width, tokens, scale = 3, 16, 6, 2.0
     missing = ("positions", "mlp", "norm", "connection", "placement", "embedding", "head")
@@ -398,7 +398,7 @@ def lipschitz_product(seed: int) -> Measured:
 
     def ratio(scale: float) -> tuple[float, float]:
         norm = float(attention_by_layer(model, scale * x, "spectral_norm", seed=seed)[0])
-        layer = jacobian(model, scale * x, layer=1, k=1, probes=2, seed=seed)
+        layer = compute_jacobian(model, scale * x, layer=1, k=1, probes=2, seed=seed)
         return float(layer.values[0, 0]) / (norm * through), norm
 
     near, norm = ratio(scale)
@@ -406,7 +406,7 @@ def lipschitz_product(seed: int) -> Measured:
     q, k, _ = (scale * x[0] @ first.qkv.weight.detach().T).split(width, -1)
     fixed = torch.kron(torch.softmax(q @ k.T / width**0.5, -1), value_output)
     far = ratio(10 * scale)[0]
-    whole = jacobian(model, scale * x, layer=(0, depth), k=1, probes=2, seed=seed)
+    whole = compute_jacobian(model, scale * x, layer=(0, depth), k=1, probes=2, seed=seed)
     assert whole.blocks is not None
     return Measured(
         {

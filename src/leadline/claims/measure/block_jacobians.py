@@ -348,7 +348,7 @@ def identity_path_survives(seed: int) -> Measured:
     import torch
     from torch.nn.functional import layer_norm
 
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
     from leadline.theory.norm_jacobian import layer_norm_jacobian, normed
     from leadline.theory.residual_products import product_band
 
@@ -372,7 +372,7 @@ def identity_path_survives(seed: int) -> Measured:
         network = build_network(depth, width, heads=4, length=8, seed=seed, init=init)
         stretches = network.stretches()
         for layer in (1, depth):
-            block = jacobian(
+            block = compute_jacobian(
                 network.model, network.batch,
                 layer=layer, k=1, smallest=1, probes=4, tolerance=1e-4,
             )  # fmt: skip
@@ -400,7 +400,7 @@ def small_init_small_derivative(seed: int) -> Measured:
     import torch
     from torch import nn
 
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
 
     width, depth = 64, 12
 
@@ -411,7 +411,7 @@ def small_init_small_derivative(seed: int) -> Measured:
         """Return what the instrument says of the writes or blocks at some places."""
         network = network_of(**fields)
         return [
-            jacobian(
+            compute_jacobian(
                 network.model, network.batch,
                 layer=layer, sublayer=sublayer, k=1, probes=probes, tolerance=1e-2,
             )

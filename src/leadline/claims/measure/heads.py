@@ -135,7 +135,7 @@ def mask_hides_the_future(seed: int) -> Measured:
     """Look for leaks in a masked and in an open stack, and at the weights themselves."""
     import torch
 
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
     from leadline.models.inputs import random_tokens
     from leadline.numerics.reference import attention_weights
 
@@ -143,7 +143,7 @@ def mask_hides_the_future(seed: int) -> Measured:
     for causal in ("true", "false"):
         model = _stack(causal, depth=2, width=16, heads=2, context=8, seed=seed)
         ids = random_tokens(model, examples=1, length=8, seed=seed)
-        leaks.append(float(jacobian(model, ids, k=1, probes=2, seed=seed).leak))
+        leaks.append(float(compute_jacobian(model, ids, k=1, probes=2, seed=seed).leak))
     generator = torch.Generator().manual_seed(4110 + seed)
     query, key = torch.randn(2, 8, 4, generator=generator, dtype=torch.float64)
     masked = attention_weights(query, key, scaling=0.5, causal=True)

@@ -414,7 +414,7 @@ def _measure_eigenvalues(
     import torch
 
     from leadline.experiments.gradient_flow.starts import batch_of, plain_attention
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
 
     length = 8
     model = draw_model(design, depth, seed, width=16, heads=2, length=length)
@@ -431,7 +431,7 @@ def _measure_eigenvalues(
             assert isinstance(whole, torch.Tensor)
             blocks.append(whole.reshape(x.numel(), x.numel()).numpy())
         ids = batch_of(length, examples=1, seed=seed).ids
-        first = jacobian(model, ids, layer=1, k=1, probes=2, tolerance=1e-4)
+        first = compute_jacobian(model, ids, layer=1, k=1, probes=2, tolerance=1e-4)
     sizes: list[tuple[float, float]] = []
     for block in blocks:
         branch = block - np.eye(len(block))

@@ -96,12 +96,12 @@ def two_residuals_per_block(seed: int) -> Measured:
 @measures("zero-branch-is-identity")
 def zero_branch_is_identity(seed: int) -> Measured:
     """Follow a stream through blocks whose branches are zero."""
-    from leadline.instruments.jacobian.measure import jacobian
+    from leadline.instruments.jacobian.measure import compute_jacobian
 
     depth = 12
     network = build_network(depth, 16, length=8, seed=seed).empty()
     states = network.writes().states
-    whole = jacobian(network.model, network.batch, layer=(0, depth), k=1, probes=8)
+    whole = compute_jacobian(network.model, network.batch, layer=(0, depth), k=1, probes=8)
     moved = float((states[-1] - states[0]).abs().max())
     return Measured({"moved": moved, "bent": float(whole.distance[0])})
 

@@ -103,6 +103,16 @@ Declare = Annotated[
         show_default=False,
     ),
 ]
+StackName = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        metavar="NAME",
+        help="Which stack, where a model has several, such as decoder.",
+        rich_help_panel=MEASURING,
+        show_default=False,
+    ),
+]
 Texts = Annotated[
     list[str] | None,
     typer.Option(

@@ -22,7 +22,7 @@ from torch import Tensor
 from leadline.experiments.gradient_flow.starts import plain_attention, seen_writes
 from leadline.instruments.jacobian.bidiagonal import largest
 from leadline.instruments.jacobian.frobenius import frobenius
-from leadline.instruments.jacobian.measure import jacobian
+from leadline.instruments.jacobian.measure import compute_jacobian
 from leadline.lab.tasks import Batch
 from leadline.numerics.linear.linear_maps import Chain, LinearMap
 from leadline.numerics.linear.linearised import Linearised
@@ -80,7 +80,9 @@ def blocks_of(model: Transformer, batch: Batch, *, design: str, told: Told) -> B
     # The kernel is fixed around everything, so that none has to be switched and judged inside.
     with plain_attention():
         for layer in [*range(1, depth + 1), (0, depth)]:
-            found = jacobian(model, ids, layer=layer, k=1, probes=PROBES, tolerance=TOLERANCE)
+            found = compute_jacobian(
+                model, ids, layer=layer, k=1, probes=PROBES, tolerance=TOLERANCE
+            )
             values.append(float(found.values[0, 0]) if found.values.size else math.nan)
             distances.append(float(found.distance[0]))
             refused += [] if found.values.size else found.remarks

@@ -1,4 +1,4 @@
-"""lyapunov(model, inputs) -> Lyapunov: k directions through all blocks, QR at every layer.
+"""k directions through all blocks, with QR at every layer: Lyapunov exponents of a stack.
 
 The exponents are those of `numerics.linear.frames`. A block is linearised when its turn comes and let go.
 They belong to the product of the blocks' Jacobians. Where a block is handed anything but the stream
@@ -25,10 +25,10 @@ from leadline.models.loading import LoadedModel
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linearised import Linearised
 
-__all__ = ["lyapunov"]
+__all__ = ["compute_lyapunov"]
 
 
-def lyapunov(
+def compute_lyapunov(
     model: nn.Module | LoadedModel,
     inputs: Any = None,
     *,
@@ -40,12 +40,7 @@ def lyapunov(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Lyapunov:
-    """Carry k random directions through all blocks and measure how they grow.
-
-    With `backward` (as gradients go) from the last site to the first, by products J' u alone: it
-    works under every attention kernel and keeps the graph of one block at a time. Otherwise from
-    the first site to the last, by J v. The other arguments are those of `jacobian`.
-    """
+    """Measure the growth as numbers alone; the arguments are those of `leadline.lyapunov`."""
     k = check_count(k, "k")
     seed = check_seed(seed)
     steps = Steps(progress, 3)

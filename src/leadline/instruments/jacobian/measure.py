@@ -1,4 +1,4 @@
-"""jacobian(model, inputs, layer=3) -> Jacobian: one block, one write, or any stretch of blocks.
+"""The Jacobian of one block, of one write, or of any stretch of blocks.
 
 The Jacobian J of a stretch of blocks is an N x N matrix per example, N = tokens x width, known by
 its products alone (`numerics.linear`): J' u by one backward pass, J v by two. From them come
@@ -48,12 +48,12 @@ from leadline.models.loading import LoadedModel
 from leadline.numerics.linear.linear_maps import LinearMap, Shifted
 from leadline.numerics.linear.linearised import Linearised
 
-__all__ = ["jacobian"]
+__all__ = ["compute_jacobian"]
 
 Tensor = torch.Tensor
 
 
-def jacobian(
+def compute_jacobian(
     model: nn.Module | LoadedModel,
     inputs: Any = None,
     *,
@@ -70,16 +70,7 @@ def jacobian(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Jacobian:
-    """Measure the Jacobian of one block, of one write, or of any stretch of blocks.
-
-    `layer=3` is block 3, `layer=(0, 6)` the first six blocks (site 0 to site 6), None the whole
-    stack; `sublayer` one write of a block. The `k` largest and `smallest` smallest singular values
-    are computed to `tolerance` of their size; `probes` random vectors give the two norms. `vectors`
-    keeps the singular vectors. `model`, `inputs`, `anatomy` and `families` are those of `measure`;
-    `stack` is needed where a model has several. A block in half precision is computed on float32
-    copies. Attention is switched to a kernel with second derivatives only if the output of the
-    model stays the same; otherwise the singular values are left out, and the remarks say why.
-    """
+    """Measure the Jacobian as numbers alone; the arguments are those of `leadline.jacobian`."""
     request = _Request(
         sublayer=sublayer,
         k=check_count(k, "k"),
@@ -113,7 +104,7 @@ def jacobian(
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What is measured of a stretch: `jacobian`'s arguments of the same names, checked."""
+    """What is measured of a stretch: `compute_jacobian`'s arguments of the same names, checked."""
 
     sublayer: int | None
     k: int

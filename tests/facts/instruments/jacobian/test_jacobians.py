@@ -45,7 +45,7 @@ def matrices(model, ids, start, end):
 
 
 def test_one_layer_by_hand():
-    found = leadline.jacobian(linear(), stream(), layer=2, k=6, smallest=1)
+    found = leadline.jacobian(linear(), stream(), layer=2, k=6, smallest=1).jacobian
     strong, weak = (1 + ALPHA) * (1 + BETA), 1 + BETA
     assert found.values[0] == pytest.approx([strong] * WIDTH + [weak] * 2, rel=1e-6)
     assert found.smallest[0] == pytest.approx([weak], rel=1e-5)
@@ -60,7 +60,7 @@ def test_one_layer_by_hand():
 
 
 def test_the_whole_stack_by_hand():
-    found = leadline.jacobian(linear(3), stream(), k=1)
+    found = leadline.jacobian(linear(3), stream(), k=1).jacobian
     strong = (1 + ALPHA) * (1 + BETA)
     assert (found.start, found.end) == (0, 3)
     assert found.values[0, 0] == pytest.approx(strong**3, rel=1e-6)
@@ -72,8 +72,10 @@ def test_the_whole_stack_by_hand():
 
 
 def test_one_write_by_hand():
-    first = leadline.jacobian(linear(), stream(), layer=1, sublayer=1, k=1, anatomy=WRITES)
-    second = leadline.jacobian(linear(), stream(), layer=1, sublayer=2, k=1, anatomy=WRITES)
+    first = leadline.jacobian(linear(), stream(), layer=1, sublayer=1, k=1, anatomy=WRITES).jacobian
+    second = leadline.jacobian(
+        linear(), stream(), layer=1, sublayer=2, k=1, anatomy=WRITES
+    ).jacobian
     assert first.values[0, 0] == pytest.approx(1 + ALPHA, rel=1e-6)
     assert second.values[0, 0] == pytest.approx(1 + BETA, rel=1e-6)
     assert second.distance[0] == pytest.approx(abs(BETA), rel=1e-6)  # beta I has no spread
@@ -83,7 +85,9 @@ def test_one_write_by_hand():
 @pytest.mark.parametrize("layer", [2, (0, 2), (1, 3), None])
 def test_everything_is_that_of_the_dense_matrix(layer):
     model, ids = transformer()
-    found = leadline.jacobian(model, ids, layer=layer, smallest=2, vectors=True, probes=400)
+    found = leadline.jacobian(
+        model, ids, layer=layer, smallest=2, vectors=True, probes=400
+    ).jacobian
     whole = matrices(model, ids, found.start, found.end)
     sigma = torch.linalg.svdvals(whole).numpy()
     assert found.values == pytest.approx(sigma[:, :4], rel=1e-5)
@@ -112,8 +116,10 @@ def test_everything_is_that_of_the_dense_matrix(layer):
 
 def test_a_product_of_norms_is_more_than_the_norm_of_the_product():
     model, ids = transformer()
-    found = leadline.jacobian(model, ids, k=1)
-    single = np.stack([leadline.jacobian(model, ids, layer=l, k=1).values[:, 0] for l in (1, 2, 3)])
+    found = leadline.jacobian(model, ids, k=1).jacobian
+    single = np.stack(
+        [leadline.jacobian(model, ids, layer=l, k=1).jacobian.values[:, 0] for l in (1, 2, 3)]
+    )
     assert found.blocks == pytest.approx(single, rel=1e-5)
     assert (found.looseness > 1.05).all()
 
@@ -121,20 +127,20 @@ def test_a_product_of_norms_is_more_than_the_norm_of_the_product():
 @pytest.mark.parametrize("causal", [True, False])
 def test_causality_is_exact(causal):
     model, ids = transformer(attention={"name": "multihead", "causal": causal})
-    found = leadline.jacobian(model, ids, k=1)
+    found = leadline.jacobian(model, ids, k=1).jacobian
     assert found.causal is causal
     assert (found.leak == 0.0) is causal
-    assert leadline.jacobian(model, ids[:, :1], layer=1, k=1).causal is None
+    assert leadline.jacobian(model, ids[:, :1], layer=1, k=1).jacobian.causal is None
 
 
 def test_a_span_inside_a_long_text_is_not_called_causal_unseen():
     """Of a text of 90 tokens not all places are looked at: no leak seen is no proof."""
     model = leadline.Transformer(depth=1, width=8, heads=2, vocabulary=20, context=90)
     ids = torch.randint(0, 20, (1, 90), generator=torch.Generator().manual_seed(0))
-    found = leadline.jacobian(model, ids, layer=1, k=1)
+    found = leadline.jacobian(model, ids, layer=1, k=1).jacobian
     assert (found.leak, found.causal) == (0.0, None)
     assert any("64 of the 89 places" in remark for remark in found.remarks)
-    assert leadline.jacobian(model, ids[:, :65], layer=1, k=1).causal is True
+    assert leadline.jacobian(model, ids[:, :65], layer=1, k=1).jacobian.causal is True
 
 
 class Pairs(MeanAttention):
@@ -149,7 +155,7 @@ def test_a_window_that_looks_ahead_is_no_causality(tokens):
     model = linear()
     for layer in model.layers:
         layer.attention = Pairs(ALPHA)
-    found = leadline.jacobian(model, stream(tokens=tokens), layer=1, k=1, anatomy=WRITES)
+    found = leadline.jacobian(model, stream(tokens=tokens), layer=1, k=1, anatomy=WRITES).jacobian
     assert found.causal is False and found.leak > 0
 
 
@@ -165,7 +171,7 @@ def test_examples_that_see_each_other_are_refused():
     model.layers[0].attention = Crowd(ALPHA)
     with pytest.raises(ProbeError, match="examples of this batch see each other"):
         leadline.jacobian(model, stream(2), layer=1, k=1, anatomy=WRITES)
-    found = leadline.jacobian(model, stream(2), layer=2, k=1, anatomy=WRITES)
+    found = leadline.jacobian(model, stream(2), layer=2, k=1, anatomy=WRITES).jacobian
     assert found.values.shape == (2, 1)
 
 
@@ -209,7 +215,7 @@ def test_broken_weights_and_inputs_are_named():
 
 def test_half_precision_is_said():
     model, ids = transformer()
-    found = leadline.jacobian(model.to(torch.bfloat16), ids, layer=2, k=1)
+    found = leadline.jacobian(model.to(torch.bfloat16), ids, layer=2, k=1).jacobian
     assert found.precision == "bfloat16 weights, computed on float32 copies"
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
 
@@ -217,31 +223,35 @@ def test_half_precision_is_said():
 def test_dropout_that_is_a_module_is_switched_off():
     model, ids = transformer(connection={"name": "dropout", "rate": 0.5})
     model.train()
-    still = leadline.jacobian(model.eval(), ids, layer=1, k=1).values
-    assert leadline.jacobian(model.train(), ids, layer=1, k=1).values == pytest.approx(still)
+    still = leadline.jacobian(model.eval(), ids, layer=1, k=1).jacobian.values
+    assert leadline.jacobian(model.train(), ids, layer=1, k=1).jacobian.values == pytest.approx(
+        still
+    )
     assert model.training
 
 
 def test_compiled_models_are_measured():
     model, ids = transformer()
-    plain = leadline.jacobian(model, ids, layer=2, k=2)
-    compiled = leadline.jacobian(torch.compile(model, backend="aot_eager"), ids, layer=2, k=2)
+    plain = leadline.jacobian(model, ids, layer=2, k=2).jacobian
+    compiled = leadline.jacobian(
+        torch.compile(model, backend="aot_eager"), ids, layer=2, k=2
+    ).jacobian
     assert compiled.values == pytest.approx(plain.values, rel=1e-6)
 
 
 def test_without_second_derivatives_the_norms_are_still_there(monkeypatch):
     model, ids = transformer()
-    full = leadline.jacobian(model, ids, layer=2)
+    full = leadline.jacobian(model, ids, layer=2).jacobian
 
     def refuse(self, output):
         self.refusal = "the kernel has none"
 
     monkeypatch.setattr(Stretches, "_switch", refuse)
-    found = leadline.jacobian(model, ids, layer=2)
+    found = leadline.jacobian(model, ids, layer=2).jacobian
     assert found.values.shape == (2, 0) and np.isnan(found.branch).all()
     assert found.norm == pytest.approx(full.norm, rel=1e-5)
     assert "Singular values: left out, because the kernel has none." in found.remarks
-    assert leadline.jacobian(model, ids).blocks is None
+    assert leadline.jacobian(model, ids).jacobian.blocks is None
     with pytest.raises(ProbeError, match="Carry them backward"):
         leadline.lyapunov(model, ids, backward=False)
 
@@ -249,7 +259,7 @@ def test_without_second_derivatives_the_norms_are_still_there(monkeypatch):
 def test_an_operation_without_a_second_derivative_is_named(monkeypatch):
     model, ids = transformer()
     monkeypatch.setattr(Stretches, "_switch", lambda self, output: None)
-    found = leadline.jacobian(model, ids, layer=2)
+    found = leadline.jacobian(model, ids, layer=2).jacobian
     assert found.values.shape == (2, 0)
     assert "left out, because the operation" in found.remarks[0]
     assert "has no second derivative" in found.remarks[0]
@@ -296,7 +306,7 @@ def test_progress_ends_where_it_said_it_would(what):
 
 @pytest.mark.parametrize("backward", [True, False])
 def test_exponents_by_hand(backward):
-    found = leadline.lyapunov(linear(40), stream(), k=WIDTH + 2, backward=backward)
+    found = leadline.lyapunov(linear(40), stream(), k=WIDTH + 2, backward=backward).lyapunov
     strong, weak = math.log((1 + ALPHA) * (1 + BETA)), math.log(1 + BETA)
     assert found.exponents[0, :WIDTH] == pytest.approx([strong] * WIDTH, abs=0.05)
     assert found.exponents[0, WIDTH:] == pytest.approx([weak] * 2, abs=0.05)
@@ -309,7 +319,7 @@ def test_exponents_by_hand(backward):
 @pytest.mark.parametrize("backward", [True, False])
 def test_with_all_directions_the_sum_is_the_logarithm_of_the_determinant(backward):
     model, ids = transformer(width=4)
-    found = leadline.lyapunov(model, ids, k=20, backward=backward)
+    found = leadline.lyapunov(model, ids, k=20, backward=backward).lyapunov
     truth = torch.linalg.slogdet(matrices(model, ids, 0, 3)).logabsdet.numpy()
     assert found.exponents.sum(1) * 3 == pytest.approx(truth, abs=1e-4)
     assert (np.diff(found.exponents, axis=1) <= 0).all()
@@ -321,7 +331,7 @@ def test_with_all_directions_the_sum_is_the_logarithm_of_the_determinant(backwar
 @pytest.mark.parametrize("backward", [True, False])
 def test_partial_norms_are_those_of_the_products(backward):
     model, ids = transformer()
-    found = leadline.lyapunov(model, ids, k=64, backward=backward)
+    found = leadline.lyapunov(model, ids, k=64, backward=backward).lyapunov
     assert found.log10_norm.shape == (4, 2)
     for site in range(4):
         start, end = (site, 3) if backward else (0, site)
@@ -340,7 +350,7 @@ def test_blocks_joined_by_more_than_the_stream_are_refused():
         leadline.lyapunov(model, ids, k=2)
     with pytest.raises(ProbeError, match="not the product of those of its blocks"):
         leadline.lyapunov(model, ids, k=2, backward=False)
-    found = leadline.jacobian(model, ids)
+    found = leadline.jacobian(model, ids).jacobian
     assert found.blocks is None
     assert "the Jacobian is not the product of those of its blocks" in found.remarks[0]
     sigma = torch.linalg.svdvals(matrices(model, ids, 0, 3)).numpy()
@@ -349,13 +359,13 @@ def test_blocks_joined_by_more_than_the_stream_are_refused():
 
 def test_a_second_stream_that_is_not_read_between_layers_is_no_hindrance():
     model, ids = transformer(connection="dual", placement="post")
-    assert leadline.lyapunov(model, ids, k=2).exponents.shape == (2, 2)
+    assert leadline.lyapunov(model, ids, k=2).lyapunov.exponents.shape == (2, 2)
 
 
 def test_a_product_beyond_the_number_type_is_not_compared_and_that_is_said(monkeypatch):
     monkeypatch.setattr(Stretches, "side_by_side", True)
     model = Linear(40, alpha=ALPHA, beta=-0.999)
-    found = leadline.lyapunov(model, stream(), k=2, anatomy=WRITES)
+    found = leadline.lyapunov(model, stream(), k=2, anatomy=WRITES).lyapunov
     # (1 + beta)^40 is 1e-120, far below float32; the exponents know it.
     assert found.exponents[0, 0] == pytest.approx(math.log(1.5e-3), abs=0.1)
     assert any("not compared with the whole model" in remark for remark in found.remarks)
@@ -372,5 +382,7 @@ def test_padding_is_mentioned():
     model, ids = transformer()
     mask = torch.ones_like(ids)
     mask[0, -1] = 0
-    found = leadline.jacobian(model, {"input_ids": ids, "attention_mask": mask}, layer=1, k=1)
+    found = leadline.jacobian(
+        model, {"input_ids": ids, "attention_mask": mask}, layer=1, k=1
+    ).jacobian
     assert "padding" in found.remarks[0]

@@ -110,7 +110,7 @@ def test_a_record_has_no_product_of_blocks_that_a_history_goes_past(fields: dict
     # One block, and the model itself between two sites, are what they were.
     assert {"jacobian.singular", "jacobian.norm", "jacobian.through"} <= set(record.quantities)
     assert record.select("jacobian.through", layer=3, statistic="mean")[0].value == pytest.approx(
-        leadline.jacobian(model, ids, k=1).values[:, 0].mean(), rel=1e-4
+        leadline.jacobian(model, ids, k=1).jacobian.values[:, 0].mean(), rel=1e-4
     )
     whys = _whys(record)
     size = f"{joined(_stretches(model, ids)):.2g}"
@@ -262,12 +262,12 @@ def test_models_of_the_zoo_give_no_alarm(name: str) -> None:
 
 def test_jacobian_says_what_is_cut_off() -> None:
     model, x = _Model("", "detached", "no_grad"), _stream()
-    whole = leadline.jacobian(model, x, layer=1, k=1, anatomy=DECLARED)
+    whole = leadline.jacobian(model, x, layer=1, k=1, anatomy=DECLARED).jacobian
     assert whole.remarks == ()
     for layer in (2, 3):
-        cut = leadline.jacobian(model, x, layer=layer, k=1, anatomy=DECLARED)
+        cut = leadline.jacobian(model, x, layer=layer, k=1, anatomy=DECLARED).jacobian
         assert [r for r in cut.remarks if r.startswith(f"Layer {layer}: autograd's Jacobian")]
-    through = leadline.jacobian(model, x, k=1, anatomy=DECLARED)
+    through = leadline.jacobian(model, x, k=1, anatomy=DECLARED).jacobian
     assert [r for r in through.remarks if r.startswith("Sites 0 to 3: autograd's Jacobian")]
 
 
@@ -323,7 +323,7 @@ def test_what_a_closure_remembers_is_held_fixed_and_not_seen() -> None:
 
     model = _Model("", "")
     model.layers = nn.ModuleList(Remembering() for _ in range(2))
-    found = leadline.jacobian(model, _stream(), layer=2, k=1, anatomy=DECLARED)
+    found = leadline.jacobian(model, _stream(), layer=2, k=1, anatomy=DECLARED).jacobian
     assert found.values[0, 0] == pytest.approx(1.5, rel=1e-5)  # of the attention alone
     assert found.remarks == ()
 
@@ -333,11 +333,11 @@ def test_what_a_closure_remembers_is_held_fixed_and_not_seen() -> None:
 
 def test_jacobians_are_those_of_the_models_own_type_under_autocast() -> None:
     model, ids = _transformer()
-    plain = leadline.jacobian(model, ids, layer=2, k=2)
-    grown = leadline.lyapunov(model, ids, k=2)
+    plain = leadline.jacobian(model, ids, layer=2, k=2).jacobian
+    grown = leadline.lyapunov(model, ids, k=2).lyapunov
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = leadline.jacobian(model, ids, layer=2, k=2)
-        cast_grown = leadline.lyapunov(model, ids, k=2)
+        cast = leadline.jacobian(model, ids, layer=2, k=2).jacobian
+        cast_grown = leadline.lyapunov(model, ids, k=2).lyapunov
         assert torch.is_autocast_enabled("cpu")
     assert cast.values == pytest.approx(plain.values, rel=1e-6)
     assert cast_grown.exponents == pytest.approx(grown.exponents, abs=1e-6)

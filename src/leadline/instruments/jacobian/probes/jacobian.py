@@ -40,6 +40,17 @@ from leadline.errors import ProbeError, check_seed
 from leadline.instruments.jacobian.bidiagonal import Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
 from leadline.instruments.jacobian.leak import leak_of
+from leadline.instruments.jacobian.quantities import (
+    BRANCH,
+    DISTANCE,
+    LEAK,
+    NORM,
+    PARTIAL,
+    PRODUCT,
+    SINGULAR,
+    SMALLEST,
+    THROUGH,
+)
 from leadline.instruments.passes.linear_probe import (
     Tell,
     over_examples,
@@ -61,115 +72,6 @@ from leadline.numerics.linear.linear_maps import LinearMap, Shifted
 from leadline.record import Quantity, Site
 
 Tensor = torch.Tensor
-_DOSHI = "Doshi, He and Gromov 2021, arXiv 2111.12143"
-
-SINGULAR = Quantity(
-    name="jacobian.singular",
-    title="Largest singular values of a block's Jacobian",
-    symbol="σ_k(J_l)",
-    formula="rank by rank, the largest first; without a rank, the largest",
-    lives_on="layer",
-    scale="log",
-    high="The block stretches a small change of the stream that much in its strongest direction.",
-    low="Below 1 the block shrinks every change of the stream.",
-    meaning="How strongly a block stretches small changes of the stream.",
-    axes=("rank",),
-)
-SMALLEST = Quantity(
-    name="jacobian.smallest",
-    title="Smallest singular values of a block's Jacobian",
-    symbol="σ_{N+1−k}(J_l)",
-    formula="rank by rank, the smallest first; without a rank, the smallest; never below the truth",
-    lives_on="layer",
-    scale="log",
-    high="No change of the stream is lost in the block.",
-    low="Towards 0: the block hardly lets some change of the stream through.",
-    meaning="How little a block lets through of the change that it dampens most.",
-    axes=("rank",),
-)
-NORM = Quantity(
-    name="jacobian.norm",
-    title="Size of a block's Jacobian",
-    symbol="‖J_l‖_F / √N",
-    formula="root mean square of all singular values, by random probes; interval: one standard error",
-    lives_on="layer",
-    scale="log",
-    high="Above 1 a random change of the stream grows in the block.",
-    low="Below 1 it shrinks; 1 is the identity.",
-    source=_DOSHI,
-    meaning="How a block changes a random small change of the stream.",
-    better="one",
-)
-DISTANCE = Quantity(
-    name="jacobian.distance",
-    title="Distance of a block from the identity",
-    symbol="‖J_l − I‖_F / √N",
-    formula="root mean square of all singular values of J − I, by random probes; interval: one "
-    "standard error",
-    lives_on="layer",
-    scale="log",
-    high="From 1 on the branches weigh as much as the skip connection: J is not I plus a little.",
-    low="Towards 0 the block is the identity plus a little.",
-    meaning="How far a block is from passing small changes on as they are.",
-    leads=True,
-)
-BRANCH = Quantity(
-    name="jacobian.branch",
-    title="Strongest direction of the branches' Jacobian",
-    symbol="σ_1(J_l − I)",
-    formula="largest singular value of J − I, in each example",
-    lives_on="layer",
-    scale="log",
-    high="From 1 on the branches can take away what the skip connection brings.",
-    low="Below 1 no direction is lost: every singular value of J is at least 1 minus this.",
-    meaning="How strongly the branches of a block answer to a small change.",
-)
-LEAK = Quantity(
-    name="jacobian.leak",
-    title="What later tokens do to earlier ones",
-    symbol="max |J' u|",
-    formula="largest entry of J' u behind a place of the text, u random before it; up to 64 places",
-    lives_on="layer",
-    headline="max",
-    high="Later tokens reach earlier ones: attention is not causal.",
-    low="0: no token is reached by a later one; a proof for texts of up to 65 tokens.",
-    meaning="Whether later tokens reach earlier ones.",
-    better="low",
-)
-THROUGH = Quantity(
-    name="jacobian.through",
-    title="Norm of the product of Jacobians",
-    symbol="σ_1(J_l ⋯ J_1)",
-    formula="largest singular value of the Jacobian from what entered the stack to site l",
-    scale="log",
-    high="A small change of the input grows that much on its way.",
-    low="Every change of the input shrinks on its way.",
-    meaning="How much the blocks so far stretch a small change of the input.",
-    beside="jacobian.product_of_norms",
-)
-PRODUCT = Quantity(
-    name="jacobian.product_of_norms",
-    title="Product of the norms of Jacobians",
-    symbol="σ_1(J_l) ⋯ σ_1(J_1)",
-    formula="product of the largest singular values of the blocks 1 to l, in each example",
-    scale="log",
-    high="What a bound made block by block speaks of; the norm of the product is below it.",
-    low="Near the norm of the product: the strongest directions of the blocks lie on each other.",
-    meaning="What a bound block by block allows the stretching to be.",
-)
-PARTIAL = Quantity(
-    name="jacobian.partial",
-    title="Partial Jacobian norm to the end of the stack",
-    symbol="‖J_L ⋯ J_{l+1}‖_F / √N",
-    formula="root mean square of all singular values of the Jacobian from site l to the last site; "
-    "interval: one standard error",
-    scale="log",
-    high="Changes at this site arrive enlarged: gradients grow towards the input.",
-    low="Changes at this site hardly arrive: gradients vanish towards the input.",
-    source=_DOSHI,
-    meaning="How a random change at a site arrives at the end of the stack.",
-    better="one",
-)
 
 
 @PROBES.register("jacobian")

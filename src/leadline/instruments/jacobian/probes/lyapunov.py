@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
+from leadline.instruments.jacobian.quantities import EXPONENT, GROWTH
 from leadline.instruments.passes.linear_probe import Tell, ranked, too_many, whole_number
 from leadline.instruments.passes.probe import (
     PROBES,
@@ -36,38 +37,6 @@ from leadline.instruments.passes.probe import (
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linear_maps import LinearMap
 from leadline.record import Quantity, Site
-
-_BENETTIN = "Benettin et al. 1980, Meccanica 15"
-
-GROWTH = Quantity(
-    name="lyapunov.growth",
-    title="Growth of directions in a block, backwards",
-    symbol="log R_{ii}(l)",
-    formula="logarithm of what the block's J' multiplies the i-th of k orthonormal directions by; "
-    "without a rank, the first",
-    unit="nats",
-    lives_on="layer",
-    high="Above 0 gradients grow in this block on their way to the input.",
-    low="Below 0 they fade.",
-    source=_BENETTIN,
-    meaning="How much gradients grow or fade in a block.",
-    axes=("rank",),
-    better="even",
-)
-EXPONENT = Quantity(
-    name="lyapunov.exponent",
-    title="Lyapunov exponents from a site to the end of the stack",
-    symbol="λ_i(l)",
-    formula="mean growth per block over the blocks behind site l, the largest first; without a rank, "
-    "the largest; at layer 0, of the whole stack",
-    unit="nats per block",
-    high="Above 0 gradients explode with depth.",
-    low="Below 0 they vanish; exponents far apart leave one direction of gradient for all.",
-    source=_BENETTIN,
-    meaning="How fast gradients grow or fade from block to block.",
-    leads=True,
-    axes=("rank",),
-)
 
 
 @PROBES.register("lyapunov")

@@ -1,0 +1,84 @@
+"""`leadline jacobian`: the Jacobian of one block, one write, or a stretch of blocks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli.request import options as o
+from leadline.cli.request.models import AnatomyRequest, takes_request
+from leadline.cli.request.outputs import (
+    HtmlFile,
+    RecordFile,
+    check_outputs,
+    deliver_view,
+    nothing_kept,
+)
+from leadline.cli.screen.voice import Voice
+from leadline.errors import InputError
+
+
+def _number(name: str, text: str) -> typer.models.OptionInfo:
+    return typer.Option(
+        name, metavar="N", help=text, rich_help_panel=o.MEASURING, show_default=False
+    )
+
+
+@takes_request
+def jacobian(
+    request: AnatomyRequest,
+    layer: Annotated[int | None, _number("--layer", "One block, counted from 1.")] = None,
+    sublayer: Annotated[
+        int | None, _number("--sublayer", "One write of that block, counted from 1.")
+    ] = None,
+    start: Annotated[
+        int | None, _number("--from", "The site where a stretch begins; 0 if not given.")
+    ] = None,
+    end: Annotated[int | None, _number("--to", "The site where it ends.")] = None,
+    k: Annotated[int, _number("--k", "How many of the largest singular values; 4.")] = 4,
+    smallest: Annotated[
+        int, _number("--smallest", "How many of the smallest singular values; 0.")
+    ] = 0,
+    stack: o.StackName = None,
+    output: RecordFile = None,
+    html: HtmlFile = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,  # main reads it
+) -> None:
+    """Measure the Jacobian of one block of MODEL, or of a stretch of blocks.
+
+    Singular values with their errors, the size of the Jacobian and its distance from the identity,
+    causality, and the tokens at which the strongest direction enters and leaves. Without --layer,
+    --from and --to it is that of the whole stack. `leadline measure --probes jacobian` does every
+    block.
+    """
+    check_outputs(output, html)
+    request.check()
+    if layer is not None and (start is not None or end is not None):
+        raise InputError("--layer is one block, --from and --to are a stretch of them: give one.")
+    if start is not None and end is None:
+        raise InputError(f"--from {start} begins a stretch; say where it ends, such as --to 6.")
+    with Voice(as_json=as_json, quiet=quiet) as voice:
+        with voice.progress("Loading the model") as gauge, nothing_kept():
+            from leadline.instruments.jacobian.run import jacobian as measure_jacobian
+            from leadline.instruments.jacobian.text import jacobian_answer
+
+            declared = request.declaration()
+            loaded = request.load()
+            record = measure_jacobian(
+                loaded,
+                request.inputs(loaded),
+                layer=layer if end is None else (start or 0, end),
+                sublayer=sublayer,
+                k=k,
+                smallest=smallest,
+                stack=stack,
+                anatomy=declared,
+                families=not request.no_families,
+                seed=request.seed,
+                progress=gauge,
+            )
+        answer = jacobian_answer(record.jacobian)
+        deliver_view(voice, record, answer, loaded=loaded, output=output, html=html)

@@ -1,0 +1,96 @@
+"""Where a command leaves its record: a file, a page, JSON, or the terminal alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice, check_page, check_writable, wrapped
+from leadline.errors import ProbeError, RecordError
+
+if TYPE_CHECKING:
+    from leadline.models.loading import LoadedModel
+    from leadline.record import Record
+
+__all__ = ["HtmlFile", "RecordFile", "check_outputs", "deliver_view", "nothing_kept"]
+
+RecordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.leadline",
+        help="Save the record here.",
+        rich_help_panel=o.OUTPUT,
+        show_default=False,
+    ),
+]
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE.html",
+        help="Write the report here: one file that needs no network.",
+        rich_help_panel=o.OUTPUT,
+        show_default=False,
+    ),
+]
+
+
+def check_outputs(output: Path | None, html: Path | None) -> None:
+    """Refuse outputs that could not be written, before the work."""
+    if output is not None:
+        from leadline.record.file.unfinished import refuse_foreign
+
+        if output.suffix.lower() in {".html", ".htm"}:
+            raise RecordError(
+                f"-o writes a record, and {output} looks like a page; "
+                f"write --html {output} for the report."
+            )
+        check_writable(output, "record")
+        refuse_foreign(output)
+    if html is not None:
+        check_page(html)
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Say in a sentence that an interrupted measurement left nothing behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise ProbeError("The measurement was interrupted, and nothing of it is kept.") from None
+
+
+def deliver_view(
+    voice: Voice,
+    record: Record,
+    answer: str,
+    *,
+    loaded: LoadedModel,
+    output: Path | None,
+    html: Path | None,
+) -> None:
+    """Save the record of an instrument and its page, then print the answer and its numbers."""
+    if output is not None:
+        record.save(output)
+    if html is not None:
+        from leadline.reading.page import report
+
+        report(record, html)
+    if loaded.missing:
+        voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+    voice.emit(record.view(record.instrument).to_json)
+    lines = f"{answer}\n\n{record}".splitlines()
+    voice.say("\n".join(wrapped(line, sys.stdout) for line in lines))
+    for what, path in (("record", output), ("report", html)):
+        if path is not None:
+            voice.say(f"The {what} is in {path}")
+    if output is None and html is None and not voice.as_json:
+        voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
