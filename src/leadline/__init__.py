@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         RecordError,
         UnknownName,
     )
-    from leadline.instruments.collapse.measure import collapse, collapse_weights
+    from leadline.instruments.collapse.recording import collapse, collapse_weights
     from leadline.instruments.jacobian.lyapunov import lyapunov
     from leadline.instruments.jacobian.measure import jacobian
     from leadline.instruments.passes.measurement import anatomy_of, measure
@@ -110,8 +110,8 @@ _HOME = (
         "anatomy_of": "instruments.passes.measurement",
         "attention_spectral_norm": "numerics.spectra.spectrum",
         "bounds": "reading.bounds.evaluate",
-        "collapse": "instruments.collapse.measure",
-        "collapse_weights": "instruments.collapse.measure",
+        "collapse": "instruments.collapse.recording",
+        "collapse_weights": "instruments.collapse.recording",
         "compare": "reading.compare.compare",
         "declare": "anatomy",
         "jacobian": "instruments.jacobian.measure",

@@ -10,8 +10,9 @@ import typer
 from leadline.catalog import split_choices
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest, takes_request
-from leadline.cli.screen.voice import Voice, check_page, check_writable
-from leadline.errors import ProbeError, RecordError
+from leadline.cli.request.outputs import check_outputs
+from leadline.cli.screen.voice import Voice
+from leadline.errors import ProbeError
 
 Loss = Literal["auto", "next-token", "masked", "random"]
 Ablate = Literal["block", "sublayer"]
@@ -80,7 +81,7 @@ def measure(
     Then one forward and one backward pass feed every probe; jacobian and lyapunov go on block by
     block.
     """
-    _check_outputs(output, html)
+    check_outputs(output, html)
     request.check()
     choices = None if probes is None else split_choices(probes)
 
@@ -138,19 +139,3 @@ def _interrupted(output: Path | None) -> str:
             return f"The measurement was interrupted ({how_far}): give the same command again."
         return f"The measurement was interrupted before anything of it was in {output}."
     return "The measurement was interrupted, and without -o nothing of it is kept."
-
-
-def _check_outputs(output: Path | None, html: Path | None) -> None:
-    """Refuse outputs that could not be written, before the work."""
-    if output is not None:
-        from leadline.record.file.unfinished import refuse_foreign
-
-        if output.suffix.lower() in {".html", ".htm"}:
-            raise RecordError(
-                f"-o writes a record, and {output} looks like a page; "
-                f"write --html {output} for the report."
-            )
-        check_writable(output, "record")
-        refuse_foreign(output)
-    if html is not None:
-        check_page(html)

@@ -63,8 +63,10 @@ def sentences(record: Record) -> list[str]:
     """Say what one record shows, in at most six sentences."""
     gradient = _gradient_quantity(record)
     lines = [
+        # The first line of what an instrument's record prints is its answer.
+        str(record).partition("\n")[0] if record.instrument else "",
         cotangent_text(record),
-        _structure(record),
+        _structure(record) if record.stacks or not record.instrument else "",
         _growth(record, _STREAM_NORM),
         _first_token(record),
         _growth(record, gradient) if gradient else "",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from leadline.errors import require
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.file.text_files import write_text_file
+from leadline.record.rows.reading import scaled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,14 +145,7 @@ def _cells(reading: Reading) -> tuple[Any, ...]:
 
 
 def _scaled(value: float | None, exponent: int) -> float | None:
-    """The number itself, with zero or infinity beyond float64."""
-    if value is None or not math.isfinite(value):
-        return value
-    try:
-        # ldexp takes no exponent beyond C's long; anything that far is beyond float64 anyway.
-        return math.ldexp(value, max(exponent, -(2**20)))
-    except OverflowError:
-        return math.copysign(math.inf, value) if value else value
+    return None if value is None else scaled(value, exponent)
 
 
 def _is_redundant(cells: list[dict[str, Any]]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leadline.record.rows.site import Site
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "scaled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,17 @@ class Reading:
         if not self.value > 0:
             return -math.inf if self.value == 0 else math.nan
         return math.log10(self.value) + (self.exponent or 0) * math.log10(2)
+
+    @property
+    def number(self) -> float:
+        """The number itself: zero or infinity beyond float64."""
+        return scaled(self.value, self.exponent or 0)
+
+
+def scaled(value: float, exponent: int) -> float:
+    """Return value times two to the power of `exponent`: zero or infinity beyond float64."""
+    try:
+        # ldexp takes no exponent beyond C's long; anything that far is beyond float64 anyway.
+        return math.ldexp(value, max(exponent, -(2**20)))
+    except OverflowError:
+        return math.copysign(math.inf, value) if value else value

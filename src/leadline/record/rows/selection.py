@@ -129,8 +129,8 @@ def _profile(key: _Key, layers: Mapping[int, list[Reading]], over: Over) -> Prof
 
 
 def _summary(readings: Sequence[Reading]) -> float:
-    summaries = [reading.value for reading in readings if _is_summary(reading)]
-    values = summaries or [reading.value for reading in readings]
+    summaries = [reading.number for reading in readings if _is_summary(reading)]
+    values = summaries or [reading.number for reading in readings]
     return values[0] if len(values) == 1 else float(np.mean(values))
 
 
