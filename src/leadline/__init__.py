@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RecordError,
         UnknownName,
     )
+    from leadline.instruments.attacks.bounds import bounds
     from leadline.instruments.collapse.recording import collapse, collapse_weights
     from leadline.instruments.jacobian.lyapunov import lyapunov
     from leadline.instruments.jacobian.measure import jacobian
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         spectral_norm,
     )
     from leadline.parts import Recipe, Transformer
-    from leadline.reading.bounds.evaluate import bounds
     from leadline.reading.compare.compare import compare
     from leadline.reading.map.trainability import trainability
     from leadline.reading.page import report
@@ -109,7 +109,7 @@ _HOME = (
         "Transformer": "parts",
         "anatomy_of": "instruments.passes.measurement",
         "attention_spectral_norm": "numerics.spectra.spectrum",
-        "bounds": "reading.bounds.evaluate",
+        "bounds": "instruments.attacks.bounds",
         "collapse": "instruments.collapse.recording",
         "collapse_weights": "instruments.collapse.recording",
         "compare": "reading.compare.compare",

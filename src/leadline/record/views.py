@@ -27,7 +27,10 @@ _VIEWS = {
     ),
 }
 
-_TEXTS = {"collapse": "leadline.instruments.collapse.text:collapse_text"}
+_TEXTS = {
+    "collapse": "leadline.instruments.collapse.text:collapse_text",
+    "attacks": "leadline.instruments.attacks.text:attacks_text",
+}
 """What writes the first screen of a result, where that is less than the whole result."""
 
 

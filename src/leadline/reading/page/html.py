@@ -55,6 +55,8 @@ class _Content:
     curves: list[CurveChart]
     charts: list[Chart]
     attention: list[AttentionPart]
+    texts: list[str]
+    """What records print that have neither depth nor steps, such as bounds under attack."""
 
     @property
     def over_steps(self) -> list[CurveChart]:
@@ -69,7 +71,7 @@ class _Content:
     @property
     def over_depth(self) -> bool:
         """Whether there is anything to show over depth; a record of training alone has nothing."""
-        return bool(self.charts) or not self.trained
+        return bool(self.charts) or not (self.trained or self.texts)
 
 
 def write_html(
@@ -105,11 +107,13 @@ def render_html(
         raise RecordError("A report needs at least one record, but got none.")
     titles = record_names(records, names)
     heading = title or join_words(titles)
+    texts = [str(record) for record in records if record.instrument and not record.stacks]
     content = _Content(
         maps=map_parts(records, training_map),
-        curves=draw_training_charts(records, titles),
+        curves=[] if texts else draw_training_charts(records, titles),
         charts=draw_charts(records, names=titles),
         attention=attention_parts(records),
+        texts=texts,
     )
     data = _embed(_payload(records, titles, content, file=file))
     scripts = [_EARLY, _plotly(), _asset("report.js")]
@@ -151,10 +155,19 @@ def _main(
             ),
             map_section(content.maps, names),
             training_section(content.curves),
+            *(_text_section(text) for text in content.texts),
             *(_over_depth(records, names, content) if content.over_depth else ()),
             attention_section(content.attention, names),
             sections.provenance(records, names),
         ]
+    )
+
+
+def _text_section(text: str) -> str:
+    """What a record prints below its answer, which is the headline."""
+    return (
+        '<section aria-label="Numbers"><div class="card scroll">'
+        f"<pre>{html.escape(text.partition(chr(10))[2].strip())}</pre></div></section>"
     )
 
 
