@@ -87,6 +87,7 @@ def bounds(
     return attacks_record(
         table,
         notes={
+            "model": {"name": "bounds under attack"},
             "versions": versions(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seconds": round(time.perf_counter() - started, 3),

@@ -67,7 +67,6 @@ _QUANTITIES = {
     "optimised": _OPTIMISED,
     "outside": _OUTSIDE,
 }
-_COUNTS = ("random", "optimised", "outside")
 _WORDS = ("name", "title", "statement", "source")
 _TABLE = ("asked_random", "asked_optimised", "drawn", "climbed", "seed")
 
@@ -109,9 +108,11 @@ def read_attacks(record: Record) -> AttackTable:
     def row_of(entry: Mapping[str, Any]) -> AttackRow:
         values = {field: numbers[entry["name"], one.name] for field, one in _QUANTITIES.items()}
         return AttackRow(
-            **{name: entry[name] for name in _WORDS},
-            **{field: int(values[field]) for field in _COUNTS},
+            **{name: str(entry[name]) for name in _WORDS},
+            random=int(values["random"]),
+            optimised=int(values["optimised"]),
             ratio=values["ratio"],
+            outside=int(values["outside"]),
             outside_ratio=values["outside_ratio"],
             because=tuple(entry["because"]),
             facts={key: _with_tuples(value) for key, value in entry["facts"].items()},

@@ -134,7 +134,7 @@ def facts(record: Record) -> list[Fact]:
     """List what was measured: model, depth, input, loss, passes, balance."""
     known = record.provenance
     blocks = read_blocks(value_at(known, "anatomy") or {})
-    entries = [_depth_fact(record)]
+    entries = [_depth_fact(record)] if record.stacks or not record.instrument else []
     writes = sum(len(block.writes) for block in blocks)
     if writes:
         placements = list(dict.fromkeys(block.placement for block in blocks))

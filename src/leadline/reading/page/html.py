@@ -167,7 +167,7 @@ def _text_section(text: str) -> str:
     """What a record prints below its answer, which is the headline."""
     return (
         '<section aria-label="Numbers"><div class="card scroll">'
-        f"<pre>{html.escape(text.partition(chr(10))[2].strip())}</pre></div></section>"
+        f'<pre class="small">{html.escape(text.partition(chr(10))[2].strip())}</pre></div></section>'
     )
 
 
