@@ -45,7 +45,8 @@ class Visit:
         )
 
     def show_all(self) -> None:
-        """Scroll through the page until every chart is drawn."""
+        """Unfold the page and scroll through it until every chart is drawn."""
+        self.page.evaluate("document.querySelectorAll('details.part').forEach(d => d.open = true)")
         height = self.page.evaluate("document.documentElement.scrollHeight")
         for y in range(0, height, 400):
             self.page.evaluate(f"scrollTo(0, {y})")
@@ -53,12 +54,38 @@ class Visit:
         self.page.wait_for_function("!document.querySelector('.plot.waiting')")
 
     def chart(self, title: str) -> Any:
+        self.page.evaluate("document.querySelectorAll('details.part').forEach(d => d.open = true)")
         found = self.page.locator("article.chart").filter(
             has=self.page.get_by_text(title, exact=True)
         )
         found.scroll_into_view_if_needed()
-        found.locator(".main-svg").first.wait_for()
+        found.locator("canvas").first.wait_for()
         return found
+
+    def spot(self, chart: Any, line: int, at: int) -> tuple[float, float]:
+        """Where a value of a line stands on the screen."""
+        chart.locator(".plot").scroll_into_view_if_needed()
+        return tuple(
+            chart.locator(".plot").evaluate(
+                """(plot, [line, at]) => {
+                    const { shown, views, scale } = plot.chart;
+                    const drawn = shown[line], view = views[drawn.panel];
+                    const over = view.over.getBoundingClientRect();
+                    const value = drawn.values[at];
+                    const edge = over.height * (value === Infinity ? 0.03 : 0.97);
+                    const y = Number.isFinite(value) ? view.valToPos(value, "y") : edge;
+                    return [over.left + view.valToPos(drawn.x[at], "x"), over.top + y];
+                }""",
+                [line, at],
+            )
+        )
+
+    def hover(self, chart: Any, line: int, at: int) -> str:
+        x, y = self.spot(chart, line, at)
+        self.page.mouse.move(x - 3, y)
+        self.page.mouse.move(x, y)
+        chart.locator(".tip").wait_for()
+        return chart.locator(".tip").inner_text()
 
     def plot(self, chart: Any, expression: str) -> Any:
         return chart.locator(".plot").evaluate(f"plot => {expression}")
@@ -99,7 +126,9 @@ def lanes_record() -> Record:
     anatomy = record.provenance["anatomy"]
     anatomy["stacks"]["decoder"]["lanes"] = 4
     record.note("anatomy", anatomy)
-    record.describe(Quantity("lane.norm", "Norm of each lane", "‖x_l^{(k)}‖", "q", scale="log"))
+    record.describe(
+        Quantity("lane.norm", "Norm of each lane", "‖x_l^{(k)}‖", "q", scale="log", axes=("lane",))
+    )
     record.append(
         Reading("lane.norm", Site("decoder", at, lane=lane), "mean", float(lane * (1 + at)))
         for at in range(7)
@@ -143,7 +172,9 @@ def test_the_page_asks_for_nothing_and_fits(
 def test_charts_wait_until_they_come_into_view(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()])
     waiting = visited.page.locator(".plot.waiting")
-    assert waiting.count() == visited.page.locator(".plot").count() == 8
+    visited.page.wait_for_function("document.querySelectorAll('.plot canvas').length === 2")
+    assert visited.page.locator(".plot").count() == 8
+    assert waiting.count() == visited.page.locator("details.part .plot").count() == 6
     visited.show_all()
     assert waiting.count() == 0
 
@@ -151,9 +182,7 @@ def test_charts_wait_until_they_come_into_view(visit: Callable[..., Visit]) -> N
 def test_hover_tells_layer_role_statistic_value_and_module(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()])
     chart = visited.chart("Norm of the update")
-    point = chart.locator(".trace").first.locator(".point").nth(6)
-    point.hover(force=True)
-    text = chart.locator(".hovertext").text_content()
+    text = visited.hover(chart, 0, 6)
     value = gpt2_record().by_layer("update.norm", point="attention").values[6]
     for words in ("layer 7, attention", "mean", f"{value:.3f}", "transformer.h.6.attn"):
         assert words in text
@@ -162,15 +191,82 @@ def test_hover_tells_layer_role_statistic_value_and_module(visit: Callable[..., 
 def test_a_tap_tells_it_on_a_phone(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()], size=PHONE)
     chart = visited.chart("Norm of the update")
-    chart.locator(".trace").first.locator(".point").nth(6).tap(force=True)
-    chart.locator(".hovertext").wait_for()
-    assert "layer 7, attention" in chart.locator(".hovertext").text_content()
+    visited.page.touchscreen.tap(*visited.spot(chart, 0, 6))
+    chart.locator(".tip").wait_for()
+    assert "layer 7, attention" in chart.locator(".tip").inner_text()
+    assert visited.plot(chart, "plot.chart.tip.getBoundingClientRect().right <= innerWidth")
+
+
+def test_the_keyboard_goes_along_a_line_and_from_line_to_line(visit: Callable[..., Visit]) -> None:
+    visited = visit([gpt2_record()])
+    chart = visited.chart("Norm of the update")
+    chart.locator(".plot").focus()
+    tip = chart.locator(".tip")
+    for key, words in (
+        ("ArrowRight", "layer 1, attention"),
+        ("ArrowRight", "layer 2, attention"),
+        ("ArrowDown", "layer 2, attention"),  # its other statistic
+        ("ArrowDown", "layer 2, mlp"),
+        ("ArrowLeft", "layer 1, mlp"),
+    ):
+        visited.page.keyboard.press(key)
+        assert words in tip.inner_text()
+    visited.page.keyboard.press("Escape")
+    assert tip.is_hidden()
+
+
+def test_a_drag_zooms_and_a_button_goes_back(visit: Callable[..., Visit]) -> None:
+    visited = visit([gpt2_record()])
+    chart = visited.chart("Norm of the stream")
+    ends = "[plot.chart.views[0].scales.x.min, plot.chart.views[0].scales.x.max]"
+    first = visited.plot(chart, ends)
+    reset = chart.get_by_role("button", name="Reset zoom")
+    assert reset.is_hidden()
+    (left, y), (right, _) = visited.spot(chart, 0, 3), visited.spot(chart, 0, 8)
+    visited.page.mouse.move(left, y)
+    visited.page.mouse.down()
+    visited.page.mouse.move(right, y, steps=4)
+    visited.page.mouse.up()
+    assert visited.plot(chart, ends) == pytest.approx([3, 8], abs=0.05)
+    reset.click()
+    assert visited.plot(chart, ends) == first
+    assert reset.is_hidden()
+
+
+def test_a_chart_is_saved_as_a_picture(visit: Callable[..., Visit]) -> None:
+    visited = visit([t5_record()])
+    chart = visited.chart("Norm of the stream")
+    with visited.page.expect_download() as download:
+        chart.get_by_role("button", name="Save the chart as PNG").click()
+    assert download.value.suggested_filename.endswith(".png")
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_parts_are_folded_until_a_link_leads_there(visit: Callable[..., Visit]) -> None:
+    visited = visit([gpt2_record()])
+    page = visited.page
+    assert page.locator("details.part[open]").count() == 0
+    page.locator("nav").get_by_text("Update", exact=True).click()
+    assert page.locator("details.part[open] h2").all_inner_texts() == ["Update"]
+    page.locator("nav").get_by_text("At a glance").click()
+    link = page.locator("#glance tbody a").last
+    link.click()
+    target = link.get_attribute("href")
+    assert page.locator(f"details.part[open] {target}").count() == 1
+
+
+def test_an_address_of_a_chart_opens_its_part(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    visited = visit([gpt2_record()])
+    key = visited.page.locator("details.part article.chart").last.get_attribute("id")
+    visited.page.goto(f"{(tmp_path / 'report.html').as_uri()}#{key}")
+    visited.page.reload()
+    assert visited.page.locator(f"details.part[open] #{key}").count() == 1
 
 
 def test_a_chart_switches_between_linear_and_log(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()])
     chart = visited.chart("Norm of the stream")
-    axis = "plot._fullLayout.yaxis.type"
+    axis = "plot.chart.views[0].scales.y.distr === 3 ? 'log' : 'linear'"
     assert visited.plot(chart, axis) == "log"
     chart.get_by_role("button", name="linear").click()
     assert visited.plot(chart, axis) == "linear"
@@ -181,7 +277,7 @@ def test_a_chart_switches_between_linear_and_log(visit: Callable[..., Visit]) ->
 def test_one_switch_moves_all_charts_and_back(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()])
     visited.show_all()
-    types = "[...document.querySelectorAll('.plot')].map(p => p._fullLayout.yaxis.type)"
+    types = "[...document.querySelectorAll('.plot')].map(p => p.chart.scale)"
     suited = visited.page.evaluate(types)
     assert set(suited) == {"linear", "log"}
     visited.page.locator("[data-scale-all=log]").click()
@@ -207,7 +303,7 @@ def test_values_that_a_logarithm_cannot_show_are_told(visit: Callable[..., Visit
 def test_statistics_and_lines_are_switched_on_and_off(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()])
     chart = visited.chart("Norm of the update")
-    shown = "plot.data.filter(t => t.visible === true).map(t => t.name).sort()"
+    shown = "plot.chart.shown.map(line => line.heading).sort()"
     robust = "median without first token"
     assert visited.plot(chart, shown) == [
         "attention, mean",
@@ -226,25 +322,32 @@ def test_statistics_and_lines_are_switched_on_and_off(visit: Callable[..., Visit
 def test_records_of_different_depth_meet_on_relative_depth(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record(depth=6), gpt2_record(depth=24, name="deep")])
     chart = visited.chart("Norm of the stream")
-    ends = "plot.data.map(t => t.x.at(-1))"
-    assert set(visited.plot(chart, ends)) == {6, 24}
+    ends = "[plot.chart.views[0].data[0].at(-1)]"
+    assert visited.plot(chart, ends) == [24]
     visited.page.locator("[data-depth=relative]").click()
-    assert set(visited.plot(chart, ends)) == {1}
-    assert visited.plot(chart, "plot._fullLayout.xaxis.title.text") == "layer / depth"
+    assert visited.plot(chart, ends) == [1]
+    assert visited.plot(chart, "plot.chart.views[0].axes[0].label") == "layer / depth"
+    columns = "plot.chart.views[0].data.slice(1).map(c => c.filter(v => v !== undefined).length)"
+    assert visited.plot(chart, columns) == [7, 25]
 
 
 def test_panels_stand_side_by_side_or_one_below_the_other(visit: Callable[..., Visit]) -> None:
-    places = "[plot._fullLayout.xaxis2.domain[0] > 0, plot._fullLayout.yaxis2.domain[1] < 1]"
+    places = (
+        "(([a, b]) => [b.left > a.left, b.top > a.top])"
+        "(plot.chart.views.map(v => v.over.getBoundingClientRect()))"
+    )
+    scales = "plot.chart.views.map(v => [v.scales.y.min, v.scales.y.max].join())"
     wide, narrow = visit([t5_record()]), visit([t5_record()], size=PHONE)
     assert wide.plot(wide.chart("Norm of the stream"), places) == [True, False]
     assert narrow.plot(narrow.chart("Norm of the stream"), places) == [False, True]
+    assert len(set(wide.plot(wide.chart("Norm of the stream"), scales))) == 1
 
 
 def test_the_theme_follows_the_system_and_the_button(visit: Callable[..., Visit]) -> None:
     visited = visit([gpt2_record()], scheme="dark")
     chart = visited.chart("Norm of the stream")
     ground = "getComputedStyle(document.body).backgroundColor"
-    colour = "plot.data[0].line.color"
+    colour = "plot.chart.views[0].series[1].stroke()"
     dark = (visited.page.evaluate(ground), visited.plot(chart, colour))
     visited.page.get_by_role("button", name="Switch between dark and light").click()
     light = (visited.page.evaluate(ground), visited.plot(chart, colour))
@@ -257,10 +360,10 @@ def test_the_theme_follows_the_system_and_the_button(visit: Callable[..., Visit]
 def test_values_that_are_not_finite_are_crosses_one_can_hover(visit: Callable[..., Visit]) -> None:
     visited = visit([broken_record(depth=12, first_bad=5)])
     chart = visited.chart("Norm of the stream")
-    crosses = chart.locator(".trace").nth(1).locator(".point")
-    assert crosses.count() == 8
-    crosses.nth(3).hover(force=True)
-    assert "NaN" in chart.locator(".hovertext").text_content()
+    gaps = "plot.chart.views[0].data[1].filter(v => v === null).length"
+    assert visited.plot(chart, gaps) == 8
+    assert "NaN" in visited.hover(chart, 0, 8)
+    assert "∞" in visited.hover(chart, 0, 5)
 
 
 def test_the_table_holds_every_number(visit: Callable[..., Visit]) -> None:
@@ -300,8 +403,7 @@ def test_a_model_called_script_does_no_harm(visit: Callable[..., Visit]) -> None
     visited = visit([gpt2_record(name=name), gpt2_record(seed=1, massive=False)])
     visited.show_all()
     chart = visited.chart("Norm of the stream")
-    chart.locator(".trace").first.locator(".point").nth(6).hover(force=True)
-    assert "<script>" in chart.locator(".hovertext").text_content()
+    assert "<script>" in visited.hover(chart, 0, 6)
     chart.locator("summary").click()
     assert visited.page.evaluate("window.harmed") is None
     assert visited.problems == []
@@ -323,14 +425,16 @@ def test_printing_draws_every_chart_on_white(visit: Callable[..., Visit]) -> Non
     visited.page.evaluate(
         """() => addEventListener('beforeprint', () => {
             const plots = [...document.querySelectorAll('.plot')];
-            window.printed = plots.map(p => p.data && p.data[0].line.color);
+            window.printed = plots.map(p => p.chart.drawn && p.chart.views[0].series[1].stroke());
         })"""
     )
     assert visited.page.pdf(format="A4").startswith(b"%PDF")
     printed = visited.page.evaluate("window.printed")
     assert len(printed) == 8
     assert set(printed) <= {"#0072B2", "#D55E00"}
-    assert visited.page.locator(".plot").first.evaluate("p => p.data[0].line.color") == "#56B4E9"
+    colour = "p => p.chart.views[0].series[1].stroke()"
+    assert visited.page.locator(".plot").first.evaluate(colour) == "#56B4E9"
+    assert visited.page.locator("details.part[open]").count() == 0
 
 
 def test_the_page_can_be_read_without_javascript(browser: Any, tmp_path: Path) -> None:
@@ -338,6 +442,7 @@ def test_the_page_can_be_read_without_javascript(browser: Any, tmp_path: Path) -
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
+    page.locator("#glance summary").click()
     text = page.locator("body").inner_text()
     context.close()
     assert "The charts need JavaScript" in text

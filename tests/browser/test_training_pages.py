@@ -39,6 +39,7 @@ def visit(browser: Any, path: Path, size: tuple[int, int], scheme: str) -> tuple
         lambda request: problems.append(request.url) if request.url[:5] != "file:" else None,
     )
     page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details.part').forEach(d => d.open = true)")
     for y in range(0, page.evaluate("document.documentElement.scrollHeight"), 300):
         page.evaluate(f"scrollTo(0, {y})")
         page.wait_for_timeout(20)
@@ -56,7 +57,7 @@ def test_every_page_draws_all_its_charts_asks_for_nothing_and_fits(
     page, problems = visit(browser, path, SIZES[size], scheme)
     assert problems == []
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
-    assert page.locator(".plot .main-svg").count() > 0
+    assert page.locator(".plot canvas").count() > 0
     page.close()
 
 
@@ -65,10 +66,10 @@ def test_curves_over_steps_stay_when_depth_is_made_relative(browser: Any, tmp_pa
     page, problems = visit(browser, path, SIZES["desktop"], "light")
     page.locator('[data-depth="relative"]').click()
     ends = page.evaluate(
-        "id => Math.max(...document.querySelector(`#${id} .plot`).data[0].x)", "training-1"
+        "id => document.querySelector(`#${id} .plot`).chart.views[0].data[0].at(-1)", "training-1"
     )
     assert ends == 400
-    title = "id => document.querySelector(`#${id} .xtitle`).textContent"
+    title = "id => document.querySelector(`#${id} .plot`).chart.views[0].axes[0].label"
     assert page.evaluate(title, "training-1") == "step"
     assert problems == []
     page.close()

@@ -10,7 +10,6 @@ import typer
 from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
 from leadline.cli.request.outputs import (
-    Everything,
     PageFile,
     RecordFile,
     check_outputs,
@@ -98,7 +97,7 @@ def bounds(
     plugin: o.Plugins = None,
     output: RecordFile = None,
     html: PageFile = None,
-    everything: Everything = False,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -137,8 +136,9 @@ def bounds(
                 file,
                 names=bound,
                 layer=layer,
-                heads=heads or everything,
+                heads=heads,
                 initial=initial or None,
+                everything=everything,
             )
     if violated:
         raise typer.Exit(1)
@@ -152,6 +152,7 @@ def _compare(
     layer: int | None,
     heads: bool,
     initial: bool | None,
+    everything: bool,
 ) -> bool:
     from leadline.reading.bounds.evaluate import bounds as bounds_of
     from leadline.reading.page import show_bounds
@@ -160,7 +161,7 @@ def _compare(
         table = bounds_of(record, names=names, layer=layer, initial=initial)
     voice.emit(table.to_json)
     by_head = heads or layer is not None
-    voice.show(lambda console: show_bounds(table, console, heads=by_head))
+    voice.show(lambda console: show_bounds(table, console, heads=by_head, everything=everything))
     return table.violated
 
 

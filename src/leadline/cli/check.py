@@ -10,7 +10,7 @@ import typer
 
 from leadline.catalog import Choice, load_plugin
 from leadline.cli.request import options as o
-from leadline.cli.screen.columns import print_line, print_title, two_columns
+from leadline.cli.screen.columns import print_line, two_columns
 from leadline.cli.screen.voice import Gauge, Voice
 from leadline.errors import CatalogError, did_you_mean
 
@@ -143,7 +143,7 @@ def _checked(kind: str, choice: Choice, gauge: Gauge) -> CheckedPart:
 
 def _draw(found: list[CheckedPart], console: Console) -> None:
     for checked in found:
-        print_title(f"{checked.choice} ({checked.kind})", console)
+        print_line(console, f"{checked.choice} ({checked.kind})", style="bold")
         two_columns(
             (
                 (f"{'ok' if check.passed else 'failed':<6}  {check.name}", check.detail)
@@ -154,7 +154,7 @@ def _draw(found: list[CheckedPart], console: Console) -> None:
         )
         console.print()
     for checked in found:
-        print_line(_verdict(checked), console, style="bold red" if checked.failed else "green")
+        print_line(console, _verdict(checked), style="bold red" if checked.failed else "green")
 
 
 def _verdict(checked: CheckedPart) -> str:

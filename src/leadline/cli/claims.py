@@ -86,6 +86,7 @@ def list_claims(
     ] = None,
     record: RecordFile = None,
     plugin: o.Plugins = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -100,7 +101,7 @@ def list_claims(
         with voice.progress("Reading the claims") as gauge:
             from leadline.claims import CLAIMS
             from leadline.claims.claim import GROUPS, NOTES
-            from leadline.claims.page.terminal import show_claims
+            from leadline.claims.page.terminal import claims_answer, show_claims
             from leadline.claims.ruling import VERDICTS
 
             for kind, value, known in (
@@ -122,9 +123,15 @@ def list_claims(
             if page is not None:
                 gauge("writing the page")
                 page.write_text(_page(some, ledger), encoding="utf-8")
-        voice.emit(lambda: {"measured": about(ledger, some), "claims": [r.to_json() for r in some]})
+        voice.emit(
+            lambda: {
+                "answer": [claims_answer(some)],
+                "measured": about(ledger, some),
+                "claims": [r.to_json() for r in some],
+            }
+        )
         if page is None:
-            voice.show(lambda console: show_claims(some, console))
+            voice.show(lambda console: show_claims(some, console, everything=everything))
             voice.say(_where(ledger, some))
         else:
             voice.say(f"Open {page} in a browser.")

@@ -10,7 +10,6 @@ import typer
 from leadline.cli.request import options as o
 from leadline.cli.request.models import ModelRequest, takes_request
 from leadline.cli.request.outputs import (
-    Everything,
     PageFile,
     RecordFile,
     check_outputs,
@@ -55,7 +54,7 @@ def collapse(
     ] = False,
     output: RecordFile = None,
     html: PageFile = None,
-    everything: Everything = False,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it

@@ -38,6 +38,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -63,6 +64,6 @@ def compare(
             if output is not None:
                 report(records, output, names=called)
         voice.emit(comparison.to_json)
-        voice.show(lambda console: show_comparison(comparison, console))
+        voice.show(lambda console: show_comparison(comparison, console, everything=everything))
         if output is not None:
             voice.say(f"The report is in {output}")

@@ -8,7 +8,7 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
-from leadline.cli.screen.columns import print_text, print_title, two_columns
+from leadline.cli.screen.columns import print_line, print_text, two_columns
 from leadline.cli.screen.voice import Voice
 from leadline.cli.shelves.shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
 from leadline.errors import CatalogError, did_you_mean
@@ -59,7 +59,7 @@ def _draw(found: dict[str, Page], console: Console) -> None:
     for number, (kind, page) in enumerate(found.items()):
         if number:
             console.print()
-        print_title(f"{page.name} ({SINGULAR[kind]})", console)
+        print_line(console, f"{page.name} ({SINGULAR[kind]})", style="bold")
         if page.text:
             print_text(page.text, console)
             console.print()

@@ -8,7 +8,7 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
-from leadline.cli.screen.columns import print_title, two_columns
+from leadline.cli.screen.columns import print_line, two_columns
 from leadline.cli.screen.voice import Voice
 from leadline.cli.shelves.shelves import SHELVES, Page, open_shelf
 
@@ -48,7 +48,7 @@ def list_(
 
 def _draw(shelves: dict[str, dict[str, Page]], console: Console) -> None:
     for kind, pages in shelves.items():
-        print_title(kind, console)
+        print_line(console, kind, style="bold")
         two_columns(((page.name, page.summary) for page in pages.values()), console)
         console.print()
     console.print("`leadline explain NAME` tells one of them in full.")

@@ -56,6 +56,7 @@ def map_(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -75,7 +76,7 @@ def map_(
             if output is not None:
                 _write(output, found, record)
         voice.emit(found.to_json)
-        voice.show(lambda console: show_trainability(found, console))
+        voice.show(lambda console: show_trainability(found, console, everything=everything))
         if output is not None:
             voice.say(f"The map is in {output}")
 

@@ -71,6 +71,7 @@ def measure(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -118,7 +119,7 @@ def measure(
         from leadline.reading.page import show_record
 
         voice.emit(lambda: record_to_json(record))
-        voice.show(lambda console: show_record(record, console))
+        voice.show(lambda console: show_record(record, console, everything=everything))
         for what, path in (("record", output), ("report", html)):
             if path is not None:
                 voice.say(f"The {what} is in {path}")

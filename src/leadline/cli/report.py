@@ -27,6 +27,7 @@ def report(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -45,5 +46,5 @@ def report(
                 write_report(record, output)
                 voice.say(f"The report is in {output}")
             else:
-                voice.show(lambda console: show_record(record, console))
+                voice.show(lambda console: show_record(record, console, everything=everything))
             voice.emit(lambda: record_to_json(record))

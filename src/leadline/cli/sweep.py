@@ -177,6 +177,7 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -229,7 +230,7 @@ def sweep(
                     "checkpoints of the others beside it. The same command goes on from there."
                 ) from None
         with record:
-            deliver(voice, record, path)
+            deliver(voice, record, path, everything=everything)
 
 
 def _costs(what: Sweep, gauge: Gauge) -> list[CellCost]:

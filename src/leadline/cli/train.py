@@ -98,6 +98,7 @@ def train(
             show_default=False,
         ),
     ] = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -150,7 +151,7 @@ def train(
 
         record = trained.record
         voice.emit(lambda: record_to_json(record))
-        voice.show(lambda console: show_record(record, console))
+        voice.show(lambda console: show_record(record, console, everything=everything))
         if output is not None:
             record.close()
             voice.say(f"Record: {output}")

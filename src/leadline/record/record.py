@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from leadline.instruments.paths.result import Paths
     from leadline.record.file.checksum import Integrity
     from leadline.record.rows.profile import Profile
+    from leadline.record.words.table import TextTable
 
 __all__ = ["Record", "check_record"]
 
@@ -238,21 +239,19 @@ class Record:
         """
         if quantity is not None:
             self._definition(quantity)
-        filters: dict[str, object] = {
-            "quantity": quantity,
-            "statistic": statistic,
-            "stack": stack,
-            "layer": layer,
-            "point": point,
-            "run": run,
-            "step": step,
-            "seed": seed,
-        }
-        conditions = {column: value for column, value in filters.items() if value is not None}
-        if sublayer is not ...:
-            conditions["sublayer"] = sublayer
-        conditions = {column: _condition(column, value) for column, value in conditions.items()}
-        return self._reader.readings(conditions)
+        return self._reader.readings(
+            _conditions(
+                sublayer,
+                quantity=quantity,
+                statistic=statistic,
+                stack=stack,
+                layer=layer,
+                point=point,
+                run=run,
+                step=step,
+                seed=seed,
+            )
+        )
 
     def profiles(
         self, quantity: str, *, run: str | None = None, step: int | None = None
@@ -397,18 +396,25 @@ class Record:
         return place
 
     def __str__(self) -> str:
-        from leadline.record.words.text import record_text
+        from leadline.record.words.text import record_screen
 
         if self.instrument:
             return view_text(self.instrument, self.view(self.instrument))
-        return record_text(self)
+        return record_screen(self).text()
 
     def _repr_html_(self) -> str:
-        from leadline.record.words.notebook import record_html
+        from leadline.record.words.text import record_screen
 
         if self.instrument and hasattr(view := self.view(self.instrument), "_repr_html_"):
             return view._repr_html_()
-        return record_html(self)
+        return record_screen(self).html()
+
+    def table(self) -> TextTable:
+        """Return every line over depth as a table; `print(record)` shows those that matter most."""
+        from leadline.record.words.summary import summarize
+        from leadline.record.words.text import depth_table
+
+        return depth_table(summarize(self))
 
     def close(self) -> None:
         """Close the record; a file that grew becomes one plain file."""
@@ -506,7 +512,8 @@ class Record:
         run: str | None,
         step: int | None,
     ) -> list[Profile]:
-        readings = self.select(quantity, sublayer=sublayer, run=run, step=step)
+        conditions = _conditions(sublayer, quantity=quantity, run=run, step=step)
+        readings = self._reader.readings_of_lines(conditions)
         if run is None and readings:
             readings = [reading for reading in readings if reading.run == readings[0].run]
         if step is None and readings:
@@ -526,6 +533,14 @@ def check_record(value: object) -> None:
 def _check_kind(value: object, kind: type) -> None:
     if not isinstance(value, kind):
         raise RecordError(f"Expected a {kind.__name__}, but got {shown(value)}.")
+
+
+def _conditions(sublayer: int | EllipsisType | None, **columns: object) -> dict[str, object]:
+    """Return what SQLite compares; None leaves a column free, but for that of sublayers."""
+    wanted = {column: value for column, value in columns.items() if value is not None}
+    if sublayer is not ...:
+        wanted["sublayer"] = sublayer
+    return {column: _condition(column, value) for column, value in wanted.items()}
 
 
 _INTEGER_COLUMNS = ("layer", "sublayer", "step", "seed")

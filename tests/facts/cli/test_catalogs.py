@@ -187,4 +187,4 @@ def test_a_row_that_failed_stands_out():
     two_columns([("a", "fine"), ("b", "bad")], console, styles=["", "bold red"])
     fine, bad = file.getvalue().splitlines()
     assert fine == "  a  fine"
-    assert bad == "\x1b[1;31m  b  bad\x1b[0m"
+    assert bad == "  \x1b[1;31mb\x1b[0m  \x1b[1;31mbad\x1b[0m"

@@ -23,7 +23,7 @@ def ledger(tmp_path):
 
 
 def test_the_list_names_every_claim_with_its_verdict(leadline, ledger):
-    done = leadline("claims", "--record", str(ledger))
+    done = leadline("claims", "--record", str(ledger), "--all")
     assert done.code == 0
     assert f"✓  {NAME}" in done.out
     assert "Residual algebra" in done.out

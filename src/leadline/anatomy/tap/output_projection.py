@@ -24,7 +24,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from leadline.anatomy.exactness import exactly
-from leadline.anatomy.tap.projections import WeightProduct, looks_like_a_norm
+from leadline.anatomy.tap.norm_gains import looks_like_a_norm
+from leadline.anatomy.tap.projections import WeightProduct
 from leadline.anatomy.tap.seen_attention import SeenAttention
 from leadline.anatomy.tensors import first_tensor
 

@@ -5,17 +5,10 @@ before the attention is a candidate; a query of head h comes from the features a
 if its norm is that of those features, times one factor, at every token. Norms are compared
 because rotary positions turn queries and keys without changing their length; where the features
 themselves agree, they have not been turned. Values are found in the same way; nothing turns them.
-
-A norm is anything whose class says so and that behaves like one: its output for s v does not
-depend on s for large s. Its gain and shift are read off its outputs for v and -v, v = (1, -1, 1,
-...), so no convention (weight, 1 + weight) is assumed:
-
-    gain = |f(s v) - f(-s v)| / 2,    shift = (f(s v) + f(-s v)) / 2
 """
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -23,38 +16,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.anatomy.tap.norm_gains import AGREE, NormReach, looks_like_a_norm, norm_reach
 from leadline.anatomy.tensors import first_tensor
 
-__all__ = ["NormReach", "Projections", "Source", "WeightProduct", "looks_like_a_norm", "norm_reach"]
+__all__ = ["Projections", "Source", "WeightProduct"]
 
 Tensor = torch.Tensor
 _KEPT_PRODUCTS = 8
 _KEPT_NORMS = 8
-_PROBED = 8
-"""Vectors of each kind with which a norm is tested."""
 _SAMPLED = 64
 """About so many tokens are compared with a candidate."""
 _TELLING = 4
 """With fewer tokens than this, lengths can agree by chance."""
-_AGREE = 1e-2
-"""Relative difference of two lengths that still counts as rounding, also in bfloat16."""
 _ROUNDING = 4.0
 """A factor within so many eps of 1 is 1."""
-_LARGE = 100.0
-"""So far out that a norm's eps no longer counts, and within the range of float16."""
-
-
-@dataclass(frozen=True)
-class NormReach:
-    """What a norm can return: gain * (a vector of norm at most sqrt(width)) + shift, by feature."""
-
-    module: str
-    gain: Tensor
-    shift: Tensor
-
-    @property
-    def width(self) -> int:
-        return self.gain.numel()
 
 
 @dataclass(frozen=True)
@@ -179,7 +154,7 @@ class Projections:
             # [example, token, head, feature] or [example, head, token, feature]
             orders = [returned.flatten(2), returned.transpose(1, 2).flatten(2)]
         fitted = next((fit for one in orders if (fit := _fit(sample, one))), None)
-        if fitted is None or abs(fitted[1] - 1.0) > _AGREE:
+        if fitted is None or abs(fitted[1] - 1.0) > AGREE:
             return None
         places, _, turned = fitted
         reach = self._reach(normed)
@@ -209,62 +184,6 @@ class Projections:
         if key not in self._reaches:
             self._reaches[key] = norm_reach(normed.path, normed.module, normed.returned)
         return self._reaches[key]
-
-
-def looks_like_a_norm(module: nn.Module) -> bool:
-    """Whether the class is named like a norm: LayerNorm, LlamaRMSNorm, T5LayerNorm, DyT ..."""
-    name = type(module).__name__.lower()
-    return "norm" in name or name in ("dyt", "derf", "dynamictanh")
-
-
-def norm_reach(path: str, module: nn.Module, like: Tensor) -> NormReach | None:
-    """Read gain and shift off a norm's answers; None where it does not behave like one."""
-    width = like.shape[-1]
-    if width < 2 or width % 2:
-        # An odd number of features has no alternating vector of mean zero.
-        return None
-    quiet = copy.copy(module)
-    quiet._forward_hooks = type(module._forward_hooks)()
-    quiet._forward_pre_hooks = type(module._forward_pre_hooks)()
-    signs = torch.ones(width, device=like.device, dtype=like.dtype)
-    signs[1::2] = -1
-    rows = torch.stack((signs, -signs)).reshape(2, 1, width)
-    try:
-        with torch._C.DisableTorchFunction(), torch.no_grad():
-            once = quiet(rows * _LARGE).float().reshape(2, -1)
-            far = quiet(rows * (2 * _LARGE)).float().reshape(2, -1)
-    except Exception:  # it needs more than its input, so it cannot be tested
-        return None
-    if once.shape != (2, width) or not torch.isfinite(once).all():
-        return None
-    if not torch.allclose(once, far, rtol=_AGREE, atol=_AGREE * float(once.abs().max())):
-        return None
-    gain = ((once[0] - once[1]) / 2).abs()
-    shift = (once[0] + once[1]) / 2
-    if not _within(quiet, gain, shift, like):
-        return None
-    return NormReach(
-        path, ((once[0] - once[1]) / 2).abs().double(), ((once[0] + once[1]) / 2).double()
-    )
-
-
-def _within(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> bool:
-    """Whether answers to other vectors are gain * u + shift with |u| <= sqrt(width) too.
-
-    Random ones, one feature alone, half of them: a norm that looks at some features only, or
-    divides by another mean, gives itself away.
-    """
-    width = like.shape[-1]
-    random_rows = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
-    single = torch.eye(width)[torch.linspace(0, width - 1, _PROBED).long()]
-    halves = random_rows * (torch.arange(width) < width // 2)
-    others = random_rows * (torch.arange(width) >= width // 2)
-    rows = torch.cat([random_rows, single, halves, others]).to(like) * _LARGE
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        answers = norm(rows.unsqueeze(1)).float().reshape(len(rows), -1)
-    reach = torch.where(gain > 0, (answers - shift) / gain, 0.0)
-    longest = torch.linalg.vector_norm(reach, dim=-1).max()
-    return bool(longest <= width**0.5 * (1 + _AGREE))
 
 
 class _Sample:
@@ -310,7 +229,7 @@ def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | N
     best = spread.argmin(-1)
     best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
     factor = float(best_factors.median())
-    fits = spread.amin(-1).amax() < _AGREE and ((best_factors / factor - 1).abs() < _AGREE).all()
+    fits = spread.amin(-1).amax() < AGREE and ((best_factors / factor - 1).abs() < AGREE).all()
     if not bool(fits):
         return None
     if abs(factor - 1.0) <= _ROUNDING * sample.eps:
@@ -318,6 +237,6 @@ def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | N
     places = [int(block) * width for block in best]
     picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
     apart = (picked - sample.vectors).abs().max()
-    turned = bool(apart > _AGREE * sample.vectors.abs().max())
+    turned = bool(apart > AGREE * sample.vectors.abs().max())
     # Lengths of so few tokens agree by chance; the vectors themselves do not.
     return None if turned and len(theirs) < _TELLING else (places, factor, turned)

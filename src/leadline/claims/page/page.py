@@ -8,14 +8,10 @@ read in English.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.claims.claim import GROUPS, NOTES
@@ -26,24 +22,14 @@ from leadline.claims.page.shapes import AXES, ELEVATION, UNIT_2D, UNIT_3D, token
 from leadline.claims.page.words import LANGUAGES, Words, page_words, ruling_words
 from leadline.claims.ruling import VERDICTS
 from leadline.errors import InputError
+from leadline.reading.show.shell import BRAND, FOOTER, page_asset, page_shell
 
 if TYPE_CHECKING:
     from leadline.claims.ruling import Ruling
 
 __all__ = ["claims_page", "page_words", "ruling_words"]
 
-_EARLY = """\
-document.documentElement.classList.add("js");
-try { const t = localStorage.getItem("leadline-theme"); if (t === "dark" || t === "light") document.documentElement.dataset.theme = t; } catch { }"""
-_LOGO = (
-    '<svg viewBox="0 0 20 20" aria-hidden="true" fill="none" stroke="currentColor" '
-    'stroke-width="1.8" stroke-linecap="round"><path d="M10 1v9M6.5 3.5h7M7.5 6.5h5"/>'
-    '<path d="M10 10l3.2 8H6.8z" fill="currentColor" stroke-linejoin="round"/></svg>'
-)
 _TITLE = "Residual connections: what the notes say, measured"
-_FOOT = (
-    "Made by Leadline, the depth gauge for Transformers. This file is complete: it loads nothing."
-)
 _ABOUT = {
     "seeds": "Seeds",
     "date": "Date",
@@ -86,38 +72,21 @@ def claims_page(
         f"{_head(words, rulings)}\n"
         + "\n".join(_chapter(words, group, found, code) for group, found in chapters.items())
         + f"\n{_about(words, about)}</main></div>\n"
-        + words.page(_FOOT, tag="footer")
+        + words.page(FOOTER, tag="footer")
     )
-    title = words.page(_TITLE, tag="title")
-    data = _embed(
-        {
+    return page_shell(
+        title=words.page(_TITLE, tag="title"),
+        body=body,
+        styles=[page_asset("leadline.claims.page", "claims.css")],
+        scripts=[page_asset("leadline.claims.page", "claims.js")],
+        data={
             "languages": {code: LANGUAGES[code] for code in ("en", *languages)},
             "tables": words.tables,
             "tokens": tokens().tolist(),
             "elevation": ELEVATION,
             "units": [UNIT_2D, UNIT_3D, AXES],
             "powers": {"box": POWERS, "decades": DECADES, "deepest": DEEPEST},
-        }
-    )
-    script = _asset("claims.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_fingerprint(_EARLY)} {_fingerprint(script)}",
-            "style-src 'unsafe-inline'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="generator" content="leadline">\n'
-        f"{title}\n<style>{_asset('claims.css')}</style>\n<script>{_EARLY}</script>\n</head>\n"
-        f'<body>\n{body}\n<script type="application/json" id="leadline-data">{data}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
+        },
     )
 
 
@@ -169,7 +138,7 @@ def _top(words: Words, languages: Mapping[str, Mapping[str, str]]) -> str:
         else ""
     )
     return (
-        f'{skip}<header class="top"><div><span class="brand">{_LOGO}Leadline</span>'
+        f'{skip}<header class="top"><div>{BRAND}'
         f'<div class="tools with">{chosen}{theme}</div></div></header>'
     )
 
@@ -310,20 +279,3 @@ def _told(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(str(one) for one in cast("Sequence[object]", value))
     return str(value)
-
-
-def _embed(payload: Mapping[str, Any]) -> str:
-    """JSON that cannot end its script block: no <, > or & stands in it as such."""
-    text = json.dumps(payload, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
-def _asset(name: str) -> str:
-    return resources.files("leadline.claims.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _fingerprint(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.claims.page.axes import PageAxis, fitted, squared
+from leadline.reading.show.svg import (
+    PictureAxis,
+    axis_frame,
+    covers,
+    fit_axis,
+    line_pieces,
+    path_of,
+    short,
+)
 
 if TYPE_CHECKING:
     from leadline.claims.claim import Picture
@@ -31,6 +39,8 @@ DOTTED = 26
 """Lines of no more values than this show them as dots."""
 SOME = 6
 """So many marks stand on a longer line."""
+SQUARE = 330
+"""The side of a picture whose axes have the same unit."""
 COVERED = 2.5
 """A line hides another that is nowhere farther from it than this."""
 
@@ -101,12 +111,24 @@ def curves(pictures: Sequence[Picture]) -> Curves:
     x_values = [v for one in series for v in one.x]
     y_values = [v for one in series for v in (*one.low, *one.high)]
     if first.equal:
-        width, height, across, up = squared(x_values, y_values)
+        width, height, across, up = _square(x_values, y_values)
     else:
         width, height = WIDTH, HEIGHT
-        across = fitted(x_values, log=first.x_log, start=LEFT, end=WIDTH - RIGHT, room=0.02)
-        up = fitted(y_values, log=first.y_log, start=HEIGHT - BOTTOM, end=TOP, room=0.05)
-    parts = [_frame(across, up, width=width, height=height, cross=first.equal)]
+        across = fit_axis(
+            x_values,
+            scale="log" if first.x_log else "linear",
+            start=LEFT,
+            end=WIDTH - RIGHT,
+            room=0.02,
+        )
+        up = fit_axis(
+            y_values,
+            scale="log" if first.y_log else "linear",
+            start=HEIGHT - BOTTOM,
+            end=TOP,
+            room=0.05,
+        )
+    parts = [_frame(across, up, width=width, cross=first.equal)]
     covered = [_covered(one, series, across, up) for one in series]
     parts += [_band(one, across, up) for one in series if seeds > 1]
     parts += [
@@ -136,29 +158,32 @@ def swatch(one: CurveSeries) -> str:
     )
 
 
-def _frame(across: PageAxis, up: PageAxis, *, width: int, height: int, cross: bool) -> str:
-    bottom = up.start
-    lines: list[str] = []
-    words: list[str] = []
-    for tick, text in up.ticks():
-        y = up.at(tick)
-        lines.append(f"M{across.start:g} {y:.1f}H{across.end:g}")
-        words.append(f'<text x="{across.start - 6:g}" y="{y + 4:.1f}" class="e">{text}</text>')
-    for tick, text in across.ticks(6):
-        x = across.at(tick)
-        lines.append(f"M{x:.1f} {bottom:g}v4")
-        anchor = ' class="e"' if x > width - 18 else ' class="m"'
-        at = width - 2 if x > width - 18 else x
-        words.append(f'<text x="{at:.1f}" y="{height - 6:g}"{anchor}>{text}</text>')
+def _square(
+    x_values: Sequence[float], y_values: Sequence[float]
+) -> tuple[int, int, PictureAxis, PictureAxis]:
+    """Axes with the same unit in a picture that is as high as it must be."""
+    across = fit_axis(x_values, start=30, end=SQUARE - 8, room=0.06)
+    up = fit_axis(y_values, start=1, end=0, room=0.06)
+    unit = (SQUARE - 38) / (across.high - across.low)
+    tall = unit * (up.high - up.low)
+    if tall > SQUARE:  # as wide as it must be, then
+        unit *= SQUARE / tall
+        tall = float(SQUARE)
+        middle, half = (across.low + across.high) / 2, (SQUARE - 38) / unit / 2
+        across = PictureAxis(middle - half, middle + half, 30, SQUARE - 8)
+    height = round(tall) + 8 + 22
+    return SQUARE, height, across, PictureAxis(up.low, up.high, height - 22, 8)
+
+
+def _frame(across: PictureAxis, up: PictureAxis, *, width: int, cross: bool) -> str:
     origin = ""
     if cross and across.low < 0 < across.high and up.low < 0 < up.high:
         origin = (
             f'<path class="axis" d="M{across.at(0):.1f} {up.start:g}V{up.end:g}'
             f'M{across.start:g} {up.at(0):.1f}H{across.end:g}"/>'
         )
-    return (
-        f'<path class="grid" d="{"".join(lines)}"/>{origin}'
-        f'<path class="axis" d="M{across.start:g} {bottom:g}H{across.end:g}"/>{"".join(words)}'
+    return origin + axis_frame(
+        across, up, stations=across.ticks(6), levels=up.ticks(), drop=16, edge=width - 2
     )
 
 
@@ -171,35 +196,14 @@ def _kind(one: CurveSeries) -> str:
     return f"c{one.index % COLOURS}{dash}"
 
 
-def _pieces(
-    xs: Sequence[float], ys: Sequence[float], across: PageAxis, up: PageAxis
-) -> list[list[tuple[float, float]]]:
-    """The points of a line, broken where a value has no place."""
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for x, y in zip(xs, ys, strict=True):
-        if across.shows(x) and up.shows(y):
-            pieces[-1].append((across.at(x), up.at(y)))
-        elif pieces[-1]:
-            pieces.append([])
-    return [piece for piece in pieces if piece]
-
-
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{_short(x)} {_short(y)}" for x, y in points)
-
-
-def _short(place: float) -> str:
-    return f"{place:.1f}".removesuffix(".0")
-
-
-def _line(one: CurveSeries, across: PageAxis, up: PageAxis, *, broad: bool) -> str:
-    pieces = _pieces(one.x, one.middle, across, up)
+def _line(one: CurveSeries, across: PictureAxis, up: PictureAxis, *, broad: bool) -> str:
+    pieces = line_pieces(one.x, one.middle, across, up)
     kind = _kind(one)
     size = 3.4 if one.points else 2.6
     marks = "".join(_mark(one, x, y, size) for x, y in _marked(one, pieces))
     if one.points:
         return marks
-    drawn = "".join(_path(piece) for piece in pieces if len(piece) > 1)
+    drawn = "".join(path_of(piece) for piece in pieces if len(piece) > 1)
     wide = " broad" if broad else ""
     return (f'<path class="line {kind}{wide}" d="{drawn}"/>' if drawn else "") + marks
 
@@ -220,49 +224,46 @@ def _marked(
 def _mark(one: CurveSeries, x: float, y: float, size: float) -> str:
     """A mark whose shape tells lines apart where colour does not."""
     kind, shape = f"dot c{one.index % COLOURS}", one.index % 4
-    a, b = _short(x), _short(y)
+    a, b = short(x), short(y)
     if shape == 0:
         return f'<circle class="{kind}" cx="{a}" cy="{b}" r="{size}"/>'
     if shape == 1:
-        return f'<path class="{kind}" d="M{_short(x - size)} {_short(y - size)}h{2 * size:g}v{2 * size:g}h-{2 * size:g}z"/>'
+        return f'<path class="{kind}" d="M{short(x - size)} {short(y - size)}h{2 * size:g}v{2 * size:g}h-{2 * size:g}z"/>'
     if shape == 2:
         r = 1.3 * size
-        return f'<path class="{kind}" d="M{a} {_short(y - r)}l{r:.1f} {r:.1f}-{r:.1f} {r:.1f}-{r:.1f}-{r:.1f}z"/>'
+        return f'<path class="{kind}" d="M{a} {short(y - r)}l{r:.1f} {r:.1f}-{r:.1f} {r:.1f}-{r:.1f}-{r:.1f}z"/>'
     r = 1.2 * size
-    return f'<path class="{kind}" d="M{a} {_short(y - r)}l{r:.1f} {1.8 * r:.1f}h-{2 * r:.1f}z"/>'
+    return f'<path class="{kind}" d="M{a} {short(y - r)}l{r:.1f} {1.8 * r:.1f}h-{2 * r:.1f}z"/>'
 
 
-def _band(one: CurveSeries, across: PageAxis, up: PageAxis) -> str:
+def _band(one: CurveSeries, across: PictureAxis, up: PictureAxis) -> str:
     """From the smallest to the largest of the seeds; left out where it is thinner than the line."""
     # Where one edge has no place on the axis the band has none either.
     shown = [up.shows(a) and up.shows(b) for a, b in zip(one.low, one.high, strict=True)]
-    low = _pieces(
+    low = line_pieces(
         one.x, [v if s else math.nan for v, s in zip(one.low, shown, strict=True)], across, up
     )
-    high = _pieces(
+    high = line_pieces(
         one.x, [v if s else math.nan for v, s in zip(one.high, shown, strict=True)], across, up
     )
     drawn: list[str] = []
     for bottom, top in zip(low, high, strict=True):
         if len(top) > 1 and max(b[1] - t[1] for b, t in zip(bottom, top, strict=True)) > 1.5:
-            drawn.append(_path([*top, *reversed(bottom)]) + "z")
+            drawn.append(path_of([*top, *reversed(bottom)]) + "z")
     return f'<path class="band c{one.index % COLOURS}" d="{"".join(drawn)}"/>' if drawn else ""
 
 
 def _covered(
-    one: CurveSeries, series: Sequence[CurveSeries], across: PageAxis, up: PageAxis
+    one: CurveSeries, series: Sequence[CurveSeries], across: PictureAxis, up: PictureAxis
 ) -> bool:
     """Whether a line that is drawn later lies on this one."""
-    own = [point for piece in _pieces(one.x, one.middle, across, up) for point in piece]
-    for later in series[one.index + 1 :]:
-        if later.points or later.x != one.x:
-            continue
-        other = [p for piece in _pieces(later.x, later.middle, across, up) for p in piece]
-        if len(other) == len(own) and all(
-            math.dist(a, b) < COVERED for a, b in zip(own, other, strict=True)
-        ):
-            return True
-    return False
+    pieces = line_pieces(one.x, one.middle, across, up)
+    return any(
+        later.x == one.x
+        and not later.points
+        and covers(line_pieces(later.x, later.middle, across, up), pieces, COVERED)
+        for later in series[one.index + 1 :]
+    )
 
 
 WIDE_RANGE = 30.0
@@ -279,7 +280,8 @@ def strip(checked: Checked) -> str:
     every = [*finite, *ends, *limits]
     positive = min(every) > 0
     log = positive and (check.log or max(every) / min(every) > WIDE_RANGE)
-    axis = fitted(every, log=log, start=10, end=290, room=0.14, least=0.1)
+    scale = "log" if log else "linear"
+    axis = fit_axis(every, scale=scale, start=10, end=290, room=0.14, least=0.1)
     left = 2.0 if check.lower == -math.inf else axis.at(check.lower)
     right = 298.0 if check.upper == math.inf else axis.at(check.upper)
     if right - left < 2:

@@ -13,6 +13,16 @@ from leadline.claims.claim import GROUPS
 from leadline.claims.ruling import VERDICTS
 from leadline.reading.show.wording import number
 from leadline.record.words.numbers import sparkline
+from leadline.record.words.table import (
+    Row,
+    Screen,
+    Sentence,
+    TableCell,
+    TableColumn,
+    TextTable,
+    print_line,
+)
+from leadline.record.words.text import MOST_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +32,17 @@ if TYPE_CHECKING:
     from leadline.claims.claim import Picture
     from leadline.claims.ruling import Checked, Ruling
 
-__all__ = ["MARKS", "asked", "counted", "measured", "readable", "show_claim", "show_claims"]
+__all__ = [
+    "MARKS",
+    "asked",
+    "claims_answer",
+    "claims_screen",
+    "counted",
+    "measured",
+    "readable",
+    "show_claim",
+    "show_claims",
+]
 
 MARKS = {
     "holds": "✓",
@@ -38,41 +58,86 @@ _COLOURS = {
     "false as stated": "red",
     "undecided": "magenta",
 }
+_SAID = {
+    "holds": ("holds", "hold"),
+    "holds under conditions": ("holds under conditions", "hold under conditions"),
+    "false as stated": ("is false as stated", "are false as stated"),
+    "not checkable here": ("cannot be checked here", "cannot be checked here"),
+    "undecided": ("is undecided", "are undecided"),
+    "not measured": ("is not measured", "are not measured"),
+}
+"""How one claim and how several have a verdict."""
+_NEWS = (
+    "false as stated",
+    "undecided",
+    "holds under conditions",
+    "holds",
+    "not checkable here",
+    "not measured",
+)
+"""The verdicts in the order in which a reader should know them."""
 _OUTCOMES = {"holds": "green", "fails": "red", "undecided": "magenta"}
 _RELATIONS = {"at most": "≤", "at least": "≥", "near": "≈"}
 _STRIP, _BARS = 25, 16
 _LATEX = re.compile(r"\$([^$]*)\$")
 
 
-def show_claims(rulings: Sequence[Ruling], console: Console) -> None:
-    """Print the claims by group, each with its verdict."""
-    from rich.table import Table
+def show_claims(rulings: Sequence[Ruling], console: Console, *, everything: bool = False) -> None:
+    """Print how many claims have which verdict, and those that are false first.
 
-    names = max((len(ruling.claim.name) for ruling in rulings), default=0)
-    beside = console.width - names >= 50
-    for group, title in GROUPS.items():
-        some = [ruling for ruling in rulings if ruling.claim.group == group]
-        if not some:
-            continue
-        table = Table(box=None, pad_edge=False, show_header=False, expand=False)
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=beside)
-        if beside:
-            table.add_column(overflow="fold")
-        for ruling in some:
-            claim = ruling.claim
-            mark = f"[{_colour(ruling)}]{MARKS[ruling.verdict]}[/]"
-            shown = escape(readable(claim.title))
-            if beside:
-                table.add_row(mark, claim.name, shown + _trouble(ruling))
-            else:
-                table.add_row(mark, f"{claim.name}\n[dim]{shown}[/dim]{_trouble(ruling)}")
-        console.print(f"[bold]{title}[/bold] ({len(some)})")
-        console.print(table)
-        console.print()
-    console.print(
-        "   ".join(f"[{_colour_of(v)}]{MARKS[v]}[/] {v}: {n}" for v, n in counted(rulings).items())
+    With `everything` every claim, by group.
+    """
+    claims_screen(rulings, everything=everything).show(console)
+
+
+def claims_screen(rulings: Sequence[Ruling], *, everything: bool = False) -> Screen:
+    """Return how many claims have which verdict, and those that a reader should know first."""
+    parts: list[Sentence | TextTable] = [Sentence(claims_answer(rulings), "bold")]
+    if everything:
+        for group, title in GROUPS.items():
+            some = [ruling for ruling in rulings if ruling.claim.group == group]
+            if some:
+                parts += [
+                    Sentence(),
+                    Sentence(f"{title} ({len(some)})", "bold"),
+                    _claim_table(some),
+                ]
+        counts = [f"{MARKS[verdict]} {verdict}: {n}" for verdict, n in counted(rulings).items()]
+        return Screen((*parts, Sentence(), Sentence("   ".join(counts))))
+    # The sort keeps the order of the claims.
+    order = sorted(rulings, key=lambda one: (_trouble(one) == "", _NEWS.index(one.verdict)))
+    shown = order[:MOST_ROWS]
+    parts += [Sentence(), _claim_table(shown)]
+    if len(shown) < len(order):
+        kept = f"{len(shown)} of {len(order)} claims, those that are false first"
+        parts.append(
+            Sentence(f"{kept}; every claim: --all; one in full: `leadline claims show ID`", "dim")
+        )
+    return Screen(tuple(parts))
+
+
+def claims_answer(rulings: Sequence[Ruling]) -> str:
+    """Say in one sentence how many claims have which verdict."""
+    if not rulings:
+        return "No claim is chosen."
+    words = [f"{n} {_SAID[verdict][n > 1]}" for verdict, n in counted(rulings).items()]
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"Of {len(rulings)} claims {listed}." if len(rulings) > 1 else f"Of 1 claim {listed}."
+
+
+def _claim_table(rulings: Sequence[Ruling]) -> TextTable:
+    columns = (TableColumn(), TableColumn(), TableColumn(wraps=True))
+    rows = tuple(
+        Row(
+            (
+                TableCell((MARKS[ruling.verdict],), style=_colour(ruling)),
+                ruling.claim.name,
+                readable(ruling.claim.title) + _trouble(ruling),
+            )
+        )
+        for ruling in rulings
     )
+    return TextTable(columns, rows)
 
 
 def counted(rulings: Sequence[Ruling]) -> dict[str, int]:
@@ -84,36 +149,35 @@ def counted(rulings: Sequence[Ruling]) -> dict[str, int]:
 def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str = "") -> None:
     """Print one claim in full."""
     claim = ruling.claim
-    console.print(f"[bold]{escape(readable(claim.title))}[/bold]")
     notes = ", ".join(claim.notes) if claim.notes else "none"
-    console.print(f"[dim]{claim.name} · {GROUPS[claim.group]} · notes: {notes}[/dim]")
-    console.print()
-    if claim.plain:
-        console.print(f"    {claim.plain}", markup=False)
-        console.print()
-    console.print(readable(ruling.text(claim.says)), markup=False)
-    console.print()
-    console.print(
-        f"[{_colour(ruling)}]{MARKS[ruling.verdict]} {ruling.verdict}[/]{_trouble(ruling)}"
-    )
-    if claim.correction:
-        console.print(readable(ruling.text(claim.correction)), markup=False)
-    console.print()
-    console.print(readable(ruling.text(claim.why)), markup=False)
+    verdict = f"{MARKS[ruling.verdict]} {ruling.verdict}{_trouble(ruling)}"
+    print_line(console, readable(claim.title), style="bold")
+    print_line(console, f"{claim.name} · {GROUPS[claim.group]} · notes: {notes}", style="dim")
+    for line, style in (
+        (f"    {claim.plain}" if claim.plain else "", ""),
+        (readable(ruling.text(claim.says)), ""),
+        (verdict, _colour(ruling)),
+        (readable(ruling.text(claim.why)), ""),
+    ):
+        if line:
+            print_line(console)
+            print_line(console, line, style=style)
+        if line == verdict and claim.correction:
+            print_line(console, readable(ruling.text(claim.correction)))
     if ruling.checked:
-        console.print()
+        print_line(console)
         _checks(ruling, console)
     if ruling.pictures:
-        console.print()
+        print_line(console)
         _curves(ruling.pictures[0], console)
     if claim.source:
-        console.print()
-        console.print(f"Source: {claim.source}", markup=False)
+        print_line(console)
+        print_line(console, f"Source: {claim.source}")
     if code:
         from rich.syntax import Syntax
 
-        console.print()
-        console.print(f"[bold]How it is measured[/bold] [dim]{place}[/dim]")
+        print_line(console)
+        print_line(console, f"How it is measured {place}".rstrip(), style="bold")
         console.print(Syntax(code, "python", background_color="default", word_wrap=True))
 
 
@@ -141,53 +205,49 @@ def _fraction(found: re.Match[str]) -> str:
     return f"{above}/{below}"
 
 
-def escape(text: str) -> str:
-    """A text whose brackets are no markup."""
-    return text.replace("[", r"\[")
-
-
 def _trouble(ruling: Ruling) -> str:
+    """Say that a correction does not hold; empty where it does or there is none."""
     if ruling.correction in (None, "holds"):
         return ""
-    return f" [red](the correction {ruling.correction})[/red]".replace(
-        "correction undecided", "correction is undecided"
-    )
+    verb = "is undecided" if ruling.correction == "undecided" else ruling.correction
+    return f" (the correction {verb})"
 
 
 def _checks(ruling: Ruling, console: Console) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    wide = console.width >= 90
-    for title, right in (("", False), ("part", False), ("what", False), ("measured", True)):
-        table.add_column(title, justify="right" if right else "left", overflow="fold")
-    table.add_column("asked", no_wrap=True)
-    if wide:
-        table.add_column(f"seeds {_ends(ruling.seeds)}" if len(ruling.seeds) > 1 else "")
-    for one in ruling.checked:
-        check = one.check
-        sign = {"holds": "✓", "fails": "✗", "undecided": "?"}[one.outcome]
-        row = [
-            f"[{_OUTCOMES[one.outcome]}]{sign}[/]",
-            check.part,
-            escape(readable(check.label)),
-            escape(measured(one)),
-            asked(one),
-        ]
-        table.add_row(*row, *([strip(one)] if wide else []))
-    console.print(table)
-    console.print()
+    seeds = f"seeds {_ends(ruling.seeds)}" if len(ruling.seeds) > 1 else ""
+    columns = (
+        TableColumn(),
+        TableColumn("part"),
+        TableColumn("what", wraps=True),
+        TableColumn("measured", right=True),
+        TableColumn("asked"),
+        TableColumn(seeds, gives_way=(1,)),
+    )
+    signs = {"holds": "✓", "fails": "✗", "undecided": "?"}
+    rows = tuple(
+        Row(
+            (
+                TableCell((signs[one.outcome],), style=_OUTCOMES[one.outcome]),
+                one.check.part,
+                readable(one.check.label),
+                measured(one),
+                asked(one),
+                strip(one),
+            )
+        )
+        for one in ruling.checked
+    )
+    TextTable(columns, rows).show(console)
+    print_line(console)
     for reason, labels in _reasons(ruling).items():
-        console.print(f"[dim]{'; '.join(labels)}:[/dim] {reason}", highlight=False)
+        print_line(console, f"{'; '.join(labels)}: {reason}")
 
 
 def _reasons(ruling: Ruling) -> dict[str, list[str]]:
     """Why the limits are what they are, each reason once, with the checks it is for."""
     found: dict[str, list[str]] = {}
     for one in ruling.checked:
-        found.setdefault(escape(one.check.because), []).append(
-            escape(f"{readable(one.check.label)}, {asked(one)}")
-        )
+        found.setdefault(one.check.because, []).append(f"{readable(one.check.label)}, {asked(one)}")
     return found
 
 
@@ -236,21 +296,29 @@ def strip(one: Checked) -> str:
 
 
 def _curves(picture: Picture, console: Console) -> None:
-    from rich.table import Table
-
-    over = f"{picture.y_label} over {picture.x_label}"
-    table = Table(title=readable(over), title_justify="left", box=None, pad_edge=False)
-    for title in ("", "first", "", "last"):
-        table.add_column(title, no_wrap=title != "")
-    for name, (x, y) in picture.lines.items():
-        if not y or picture.equal:
-            continue
-        values = np.asarray(y)
-        bars = sparkline(values, scale="log" if picture.y_log else "linear", width=_BARS)
-        first, last = (f"{number(y[k])} at {number(x[k])}" for k in (0, -1))
-        table.add_row(escape(readable(name)), first, bars, last)
-    if table.row_count:
-        console.print(table)
+    lines = {name: line for name, line in picture.lines.items() if line[1] and not picture.equal}
+    if not lines:
+        return
+    scale = "log" if picture.y_log else "linear"
+    rows = tuple(
+        Row(
+            (
+                readable(name),
+                f"{number(y[0])} at {number(x[0])}",
+                sparkline(np.asarray(y), scale=scale, width=_BARS),
+                f"{number(y[-1])} at {number(x[-1])}",
+            )
+        )
+        for name, (x, y) in lines.items()
+    )
+    print_line(console, readable(f"{picture.y_label} over {picture.x_label}"), style="italic")
+    columns = (
+        TableColumn(wraps=True),
+        TableColumn("first"),
+        TableColumn(style="cyan", gives_way=(1,)),
+        TableColumn("last"),
+    )
+    TextTable(columns, rows).show(console)
 
 
 def _ends(seeds: Sequence[int]) -> str:

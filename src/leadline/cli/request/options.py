@@ -174,6 +174,14 @@ Plugins = Annotated[
         show_default=False,
     ),
 ]
+Everything = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Show every row, not those alone that matter most.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option(

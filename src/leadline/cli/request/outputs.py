@@ -36,7 +36,6 @@ PageFile = Annotated[
         show_default=False,
     ),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="Show every row.", rich_help_panel=OUTPUT)]
 
 
 def check_outputs(output: Path | None, html: Path | None) -> None:

@@ -129,7 +129,7 @@ def _task(fields: Any) -> str:
     return str(fields.get("task", "stdlib"))
 
 
-def deliver(voice: Voice, record: Record, path: Path) -> None:
+def deliver(voice: Voice, record: Record, path: Path, *, everything: bool = False) -> None:
     """The map where there is one, how many cells ended how, and what to run next."""
     from leadline.reading.map.terminal import show_trainability
     from leadline.reading.map.trainability import trainability
@@ -156,7 +156,7 @@ def deliver(voice: Voice, record: Record, path: Path) -> None:
         )
     )
     if found is not None:
-        voice.show(lambda console: show_trainability(found, console))
+        voice.show(lambda console: show_trainability(found, console, everything=everything))
         voice.say("")
     kinds = Counter(facts["status"] for facts in cells.values())
     voice.say(
@@ -175,22 +175,29 @@ def show_costs(voice: Voice, costs: list[CellCost], *, workers: int | None, thre
     from leadline.lab.engines.local import workers_for
     from leadline.lab.estimate import makespan
     from leadline.record.provenance import strict_json
-    from leadline.record.words.numbers import align, format_count
+    from leadline.record.words.numbers import format_count
+    from leadline.record.words.table import Row, TableColumn, TextTable
 
     def counted(flops: float) -> str:
         return format_count(flops) if math.isfinite(flops) else "?"
 
-    rows = [["cell", "steps", "FLOPs", "about"]]
-    for cost in costs:
-        if cost.reason:
-            rows.append([cost.run, "", "", f"impossible: {cost.reason}"])
-        else:
-            rows.append([cost.run, str(cost.steps), counted(cost.flops), _time(cost.seconds)])
+    columns = (
+        TableColumn("cell"),
+        TableColumn("steps", right=True),
+        TableColumn("FLOPs", right=True),
+        TableColumn("about", wraps=True),
+    )
+    rows = tuple(
+        Row((cost.run, "", "", f"impossible: {cost.reason}"))
+        if cost.reason
+        else Row((cost.run, str(cost.steps), counted(cost.flops), _time(cost.seconds)))
+        for cost in costs
+    )
     possible = [cost for cost in costs if not cost.reason]
     count = workers_for(workers, threads)
     known = [cost for cost in possible if math.isfinite(cost.seconds)]
     voice.emit(lambda: strict_json({"cells": [vars(cost) for cost in costs], "workers": count}))
-    voice.say("\n".join(align(rows, right=(1, 2))))
+    voice.show(TextTable(columns, rows).show)
     if not possible:
         voice.say("No cell can be built.")
         return

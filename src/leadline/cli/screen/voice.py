@@ -226,9 +226,13 @@ def pause_without_news(elapsed: float) -> float:
     return min(60.0, max(10.0, elapsed / 10))
 
 
-def check_page(path: Path, *, library: str = "plotly") -> None:
-    """Refuse a path at which no report can be written, before any work is done."""
-    require(library, extra="report")
+def check_page(path: Path, *, library: str = "") -> None:
+    """Refuse a path at which no report can be written, before any work is done.
+
+    `library` is what the page is made with, if it comes with the extra `report`.
+    """
+    if library:
+        require(library, extra="report")
     if path.suffix.lower() not in {".html", ".htm"}:
         raise RecordError(
             f"The report is a web page, so its name must end in .html; {path} does not."

@@ -13,8 +13,7 @@ a little above that, so that a bound of 10^20 does not flatten the rest.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from leadline.reading.bounds.attention_facts import head_readings
 from leadline.reading.bounds.chart_lines import (
@@ -26,21 +25,19 @@ from leadline.reading.bounds.chart_lines import (
     predicted_line,
 )
 from leadline.reading.bounds.text import reasons_of
-from leadline.reading.show.layout import layout_over_depth
+from leadline.reading.show.chart import Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import point_colour, record_colour
-from leadline.reading.show.traces import plotly_text
 from leadline.reading.show.wording import number
-from leadline.record import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.reading.bounds.chart_lines import AttentionPlace, ChartLine
+    from leadline.reading.bounds.chart_lines import AttentionPlace, PointsOfLine
     from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable
     from leadline.record import Record
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["BoundsChart", "KeyRow", "draw_bounds_charts"]
+__all__ = ["draw_bounds_charts"]
 
 NORM = "attention.spectral_norm"
 ROOM = 1.06
@@ -50,54 +47,11 @@ LOG_FROM = 5.0
 _DASHES = ("dash", "dashdot", "longdash")
 _HUES = 7
 """How many colours the palette has for records."""
-_HOVER = 46
-"""Letters in a row of the hover box, so that it fits a phone."""
-
-KeyKind = Literal["measured", "applies", "fails"]
+_MEASURED, _APPLIES, _FAILS = "Measured", "Bounds that apply", "Bounds that do not"
+"""The groups of the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRow:
-    """One row of the key, and how its line looks. `symbol` is empty where it has no markers."""
-
-    label: str
-    detail: str
-    kind: KeyKind
-    colour: str
-    dash: str = "solid"
-    symbol: str = ""
-    width: float = 2.0
-
-    @property
-    def shown(self) -> bool:
-        """Whether it is drawn at first."""
-        return self.kind != "fails"
-
-
-@dataclass(frozen=True, slots=True)
-class BoundsChart:
-    """A figure, its key and what the page says beside it. `limits` are the ends of the axis.
-
-    `cut` says which bounds lie beyond them.
-    """
-
-    key: str
-    title: str
-    symbol: str
-    scale: AxisScale
-    limits: tuple[float, float]
-    rows: tuple[KeyRow, ...]
-    figure: dict[str, Any]
-    cut: str
-
-    @property
-    def spoken(self) -> str:
-        """The chart in words."""
-        lines = "; ".join(f"{row.label}: {row.detail}" for row in self.rows if row.shown)
-        return f"Attention and its bounds over depth, {self.title}. {lines}"
-
-
-def draw_bounds_charts(record: Record, table: BoundsTable, *, key: str) -> list[BoundsChart]:
+def draw_bounds_charts(record: Record, table: BoundsTable, *, key: str) -> list[Chart]:
     """Draw a chart for every attention role of every stack; `key` begins their identifiers."""
     return [
         _draw(record, table, place, key=f"{key}-{at}")
@@ -105,7 +59,7 @@ def draw_bounds_charts(record: Record, table: BoundsTable, *, key: str) -> list[
     ]
 
 
-def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str) -> BoundsChart:
+def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str) -> Chart:
     pen = _BoundsPen(depth=place.depth)
     _draw_norms(record, place, pen)
     for name in dict.fromkeys(b.quantity for b in table.bounds if b.quantity != NORM):
@@ -123,70 +77,52 @@ def _draw(record: Record, table: BoundsTable, place: AttentionPlace, *, key: str
     bottom = min([*measured, *floors], default=1.0)
     top = ROOM * max([*measured, math.sqrt(place.queries)])
     scale: AxisScale = "log" if bottom > 0 and top > LOG_FROM * bottom else "linear"
-    norm = record.quantities.get(NORM) or Quantity(NORM, "Spectral norm", "‖A‖_2", "")
-    axis = Quantity("bounds", norm.title, norm.symbol, "", scale=scale)
-    layout = layout_over_depth(axis, ("",), [])
-    first, last = place.sublayers[0].layer, place.sublayers[-1].layer
-    margin = 0.03 * (last - first) or 0.5
-    layout["xaxis"]["range"] = [first - margin, last + margin]
-    return BoundsChart(
+    norm = record.quantities.get(NORM)
+    spoken = "; ".join(f"{row.label}: {row.details[0]}" for row in pen.rows if row.shown)
+    return Chart(
         key=key,
         title=place.title,
-        symbol=norm.symbol,
+        symbol="‖A‖_2" if norm is None else norm.symbol,
         scale=scale,
+        rows=tuple(pen.rows),
+        lines=tuple(pen.lines),
+        spoken=f"Attention and its bounds over depth, {place.title}. {spoken}",
         # Both ends must be positive: the reader may switch to a logarithmic scale.
         limits=(bottom / ROOM if bottom > 0 else min(1.0, top) / 2, top),
-        rows=tuple(pen.rows),
-        figure={"data": pen.traces, "layout": layout},
         cut=_cut(above, top, place.queries),
     )
 
 
 class _BoundsPen:
-    """Collects the traces, the rows of the key and the heights of what was drawn."""
+    """Collects the lines, the rows of the key and the heights of what was drawn."""
 
     def __init__(self, *, depth: int) -> None:
         self.depth = depth
         self.rows: list[KeyRow] = []
-        self.traces: list[dict[str, Any]] = []
+        self.lines: list[ChartLine] = []
         self.heights: list[float] = []
 
     def row(self, row: KeyRow) -> None:
-        """Begin a series: the traces that follow belong to it."""
+        """Begin a series: the lines that follow belong to it."""
         self.rows.append(row)
 
-    def trace(self, line: ChartLine, name: str, *, sign: str = "=") -> dict[str, Any]:
-        """Add a line to the series begun last, and return its trace."""
-        row = self.rows[-1]
-        alone = len(line) == 1  # a line of one point would not be seen
-        trace: dict[str, Any] = {
-            "type": "scatter",
-            "mode": "lines+markers" if row.symbol or alone else "lines",
-            "name": plotly_text(name),
-            "x": [point.layer for point in line],
-            "y": [point.value if math.isfinite(point.value) else None for point in line],
-            "customdata": [
-                [f"layer {p.layer}", number(p.value, digits=4), plotly_text(_folded(p.note))]
-                for p in line
-            ],
-            "hovertemplate": (
-                f"<b>%{{customdata[0]}}</b><br>{plotly_text(name)} {sign} "
-                "<b>%{customdata[1]}</b><br>%{customdata[2]}<extra></extra>"
-            ),
-            "connectgaps": False,
-            "visible": True if row.shown else "legendonly",
-            "line": {"color": row.colour, "dash": row.dash, "width": row.width},
-            "marker": {"color": row.colour, "symbol": row.symbol or "circle", "size": 6},
-            "meta": {
-                "series": len(self.rows) - 1,
-                "statistic": "value",
-                "depth": max(self.depth, 1),
-                "heading": name,
-            },
-        }
-        self.traces.append(trace)
-        self.heights += [point.value for point in line if math.isfinite(point.value)]
-        return trace
+    def line(self, points: PointsOfLine, heading: str, *, sign: str = "=") -> None:
+        """Add a line to the series begun last."""
+        certified = any(point.below or point.above for point in points)
+        self.lines.append(
+            ChartLine(
+                series=len(self.rows) - 1,
+                heading=heading,
+                x=tuple(point.layer for point in points),
+                values=tuple(point.value for point in points),
+                depth=max(self.depth, 1),
+                words=sign,
+                notes=tuple(point.note for point in points),
+                below=tuple(point.below for point in points) if certified else (),
+                above=tuple(point.above for point in points) if certified else (),
+            )
+        )
+        self.heights += [point.value for point in points if math.isfinite(point.value)]
 
 
 def _draw_norms(record: Record, place: AttentionPlace, pen: _BoundsPen) -> None:
@@ -195,28 +131,21 @@ def _draw_norms(record: Record, place: AttentionPlace, pen: _BoundsPen) -> None:
     colour = point_colour(place.sublayers[0].point)
     if middle := head_mean(means, place):
         label = "mean over heads"
-        pen.row(KeyRow(label, _span(middle), "measured", colour, symbol="circle"))
-        pen.trace(middle, label)
+        pen.row(KeyRow(label, (_span(middle),), colour, symbol="circle", group=_MEASURED))
+        pen.line(middle, label)
     low = head_edge(means, place, smallest=True)
     if low:
         high = head_edge(means, place, smallest=False)
-        detail = f"{_span([*low, *high])}, shaded"
-        pen.row(KeyRow("smallest to largest head", detail, "measured", colour, width=0.5))
-        pen.trace(low, "smallest head")
-        pen.trace(high, "largest head").update(fill="tonexty", fillcolor=f"{colour}2b")
+        details = (f"{_span([*low, *high])}, shaded",)
+        label = "smallest to largest head"
+        pen.row(KeyRow(label, details, colour, width=0.5, group=_MEASURED, band=True))
+        pen.line(low, "smallest head")
+        pen.line(high, "largest head")
     if top := largest_reading(tops, place):
         label = "largest head and example"
-        detail = f"{_span(top)}, with its certified interval"
-        pen.row(KeyRow(label, detail, "measured", colour, symbol="diamond-open", width=1))
-        pen.trace(top, label)["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": [point.above for point in top],
-            "arrayminus": [point.below for point in top],
-            "color": colour,
-            "thickness": 1.5,
-            "width": 4,
-        }
+        details = (f"{_span(top)}, with its certified interval",)
+        pen.row(KeyRow(label, details, colour, symbol="diamond-open", width=1, group=_MEASURED))
+        pen.line(top, label)
 
 
 def _draw_other(record: Record, place: AttentionPlace, quantity: str, pen: _BoundsPen) -> None:
@@ -225,8 +154,8 @@ def _draw_other(record: Record, place: AttentionPlace, quantity: str, pen: _Boun
     if line:
         title = record.quantities[quantity].title
         colour = record_colour(sum(row.symbol == "square" for row in pen.rows))
-        pen.row(KeyRow(title, _span(line), "measured", colour, symbol="square"))
-        pen.trace(line, title)
+        pen.row(KeyRow(title, (_span(line),), colour, symbol="square", group=_MEASURED))
+        pen.line(line, title)
 
 
 def _draw_bound(
@@ -237,23 +166,24 @@ def _draw_bound(
     line = predicted_line(bound, rows)
     if not line:
         return []
-    nth = sum(row.kind != "measured" for row in pen.rows)
+    nth = sum(row.group != _MEASURED for row in pen.rows)
     applies = any(row.applies for row in rows)
     pen.row(
         KeyRow(
             label=bound.name,
-            detail=_detail(bound, rows, line),
-            kind="applies" if applies else "fails",
+            details=(_detail(bound, rows, line),),
             colour=record_colour(hues[nth % len(hues)]),
             dash=_DASHES[nth // len(hues) % len(_DASHES)] if applies else "dot",
             width=2.0 if applies else 1.2,
+            group=_APPLIES if applies else _FAILS,
+            shown=applies,
         )
     )
-    pen.trace(line, bound.name, sign="≤" if bound.side == "upper" else "≥")
+    pen.line(line, bound.name, sign="≤" if bound.side == "upper" else "≥")
     return [point.value for point in line if applies and not math.isnan(point.value)]
 
 
-def _detail(bound: BoundResult, rows: Sequence[BoundAtHead], line: ChartLine) -> str:
+def _detail(bound: BoundResult, rows: Sequence[BoundAtHead], line: PointsOfLine) -> str:
     """Say what is predicted, how close it is, and the first reason why it does not apply."""
     failing = [row for row in rows if not row.applies]
     words = [_span(line)]
@@ -281,15 +211,5 @@ def _cut(predicted: dict[str, float], top: float, queries: int) -> str:
     )
 
 
-def _span(line: ChartLine) -> str:
+def _span(line: PointsOfLine) -> str:
     return number_range(point.value for point in line)
-
-
-def _folded(text: str) -> str:
-    """Break a note between words, so that the hover box fits a phone."""
-    rows = [""]
-    for word in text.split():
-        if rows[-1] and len(rows[-1]) + len(word) >= _HOVER:
-            rows.append("")
-        rows[-1] = f"{rows[-1]} {word}".strip()
-    return "\n".join(rows)

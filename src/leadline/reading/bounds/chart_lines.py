@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionPlace",
-    "ChartLine",
+    "PointsOfLine",
     "attention_places",
     "head_edge",
     "head_mean",
@@ -63,7 +63,7 @@ class ChartPoint:
     above: float = 0.0
 
 
-ChartLine = list[ChartPoint]
+PointsOfLine = list[ChartPoint]
 
 
 def attention_places(record: Record) -> list[AttentionPlace]:
@@ -93,9 +93,9 @@ def attention_places(record: Record) -> list[AttentionPlace]:
     ]
 
 
-def head_mean(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
+def head_mean(readings: HeadReadings, place: AttentionPlace) -> PointsOfLine:
     """Return the summary over the heads; their mean where the record has none."""
-    line: ChartLine = []
+    line: PointsOfLine = []
     for attention in place.sublayers:
         layer_readings = readings.at(attention.address, None) or _readings_of_heads(
             readings, attention
@@ -106,9 +106,9 @@ def head_mean(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
     return line
 
 
-def head_edge(readings: HeadReadings, place: AttentionPlace, *, smallest: bool) -> ChartLine:
+def head_edge(readings: HeadReadings, place: AttentionPlace, *, smallest: bool) -> PointsOfLine:
     """Return the smallest or the largest head of every layer."""
-    line: ChartLine = []
+    line: PointsOfLine = []
     for attention in place.sublayers:
         layer_readings = [
             one for one in _readings_of_heads(readings, attention) if not math.isnan(one.value)
@@ -119,9 +119,9 @@ def head_edge(readings: HeadReadings, place: AttentionPlace, *, smallest: bool) 
     return line
 
 
-def largest_reading(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
+def largest_reading(readings: HeadReadings, place: AttentionPlace) -> PointsOfLine:
     """Return the largest reading of every layer, with its certified interval."""
-    line: ChartLine = []
+    line: PointsOfLine = []
     for attention in place.sublayers:
         layer_readings = _readings_of_heads(readings, attention) or readings.at(
             attention.address, None
@@ -132,7 +132,7 @@ def largest_reading(readings: HeadReadings, place: AttentionPlace) -> ChartLine:
     return line
 
 
-def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> ChartLine:
+def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> PointsOfLine:
     """Return what a bound predicts at each layer: the largest over its heads.
 
     A lower bound has its smallest. Where it applies to some heads only, these count. The note
@@ -142,7 +142,7 @@ def predicted_line(bound: BoundResult, rows: Iterable[BoundAtHead]) -> ChartLine
     for row in rows:
         if row.predicted is not None:
             layers.setdefault(row.layer, []).append((row.predicted, row))
-    line: ChartLine = []
+    line: PointsOfLine = []
     for layer, here in sorted(layers.items()):
         counting = [pair for pair in here if pair[1].applies] or here
         best = max if bound.side == "upper" else min

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from leadline.catalog import Choice
 from leadline.errors import InputError, RecordError, UnknownName, shown
 from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of, head_readings
-from leadline.reading.bounds.depth.bounds import fitting_laws, law_results
+from leadline.reading.bounds.depth.applied_laws import fitting_laws, law_results
 from leadline.reading.bounds.depth.facts import depth_stacks, has_depth
-from leadline.reading.bounds.rank_collapse.bounds import collapse_result
+from leadline.reading.bounds.rank_collapse.applied_bounds import collapse_result
 from leadline.reading.bounds.rank_collapse.exact import exact_stack, exact_stacks
 from leadline.reading.bounds.rank_collapse.facts import collapse_stacks, has_collapse
 from leadline.reading.bounds.refusals import (

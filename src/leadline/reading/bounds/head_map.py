@@ -6,6 +6,7 @@ import html
 import math
 from typing import TYPE_CHECKING
 
+from leadline.reading.show.svg import svg_text
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
@@ -57,14 +58,14 @@ def _share(value: float, low: float, high: float) -> float | None:
 
 
 def _axis(layers: range, heads: range) -> str:
+    half = _CELL / 2 - 0.5
     across = "".join(
-        f'<text x="{_LEFT + _CELL * (layer - layers[0]) + _CELL / 2 - 0.5:g}" y="{_TOP - 6}" '
-        f'text-anchor="middle">{layer}</text>'
-        for layer in layers
-        if _labelled(layer, len(layers))
+        svg_text(str(one), _LEFT + _CELL * (one - layers[0]) + half, _TOP - 6, anchor="middle")
+        for one in layers
+        if _labelled(one, len(layers))
     )
     down = "".join(
-        f'<text x="{_LEFT - 6}" y="{_TOP + _CELL * (head - 1) + 13}" text-anchor="end">{head}</text>'
+        svg_text(str(head), _LEFT - 6, _TOP + _CELL * (head - 1) + 13, anchor="end")
         for head in heads
         if _labelled(head, len(heads))
     )

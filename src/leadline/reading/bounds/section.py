@@ -7,7 +7,7 @@ a table each, their readings stand among the charts over depth.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leadline.errors import RecordError
@@ -16,7 +16,7 @@ from leadline.reading.bounds.chart import NORM, draw_bounds_charts
 from leadline.reading.bounds.chart_lines import attention_places, number_range, power, power_range
 from leadline.reading.bounds.evaluate import bounds, has_attention, has_collapse, has_depth
 from leadline.reading.bounds.head_map import head_map
-from leadline.reading.bounds.table import FAMILIES, BoundsTable
+from leadline.reading.bounds.table import BoundsTable
 from leadline.reading.bounds.text import (
     applies_text,
     legend,
@@ -25,18 +25,19 @@ from leadline.reading.bounds.text import (
     violations,
     which_places_differ,
 )
-from leadline.reading.show.markup import dot, formula, safe, segmented
-from leadline.reading.show.palette import DASHES, css_colour, record_colour
+from leadline.reading.show.card import chart_card
+from leadline.reading.show.markup import dot, formula, safe
+from leadline.reading.show.palette import record_colour
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.reading.bounds.chart import BoundsChart, KeyRow
     from leadline.reading.bounds.table import BoundResult
+    from leadline.reading.show.chart import Chart
     from leadline.record import Record
 
-__all__ = ["AttentionPart", "attention_parts", "attention_section"]
+__all__ = ["bounds_topics"]
 
 _LEAD = (
     '<p class="lead soft">How much can attention amplify? Measured is the spectral norm of the '
@@ -53,98 +54,65 @@ _DEPTH_LEAD = (
     "both ends stand below; most are about the mean over random weights, so one model may lie a "
     "little outside.</p>"
 )
-_KINDS = {"measured": "Measured", "applies": "Bounds that apply", "fails": "Bounds that do not"}
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionPart:
-    """What the section shows of one record; `at` is the record's number among all.
-
-    `table` has the bounds on attention, `collapse` those on rank collapse, `depth` the laws of
-    depth; each may be empty.
-    """
-
-    at: int
-    record: Record
-    table: BoundsTable
-    charts: tuple[BoundsChart, ...]
-    collapse: BoundsTable
-    depth: BoundsTable
+_TOPICS = {
+    "attention": ("attention-bounds", "Attention and its bounds", _LEAD),
+    "collapse": ("collapse-bounds", "Rank collapse and its bounds", _COLLAPSE_LEAD),
+    "depth": ("depth-laws", "Laws of depth", _DEPTH_LEAD),
+}
+"""The identifier, the title and the first sentences of every family."""
 
 
-def attention_parts(records: Sequence[Record]) -> list[AttentionPart]:
-    """Compute the bounds of every record that has readings which bounds are about."""
-    parts: list[AttentionPart] = []
-    for at, record in enumerate(records):
-        with_attention = has_attention(record)
-        if not with_attention and not has_collapse(record) and not has_depth(record):
-            continue
-        try:
-            results = bounds(record)
-        except RecordError:  # no law of depth is about its design, and there is nothing else
-            continue
-        table, collapse, depth = (
-            replace(results, bounds=tuple(b for b in results.bounds if b.family == family))
-            for family in FAMILIES
-        )
-        key = f"attention-{at + 1}"
-        charts = tuple(draw_bounds_charts(record, table, key=key)) if with_attention else ()
-        parts.append(AttentionPart(at, record, table, charts, collapse, depth))
-    return parts
+def bounds_topics(
+    records: Sequence[Record], names: Sequence[str]
+) -> list[tuple[str, str, str, tuple[Chart, ...], str]]:
+    """Return identifier, title, content, charts and a remark for each family that has bounds."""
+    tables = {at: table for at, one in enumerate(records) if (table := _bounds_of(one)) is not None}
+    topics: list[tuple[str, str, str, tuple[Chart, ...], str]] = []
+    for family, (key, title, lead) in _TOPICS.items():
+        charts: list[Chart] = []
+        content, count, applying, broken = lead, 0, 0, 0
+        for at, every in tables.items():
+            table = replace(every, bounds=tuple(b for b in every.bounds if b.family == family))
+            if not table.bounds:
+                continue
+            drawn = (
+                draw_bounds_charts(records[at], table, key=f"attention-{at + 1}")
+                if family == "attention"
+                else []
+            )
+            name = names[at] if len(names) > 1 else ""
+            heading = f"<h3>{dot(record_colour(at))}{safe(name)}</h3>" if name else ""
+            about = _about_attention(records[at]) if family == "attention" else ""
+            cards = "".join(map(chart_card, drawn))
+            content += (
+                f"{heading}{_findings(table)}"
+                + (f'<p class="soft small">{safe(about)}</p>' if about else "")
+                + (f'<div class="wide-charts">{cards}</div>' if cards else "")
+                + _table(table)
+                + (_maps(records[at]) if family == "attention" else "")
+            )
+            charts += drawn
+            count += len(table.bounds)
+            applying += sum(bool(bound.applying) for bound in table.bounds)
+            broken += sum(bool(bound.violations) for bound in table.bounds)
+        if count:
+            remark = f"{applying} of {count} predictions apply"
+            remark += f", {broken} violated" if broken else ""
+            topics.append(
+                (key, title, f'<div class="bounded">{content}</div>', tuple(charts), remark)
+            )
+    return topics
 
 
-def attention_section(parts: Sequence[AttentionPart], names: Sequence[str]) -> str:
-    """The section; empty where no record has readings which bounds are about."""
-    if not parts:
-        return ""
-    attention = "".join(_part(part, _name(part, names)) for part in parts if part.table.bounds)
-    collapse = "".join(
-        _plain(part.collapse, _title(part, _name(part, names)))
-        for part in parts
-        if part.collapse.bounds
-    )
-    depth = "".join(
-        _plain(part.depth, _title(part, _name(part, names))) for part in parts if part.depth.bounds
-    )
-    topics = [
-        (key, f"{title}</h2>{lead}{body}")
-        for key, title, lead, body in (
-            ("attention", "Attention and its bounds", _LEAD, attention),
-            ("collapse", "Rank collapse and its bounds", _COLLAPSE_LEAD, collapse),
-            ("depth", "Laws of depth", _DEPTH_LEAD, depth),
-        )
-        if body
-    ]
-    # The section is named by its first title.
-    titles = ["attention", *(key for key, _ in topics[1:])]
-    inside = "".join(
-        f'<h2 id="{key}-title">{body}' for key, (_, body) in zip(titles, topics, strict=True)
-    )
-    return (
-        '<section id="attention" class="attention" aria-labelledby="attention-title">'
-        f"{inside}</section>"
-    )
-
-
-def _name(part: AttentionPart, names: Sequence[str]) -> str:
-    return names[part.at] if len(names) > 1 else ""
-
-
-def _title(part: AttentionPart, name: str) -> str:
-    return f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
-
-
-def _plain(table: BoundsTable, title: str) -> str:
-    return f"{title}{_findings(table)}{_table(table)}"
-
-
-def _part(part: AttentionPart, name: str) -> str:
-    cards = "".join(_card(chart) for chart in part.charts)
-    return (
-        f"{_title(part, name)}{_findings(part.table)}"
-        f'<p class="soft small">{safe(_about_attention(part.record))}</p>'
-        f'<div class="wide-charts">{cards}</div>{_table(part.table)}{_maps(part.record)}'
-    )
+def _bounds_of(record: Record) -> BoundsTable | None:
+    if not (has_attention(record) or has_collapse(record) or has_depth(record)):
+        return None
+    try:
+        return bounds(record)
+    except RecordError:  # no law of depth is about its design, and there is nothing else
+        return None
 
 
 def _findings(table: BoundsTable) -> str:
@@ -153,55 +121,6 @@ def _findings(table: BoundsTable) -> str:
         for line in violations(table)
     )
     return f'<ul class="findings" aria-label="Violated bounds">{broken}</ul>' if broken else ""
-
-
-def _card(chart: BoundsChart) -> str:
-    scale = segmented("scale", {"linear": "linear", "log": "log"}, chosen=chart.scale)
-    cut = f'<p class="soft small">{safe(chart.cut)}</p>' if chart.cut else ""
-    return (
-        f'<article class="card chart" id="{chart.key}" aria-labelledby="{chart.key}-title">'
-        f'<header><div><h4 id="{chart.key}-title">{safe(chart.title)}</h4> '
-        f'<span class="symbol">{formula(chart.symbol)}</span></div>'
-        f'<div role="group" aria-label="Scale">{scale}</div></header>'
-        f'<div class="plot waiting" role="img" aria-label="{safe(chart.spoken)}"></div>'
-        f'<p class="warn lost" hidden></p>{cut}{_keys(chart)}'
-        '<details class="table"><summary>Numbers</summary>'
-        '<div class="numbers" tabindex="0" role="region" aria-label="Numbers"></div>'
-        "</details></article>"
-    )
-
-
-def _keys(chart: BoundsChart) -> str:
-    lists: list[str] = []
-    for kind, title in _KINDS.items():
-        rows = "".join(
-            f'<li><button type="button" class="key" data-series="{at}" '
-            f'aria-pressed="{str(row.shown).lower()}" style="--c:{css_colour(row.colour)}">'
-            f'{_sample(row)}<span class="label">{safe(row.label)}</span>'
-            f'<span class="law">{safe(row.detail)}</span></button></li>'
-            for at, row in enumerate(chart.rows)
-            if row.kind == kind
-        )
-        if rows:
-            lists.append(f'<ul><li class="soft">{title}</li>{rows}</ul>')
-    return f'<div class="keys">{"".join(lists)}</div>'
-
-
-def _sample(row: KeyRow) -> str:
-    """A short piece of the line as the chart draws it."""
-    shape = {
-        "circle": '<circle cx="13" cy="8" r="3.6"/>',
-        "square": '<rect x="9.5" y="4.5" width="7" height="7"/>',
-        "diamond-open": '<path d="M13 3.5l4.5 4.5-4.5 4.5-4.5-4.5z" class="hollow"/>',
-    }.get(row.symbol, "")
-    band = row.kind == "measured" and not row.symbol
-    line = (
-        '<path d="M1 2h24v12h-24z" fill-opacity="0.2" stroke-width="0.5"/>'
-        if band
-        else f'<path d="M1 8h24" stroke-width="{row.width:g}" '
-        f'stroke-dasharray="{DASHES[row.dash]}"/>'
-    )
-    return f'<svg class="marker" viewBox="0 0 26 16" aria-hidden="true">{line}{shape}</svg>'
 
 
 def _table(table: BoundsTable) -> str:

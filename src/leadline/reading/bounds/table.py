@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from leadline.record.provenance import strict_number
 
 if TYPE_CHECKING:
+    from leadline.record.words.table import TextTable
     from leadline.theory.rank_collapse.bound import CollapseSide
 
 __all__ = ["FAMILIES", "BoundAtHead", "BoundFamily", "BoundResult", "BoundsTable"]
@@ -169,20 +170,29 @@ class BoundsTable:
         return [replace(self, bounds=tuple(part)) for part in parts if part] or [self]
 
     def __str__(self) -> str:
-        from leadline.reading.bounds.text import bounds_text
+        from leadline.reading.bounds.terminal import bounds_screen
 
-        return bounds_text(self)
+        return bounds_screen(self).text()
 
     def _repr_html_(self) -> str:
-        from leadline.reading.bounds.text import bounds_html
+        from leadline.reading.bounds.terminal import bounds_screen
 
-        return bounds_html(self)
+        return bounds_screen(self).html()
+
+    def table(self) -> TextTable:
+        """Return every bound as a table; `print` shows those nearest to what was measured."""
+        from leadline.reading.bounds.terminal import summary_table
+
+        return summary_table(self.bounds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as strict JSON: NaN is null, infinities are strings."""
+        from leadline.reading.bounds.text import bounds_answer
+
         return {
             "schema": 1,
             "name": self.name,
+            "answer": bounds_answer(self),
             "violated": self.violated,
             "bounds": [bound.to_json() for bound in self.bounds],
         }

@@ -1,6 +1,8 @@
-"""Bounds in the terminal: violations first and red, then a row per bound or per head, then reasons.
+"""Bounds on one screen: is any violated, which is tight, which do not apply and why.
 
-On a narrow terminal the statements stand below the table, and places are shortened.
+Violations stand first and red, then a row per bound or per head. With `everything` bounds on
+attention, those on rank collapse and laws of depth have tables of their own, with their legends and
+every reason.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.bounds.text import (
     applies_text,
+    bounds_answer,
+    differing_places,
     legend,
     measured_range,
     place_text,
@@ -16,128 +20,143 @@ from leadline.reading.bounds.text import (
     ratio_text,
     reasons,
     size_text,
+    tightness,
     title_of,
     violations,
-    which_places_differ,
 )
-from leadline.reading.show.columns import Column, print_line, show_table
+from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
+from leadline.record.words.text import MOST_ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable
 
-__all__ = ["show_bounds"]
+__all__ = ["bounds_screen", "show_bounds", "summary_table"]
 
 _RED = "bold red"
+_LEGEND = (
+    "ratio: measured / predicted where it is closest to the bound; 1 is tight; what a bound states: "
+    "`leadline explain NAME`"
+)
 
 
-def show_bounds(table: BoundsTable, console: Console, *, heads: bool = False) -> None:
-    """Print a row per bound, or with `heads` a row per bound and head.
+def show_bounds(
+    table: BoundsTable, console: Console, *, heads: bool = False, everything: bool = False
+) -> None:
+    """Print the answer and the bounds nearest to what was measured.
 
-    Bounds on rank collapse and laws of depth have tables of their own, with a row per layer.
+    With `everything` every bound and every reason, with `heads` a row per bound and head.
     """
-    for at, family in enumerate(table.families()):
-        if at:
-            print_line(console)
-        _show_family(family, console, heads=heads)
+    bounds_screen(table, heads=heads, everything=everything).show(console)
 
 
-def _show_family(table: BoundsTable, console: Console, *, heads: bool) -> None:
-    print_line(console, title_of(table), style="bold")
-    print_line(console)
-    if table.violated:
-        for sentence in violations(table):
-            print_line(console, sentence, style=_RED)
-        print_line(console)
-    if not table.bounds:
-        print_line(console, "There are no bounds to compare with.")
-        return
-    if heads:
-        _show_heads(table, console)
-    else:
-        _show_summary(table, console)
-    if sentences := reasons(table):
-        print_line(console)
-    for sentence in sentences:
-        print_line(console, sentence)
+def bounds_screen(table: BoundsTable, *, heads: bool = False, everything: bool = False) -> Screen:
+    """Return the answer and the nearest bounds; every bound with `everything` or `heads`."""
+    if not everything and not heads:
+        return _first_screen(table)
+    parts: list[Sentence | TextTable] = []
+    for family in table.families():
+        rows = _head_table(family) if heads else summary_table(family.bounds)
+        parts += [Sentence(), Sentence(title_of(family), "bold")]
+        parts += [Sentence(), *(Sentence(sentence, _RED) for sentence in violations(family))]
+        parts += [Sentence(), rows, Sentence(), Sentence(legend(family), "dim")]
+        parts += [Sentence(), *(Sentence(sentence) for sentence in reasons(family))]
+    return Screen(tuple(parts))
 
 
-def _show_summary(table: BoundsTable, console: Console) -> None:
-    differing = which_places_differ(table)
-    results = table.bounds
-    closest = [bound.closest for bound in results]
-    name = Column("bound", [bound.label for bound in results], style="bold")
-    statement = Column("statement", [bound.statement for bound in results])
-    applies = Column("applies to", [applies_text(bound) for bound in results])
-    numbers = [
-        Column("predicted", [predicted_range(bound) for bound in results], "right"),
-        Column("measured", [measured_range(bound) for bound in results], "right"),
-        Column("ratio", [ratio_text(b, b.closest) for b in results], "right"),
-    ]
-    brief_title = "at layer/head" if any(b.family == "attention" for b in results) else "at layer"
-
-    def place(*, brief: bool) -> Column:
-        title = brief_title if brief else "at"
-        cells = ["" if row is None else place_text(row, differing, brief=brief) for row in closest]
-        return Column(title, cells)
-
-    count = [f"{len(bound.applying)}/{len(bound.rows)}" for bound in results]
-    layouts = [
-        [name, statement, applies, *numbers, place(brief=False)],
-        [name, applies, *numbers, place(brief=False)],
-        [name, Column("applies", count, "right"), *numbers, place(brief=True)],
-        [name, Column("applies", count, "right"), *numbers, place(brief=True)],
-        [name, Column("applies", count, "right"), *numbers],
-        [name, Column("applies", count, "right"), numbers[0], numbers[2]],
-    ]
-    styles = [_RED if bound.violations else "" for bound in results]
-    shown = show_table(layouts, console, gaps=(2, 2, 2, 1, 1, 1), row_styles=styles)
-    print_line(console)
-    print_line(console, legend(table), style="dim")
-    if statement not in shown:
-        print_line(console)
-        show_table([[name, statement]], console, gaps=(2,))
+def _first_screen(table: BoundsTable) -> Screen:
+    # Those that apply nowhere are told in words, with the reason.
+    applying = [bound for bound in table.bounds if bound.applying] or list(table.bounds)
+    order = sorted(applying, key=lambda one: (not one.violations, tightness(one)))
+    shown = order[:MOST_ROWS]
+    title = f"Bounds: {table.name}" if table.name else "Bounds"
+    parts: list[Sentence | TextTable] = [Sentence(title, "bold")]
+    parts += [Sentence(sentence, _RED) for sentence in violations(table)]
+    parts += [Sentence(sentence) for sentence in bounds_answer(table)]
+    if shown:
+        parts += [Sentence(), summary_table(shown), Sentence(_LEGEND, "dim")]
+        kept = f"{len(shown)} of {len(table.bounds)} bounds, the nearest first; "
+        more = kept if len(shown) < len(table.bounds) else ""
+        parts.append(
+            Sentence(f"{more}every bound and every reason: --all; every head: --heads", "dim")
+        )
+    return Screen(tuple(parts))
 
 
-def _show_heads(table: BoundsTable, console: Console) -> None:
-    differing = which_places_differ(table)
-    rows = [(bound, row) for bound in table.bounds for row in bound.rows]
-    # What is known of one head stands together; the sort keeps the order of the bounds.
-    stacks = list(dict.fromkeys(row.stack for _, row in rows))
-    rows.sort(key=lambda pair: (stacks.index(pair[1].stack), *_inside_stack(pair[1])))
-    head_rows = [row for _, row in rows]
-    name = Column("bound", [bound.label for bound, _ in rows], style="bold")
-    predicted = Column("predicted", [_text(b, row.predicted) for b, row in rows], "right")
-    measured = Column("measured", [_text(b, row.measured) for b, row in rows], "right")
-    rest = [
-        Column("ratio", [ratio_text(bound, row) for bound, row in rows], "right"),
-        Column("applies", [_applies(row) for row in head_rows]),
-    ]
-    interval = Column("certified", [_interval(bound, row) for bound, row in rows])
-    full = Column("at", [place_text(row, differing) for row in head_rows])
-    by_head = any(bound.family == "attention" for bound in table.bounds)
-    brief_title = "layer/head" if by_head else "layer"
-    brief = Column(brief_title, [place_text(row, differing, brief=True) for row in head_rows])
-    layouts = [
-        [full, name, predicted, measured, interval, *rest],
-        [full, name, predicted, measured, *rest],
-        [brief, name, predicted, measured, *rest],
-        [brief, name, predicted, measured, *rest],
-        [Column("at", brief.cells), name, predicted, measured, rest[1]],
-    ]
-    styles = [_RED if row.violated else "" for row in head_rows]
-    show_table(layouts, console, gaps=(2, 2, 2, 1, 1), row_styles=styles)
-    print_line(console)
-    print_line(console, legend(table), style="dim")
+def summary_table(bounds: Sequence[BoundResult]) -> TextTable:
+    """Return a row per bound: where it applies, predicted, measured, and where it is closest."""
+    differing = differing_places(bounds)
+    columns = (
+        TableColumn("bound", style="bold"),
+        TableColumn("applies to", gives_way=(2, 6)),
+        TableColumn("predicted", right=True, gives_way=(7,)),
+        TableColumn("measured", right=True, gives_way=(4,)),
+        TableColumn("ratio", right=True),
+        TableColumn("at", gives_way=(3, 5)),
+        TableColumn("statement", gives_way=(1,)),
+    )
+    rows = tuple(
+        Row(
+            (
+                bound.label,
+                TableCell((applies_text(bound), f"{len(bound.applying)}/{len(bound.rows)}")),
+                predicted_range(bound),
+                measured_range(bound),
+                ratio_text(bound, bound.closest),
+                _place(bound.closest, differing),
+                bound.statement,
+            ),
+            _RED if bound.violations else "",
+        )
+        for bound in bounds
+    )
+    return TextTable(columns, rows)
+
+
+def _head_table(table: BoundsTable) -> TextTable:
+    """Return a row per bound and head; what is known of one head stands together."""
+    differing = differing_places(table.bounds)
+    pairs = [(bound, row) for bound in table.bounds for row in bound.rows]
+    stacks = list(dict.fromkeys(row.stack for _, row in pairs))
+    pairs.sort(key=lambda pair: (stacks.index(pair[1].stack), *_inside_stack(pair[1])))
+    columns = (
+        TableColumn("at", gives_way=(2,), stays=True),
+        TableColumn("bound", style="bold"),
+        TableColumn("predicted", right=True),
+        TableColumn("measured", right=True),
+        TableColumn("certified", gives_way=(1,)),
+        TableColumn("ratio", right=True, gives_way=(3,)),
+        TableColumn("applies"),
+    )
+    rows = tuple(
+        Row(
+            (
+                _place(row, differing),
+                bound.label,
+                _text(bound, row.predicted),
+                _text(bound, row.measured),
+                _interval(bound, row),
+                ratio_text(bound, row),
+                "VIOLATED" if row.violated else "yes" if row.applies else "no",
+            ),
+            _RED if row.violated else "",
+        )
+        for bound, row in pairs
+    )
+    return TextTable(columns, rows)
+
+
+def _place(row: BoundAtHead | None, differing: tuple[bool, bool]) -> str | TableCell:
+    if row is None:
+        return ""
+    return TableCell((place_text(row, differing), place_text(row, differing, brief=True)))
 
 
 def _inside_stack(row: BoundAtHead) -> tuple[int, int, str, int]:
     return row.layer, row.sublayer or 0, row.point, row.head or 0
-
-
-def _applies(row: BoundAtHead) -> str:
-    return "VIOLATED" if row.violated else "yes" if row.applies else "no"
 
 
 def _interval(bound: BoundResult, row: BoundAtHead) -> str:

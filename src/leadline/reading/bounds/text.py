@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from html import escape
 from typing import TYPE_CHECKING
 
-from leadline.record.words.notebook import html_table
-from leadline.record.words.numbers import align, format_number
+from leadline.record.words.numbers import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "applies_text",
-    "bounds_html",
-    "bounds_text",
+    "bounds_answer",
+    "differing_places",
     "head_count",
     "legend",
     "measured_range",
@@ -33,12 +31,14 @@ __all__ = [
     "reasons",
     "reasons_of",
     "size_text",
+    "tightness",
     "title_of",
     "violations",
     "which_places_differ",
 ]
 
-HEADERS = ("bound", "statement", "applies to", "predicted", "measured", "ratio", "at")
+_MOST_REASONS, _MOST_NAMES = 2, 3
+"""How many reasons and how many bounds of each the answer names; `reasons` gives all of them."""
 _HANDY = (-3.0, 5.0)
 """Between which logarithms a number is written as such."""
 _LONG, _LONGEST = 1e4, 1e7
@@ -57,36 +57,69 @@ _OVER_EXAMPLES = {
 }
 
 
-def bounds_text(table: BoundsTable) -> str:
-    """Write the violations, a line per bound, and why bounds do not apply."""
-    return "\n\n".join(_family_text(family) for family in table.families())
+def bounds_answer(table: BoundsTable) -> list[str]:
+    """Say whether a bound is violated, which one is tight, and which do not apply and why."""
+    if not table.bounds:
+        return ["There are no bounds to compare with."]
+    applying = [bound for bound in table.bounds if bound.applying]
+    count = len(table.bounds)
+    broken = sum(bool(bound.violations) for bound in table.bounds)
+    if not applying:
+        sentences = [f"None of the {count} bounds applies here."]
+    elif broken:
+        sentences = [
+            f"{broken} of the {len(applying)} bounds that apply here {_are(broken)} violated."
+        ]
+    else:
+        which = f"all {count}" if len(applying) == count else f"{len(applying)} of {count}"
+        sentences = [f"No bound is violated; {which} apply somewhere in this record."]
+    tight = min(applying, key=tightness, default=None)
+    if tight is not None and tight.closest is not None and math.isfinite(tightness(tight)):
+        place = place_text(tight.closest, differing_places([tight]))
+        ratio = ratio_text(tight, tight.closest)
+        sentences.append(
+            f"The tightest is {tight.label}: measured / predicted is {ratio} at {place}."
+        )
+    if idle := [bound for bound in table.bounds if not bound.applying]:
+        sentences.append(f"{_idle(idle)}.")
+    return sentences
 
 
-def bounds_html(table: BoundsTable) -> str:
-    """Write the table as a fragment of HTML."""
-    return "".join(_family_html(family) for family in table.families())
+def tightness(bound: BoundResult) -> float:
+    """Return how far what was measured is from a bound at its closest, as |ln ratio|; 0 is tight."""
+    row = bound.closest
+    if row is None or row.measured is None or row.predicted is None:
+        return math.inf
+    if bound.log10:
+        apart = abs(row.measured - row.predicted) * math.log(10)
+    else:
+        apart = abs(math.log(row.ratio)) if row.ratio > 0 else math.inf
+    return math.inf if math.isnan(apart) else apart
 
 
-def _family_text(table: BoundsTable) -> str:
-    lines = [title_of(table)]
-    if table.violated:
-        lines += ["", *violations(table)]
-    if table.bounds:
-        lines += ["", *align([HEADERS, *_rows(table)], right=(3, 4, 5)), "", legend(table)]
-    if sentences := reasons(table):
-        lines += ["", *sentences]
-    return "\n".join(lines)
+def _idle(bounds: Sequence[BoundResult]) -> str:
+    """Say which bounds apply nowhere, the most frequent reason first."""
+    names_by_reason: dict[str, list[str]] = {}
+    for bound in bounds:
+        first = next(iter(reasons_of(bound.rows, counted=False)), "nothing says why")
+        names = names_by_reason.setdefault(first, [])
+        names += [bound.name] if bound.name not in names else []
+    order = sorted(names_by_reason.items(), key=lambda pair: -len(pair[1]))
+    words = [f"{_few(names)} ({reason})" for reason, names in order[:_MOST_REASONS]]
+    more = sum(len(names) for _, names in order[_MOST_REASONS:])
+    listed = "; ".join(words) + (f"; and {more} more" if more else "")
+    return f"Not applicable here: {listed}"
 
 
-def _family_html(table: BoundsTable) -> str:
-    cells = [[escape(cell) for cell in row] for row in _rows(table)]
-    broken = "".join(f"<p><strong>{escape(line)}</strong></p>" for line in violations(table))
-    items = "".join(f"<li>{escape(line)}</li>" for line in reasons(table))
-    return (
-        f"<div><strong>{escape(title_of(table))}</strong>{broken}"
-        f"{html_table(HEADERS, cells) if cells else ''}<p>{escape(legend(table))}</p>"
-        f"{f'<ul>{items}</ul>' if items else ''}</div>"
-    )
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    if more < 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMES])} and {more} more"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def title_of(table: BoundsTable) -> str:
@@ -178,7 +211,12 @@ def place_text(row: BoundAtHead, differing: tuple[bool, bool], *, brief: bool = 
 
 def which_places_differ(table: BoundsTable) -> tuple[bool, bool]:
     """Return whether rows differ in their stack, and in their point, so that these must be named."""
-    rows = [row for bound in table.bounds for row in bound.rows]
+    return differing_places(table.bounds)
+
+
+def differing_places(bounds: Sequence[BoundResult]) -> tuple[bool, bool]:
+    """Return the same of some bounds of a table."""
+    rows = [row for bound in bounds for row in bound.rows]
     return len({row.stack for row in rows}) > 1, len({row.point for row in rows}) > 1
 
 
@@ -278,22 +316,6 @@ def _span(texts: Sequence[str]) -> str:
 
     low, high = min(texts, key=size), max(texts, key=size)
     return low if size(low) == size(high) else f"{low} to {high}"
-
-
-def _rows(table: BoundsTable) -> list[tuple[str, ...]]:
-    differing = which_places_differ(table)
-    return [
-        (
-            bound.label,
-            bound.statement,
-            applies_text(bound),
-            predicted_range(bound),
-            measured_range(bound),
-            ratio_text(bound, bound.closest),
-            "" if bound.closest is None else place_text(bound.closest, differing),
-        )
-        for bound in table.bounds
-    ]
 
 
 def _range(values: Iterable[float | None], *, log10: bool) -> str:

@@ -14,6 +14,7 @@ Numbers of training runs have no depth; their curves over steps are compared apa
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,14 @@ from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number, text_at
 from leadline.record.rows.address import address_of
-from leadline.record.words.summary import headline_lines
+from leadline.record.words.shape import STEADY
+from leadline.record.words.summary import (
+    TOPICS,
+    carried_by_few,
+    headline_lines,
+    leading_quantity,
+    median_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +41,14 @@ if TYPE_CHECKING:
 
     from leadline.reading.compare.training_curves import CurveComparison
     from leadline.record import Growth, Profile
-    from leadline.record.rows.quantity import AxisScale
+    from leadline.record.rows.quantity import AxisScale, Quantity
     from leadline.record.run.ending import RunEnding
+    from leadline.record.words.table import TextTable
 
 __all__ = ["Comparison", "ComparisonRow", "ComparisonSide", "Parting", "compare"]
+
+LONGEST_NAME = 18
+"""Longer names leave no room in a table of 80 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +56,15 @@ class Parting:
     """Where a record stands farthest from the first one.
 
     `layer` counts in the record itself. `ratio` is NaN where there is none; `difference` is its
-    value minus that of the first record.
+    value minus that of the first record. `begins` is the first layer at which the two differ by a
+    factor of STEADY or more; None where they do so nowhere, or have no ratio.
     """
 
     layer: int
     share_of_depth: float
     ratio: float
     difference: float
+    begins: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,10 @@ class ComparisonSide:
     growth: Growth
     ratio_at_last: float
     parting: Parting | None
+    median: Profile | None = None
+    """The same line as the median without the first token, where the record has it."""
+    few_tokens: bool = False
+    """Whether the first token, or a few others, carry the mean."""
 
     @property
     def first(self) -> float:
@@ -82,6 +100,10 @@ class ComparisonRow:
     statistic: str
     scale: AxisScale
     sides: tuple[ComparisonSide | None, ...]
+    title: str = ""
+    topic: str = ""
+    leads: bool = False
+    """Whether its quantity tells its topic, so that it is said in words."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +116,35 @@ class Comparison:
     endings: tuple[RunEnding | None, ...]
     """How the training run of each record ended; None where it says nothing."""
 
-    def __str__(self) -> str:
-        from leadline.reading.compare.text import comparison_text
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names that are short enough for sentences and tables: letters where they are long."""
+        return short_names(self.names)
 
-        return comparison_text(self)
+    def table(self) -> TextTable:
+        """Return every line over depth as a table; `print` shows those that differ most."""
+        from leadline.reading.compare.text import depth_table, shared_rows
+
+        return depth_table(self, shared_rows(self))
+
+    def __str__(self) -> str:
+        from leadline.reading.compare.text import comparison_screen
+
+        return comparison_screen(self).text()
 
     def _repr_html_(self) -> str:
-        from leadline.reading.compare.text import comparison_html
+        from leadline.reading.compare.text import comparison_screen
 
-        return comparison_html(self)
+        return comparison_screen(self).html()
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as strict JSON: NaN is null, infinities are strings."""
+        from leadline.reading.compare.answer import comparison_answer
+
         return {
             "schema": 1,
             "names": list(self.names),
+            "answer": comparison_answer(self, names=self.names),
             "rows": [
                 {
                     "label": row.label,
@@ -147,21 +183,27 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
 @dataclass(frozen=True, slots=True)
 class _Line:
     profile: Profile
-    scale: AxisScale
+    quantity: Quantity
     depth: int
+    leads: bool
+    median: Profile | None
+    few_tokens: bool
 
 
 def _lines(record: Record, *, by_stack: bool) -> dict[tuple[str, str], _Line]:
     """Return the headline lines of a record by address and statistic."""
     unnamed = "" if by_stack else next(iter(record.stacks), "")
     lines: dict[tuple[str, str], _Line] = {}
+    leading = {one.name for topic in TOPICS if (one := leading_quantity(record, topic))}
     for name, quantity in record.quantities.items():
         if quantity.ingredient_of or quantity.over == "step":
             continue
         profiles = record.profiles(name)
         for profile in headline_lines(profiles, quantity.headline):
             label = str(address_of(profile, profiles, first_stack=unnamed))
-            line = _Line(profile, quantity.scale, record.depth(profile.stack))
+            depth, median = record.depth(profile.stack), median_line(profile, profiles)
+            few = carried_by_few(profile, profiles) if quantity.scale == "log" else False
+            line = _Line(profile, quantity, depth, name in leading, median, few)
             lines[label, profile.statistic] = line
     return lines
 
@@ -176,17 +218,21 @@ def _row(
         label=label[0],
         quantity=measure.profile.quantity,
         statistic=label[1],
-        scale=measure.scale,
+        scale=measure.quantity.scale,
         sides=tuple(None if line is None else _side(line, measure) for line in lines),
+        title=measure.quantity.title,
+        topic=measure.quantity.topic,
+        leads=measure.leads,
     )
 
 
 def _side(line: _Line, measure: _Line) -> ComparisonSide:
     profile = line.profile
-    if line is measure:
-        return ComparisonSide(profile, profile.growth, 1.0, None)
-    ratio = _ratio(np.array([profile.last]), np.array([measure.profile.last]))
-    return ComparisonSide(profile, profile.growth, float(ratio[0]), _parting(line, measure))
+    ratio, parting = 1.0, None
+    if line is not measure:
+        ends = np.array([profile.last]), np.array([measure.profile.last])
+        ratio, parting = float(_ratio(*ends)[0]), _parting(line, measure)
+    return ComparisonSide(profile, profile.growth, ratio, parting, line.median, line.few_tokens)
 
 
 def _parting(line: _Line, measure: _Line) -> Parting | None:
@@ -204,14 +250,18 @@ def _parting(line: _Line, measure: _Line) -> Parting | None:
         return None
     has_ratio = comparable & np.isfinite(ratio)
     distance = np.abs(difference)
+    begins = None
     if bool(np.all(has_ratio[comparable])):
         distance = np.abs(np.log(ratio, out=np.zeros_like(ratio), where=has_ratio))
+        apart = np.flatnonzero(comparable & (distance >= np.log(STEADY)))
+        begins = line.profile.layers[int(apart[0])] if len(apart) else None
     worst = int(np.argmax(np.where(comparable, distance, -1.0)))
     return Parting(
         layer=line.profile.layers[worst],
         share_of_depth=float(share[worst]),
         ratio=float(ratio[worst]),
         difference=float(difference[worst]),
+        begins=begins,
     )
 
 
@@ -232,6 +282,18 @@ def _names(records: Sequence[Record]) -> tuple[str, ...]:
             times += 1
         names.append(numbered)
     return tuple(names)
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without what all begin with, or letters where they are still long."""
+    first = names[0]
+    ends = [at + 1 for at, sign in enumerate(first) if sign in ":/"]
+    start = max([0, *(end for end in ends if all(name.startswith(first[:end]) for name in names))])
+    cut = tuple(name[start:] for name in names)
+    for choice in (tuple(names), cut):
+        if all(choice) and max(map(len, choice)) <= LONGEST_NAME:
+            return choice
+    return tuple(string.ascii_uppercase[: len(names)]) if len(names) <= 26 else tuple(names)
 
 
 def _side_json(side: ComparisonSide) -> dict[str, Any]:

@@ -1,111 +1,162 @@
-"""A comparison in words and in a notebook."""
+"""A comparison on one screen: the answer first, then the rows in which records differ most."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leadline.reading.compare.answer import comparison_answer, distance, most_apart
 from leadline.reading.compare.training_curves import change_text
-from leadline.record.words.notebook import html_table, svg_sparkline
-from leadline.record.words.numbers import BARS, align, format_number, sparkline
+from leadline.record.words.numbers import format_number
+from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
+from leadline.record.words.text import LEAST_ROWS, MOST_ROWS, shape_cell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from leadline.reading.compare.compare import Comparison, ComparisonRow, ComparisonSide
+    from leadline.reading.compare.compare import Comparison, ComparisonRow
     from leadline.reading.compare.training_curves import CurveComparison
-    from leadline.record.run.curve import Curve
+    from leadline.record.rows.quantity import AxisScale
 
 __all__ = [
     "about_the_runs",
-    "apart",
-    "comparison_html",
-    "comparison_text",
-    "present_sides",
-    "ratio_text",
+    "comparison_screen",
+    "depth_table",
     "shared_curves",
     "shared_rows",
-    "shown_curves",
     "what_is_not_shared",
 ]
 
 
-def comparison_text(comparison: Comparison) -> str:
-    """Write a line per quantity and record: first -> last, shape, law, ratio to the first."""
-    cells: list[tuple[str, ...]] = []
-    for row in shared_rows(comparison):
-        cells.append((row.label, "", "", "", "", "", ""))
-        cells += [
-            (
-                f"  {name}",
-                format_number(side.first),
-                "->",
-                format_number(side.last),
-                shape,
-                side.growth.text,
-                apart(side, comparison.names[0]),
-            )
-            for name, side, shape in present_sides(comparison, row)
-        ]
-    lines = [" against ".join(comparison.names)]
-    steps: list[tuple[str, ...]] = []
-    for row in shared_curves(comparison):
-        steps.append((row.label, "", "", "", "", ""))
-        steps += [
-            (
-                f"  {name}",
-                format_number(curve.first),
-                "->",
-                row.last_text(curve),
-                shape,
-                _change(row, curve, comparison.names),
-            )
-            for name, curve, shape in shown_curves(comparison, row)
-        ]
-    lines += ["", *align(steps, right=(1, 3))] if steps else []
-    lines += ["", *align(cells, right=(1, 3))] if cells else []
+def comparison_screen(comparison: Comparison, *, everything: bool = False) -> Screen:
+    """Return the answer, the rows in which the records differ most, and what is not shared."""
+    curves, rows = shared_curves(comparison), shared_rows(comparison)
+    shown_curves = curves if everything else curves[:MOST_ROWS]
+    most = max(MOST_ROWS - len(shown_curves), LEAST_ROWS)
+    order = sorted(range(len(rows)), key=lambda at: (not rows[at].leads, -distance(rows[at])))
+    shown = rows if everything else [rows[at] for at in sorted(order[:most])]
+    parts: list[Sentence | TextTable] = [Sentence(_title(comparison), "bold")]
+    parts += [Sentence(sentence) for sentence in comparison_answer(comparison)]
+    if shown_curves:
+        parts += [Sentence(), _curve_table(comparison, shown_curves)]
+        parts.append(Sentence(f"change: to {comparison.labels[0]} at the last step", "dim"))
+    if shown:
+        parts += [Sentence(), depth_table(comparison, shown)]
+        parts.append(Sentence(_legend(comparison), "dim"))
+    count = len(curves) + len(rows)
+    hidden = count - len(shown_curves) - len(shown)
+    if hidden:
+        more = f"{count - hidden} of {count} rows, those that differ most; every row: --all, or "
+        parts.append(Sentence(f"{more}print(comparison.table())", "dim"))
     below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
-    return "\n".join([*lines, "", *below] if below else lines)
+    parts += [Sentence(), *(Sentence(sentence) for sentence in below)]
+    return Screen(tuple(parts))
 
 
-def comparison_html(comparison: Comparison) -> str:
-    """Write a comparison as a fragment of HTML."""
-    cells = [
-        (
-            escape(row.label) if at == 0 else "",
-            escape(name),
-            format_number(side.first),
-            format_number(side.last),
-            svg_sparkline(side.profile.values, scale=row.scale, ends=_ends(row)),
-            escape(side.growth.text),
-            escape(apart(side, comparison.names[0])),
+def depth_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> TextTable:
+    """Return a row per line over depth: first and last value in every record, and how far apart."""
+    columns = (
+        TableColumn("quantity", style="bold"),
+        *_record_columns(comparison.labels),
+        TableColumn("ratio", right=True, gives_way=(3,)),
+        TableColumn("widest @layer", right=True),
+    )
+    return TextTable(columns, tuple(_depth_row(comparison, row) for row in rows))
+
+
+def _record_columns(names: Sequence[str]) -> list[TableColumn]:
+    return [
+        column
+        for name in names
+        for column in (
+            TableColumn(name, right=True, gives_way=(5,), stays=True),
+            TableColumn("", style="cyan", gives_way=(1, 2, 4)),
         )
-        for row in shared_rows(comparison)
-        for at, (name, side, _) in enumerate(present_sides(comparison, row))
     ]
-    headers = ("quantity", "record", "first", "last", "over depth", "growth", "difference")
-    steps = [
-        (
-            escape(row.label) if at == 0 else "",
-            escape(name),
-            format_number(curve.first),
-            row.last_text(curve),
-            svg_sparkline(curve.values, scale=row.scale, ends=_curve_ends(row), along="steps"),
-            escape(_change(row, curve, comparison.names)),
+
+
+def _depth_row(comparison: Comparison, row: ComparisonRow) -> Row:
+    sides = [None if side is None else side.profile for side in row.sides]
+    cells = _line_cells(
+        [
+            None if one is None else (one.first, format_number(one.last), one.values)
+            for one in sides
+        ],
+        row.scale,
+    )
+    farthest = most_apart(row)
+    ratio = widest = ""
+    if farthest is not None:
+        at, side = farthest
+        assert side.parting is not None
+        many = f"{comparison.labels[at]} " if len(comparison.names) > 2 else ""
+        ratio = many + _ratio_text(side.ratio_at_last)
+        apart = side.parting.ratio
+        how = _ratio_text(apart) if np.isfinite(apart) else f"{side.parting.difference:+.3g}"
+        widest = f"{many}{how} @{side.parting.layer}"
+    return Row((row.label, *cells, ratio, widest))
+
+
+def _curve_table(comparison: Comparison, rows: Sequence[CurveComparison]) -> TextTable:
+    """Return a row per curve over steps: first and last value in every record, and the change."""
+    columns = (
+        TableColumn("of the run", style="bold"),
+        *_record_columns(comparison.labels),
+        TableColumn("change", right=True),
+    )
+    table_rows: list[Row] = []
+    for row in rows:
+        cells = _line_cells(
+            [
+                None if one is None else (one.first, row.last_text(one), one.values)
+                for one in row.sides
+            ],
+            row.scale,
+            along="steps",
         )
-        for row in shared_curves(comparison)
-        for at, (name, curve, _) in enumerate(shown_curves(comparison, row))
+        changes = [change_text(row, side) for side in row.sides if side is not None]
+        table_rows.append(Row((row.label, *cells, ", ".join(one for one in changes if one))))
+    return TextTable(columns, tuple(table_rows))
+
+
+def _line_cells(
+    lines: Sequence[tuple[float, str, NDArray[np.float64]] | None],
+    scale: AxisScale,
+    *,
+    along: str = "depth",
+) -> list[str | TableCell]:
+    """Return first and last value and the shape of each record, drawn on one scale."""
+    values = np.concatenate([line[2] for line in lines if line is not None])
+    finite = values[np.isfinite(values)]
+    ends = (float(finite.min()), float(finite.max())) if len(finite) else None
+    cells: list[str | TableCell] = []
+    for line in lines:
+        if line is None:
+            cells += ["-", ""]
+            continue
+        first, last, points = line
+        cells.append(TableCell((f"{format_number(first)} → {last}", last)))
+        cells.append(shape_cell(points, scale, ends=ends, along=along))
+    return cells
+
+
+def _title(comparison: Comparison) -> str:
+    names = [
+        name if label == name else f"{name} ({label})"
+        for name, label in zip(comparison.names, comparison.labels, strict=True)
     ]
-    over_steps = ("of the run", "record", "first", "last", "over steps", "difference")
-    below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
-    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in below)
-    tables = [
-        html_table(over_steps, steps) if steps else "",
-        html_table(headers, cells) if cells else "",
-    ]
-    return f"<div>{''.join(tables)}{paragraphs}</div>"
+    return " against ".join(names)
+
+
+def _legend(comparison: Comparison) -> str:
+    first = comparison.labels[0]
+    return (
+        f"values: first → last layer; ratio: to {first} at the last layer; widest: where the two "
+        "are farthest apart"
+    )
 
 
 def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
@@ -116,18 +167,6 @@ def shared_rows(comparison: Comparison) -> list[ComparisonRow]:
 def shared_curves(comparison: Comparison) -> list[CurveComparison]:
     """Return the curves over steps that at least two records have."""
     return [row for row in comparison.curves if row.shared]
-
-
-def shown_curves(
-    comparison: Comparison, row: CurveComparison, *, width: int = 24, bars: str = BARS
-) -> list[tuple[str, Curve, str]]:
-    """Return name, curve and shape of each record that has it, drawn on one scale."""
-    ends = _curve_ends(row)
-    return [
-        (name, side, sparkline(side.values, scale=row.scale, width=width, ends=ends, bars=bars))
-        for name, side in zip(comparison.names, row.sides, strict=True)
-        if side is not None
-    ]
 
 
 def about_the_runs(comparison: Comparison) -> list[str]:
@@ -168,67 +207,14 @@ def what_is_not_shared(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def present_sides(
-    comparison: Comparison, row: ComparisonRow, *, width: int = 24, bars: str = BARS
-) -> list[tuple[str, ComparisonSide, str]]:
-    """Return name, numbers and shape of each record that has the row, drawn on one scale."""
-    ends = _ends(row)
-    return [
-        (
-            name,
-            side,
-            sparkline(side.profile.values, scale=row.scale, width=width, ends=ends, bars=bars),
-        )
-        for name, side in zip(comparison.names, row.sides, strict=True)
-        if side is not None
-    ]
-
-
-def apart(side: ComparisonSide, first_name: str) -> str:
-    """Say how far a record is from the first: at its last layer, and where it is farthest."""
-    if side.parting is None:
-        return ""
-    words = [f"{ratio_text(side.ratio_at_last)} {first_name} at the end"]
-    most = f"most at layer {side.parting.layer}"
-    if np.isfinite(side.parting.ratio):
-        words.append(f"{most}: {ratio_text(side.parting.ratio)}")
-    else:
-        words.append(f"{most}: {side.parting.difference:+.3g}")
-    return ", ".join(words)
-
-
-def ratio_text(ratio: float) -> str:
+def _ratio_text(ratio: float) -> str:
     """Write a ratio as a factor; a dash where there is none."""
     return f"×{format_number(ratio, digits=3)}" if np.isfinite(ratio) else "-"
-
-
-def _change(row: CurveComparison, curve: Curve, names: tuple[str, ...]) -> str:
-    change = change_text(row, curve)
-    measure = next(n for n, side in zip(names, row.sides, strict=True) if side is row.measure)
-    if change in ("", "-"):
-        return change
-    joined = f"{change} {measure}" if change.startswith("×") else f"{change} to {measure}"
-    return f"{joined} at the end"
 
 
 def _listed(labels: list[str]) -> str:
     """Join labels; those of runs have commas of their own."""
     return ("; " if any("," in label for label in labels) else ", ").join(labels)
-
-
-def _ends(row: ComparisonRow) -> tuple[float, float] | None:
-    """Return the lowest and highest value of all records, so that drawings compare."""
-    return _span([side.profile.values for side in row.sides if side is not None])
-
-
-def _curve_ends(row: CurveComparison) -> tuple[float, float] | None:
-    return _span([side.values for side in row.sides if side is not None])
-
-
-def _span(lines: list[NDArray[np.float64]]) -> tuple[float, float] | None:
-    values = np.concatenate(lines)
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(finite.max())) if len(finite) else None
 
 
 def _count(row: ComparisonRow) -> int:

@@ -27,6 +27,7 @@ from leadline.reading.map.text import (
     seed_text,
     usable_text,
 )
+from leadline.reading.show.svg import svg_text
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def trainability_picture(training_map: Trainability, *, alone: bool = True) -> s
     ]
     for at, line in enumerate(lines):
         y = layout.bottom + 22 + 17 * at
-        parts.append(_text(line, 16, y, "soft"))
+        parts.append(svg_text(line, 16, y, "soft"))
     top = 0 if alone else _TOP - 44
     height = layout.bottom + 22 + 17 * len(lines) - top
     opening = (
@@ -100,7 +101,7 @@ def trainability_picture(training_map: Trainability, *, alone: bool = True) -> s
     )
     if alone:
         opening += f'<style>{_STYLE}</style><rect class="paper" width="100%" height="100%"/>'
-        parts.insert(0, _text(map_title(training_map), 16, 24, "title"))
+        parts.insert(0, svg_text(map_title(training_map), 16, 24, "title"))
     return f"{opening}{''.join(parts)}</svg>\n"
 
 
@@ -132,18 +133,18 @@ def _wide(*lines: str) -> float:
 
 def _headings(training_map: Trainability, layout: _MapLayout) -> str:
     parts = [
-        _text(_LOSS_HEADING, layout.loss, _TOP - 28),
-        _text(training_map.axis, layout.loss - 12, _TOP - 8, "soft", anchor="end"),
-        _text(f"usable {training_map.axis}", layout.usable, _TOP - 8, "soft"),
+        svg_text(_LOSS_HEADING, layout.loss, _TOP - 28),
+        svg_text(training_map.axis, layout.loss - 12, _TOP - 8, "soft", anchor="end"),
+        svg_text(f"usable {training_map.axis}", layout.usable, _TOP - 8, "soft"),
     ]
     starts = [layout.loss]
     if training_map.shown is not None:
         starts.append(layout.gauge)
-        parts.append(_text(_gauge_heading(training_map), layout.gauge, _TOP - 28))
+        parts.append(svg_text(_gauge_heading(training_map), layout.gauge, _TOP - 28))
     for start in starts:
         for at, depth in enumerate(training_map.depths):
             middle = start + at * (_WIDE + _GAP) + _WIDE / 2
-            parts.append(_text(depth_text(depth), middle, _TOP - 8, "soft", anchor="middle"))
+            parts.append(svg_text(depth_text(depth), middle, _TOP - 8, "soft", anchor="middle"))
     return "".join(parts)
 
 
@@ -157,7 +158,7 @@ def _gauge_heading(training_map: Trainability) -> str:
 
 def _row(training_map: Trainability, row: MapRow, layout: _MapLayout, *, y: float) -> str:
     middle = y + _HIGH / 2 + 4
-    parts = [_text(row.name, layout.loss - 12, middle, anchor="end")]
+    parts = [svg_text(row.name, layout.loss - 12, middle, anchor="end")]
     for at, place in enumerate(row.places):
         if place is not None:
             step = at * (_WIDE + _GAP)
@@ -165,7 +166,7 @@ def _row(training_map: Trainability, row: MapRow, layout: _MapLayout, *, y: floa
             if training_map.shown is not None:
                 parts.append(_gauge(training_map, place, x=layout.gauge + step, y=y))
     parts.append(_frame(row, layout, y=y))
-    parts.append(_text(usable_text(row), layout.usable, middle))
+    parts.append(svg_text(usable_text(row), layout.usable, middle))
     return "".join(parts)
 
 
@@ -176,7 +177,7 @@ def _loss(training_map: Trainability, row: MapRow, place: MapPlace, *, x: float,
         reasons = hole_text(place).split("/")
         first = y + 24 - 7 * (len(reasons) - 1)
         words = "".join(
-            _text(reason, middle, first + 14 * at, "soft small", anchor="middle")
+            svg_text(reason, middle, first + 14 * at, "soft small", anchor="middle")
             for at, reason in enumerate(reasons)
         )
         return (
@@ -189,8 +190,8 @@ def _loss(training_map: Trainability, row: MapRow, place: MapPlace, *, x: float,
     return (
         f'<g>{title}<rect class="{kind}" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" '
         f'rx="4" fill-opacity="{_strength(training_map, place):.2f}"/>'
-        f"{_text(words, middle, y + 17, size, anchor='middle')}"
-        f"{_text(seed_text(place), middle, y + 32, 'small', anchor='middle')}</g>"
+        f"{svg_text(words, middle, y + 17, size, anchor='middle')}"
+        f"{svg_text(seed_text(place), middle, y + 32, 'small', anchor='middle')}</g>"
     )
 
 
@@ -222,8 +223,8 @@ def _gauge(training_map: Trainability, place: MapPlace, *, x: float, y: float) -
     return (
         f'<rect class="gauge" x="{x:g}" y="{y:g}" width="{_WIDE}" height="{_HIGH}" rx="4" '
         f'fill-opacity="{_FAINT + (_STRONG - _FAINT) * share:.2f}"/>'
-        f"{_text(number(value, digits=3), x + _WIDE / 2, y + 17, anchor='middle')}"
-        f"{_text(mark, x + _WIDE / 2, y + 32, 'small', anchor='middle')}"
+        f"{svg_text(number(value, digits=3), x + _WIDE / 2, y + 17, anchor='middle')}"
+        f"{svg_text(mark, x + _WIDE / 2, y + 32, 'small', anchor='middle')}"
     )
 
 
@@ -267,9 +268,3 @@ def _tooltip(training_map: Trainability, row: MapRow, place: MapPlace) -> str:
 def _spoken(training_map: Trainability) -> str:
     rows = "; ".join(f"{row.name}: {usable_text(row)}" for row in training_map.rows)
     return f"Map of what trains. Usable {training_map.axis}: {rows}"
-
-
-def _text(words: str, x: float, y: float, kind: str = "", *, anchor: str = "") -> str:
-    css = f' class="{kind}"' if kind else ""
-    side = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text{css} x="{x:g}" y="{y:g}"{side}>{html.escape(words)}</text>'

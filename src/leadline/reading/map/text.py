@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.map.gauge_prediction import GUESS, best_prediction
 from leadline.reading.map.places import DIGITS
-from leadline.record.words.numbers import align, format_number
+from leadline.record.words.numbers import format_number
 
 if TYPE_CHECKING:
     from leadline.reading.map.gauge_prediction import Prediction
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MARKS",
-    "PLAIN_MARKS",
     "depth_text",
     "gauge_rows",
     "gauge_title",
     "hole_text",
     "loss_text",
-    "map_text",
+    "map_answer",
     "map_title",
     "notes",
     "place_text",
@@ -36,25 +35,44 @@ __all__ = [
 ]
 
 MARKS = {True: "✓", False: "✗", None: "·"}
-PLAIN_MARKS = {True: "+", False: "x", None: "."}  # for output that cannot carry the others
+_MOST_REACHES, _MOST_NAMES = 4, 4
+"""How many usable depths are said in words, and how many rows of each are named."""
 
 
-def map_text(training_map: Trainability) -> str:
-    """Write the map as plain text: rows by depths, usable depths, gauges, notes."""
-    header = [training_map.axis, *(depth_text(d) for d in training_map.depths), "usable depth"]
-    cells = [
-        [row.name, *(place_text(place) for place in row.places), usable_text(row)]
-        for row in training_map.rows
-    ]
-    lines = [*rules(training_map), "", *align([header, *cells])]
-    gauges = gauge_rows(training_map)
-    if gauges:
-        lines += ["", *align([_GAUGE_HEADER, *gauges], right=(1, 2, 3, 4))]
-    sentences = [prediction_sentence(training_map), *notes(training_map)]
-    return "\n".join([*lines, "", *(line for line in sentences if line)])
+def map_answer(training_map: Trainability) -> list[str]:
+    """Say which rows train how deep, the deepest first."""
+    if not training_map.rows:
+        return ["No cell has ended yet."]
+    groups: dict[str, list[MapRow]] = {}
+    for row in sorted(training_map.rows, key=_usable, reverse=True):
+        groups.setdefault(_reach(row, training_map.axis), []).append(row)
+    sentences: list[str] = []
+    for reach, rows in list(groups.items())[:_MOST_REACHES]:
+        names = [row.name for row in rows]
+        listed = "; ".join(names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        sentences.append(f"{listed}{more}: {reach}.")
+    if len(groups) > _MOST_REACHES:
+        others = sum(map(len, list(groups.values())[_MOST_REACHES:]))
+        sentences.append(f"{others} more rows train less deep.")
+    return sentences
 
 
-_GAUGE_HEADER = ("gauge", "AUC at the first step", "best AUC", "at step", "cells")
+def _usable(row: MapRow) -> float:
+    return -1.0 if row.usable is None else float(row.usable.depth)
+
+
+def _reach(row: MapRow, axis: str) -> str:
+    """Say how deep a row trains."""
+    usable = row.usable
+    if usable is None:
+        return "nothing was measured"
+    if usable.fails_at is None:
+        return f"trains at every {axis} that was measured, up to {depth_text(usable.depth)}"
+    fails = depth_text(usable.fails_at)
+    if usable.depth == 0:
+        return f"does not train, not even at {axis} {fails}"
+    return f"trains up to {axis} {depth_text(usable.depth)}, not at {fails}"
 
 
 def map_title(training_map: Trainability) -> str:
@@ -90,9 +108,7 @@ def depth_text(depth: Depth) -> str:
     return f"{depth:g}"
 
 
-def place_text(
-    place: MapPlace | None, *, brief: bool = False, marks: dict[bool | None, str] = MARKS
-) -> str:
+def place_text(place: MapPlace | None, *, brief: bool = False) -> str:
     """Write a place: a mark, the median loss, and how many seeds train; nothing if not asked.
 
     `brief` leaves the seeds out where all agree.
@@ -100,9 +116,9 @@ def place_text(
     if place is None:
         return ""
     if place.trains is None:
-        return f"{marks[None]} {hole_text(place)}"
+        return f"{MARKS[None]} {hole_text(place)}"
     agree = place.trained in (0, place.seeds) and not place.holes
-    words = [f"{marks[place.trains]} {loss_text(place)}"]
+    words = [f"{MARKS[place.trains]} {loss_text(place)}"]
     if not (brief and agree):
         words.append(seed_text(place))
     return " ".join(words)

@@ -73,15 +73,23 @@ class Trainability:
         )
 
     def __str__(self) -> str:
-        from leadline.reading.map.text import map_text
+        from leadline.reading.map.terminal import map_screen
 
-        return map_text(self)
+        return map_screen(self).text()
+
+    def _repr_html_(self) -> str:
+        from leadline.reading.map.terminal import map_screen
+
+        return map_screen(self).html()
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as strict JSON: NaN is null."""
+        from leadline.reading.map.text import map_answer
+
         return {
             "schema": 1,
             "name": self.name,
+            "answer": map_answer(self),
             "axis": self.axis,
             "depths": list(self.depths),
             "margin": self.margin,

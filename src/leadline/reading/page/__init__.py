@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import check_path
-from leadline.reading.bounds.terminal import show_bounds
-from leadline.reading.map.terminal import show_trainability
-from leadline.reading.page.schema import as_json
-from leadline.reading.page.terminal import show_comparison, show_record
 from leadline.record import Record, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
     from pathlib import Path
+
+    from leadline.reading.bounds.terminal import show_bounds
+    from leadline.reading.map.terminal import show_trainability
+    from leadline.reading.page.schema import as_json
+    from leadline.reading.page.terminal import show_comparison, show_record
 
 __all__ = [
     "as_json",
@@ -24,6 +26,21 @@ __all__ = [
     "show_record",
     "show_trainability",
 ]
+
+# Imported when they are asked for: a page needs no terminal, and most records no bounds or maps.
+_PLACES = {
+    "as_json": "leadline.reading.page.schema",
+    "show_bounds": "leadline.reading.bounds.terminal",
+    "show_comparison": "leadline.reading.page.terminal",
+    "show_record": "leadline.reading.page.terminal",
+    "show_trainability": "leadline.reading.map.terminal",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)
 
 
 def report(

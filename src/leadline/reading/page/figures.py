@@ -1,28 +1,24 @@
-"""One Plotly figure per quantity, as plain dictionaries.
+"""A chart over depth for every quantity: one line for every record, point and statistic.
 
-A figure has depth on its horizontal axis and one line for every record, point and statistic. One
-record: the colour says the point (stream, attention, mlp, ...). Several records: the colour says
-the record and the marker says the point. The dash says the statistic either way. Records with
+One record: the colour says the point (stream, attention, mlp, ...). Several records: the colour
+says the record and the marker says the point. The dash says the statistic either way. Records with
 several stacks get one panel per stack, all panels on one vertical scale.
+
+For notebooks, a chart is also a Plotly figure:
 
     plotly.graph_objects.Figure(quantity_figure([record], "stream.norm")).show()
 """
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError, UnknownName
-from leadline.reading.show.layout import layout_over_depth
+from leadline.reading.show.chart import Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import dash_of, point_colour, record_colour, symbol_of
-from leadline.reading.show.traces import (
-    LineStyle,
-    gap_sentences,
-    line_traces,
-    module_paths,
-)
+from leadline.reading.show.wording import number, statistic_in_words
 from leadline.record.provenance import text_at
 from leadline.record.rows.selection import group_into_lines
 
@@ -31,53 +27,14 @@ if TYPE_CHECKING:
 
     from leadline.record import Profile, Quantity, Record
 
-__all__ = ["Chart", "Series", "draw_charts", "quantity_figure", "record_names"]
+__all__ = ["draw_charts", "quantity_figure", "record_names", "row_name"]
 
 _STATISTICS = ("value", "total", "mean", "median", "mean_without_first", "median_without_first")
 _SHOWN_TOO = ("median_without_first", "mean_without_first")
 _MOST_RANKS = 4
 """So many of the first ranks of a quantity are lines of one chart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One row of a chart's key: a point, or a lane of the stream, of a stack of a record.
-
-    `lines` holds its statistics, the headline first.
-    """
-
-    record: int
-    panel: int
-    label: str
-    colour: str
-    symbol: str
-    lines: tuple[Profile, ...]
-
-    @property
-    def headline(self) -> Profile:
-        """The line of the headline statistic."""
-        return self.lines[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A figure and what the page says beside it.
-
-    `key` is an identifier of letters, digits and dashes. `panels` holds the titles of the panels,
-    one empty title where there is a single panel. `statistics` begins with the headline, `shown`
-    are those drawn at first. `gaps` has one sentence for every line with values that are not
-    finite.
-    """
-
-    key: str
-    quantity: Quantity
-    panels: tuple[str, ...]
-    series: tuple[Series, ...]
-    statistics: tuple[str, ...]
-    shown: tuple[str, ...]
-    figure: dict[str, Any]
-    gaps: tuple[str, ...]
-    any_positive: bool
+_APART = 0.2
+"""The share by which a line must leave the headline to have its own law in the key."""
 
 
 def record_names(records: Sequence[Record], names: Sequence[str] | None = None) -> list[str]:
@@ -112,7 +69,7 @@ def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None
     for quantity in known.values():
         slug = re.sub(r"[^a-z0-9]+", "-", quantity.name.lower()).strip("-")
         chart = _draw(records, quantity, titles, key=f"chart-{len(charts) + 1}-{slug}")
-        if chart.series:
+        if chart.rows:
             charts.append(chart)
     return charts
 
@@ -121,17 +78,24 @@ def quantity_figure(
     records: Sequence[Record], quantity: str, *, names: Sequence[str] | None = None
 ) -> dict[str, Any]:
     """Return the Plotly figure of one quantity as a dictionary with `data` and `layout`."""
+    from leadline.reading.page.plotly_figure import plotly_figure
+
     for record in records:
         if quantity in record.quantities:
             definition = record.quantities[quantity]
-            if definition.lives_on == "run":
+            if definition.over == "step":
                 raise LeadlineError(
                     f"{quantity!r} belongs to a training run and has no depth to be drawn over; "
                     "leadline.reading.page.report shows it over steps."
                 )
             titles = record_names(records, names)
-            return _draw(records, definition, titles, key="chart").figure
+            return plotly_figure(_draw(records, definition, titles, key="chart"), records)
     raise UnknownName("quantity", quantity, {n for record in records for n in record.quantities})
+
+
+def row_name(row: KeyRow, panels: Sequence[str]) -> str:
+    """The name of a row of the key, with its stack where a chart has several panels."""
+    return f"{panels[row.panel]}, {row.label}" if panels[row.panel] else row.label
 
 
 def _model_name(record: Record) -> str:
@@ -142,67 +106,97 @@ def _model_name(record: Record) -> str:
 def _draw(
     records: Sequence[Record], quantity: Quantity, names: Sequence[str], *, key: str
 ) -> Chart:
-    lanes_by_record = [_lanes(record, quantity.name) for record in records]
-    lines = [[line for lane in lanes.values() for line in lane] for lanes in lanes_by_record]
+    lanes_by_record = [_lanes(record, quantity) for record in records]
+    profiles = [[line for lane in lanes.values() for line in lane] for lanes in lanes_by_record]
     several = len(records) > 1
-    panels = _panels(lines)
-    statistics = _statistics(quantity, lines)
+    panels = _panels(profiles)
+    statistics = _statistics(quantity, profiles)
     shown = statistics[:1]
     if shown == ("mean",) and not several:
         shown += tuple(one for one in _SHOWN_TOO if one in statistics)[:1]
-    series: list[Series] = []
-    data: list[dict[str, Any]] = []
+    rows: list[KeyRow] = []
+    lines: list[ChartLine] = []
     gaps: list[str] = []
     for index, (record, lanes) in enumerate(zip(records, lanes_by_record, strict=True)):
-        modules = module_paths(record)
-        rows = _rows(lanes, index, panels, statistics, several=several)
+        pen = _RowPen(index, names[index] if several else "", panels, statistics, shown)
+        pen.add_lanes(lanes)
         if not several:
-            rows += _rows_beside(record, quantity, panels, statistics)
-        for row in rows:
-            name = f"{names[index]} {row.label}".strip() if several else row.label
-            for profile in row.lines:
-                style = LineStyle(
-                    series=len(series),
-                    name=name,
-                    record=names[index] if several else "",
-                    panel=row.panel,
-                    panels=len(panels),
-                    depth=record.depth(profile.stack),
-                    colour=row.colour,
-                    dash=dash_of(profile.statistic, headline=statistics[0]),
-                    symbol=row.symbol,
-                    visible=profile.statistic in shown,
+            pen.add_beside(record, quantity)
+        depths = {stack: record.depth(stack) for stack in record.stacks}
+        for row in pen.rows:
+            for profile in row.profiles:
+                lines.append(
+                    ChartLine(
+                        series=len(rows),
+                        heading=_heading(profile, row, panels),
+                        x=profile.layers,
+                        values=tuple(map(float, profile.values)),
+                        statistic=profile.statistic,
+                        panel=row.panel,
+                        depth=max(1, depths[profile.stack]),
+                        dash=dash_of(profile.statistic, headline=statistics[0]),
+                        address=(index, "series", _identity(profile)),
+                    )
                 )
-                data += line_traces(profile, quantity, style, modules=modules)
-                gaps += gap_sentences(profile, f"{panels[row.panel]} {name}".strip())
-            series.append(row)
+                gaps += _gap_sentences(profile, row_name(row, panels).replace(",", "", 1))
+            rows.append(row)
+    absent = [name for at, name in enumerate(names) if at not in {row.record for row in rows}]
+    remarks = [("Not measured in", ", ".join(absent))] if absent else []
+    spoken = "; ".join(
+        f"{row.label}: {number(row.headline.first)} to {number(row.headline.last)}, "
+        f"{row.headline.growth.text}"
+        for row in rows
+    )
     return Chart(
         key=key,
-        quantity=quantity,
+        title=quantity.title,
+        symbol=quantity.symbol,
+        scale=quantity.scale,
+        rows=tuple(rows),
+        lines=tuple(lines),
+        spoken=f"{quantity.title} over depth. {spoken}",
+        name=quantity.name,
+        topic=quantity.topic,
+        leads=quantity.leads,
+        across=quantity.over,
+        unit=quantity.unit,
         panels=panels,
-        series=tuple(series),
         statistics=statistics,
         shown=shown,
-        figure={"data": data, "layout": layout_over_depth(quantity, panels, lines)},
         gaps=tuple(gaps),
-        any_positive=any(bool((p.values > 0).any()) for profiles in lines for p in profiles),
+        meaning=(
+            *remarks,
+            ("Tells", quantity.meaning),
+            ("High", quantity.high),
+            ("Low", quantity.low),
+        ),
+        formulas=(("Formula", quantity.formula), ("Source", quantity.source)),
     )
 
 
-def _lanes(record: Record, quantity: str) -> dict[int | None, list[Profile]]:
+def _identity(profile: Profile) -> tuple[object, ...]:
+    """What tells a line from the others in the JSON of its record."""
+    return (
+        profile.quantity,
+        profile.statistic,
+        profile.stack,
+        profile.point,
+        profile.sublayer,
+    )
+
+
+def _lanes(record: Record, quantity: Quantity) -> dict[int | None, list[Profile]]:
     """The lines of a quantity by lane; those of no lane in particular stand under None."""
-    if quantity not in record.quantities:
+    if quantity.name not in record.quantities:
         return {}
-    readings = record.select(quantity)
-    numbers = sorted({r.site.lane for r in readings if r.site.lane is not None})
-    by_lane: dict[int | None, list[Profile]] = {None: record.profiles(quantity)}
-    if numbers:
+    by_lane: dict[int | None, list[Profile]] = {None: record.profiles(quantity.name)}
+    if "lane" in quantity.axes:
+        readings = record.select(quantity.name, sublayer=None)
         run, step = readings[0].run, max(reading.step for reading in readings)
-        last_readings = [
-            r for r in readings if (r.run, r.step, r.site.sublayer) == (run, step, None)
-        ]
-        for lane in (None, *numbers):
-            by_lane[lane] = group_into_lines(r for r in last_readings if r.site.lane == lane)
+        last = [r for r in readings if (r.run, r.step) == (run, step)]
+        lanes = sorted({r.site.lane for r in readings if r.site.lane is not None})
+        for lane in (None, *lanes):
+            by_lane[lane] = group_into_lines(r for r in last if r.site.lane == lane)
     order = record.stacks
     return {
         lane: sorted(lines, key=lambda line: order.index(line.stack))
@@ -226,74 +220,125 @@ def _statistics(quantity: Quantity, lines: Sequence[Sequence[Profile]]) -> tuple
     )
 
 
-def _rows(
-    lanes: Mapping[int | None, Sequence[Profile]],
-    record: int,
-    panels: Sequence[str],
-    statistics: Sequence[str],
-    *,
-    several: bool,
-) -> list[Series]:
-    """Group the lines of one record into rows of the key."""
-    groups: dict[tuple[str, str, int | None, int | None], list[Profile]] = {}
-    for lane, profiles in lanes.items():
-        for line in profiles:
-            groups.setdefault((line.stack, line.point, line.sublayer, lane), []).append(line)
-    rows: list[Series] = []
-    for (stack, point, sublayer, lane), group in groups.items():
-        twins = [one for one in groups if (one[0], one[1], one[3]) == (stack, point, lane)]
-        nth = twins.index((stack, point, sublayer, lane))
-        label = point if len(twins) == 1 else f"{point} (write {sublayer})"
-        if lane is not None:
-            label = f"lane {lane}"
-        elif several and label in ("stream", "block"):
-            label = ""
-        colour = point_colour(point) if lane is None else record_colour(lane - 1)
-        rows.append(
-            Series(
-                record=record,
-                panel=panels.index(stack) if stack in panels else 0,
-                label=label,
-                colour=record_colour(record) if several else colour,
-                symbol=symbol_of(point, lane=lane) + ("-open" if nth else ""),
-                lines=tuple(sorted(group, key=lambda line: statistics.index(line.statistic))),
+class _RowPen:
+    """Collects the rows of the key for one record; `name` is empty where it is the only one."""
+
+    def __init__(
+        self,
+        record: int,
+        name: str,
+        panels: Sequence[str],
+        statistics: Sequence[str],
+        shown: Sequence[str],
+    ) -> None:
+        self.rows: list[KeyRow] = []
+        self._record, self._name, self._panels = record, name, panels
+        self._statistics, self._shown = statistics, shown
+
+    def add_lanes(self, lanes: Mapping[int | None, Sequence[Profile]]) -> None:
+        """Add the lines of the record itself, a row for every point or lane of a stack."""
+        groups: dict[tuple[str, str, int | None, int | None], list[Profile]] = {}
+        for lane, profiles in lanes.items():
+            for line in profiles:
+                groups.setdefault((line.stack, line.point, line.sublayer, lane), []).append(line)
+        for (stack, point, sublayer, lane), group in groups.items():
+            twins = [one for one in groups if (one[0], one[1], one[3]) == (stack, point, lane)]
+            nth = twins.index((stack, point, sublayer, lane))
+            label = point if len(twins) == 1 else f"{point} (write {sublayer})"
+            if lane is not None:
+                label = f"lane {lane}"
+            elif self._name and label in ("stream", "block"):
+                label = ""
+            colour = point_colour(point) if lane is None else record_colour(lane - 1)
+            symbol = symbol_of(point, lane=lane) + ("-open" if nth else "")
+            self._add(label, group, record_colour(self._record) if self._name else colour, symbol)
+
+    def add_beside(self, record: Record, quantity: Quantity) -> None:
+        """Add what stands beside the lines of a single record: further ranks, what they bound."""
+        beside: list[tuple[str, list[Profile]]] = []
+        if "rank" in quantity.axes:
+            readings = record.select(quantity.name, sublayer=None)
+            ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
+            # The line without a rank is that of the first.
+            for rank in ranks[1:_MOST_RANKS]:
+                those = group_into_lines(r for r in readings if r.site.rank == rank)
+                beside.append((f"rank {rank}", those))
+        other = record.quantities.get(quantity.beside)
+        if other is not None:
+            label = f"{other.title[:1].lower()}{other.title[1:]}"
+            beside.append((label, record.profiles(other.name)))
+        # The first colours are those of the points.
+        for at, (label, lines) in enumerate(beside, start=3):
+            for stack in dict.fromkeys(line.stack for line in lines):
+                here = [line for line in lines if line.stack == stack]
+                drawn = [line for line in here if line.statistic in self._statistics]
+                if drawn:
+                    symbol = symbol_of(drawn[0].point, lane=at)
+                    self._add(label, drawn, record_colour(at), symbol)
+
+    def _add(self, label: str, profiles: Sequence[Profile], colour: str, symbol: str) -> None:
+        lines = tuple(sorted(profiles, key=lambda one: self._statistics.index(one.statistic)))
+        stack = lines[0].stack
+        panel = self._panels.index(stack) if stack in self._panels else 0
+        self.rows.append(
+            KeyRow(
+                ", ".join(word for word in (self._name, label) if word),
+                tuple(
+                    _law(line)
+                    for line in lines
+                    if line.statistic in self._shown and _tells_more(line, lines[0])
+                ),
+                colour,
+                symbol=symbol,
+                group=self._panels[panel],
+                record=self._record,
+                panel=panel,
+                profiles=lines,
             )
         )
-    return rows
 
 
-def _rows_beside(
-    record: Record, quantity: Quantity, panels: Sequence[str], statistics: Sequence[str]
-) -> list[Series]:
-    """What is drawn beside the lines of a single record: further ranks, or what they bound."""
-    beside: list[tuple[str, list[Profile]]] = []
-    if "rank" in quantity.axes:
-        readings = [r for r in record.select(quantity.name) if r.site.sublayer is None]
-        ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
-        # The line without a rank is that of the first.
-        for rank in ranks[1:_MOST_RANKS]:
-            those = group_into_lines(r for r in readings if r.site.rank == rank)
-            beside.append((f"rank {rank}", those))
-    other = quantity.beside
-    if other in record.quantities:
-        title = record.quantities[other].title
-        beside.append((f"{title[:1].lower()}{title[1:]}", record.profiles(other)))
-    rows: list[Series] = []
-    # The first colours are those of the points.
-    for at, (label, lines) in enumerate(beside, start=3):
-        for stack in dict.fromkeys(line.stack for line in lines):
-            drawn = [line for line in lines if line.stack == stack and line.statistic in statistics]
-            if drawn:
-                rows.append(
-                    Series(
-                        record=0,
-                        panel=panels.index(stack) if stack in panels else 0,
-                        label=label,
-                        colour=record_colour(at),
-                        symbol=symbol_of(drawn[0].point, lane=at),
-                        lines=tuple(
-                            sorted(drawn, key=lambda line: statistics.index(line.statistic))
-                        ),
-                    )
-                )
-    return rows
+def _law(line: Profile) -> str:
+    """Where a line begins and ends, and by which law."""
+    words = "" if line.statistic == "value" else f"{statistic_in_words(line.statistic)} "
+    return f"{words}{number(line.first)} → {number(line.last)}, {line.growth.text}"
+
+
+def _tells_more(line: Profile, headline: Profile) -> bool:
+    """True for the headline itself, and for a line that leaves it by more than a fifth."""
+    if line is headline or line.layers != headline.layers:
+        return True
+    return any(
+        not abs(mine - other) <= _APART * abs(other)
+        for mine, other in zip(line.values, headline.values, strict=True)
+    )
+
+
+def _heading(profile: Profile, row: KeyRow, panels: Sequence[str]) -> str:
+    stack = f"{profile.stack} " if len(panels) > 1 else ""
+    words = "" if profile.statistic == "value" else f", {statistic_in_words(profile.statistic)}"
+    return f"{stack}{row.label}{words}"
+
+
+def _gap_sentences(profile: Profile, name: str) -> list[str]:
+    """Say at which layers a line has values that are not finite."""
+    kinds: dict[str, list[int]] = {}
+    for layer, value in zip(profile.layers, profile.values, strict=True):
+        if not math.isfinite(value):
+            kinds.setdefault(number(float(value)), []).append(layer)
+    return [
+        f"{name}, {statistic_in_words(profile.statistic)}: {kind} at {_ranges(layers)}."
+        for kind, layers in kinds.items()
+    ]
+
+
+def _ranges(layers: Sequence[int]) -> str:
+    """Write layers shortly: `layer 3`, `layers 3 to 7, 9`."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][1] + 1:
+            runs[-1][1] = layer
+        else:
+            runs.append([layer, layer])
+    words = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(words)}"

@@ -1,45 +1,32 @@
-"""The first thing a reader sees: what was measured, in a few sentences made from the numbers.
-
-The norm of the first token is not stored by itself. It follows from two means: with N tokens in E
-examples, N mean = E first + (N - E) mean_without_first, where `first` is the mean over the first
-tokens of the examples.
-"""
+"""The first thing a reader of the page sees: the answer in sentences, and facts of the model."""
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from leadline.reading.compare.answer import comparison_answer
+from leadline.reading.compare.compare import compare
 from leadline.reading.show.blocks import read_blocks
-from leadline.reading.show.wording import count, number, statistic_in_words, times
+from leadline.reading.show.wording import count, number
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.words.summary import cotangent_text, passes_text
+from leadline.record.words.answer import depth_sentences
+from leadline.record.words.summary import passes_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from leadline.record import Profile, Record
+    from leadline.record import Record
 
 __all__ = [
     "Fact",
     "balance_sentence",
     "comparing_sentences",
     "facts",
-    "first_token_ratio",
-    "growth_in_words",
     "sentences",
+    "structure_sentence",
 ]
 
-_STREAM_NORM = "stream.norm"
-_WITHOUT_FIRST = "median_without_first"
-_MASSIVE = 10.0
-"""From this ratio to the median of the others on, the first token counts as massive."""
 _PLACEMENTS = {
     "pre": "norms before the branches (pre-norm)",
     "post": "norms on the stream after each addition (post-norm)",
@@ -60,74 +47,17 @@ class Fact:
 
 
 def sentences(record: Record) -> list[str]:
-    """Say what one record shows, in at most six sentences."""
-    gradient = _gradient_quantity(record)
-    lines = [
-        # The first line of what an instrument's record prints is its answer.
-        str(record).partition("\n")[0] if record.instrument else "",
-        cotangent_text(record),
-        _structure(record) if record.stacks or not record.instrument else "",
-        _growth(record, _STREAM_NORM),
-        _first_token(record),
-        _growth(record, gradient) if gradient else "",
-        _not_finite(record),
-    ]
-    return [sentence for sentence in lines if sentence]
+    """Say what one record answers, then what the model is."""
+    if record.instrument:
+        # The first line of what such a record prints is its answer.
+        answer = str(record).partition("\n")[0]
+        return [answer, structure_sentence(record)] if record.stacks else [answer]
+    return [*depth_sentences(record), structure_sentence(record)]
 
 
 def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:
-    """Say how records differ, in the norm of the stream and of its gradient.
-
-    Where the first token of any record is massive, its median without that token is compared.
-    """
-    heavy = any(_heavy_layers(record) for record in records)
-    gradients = [quantity for quantity in map(_gradient_quantity, records) if quantity]
-    several = any(len(record.stacks) > 1 for record in records)
-    shared = [s for s in records[0].stacks if all(s in record.stacks for record in records)]
-    lines_of_text: list[str] = []
-    for quantity in dict.fromkeys([_STREAM_NORM, *gradients[:1]]):
-        statistic = _WITHOUT_FIRST if heavy and quantity == _STREAM_NORM else ""
-        lines = [
-            (f"{name} ({profile.stack})" if several else name, profile)
-            for record, name in zip(records, names, strict=True)
-            for profile in _shared_first(_first_lines(record, quantity, statistic), shared)[:1]
-        ]
-        if len(lines) < 2:
-            continue
-        title = next(r.quantities[quantity].title for r in records if quantity in r.quantities)
-        kind = f", {statistic_in_words(statistic)}" if statistic else ""
-        parts = [
-            f"{name} {number(line.first)} → {number(line.last)} ({_law(line)})"
-            for name, line in lines
-        ]
-        lines_of_text.append(f"{title}{kind}: {'; '.join(parts)}.{_ratio_at_the_end(lines)}")
-    return lines_of_text
-
-
-def growth_in_words(profile: Profile) -> str:
-    """Say how a line moves over depth, as the end of a sentence."""
-    growth = profile.growth
-    finite = [at for at, value in enumerate(profile.values) if math.isfinite(value)]
-    if not finite:
-        return "is nowhere finite"
-    start, stop = finite[0], finite[-1]
-    span = (
-        f"from {number(float(profile.values[start]))} at layer {profile.layers[start]} "
-        f"to {number(float(profile.values[stop]))} at layer {profile.layers[stop]}"
-    )
-    if stop < len(profile.values) - 1:
-        span += ", the last finite one"
-    words = growth.text.partition(";")[0]
-    if growth.law == "none":
-        return f"goes {span}" + (
-            f" and follows {words}" if words.startswith("no simple law") else ""
-        )
-    if growth.jump is not None:
-        clauses = ", then ".join(map(_with_verb, words.split(", then ")))
-        return f"{clauses}, which takes it {span}"  # the span is that of all clauses together
-    if growth.law == "undecided":
-        words = words.partition(" from layer ")[0]  # the span says the layers
-    return f"{_with_verb(words)}, {span}"
+    """Say how records differ."""
+    return comparison_answer(compare(*records, names=list(names)), names=names)
 
 
 def facts(record: Record) -> list[Fact]:
@@ -174,36 +104,8 @@ def balance_sentence(known: Mapping[str, Any]) -> str:
     return f"The books balance: {number(eps, digits=2)} eps{worst}."
 
 
-def first_token_ratio(record: Record) -> Profile | None:
-    """Return the norm of the first token over the median norm of the others, by layer."""
-    tokens = number_at(record.provenance, "input", "tokens")
-    examples = number_at(record.provenance, "input", "examples")
-    if not tokens or not examples or examples >= tokens or len(record.stacks) != 1:
-        return None
-    lines = {profile.statistic: profile for profile in _profiles(record, _STREAM_NORM)}
-    wanted = ("mean", "mean_without_first", "median_without_first")
-    if any(one not in lines for one in wanted):
-        return None
-    mean, others, median = (lines[one] for one in wanted)
-    if not mean.layers == others.layers == median.layers:
-        return None
-    with np.errstate(all="ignore"):
-        first: NDArray[np.float64] = (
-            tokens * mean.values - (tokens - examples) * others.values
-        ) / examples
-        ratio = first / median.values
-    return type(mean)(
-        quantity="first token over median",
-        statistic="value",
-        stack=mean.stack,
-        point=mean.point,
-        sublayer=None,
-        layers=mean.layers,
-        values=ratio,
-    )
-
-
-def _structure(record: Record) -> str:
+def structure_sentence(record: Record) -> str:
+    """Say what the model is: its stacks, their depth and where the norms stand."""
     known = record.provenance
     blocks = read_blocks(value_at(known, "anatomy") or {})
     stacks = record.stacks
@@ -225,117 +127,6 @@ def _structure(record: Record) -> str:
     if lanes:
         sentence += f", its stream {lanes[0]} lanes wide"
     return f"{sentence}."
-
-
-def _growth(record: Record, quantity: str) -> str:
-    lines = _first_lines(record, quantity)
-    if not lines:
-        return ""
-    title = record.quantities[quantity].title
-    opening = f"The {title[:1].lower()}{title[1:]}"
-    if len(lines) == 1:
-        return f"{opening} {growth_in_words(lines[0])}."
-    parts = [f"in the {line.stack} it {growth_in_words(line)}" for line in lines]
-    return f"{opening}: {'; '.join(parts)}."
-
-
-def _with_verb(law: str) -> str:
-    """Make a law the end of a sentence whose subject is the line."""
-    if law.startswith("flat"):
-        return f"stays {law}"
-    return f"changes by {law}" if law.startswith(("+", "-", "×")) else law
-
-
-def _heavy_layers(record: Record) -> list[int]:
-    """The layers at which the first token is massive."""
-    ratio = first_token_ratio(record)
-    if ratio is None:
-        return []
-    return [
-        layer
-        for layer, value in zip(ratio.layers, ratio.values, strict=True)
-        if math.isfinite(value) and value >= _MASSIVE
-    ]
-
-
-def _first_token(record: Record) -> str:
-    ratio, heavy = first_token_ratio(record), _heavy_layers(record)
-    if ratio is None or not heavy:
-        return ""
-    peak = max(float(value) for value in ratio.values if math.isfinite(value))
-    if len(heavy) == 1:
-        where = f"at layer {heavy[0]}"
-    elif heavy[-1] == ratio.layers[-1]:
-        where = f"from layer {heavy[0]} on"
-    else:
-        where = f"between layers {heavy[0]} and {heavy[-1]}"
-    rest = _first_lines(record, _STREAM_NORM, _WITHOUT_FIRST)[0]
-    return (
-        f"The first token carries up to {times(peak)} the median norm of the others {where}; "
-        f"without it the median {growth_in_words(rest)}."
-    )
-
-
-def _not_finite(record: Record) -> str:
-    where: dict[str, int] = {}
-    for name, quantity in record.quantities.items():
-        if quantity.lives_on == "run":
-            continue
-        for profile in _profiles(record, name):
-            bad = [
-                layer
-                for layer, value in zip(profile.layers, profile.values, strict=True)
-                if not math.isfinite(value)
-            ]
-            if bad:
-                where[quantity.title] = min(bad[0], where.get(quantity.title, bad[0]))
-    if not where:
-        return ""
-    first = min(where, key=lambda title: where[title])
-    more = f" and {len(where) - 1} other quantities" if len(where) > 2 else ""
-    return f"Values that are not finite appear from layer {where[first]} on ({first}{more})."
-
-
-def _ratio_at_the_end(lines: Sequence[tuple[str, Profile]]) -> str:
-    """Compare the last layers of two records that both end above zero."""
-    if len(lines) != 2:
-        return ""
-    (low_name, low), (high_name, high) = sorted(lines, key=lambda pair: pair[1].last)
-    if not (0 < low.last <= high.last < math.inf) or high.last / low.last < 1.05:
-        return ""
-    ratio = times(high.last / low.last)
-    return f" At the last layer {high_name} has {ratio} the value of {low_name}."
-
-
-def _law(line: Profile) -> str:
-    """The law of growth without its goodness of fit."""
-    words = line.growth.text.partition(";")[0]
-    return re.sub(r" \((?:±|R²|best R²|all 0)[^)]*\)", "", words)
-
-
-def _first_lines(record: Record, quantity: str, statistic: str = "") -> list[Profile]:
-    """The line of each stack, of the headline statistic if none is named."""
-    by_stack: dict[str, Profile] = {}
-    for profile in _profiles(record, quantity):
-        if not statistic or profile.statistic == statistic:
-            by_stack.setdefault(profile.stack, profile)
-    return [by_stack[stack] for stack in record.stacks if stack in by_stack]
-
-
-def _shared_first(lines: list[Profile], shared: Sequence[str]) -> list[Profile]:
-    """Lines of the stacks that all records have, if there are any: a decoder beside a decoder."""
-    return [line for line in lines if line.stack in shared] or lines
-
-
-def _profiles(record: Record, quantity: str) -> list[Profile]:
-    return record.profiles(quantity) if quantity in record.quantities else []
-
-
-def _gradient_quantity(record: Record) -> str:
-    for name, quantity in record.quantities.items():
-        if name.startswith("gradient") and quantity.lives_on == "stream":
-            return name
-    return ""
 
 
 def _depth_fact(record: Record) -> Fact:

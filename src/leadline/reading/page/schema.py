@@ -13,6 +13,7 @@ import numpy as np
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.rows.address import Address, address_of
 from leadline.record.run.curve import curves_of
+from leadline.record.words.answer import answer
 from leadline.record.words.summary import headline_lines
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def as_json(record: Record) -> dict[str, Any]:
     }
     return {
         "schema": SCHEMA,
+        "answer": answer(record),
         "model": strict_json(provenance.get("model") or {}),
         "anatomy": _anatomy(record, provenance),
         "input": strict_json(provenance.get("input") or {}),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["BlockFacts", "Fold", "WriteFacts", "fold_blocks", "read_blocks"]
+if TYPE_CHECKING:
+    from leadline.record import Record
+
+__all__ = ["BlockFacts", "Fold", "WriteFacts", "fold_blocks", "module_paths", "read_blocks"]
 
 _LONGEST_PATTERN = 8
 """How many blocks a pattern that repeats may have."""
@@ -85,6 +88,22 @@ def read_blocks(anatomy: Mapping[str, Any]) -> list[BlockFacts]:
         )
         for block in _mappings(anatomy.get("layers"))
     ]
+
+
+def module_paths(record: Record) -> dict[tuple[str, int, str, int | None], str]:
+    """Map (stack, layer, point, sublayer) to the path of the module that stands there.
+
+    The stream and whole blocks have no sublayer. A role is also found without its sublayer.
+    """
+    paths: dict[tuple[str, int, str, int | None], str] = {}
+    for block in read_blocks(record.provenance.get("anatomy") or {}):
+        stack, layer = block.stack, block.layer
+        paths[stack, layer, "block", None] = block.module
+        paths[stack, layer, "stream", None] = block.module
+        for sublayer, write in enumerate(block.writes, start=1):
+            paths[stack, layer, write.role, sublayer] = write.module
+            paths.setdefault((stack, layer, write.role, None), write.module)
+    return paths
 
 
 def fold_blocks(blocks: Sequence[BlockFacts]) -> list[Fold]:

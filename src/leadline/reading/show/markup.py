@@ -6,7 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from leadline.reading.show.palette import css_colour
+from leadline.reading.show.palette import DASHES, css_colour
 from leadline.reading.show.wording import with_indices
 
 if TYPE_CHECKING:
@@ -44,15 +44,17 @@ def dot(colour: str) -> str:
     return f'<span class="dot" style="--c:{css_colour(colour)}"></span>'
 
 
-def marker(symbol: str) -> str:
-    """A short line with the marker of a series, as the charts draw it."""
-    shape = _SHAPES.get(symbol.removesuffix("-open"), _SHAPES["circle"])
+def marker(symbol: str, *, dash: str = "solid", width: float = 2.0, band: bool = False) -> str:
+    """A short line with the marker of a series, as the charts draw it; an area for a `band`."""
+    shape = _SHAPES.get(symbol.removesuffix("-open"), "")
     if symbol.endswith("-open"):
         shape = shape.replace("/>", ' class="hollow"/>')
-    return (
-        '<svg class="marker" viewBox="0 0 26 16" aria-hidden="true">'
-        f'<path d="M1 8h24" stroke-width="2"/>{shape}</svg>'
+    line = (
+        '<path d="M1 2h24v12h-24z" fill-opacity="0.2" stroke-width="0.5"/>'
+        if band
+        else f'<path d="M1 8h24" stroke-width="{width:g}" stroke-dasharray="{DASHES[dash]}"/>'
     )
+    return f'<svg class="marker" viewBox="0 0 26 16" aria-hidden="true">{line}{shape}</svg>'
 
 
 def definitions(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-import math
 from typing import TYPE_CHECKING
+
+from leadline.reading.show.svg import PictureAxis, axis_frame, svg_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,46 +29,27 @@ def plane_panel(
     """Draw the points of every name in its colour, over the circle."""
     width, height = size
     x0, y0, scale = _fit(plane, width, height)
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return left + width / 2 + (x - x0) * scale, top + height / 2 - (y - y0) * scale
-
-    bottom = top + height
-    centre = at(*plane.centre)
-    parts = [
-        f'<text x="{left:g}" y="{top - 12:g}">{html.escape(plane.panel)}</text>',
-        f'<circle cx="{centre[0]:.1f}" cy="{centre[1]:.1f}" r="{plane.radius * scale:.1f}" '
-        f'fill="#e8f1ec" stroke="#7f9a8c"><title>{html.escape(plane.region)}</title></circle>',
-    ]
-    half = width / 2 / scale
-    for tick in _ticks(x0 - half, x0 + half):
-        x, _ = at(tick, 0.0)
-        parts.append(
-            f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:g}" y2="{bottom + 4:g}"/>'
-            f'<text class="soft" x="{x:.1f}" y="{bottom + 18:g}" text-anchor="middle">'
-            f"{_written(tick)}</text>"
-        )
-    half = height / 2 / scale
-    for tick in _ticks(y0 - half, y0 + half):
-        _, y = at(0.0, tick)
-        parts.append(
-            f'<line class="grid" x1="{left:g}" x2="{left + width:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="soft" x="{left - 8:g}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{_written(tick)}</text>"
-        )
-    for name, points in plane.points.items():
-        dots = "".join(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4"/>' for x, y in (at(*p) for p in points)
-        )
-        parts.append(
-            f'<g fill="{colour(name)}" fill-opacity=".75"><title>{html.escape(name)}</title>{dots}</g>'
-        )
-    parts.append(
-        f'<line class="axis" x1="{left:g}" x2="{left + width:g}" y1="{bottom:g}" y2="{bottom:g}"/>'
-        f'<text class="soft" x="{left + width / 2:g}" y="{bottom + 36:g}" text-anchor="middle">'
-        f"{html.escape(plane.label)}</text>"
+    half_x, half_y = width / 2 / scale, height / 2 / scale
+    across = PictureAxis(x0 - half_x, x0 + half_x, left, left + width)
+    up = PictureAxis(y0 - half_y, y0 + half_y, top + height, top)
+    x, y = across.at(plane.centre[0]), up.at(plane.centre[1])
+    disc = (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{plane.radius * scale:.1f}" '
+        f'fill="#e8f1ec" stroke="#7f9a8c"><title>{html.escape(plane.region)}</title></circle>'
     )
-    return "".join(parts)
+    groups = "".join(
+        f'<g fill="{colour(name)}" fill-opacity=".75"><title>{html.escape(name)}</title>'
+        + "".join(
+            f'<circle cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" r="2.4"/>' for x, y in points
+        )
+        + "</g>"
+        for name, points in plane.points.items()
+    )
+    return (
+        f"{svg_text(plane.panel, left, top - 12)}{disc}"
+        f"{axis_frame(across, up, stations=across.ticks(_TICKS), levels=up.ticks(_TICKS))}{groups}"
+        f"{svg_text(plane.label, left + width / 2, top + height + 36, 'soft', anchor='middle')}"
+    )
 
 
 def _fit(plane: Plane, width: float, height: float) -> tuple[float, float, float]:
@@ -79,15 +61,3 @@ def _fit(plane: Plane, width: float, height: float) -> tuple[float, float, float
     x0, y0 = ((min(ends) + max(ends)) / 2 for ends in (across, up))
     scale = min(width / (max(across) - min(across)), height / (max(up) - min(up))) / _MARGIN
     return x0, y0, scale
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two ends, at most about six of them."""
-    rough = (high - low) / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
-    return [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _written(tick: float) -> str:
-    return f"{tick:g}".replace("-", "−")

@@ -96,6 +96,17 @@ class Reader:
                 rows = [row for row in rows if all(row[at] == value for at, value in wanted)]
         return tables.as_readings(self._connection, rows)
 
+    def readings_of_lines(self, conditions: Mapping[str, object]) -> list[Reading]:
+        """The readings that lines over depth are made of; all that match, where there are few.
+
+        Of many, SQLite picks the run and the step that are drawn and, where every place of the model
+        has a summary beside its heads, tokens, lanes, ranks and examples, the summaries alone.
+        """
+        if self.count() <= MOST_ROWS_KEPT:
+            return self.readings(conditions)
+        drawn = tables.drawn_conditions(self._connection, conditions)
+        return tables.as_readings(self._connection, tables.read_rows(self._connection, drawn))
+
     def _rows_of(self, quantity: object) -> list[RecordRow] | None:
         """The rows of a quantity from memory; None where they must be asked for."""
         if quantity is None or self.count() > MOST_ROWS_KEPT:

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "SUMMED_AXES",
     "add_finding",
     "add_quantity",
     "add_readings",
     "as_readings",
     "count_readings",
     "distinct",
+    "drawn_conditions",
     "last_layer",
     "read_findings",
     "read_provenance",
@@ -53,6 +55,9 @@ _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
 _FINDING_FIELDS = ("verdict", "quantity", "severity", "code", "name", "details", *_SITE_FIELDS)
 _SEVERITIES: tuple[Severity, ...] = ("serious", "warning", "note")
 """The worst first: whoever shows findings shows the answer first."""
+SUMMED_AXES = ("lane", "head", "token", "rank", "example")
+"""The axes along which a quantity has numbers beside its summary."""
+_PLACE = ("statistic", "stack", "point", "coalesce(sublayer, -1)", "layer", "coalesce(hops, -1)")
 _LISTS = {"axes": ",", "requires": ","}
 """Columns that hold several words, and what stands between them."""
 
@@ -188,6 +193,30 @@ def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) 
     columns = ", ".join(READING_COLUMNS)
     query = f"SELECT {columns} FROM reading WHERE {where} ORDER BY rowid"  # noqa: S608
     return connection.execute(query, tuple(conditions.values())).fetchall()
+
+
+@_reader
+def drawn_conditions(
+    connection: sqlite3.Connection, conditions: Mapping[str, object]
+) -> dict[str, object]:
+    """Add to the conditions the run, the step and the summaries that a line is drawn from."""
+    drawn = dict(conditions)
+
+    def one(expression: str, ending: str = "") -> Any:
+        where = " AND ".join(f"{column} IS ?" for column in drawn) or "1"
+        query = f"SELECT {expression} FROM reading WHERE {where} {ending}"  # noqa: S608
+        return (connection.execute(query, tuple(drawn.values())).fetchone() or (None,))[0]
+
+    if "run" not in drawn:
+        drawn["run"] = one("run", "ORDER BY rowid LIMIT 1")
+    if "step" not in drawn:
+        drawn["step"] = one("max(step)")
+    place = " || char(31) || ".join(_PLACE)  # a sign between units, which no name has
+    is_summary = " AND ".join(f"{axis} IS NULL" for axis in SUMMED_AXES)
+    summed = f"CASE WHEN {is_summary} THEN {place} END"
+    if one(f"count(DISTINCT {place})") == one(f"count(DISTINCT {summed})"):
+        drawn |= dict.fromkeys(SUMMED_AXES)
+    return drawn
 
 
 @_reader

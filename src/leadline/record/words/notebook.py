@@ -1,4 +1,4 @@
-"""The notebook form of a record: a small table with drawn sparklines, in the notebook's colours."""
+"""Lines and tables drawn for a notebook, in its colours."""
 
 from __future__ import annotations
 
@@ -7,72 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.record.run.curve import curve_rows
-from leadline.record.words.numbers import format_number, heights
-from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
-from leadline.record.words.text import MOST_RUNS, finding_text, runs_left_out
+from leadline.record.words.numbers import heights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from leadline.record.record import Record
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["html_table", "record_html", "svg_sparkline"]
+__all__ = ["html_table", "svg_sparkline"]
 
 WIDTH, HEIGHT = 120, 22
-
-
-def record_html(record: Record) -> str:
-    """Write a record as a fragment of HTML."""
-    rows = summarize(record)
-    title, *rest = heading(record)
-    table = html_table(
-        ("quantity", "statistic", "first", "last", "over depth", "growth"),
-        [
-            (
-                "" if row.companion else escape(row.label),
-                escape(row.profile.statistic),
-                format_number(row.profile.first),
-                format_number(row.profile.last),
-                svg_sparkline(row.profile.values, scale=row.scale),
-                escape(row.growth.text),
-            )
-            for row in rows
-        ],
-    )
-    runs = curve_rows(record)
-    steps = html_table(
-        ("of the run", "first", "last", "over steps", ""),
-        [
-            (
-                escape(row.label),
-                format_number(row.curve.first),
-                row.last,
-                svg_sparkline(row.curve.values, scale=row.scale, along="steps"),
-                escape(row.remark),
-            )
-            for row in runs[:MOST_RUNS]
-        ],
-    )
-    below = runs_left_out(len(runs)) + remarks(record, rows)
-    return "".join(
-        [
-            "<div>",
-            f"<div>{escape(cotangent_text(record))}</div>" if cotangent_text(record) else "",
-            f"<strong>{escape(title)}</strong>",
-            *(f"<div>{escape(finding_text(finding))}</div>" for finding in record.findings),
-            *(f"<div>{escape(line)}</div>" for line in rest),
-            steps if runs else "",
-            table if rows else "",
-            "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in below) + "</ul>"
-            if below
-            else "",
-            "</div>",
-        ]
-    )
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

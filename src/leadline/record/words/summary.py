@@ -5,7 +5,7 @@ The text form, the notebook form and the terminal table all show these rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.rows.address import address_of
 from leadline.record.run.ending import ending_text, is_cell
 from leadline.record.words.numbers import format_count, format_number
+from leadline.record.words.shape import change_over_depth
 from leadline.record.words.unfinished import unfinished_text
 
 if TYPE_CHECKING:
@@ -22,19 +23,26 @@ if TYPE_CHECKING:
     from leadline.record.record import Record
     from leadline.record.rows.growth import Growth
     from leadline.record.rows.profile import Profile
-    from leadline.record.rows.quantity import AxisScale
+    from leadline.record.rows.quantity import AxisScale, Quantity
 
 __all__ = [
+    "TOPICS",
     "SummaryRow",
+    "carried_by_few",
     "cotangent_text",
     "heading",
     "headline_lines",
+    "leading_lines",
+    "leading_quantity",
+    "median_line",
     "passes_text",
     "remarks",
     "summarize",
     "sweep_name",
 ]
 
+TOPICS = ("stream", "gradient", "tokens")
+"""What a record is asked about first."""
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
 ROBUST = "median_without_first"
@@ -50,6 +58,13 @@ class SummaryRow:
     scale: AxisScale
     remark: str = ""
     companion: bool = False  # stands below the row of the same label, to be compared with it
+    leads: bool = False
+    """Whether its quantity tells its topic, so that it is shown first of all."""
+
+    @property
+    def change(self) -> float:
+        """How much it changes over depth, so that rows can be put in order."""
+        return change_over_depth(self.profile, scale=self.scale)
 
 
 def summarize(record: Record) -> list[SummaryRow]:
@@ -60,6 +75,7 @@ def summarize(record: Record) -> list[SummaryRow]:
     stacks = record.stacks
     only = stacks[0] if len(stacks) == 1 else ""
     rows: list[SummaryRow] = []
+    leading = {one.name for topic in TOPICS if (one := leading_quantity(record, topic))}
     for name, quantity in record.quantities.items():
         if quantity.ingredient_of or quantity.over == "step":
             continue
@@ -69,10 +85,35 @@ def summarize(record: Record) -> list[SummaryRow]:
             # Where zero is an ordinary value (a cosine, a mean) no token dominates by its size.
             sized = quantity.scale == "log"
             remark, robust = _compare_with_robust(line, lines) if sized else ("", None)
-            rows.append(SummaryRow(label, line, line.growth, quantity.scale, remark))
+            leads = quantity.leads or name in leading
+            row = SummaryRow(label, line, line.growth, quantity.scale, remark, leads=leads)
+            rows.append(row)
             if robust is not None:
-                rows.append(SummaryRow(label, robust, robust.growth, quantity.scale, "", True))
+                growth = robust.growth
+                rows.append(replace(row, profile=robust, growth=growth, remark="", companion=True))
     return rows
+
+
+def leading_quantity(record: Record, topic: str) -> Quantity | None:
+    """Return the quantity of the stream that tells a topic; the first one if none leads."""
+    known = [
+        quantity
+        for quantity in record.quantities.values()
+        if quantity.topic == topic and quantity.lives_on == "stream" and not quantity.ingredient_of
+    ]
+    return next((one for one in known if one.leads), next(iter(known), None))
+
+
+def leading_lines(record: Record, topic: str, statistic: str = "") -> list[Profile]:
+    """Return the line that tells a topic, one for each stack; of its headline unless named."""
+    quantity = leading_quantity(record, topic)
+    if quantity is None:
+        return []
+    lines: dict[str, Profile] = {}
+    for line in record.profiles(quantity.name):
+        if not statistic or line.statistic == statistic:
+            lines.setdefault(line.stack, line)
+    return [lines[stack] for stack in record.stacks if stack in lines]
 
 
 def headline_lines(lines: Sequence[Profile], headline: str) -> list[Profile]:
@@ -108,7 +149,7 @@ def cotangent_text(record: Record) -> str:
     """Say that gradients are those of a random cotangent, and why; empty where they are not."""
     if text_at(record.provenance, "loss", "kind") != "random cotangent":
         return ""
-    if not any(name.startswith("gradient") for name in record.quantities):
+    if leading_quantity(record, "gradient") is None:
         return ""
     reason = text_at(record.provenance, "loss", "reason") or "no loss was known for the model"
     return f"The gradients are those of a random cotangent and not of a loss, because {reason}."
@@ -154,6 +195,16 @@ def _compare_with_robust(line: Profile, lines: Sequence[Profile]) -> tuple[str, 
         " times the median without the first token",
         robust,
     )
+
+
+def median_line(line: Profile, lines: Sequence[Profile]) -> Profile | None:
+    """Return the median without the first token of the same place; None where there is none."""
+    return _same_place(line, lines, ROBUST)
+
+
+def carried_by_few(line: Profile, lines: Sequence[Profile]) -> bool:
+    """Say whether the first token, or a few others, carry the mean of a line."""
+    return _compare_with_robust(line, lines)[1] is not None
 
 
 def _same_place(line: Profile, lines: Sequence[Profile], statistic: str) -> Profile | None:

@@ -1,71 +1,190 @@
-"""The text form of a record: what `print(record)` shows."""
+"""What is shown of a record: the answer first, then the rows that matter most, then its facts.
+
+One screen has three renderings: what `print(record)` shows, a terminal, a notebook.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from leadline.record.run.curve import curve_rows
-from leadline.record.words.numbers import align, format_number, sparkline
+from leadline.record.words.answer import answer
+from leadline.record.words.notebook import svg_sparkline
+from leadline.record.words.numbers import format_number, sparkline
+from leadline.record.words.shape import shape_text
 from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
+from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike
+
     from leadline.record.record import Record
     from leadline.record.rows.finding import Finding
+    from leadline.record.rows.profile import Profile
+    from leadline.record.rows.quantity import AxisScale
+    from leadline.record.run.curve import CurveRow
+    from leadline.record.words.summary import SummaryRow
 
-__all__ = ["MOST_RUNS", "finding_text", "record_text", "runs_left_out"]
+__all__ = [
+    "MOST_ROWS",
+    "SEVERITY",
+    "curve_table",
+    "depth_table",
+    "finding_text",
+    "how_to_see_more",
+    "record_screen",
+    "rows_that_matter",
+    "shape_cell",
+]
 
-MOST_RUNS = 40
-"""How many runs a record prints."""
+MOST_ROWS = 15
+"""How many rows a first screen has: with the answer above them they fit a terminal of 24 lines."""
+LEAST_ROWS = 5
+"""How many rows over depth there are at least beside those of a run."""
+SEVERITY = {"note": "yellow", "serious": "bold red"}
+_SHAPES = (24, 12, 8)
 
 
-def record_text(record: Record) -> str:
-    """Write the heading with the findings, and a line per quantity (first -> last, shape, law).
+def record_screen(
+    record: Record,
+    *,
+    everything: bool = False,
+    in_place_of_runs: Iterable[Sentence | TextTable] | None = None,
+) -> Screen:
+    """Return the name and the findings, the answer, the rows that matter most, and the facts.
 
-    That gradients are of no loss is said first of all. Findings stand below the model, the worst
-    first. Numbers of a run come before the others, over its steps; the others go over depth.
+    With `everything` every row is shown. Numbers of a run come before the others, over its steps;
+    `in_place_of_runs` stands for them if it is given.
     """
-    rows = summarize(record)
     title, *facts = heading(record)
-    lines = [title, *(finding_text(finding) for finding in record.findings), *facts]
-    if warning := cotangent_text(record):
-        lines.insert(0, warning)
-    if runs := curve_rows(record):
-        cells = [
+    rows = summarize(record)
+    runs = [] if in_place_of_runs is not None else curve_rows(record)
+    shown_runs = runs if everything else runs[:MOST_ROWS]
+    most = max(MOST_ROWS - len(shown_runs), LEAST_ROWS)
+    shown = rows if everything else rows_that_matter(rows, most)
+    warning = cotangent_text(record)
+    parts: list[Sentence | TextTable] = [Sentence(title, "bold")]
+    parts += [Sentence(finding_text(one), SEVERITY[one.severity]) for one in record.findings]
+    sentences = answer(record)
+    parts += [Sentence(one, "yellow" if one == warning else "") for one in sentences]
+    parts += [Sentence(), *(in_place_of_runs or ())]
+    if shown_runs:
+        parts += [curve_table(shown_runs, several=len(record.runs) > 1), Sentence()]
+    if shown:
+        parts += [depth_table(shown), Sentence()]
+    hidden = len(runs) - len(shown_runs) + len(rows) - len(shown)
+    parts.append(Sentence(how_to_see_more(hidden, len(runs) + len(rows)), "dim"))
+    parts += [Sentence(fact, "dim") for fact in facts if fact not in sentences]
+    parts += [Sentence(), *(Sentence(remark) for remark in remarks(record, shown))]
+    return Screen(tuple(parts))
+
+
+def rows_that_matter(rows: Sequence[SummaryRow], most: int = MOST_ROWS) -> list[SummaryRow]:
+    """Choose the rows that lead their topics and those that change most; they keep their order."""
+    order = sorted(range(len(rows)), key=lambda at: (not rows[at].leads, -rows[at].change))
+    return [rows[at] for at in sorted(order[:most])]
+
+
+def how_to_see_more(hidden: int, count: int) -> str:
+    """Say how many rows are not shown, and how to see them; empty where all are."""
+    if not hidden:
+        return ""
+    return (
+        f"{count - hidden} of {count} rows, those that change most; every row: --all, "
+        "or print(record.table())"
+    )
+
+
+def depth_table(rows: Sequence[SummaryRow]) -> TextTable:
+    """Return a row per line over depth: first and last value, its extremes, its shape."""
+    statistic = any(not row.companion for row in rows)
+    columns = (
+        TableColumn("quantity", style="bold"),
+        TableColumn("stat" if statistic else "", gives_way=(5, 8)),
+        TableColumn("first", right=True),
+        TableColumn("last", right=True),
+        TableColumn("lowest @layer", right=True, gives_way=(2,)),
+        TableColumn("highest @layer", right=True, gives_way=(2,)),
+        TableColumn("by layer", style="cyan", gives_way=(1, 3, 9)),
+        TableColumn("shape", gives_way=(4, 10)),
+    )
+    return TextTable(columns, tuple(Row(_depth_cells(row)) for row in rows))
+
+
+def _depth_cells(row: SummaryRow) -> tuple[str | TableCell, ...]:
+    line = row.profile
+    name = line.statistic
+    return (
+        f"  {name}" if row.companion else row.label,
+        "" if row.companion else TableCell((name, name.replace("_without_first", "*"))),
+        format_number(line.first),
+        format_number(line.last),
+        _extreme(line, lowest=True),
+        _extreme(line, lowest=False),
+        shape_cell(row.profile.values, row.scale),
+        TableCell(
             (
-                row.label,
-                format_number(row.curve.first),
-                "->",
-                row.last,
-                sparkline(row.curve.values, scale=row.scale),
-                row.remark,
+                shape_text(line, scale=row.scale),
+                shape_text(line, scale=row.scale, brief=True),
             )
-            for row in runs[:MOST_RUNS]
-        ]
-        lines += ["", *align(cells, right=(1, 3)), *runs_left_out(len(runs))]
-    if rows:
-        cells = [
-            (
-                f"  {row.profile.statistic}" if row.companion else row.label,
-                "" if row.companion else row.profile.statistic,
-                format_number(row.profile.first),
-                "->",
-                format_number(row.profile.last),
-                sparkline(row.profile.values, scale=row.scale),
-                row.growth.text,
+        ),
+    )
+
+
+def curve_table(rows: Sequence[CurveRow], *, several: bool) -> TextTable:
+    """Return a row per curve over steps; `several` says that the rows are runs."""
+    columns = (
+        TableColumn("run" if several else "of the run", style="bold"),
+        TableColumn("first", right=True),
+        TableColumn("last", right=True),
+        TableColumn("by step", style="cyan", gives_way=(1, 2, 4)),
+        TableColumn(gives_way=(3,)),
+    )
+    return TextTable(
+        columns,
+        tuple(
+            Row(
+                (
+                    row.label,
+                    format_number(row.curve.first),
+                    row.last,
+                    shape_cell(row.curve.values, row.scale, along="steps"),
+                    row.remark,
+                )
             )
             for row in rows
-        ]
-        lines += ["", *align(cells, right=(2, 4))]
-    if below := remarks(record, rows):
-        lines += ["", *below]
-    return "\n".join(lines)
+        ),
+    )
 
 
-def runs_left_out(count: int) -> list[str]:
-    """Say how many runs are not printed."""
-    return [f"... and {count - MOST_RUNS} more runs"] if count > MOST_RUNS else []
+def shape_cell(
+    values: ArrayLike,
+    scale: AxisScale,
+    *,
+    ends: tuple[float, float] | None = None,
+    along: str = "depth",
+) -> TableCell:
+    """Return a line in bars of several widths, and drawn for a page."""
+    return TableCell(
+        tuple(sparkline(values, scale=scale, width=width, ends=ends) for width in _SHAPES),
+        html=svg_sparkline(values, scale=scale, ends=ends, along=along),
+    )
 
 
 def finding_text(finding: Finding) -> str:
     """Write a finding in one line."""
     return f"{finding.severity}: {finding.verdict}"
+
+
+def _extreme(line: Profile, *, lowest: bool) -> str:
+    """Write the lowest or highest finite value and its layer: `4.01 @3`."""
+    finite = np.isfinite(line.values)
+    if not bool(np.any(finite)):
+        return ""
+    filled = np.where(finite, line.values, np.inf if lowest else -np.inf)
+    at = int(np.argmin(filled) if lowest else np.argmax(filled))
+    return f"{format_number(float(line.values[at]))} @{line.layers[at]}"

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy.tap.projections import Projections, norm_reach
+from leadline.anatomy.tap.norm_gains import norm_reach
+from leadline.anatomy.tap.projections import Projections
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -41,7 +41,7 @@ def ruling(said=0.5, right=0.5, **others):
 
 
 def printed(draw, *arguments, width=120, **others):
-    console = Console(file=io.StringIO(), width=width)
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     draw(*arguments, console, **others)
     return console.file.getvalue()
 
@@ -69,9 +69,21 @@ def test_a_correction_that_fails_is_marked():
 def test_the_list_counts_the_verdicts():
     rulings = [ruling(), ruling(said=2.0), ruling(said=2.0)]
     assert counted(rulings) == {"holds": 1, "false as stated": 2}
-    told = printed(show_claims, rulings)
+    told = printed(show_claims, rulings, everything=True)
     assert "✓ holds: 1   ✗ false as stated: 2" in told
     assert "Norms (3)" in told
+
+
+def test_the_first_screen_counts_in_a_sentence_and_shows_what_is_false_first():
+    lines = printed(show_claims, [ruling(), ruling(said=2.0), ruling(said=2.0)]).splitlines()
+    assert lines[0] == "Of 3 claims 1 holds and 2 are false as stated."
+    assert [line[0] for line in lines[2:]] == ["✗", "✗", "✓"]
+
+
+def test_the_first_screen_has_fifteen_claims_and_says_how_to_see_all():
+    lines = printed(show_claims, [ruling()] * 20).splitlines()
+    assert sum(line.startswith("✓") for line in lines) == 15
+    assert any("15 of 20 claims" in line and "--all" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from leadline.errors import RecordError, UnknownName
 from leadline.reading.bounds import evaluate as module
 from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of
 from leadline.reading.bounds.evaluate import NOT_KNOWN, BoundAtHead, bounds, has_attention
+from leadline.reading.bounds.table import BoundsTable
+from leadline.reading.bounds.terminal import bounds_screen
 from leadline.reading.bounds.text import reasons_of
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.theory import BOUNDS, AttentionFacts, Bound, Condition
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NORM = "attention.spectral_norm"
+
+
+def full(table: BoundsTable) -> str:
+    """Every bound and every reason, as `leadline bounds --all` prints them."""
+    return bounds_screen(table, everything=True).text()
 
 
 class Ceiling(Bound):
@@ -472,13 +479,13 @@ def test_reasons_that_differ_in_numbers_alone_become_a_range() -> None:
 def test_the_text_has_a_line_per_bound_and_the_reasons_below() -> None:
     readings = [norm(l + h / 10, layer=l, head=h) for l in (1, 2) for h in (1, 2)]
     record = record_of(readings, layers=2, heads=2, shapes=[shape(5)])
-    lines = str(bounds(record, names=["ceiling", "floor", "scaled"])).splitlines()
+    lines = full(bounds(record, names=["ceiling", "floor", "scaled"])).splitlines()
     assert lines[0] == "Bounds on attention"
     cells = {line.split("  ")[0]: line for line in lines[2:6]}
-    assert "x >= n / 10  4 of 4 heads        0.5  1.1 to 2.2" in cells["floor"]
-    assert cells["floor"].endswith("2.2  layer 1 head 1")
+    assert "floor    4 of 4 heads        0.5  1.1 to 2.2" in cells["floor"]
+    assert "2.2  layer 1 head 1" in cells["floor"]
     assert "0 of 4 heads" in cells["ceiling"]
-    assert cells["ceiling"].endswith("0.44  layer 2 head 2")
+    assert "0.44  layer 2 head 2" in cells["ceiling"]
     assert "        -  1.1 to 2.2" in cells["scaled"]
     assert "ceiling: no, because n = 5 is odd (4 heads)" in lines
     assert f"scaled: no, because {NOT_KNOWN} (4 heads)" in lines
@@ -488,37 +495,37 @@ def test_bounds_with_the_same_reasons_share_a_line() -> None:
     record = record_of([norm(2.0)])
     known = module.BOUNDS
     known.register("scaled-too")(type("ScaledToo", (Scaled,), {}))
-    assert f"scaled, scaled-too: no, because {NOT_KNOWN} (1 head)" in str(bounds(record))
+    assert f"scaled, scaled-too: no, because {NOT_KNOWN} (1 head)" in full(bounds(record))
 
 
 def test_a_bound_that_applies_to_some_heads_says_where_it_does_not() -> None:
     record = record_of([norm(1.0, layer=l) for l in (1, 2)], layers=2)
     first, second = record.provenance["attention"]
     record.note("attention", [first | {"mask": "causal"}, second])
-    text = str(bounds(record, names=["ceiling"]))
+    text = full(bounds(record, names=["ceiling"]))
     assert "1 of 2 heads" in text
     assert "ceiling: not everywhere, because the mask is causal (1 head)" in text
 
 
 def test_a_violation_is_the_first_thing_said() -> None:
     readings = [norm(4.1, lower=4.05, upper=4.2), norm(5.0, head=2), norm(1.0, head=3)]
-    text = str(bounds(record_of(readings, heads=3), names=["ceiling"]))
+    text = full(bounds(record_of(readings, heads=3), names=["ceiling"]))
     sentence = text.splitlines()[2]
     assert sentence.startswith(
         "VIOLATED: ceiling, x <= n. Predicted 4, measured 5 at layer 1 head 2"
     )
     assert ", and 1 more head." in sentence
-    single = str(bounds(record_of(readings[:1]), names=["ceiling"]))
+    single = full(bounds(record_of(readings[:1]), names=["ceiling"]))
     assert "measured 4.1 (between 4.05 and 4.2) at layer 1 head 1. The" in single
 
 
 def test_the_legend_says_which_values_were_measured() -> None:
     record = record_of([norm(2.0), norm(1.5, "mean")])
-    text = str(bounds(record, names=["ceiling", "floor"]))
+    text = full(bounds(record, names=["ceiling", "floor"]))
     assert "measured: the largest over the examples; for floor: the mean over the examples." in text
     assert "the largest (of a lower bound the smallest)" in text
-    assert "the smallest, and where" in str(bounds(record, names=["floor"]))
-    assert "the largest, and where" in str(bounds(record, names=["ceiling"]))
+    assert "the smallest, and where" in full(bounds(record, names=["floor"]))
+    assert "the largest, and where" in full(bounds(record, names=["ceiling"]))
 
 
 def test_stacks_and_roles_are_named_where_there_are_several() -> None:
@@ -527,14 +534,14 @@ def test_stacks_and_roles_are_named_where_there_are_several() -> None:
     )
     [entry] = record.provenance["attention"]
     record.note("attention", [entry, entry | {"point": "cross-attention"}])
-    assert "cross-attention layer 1 head 1" in str(bounds(record, names=["ceiling"]))
+    assert "cross-attention layer 1 head 1" in full(bounds(record, names=["ceiling"]))
 
 
 def test_nan_and_infinity_are_told() -> None:
     record = record_of([norm(math.nan), norm(2.0, head=2), part("scaling", math.inf)], heads=2)
-    text = str(bounds(record, names=["scaled"]))
+    text = full(bounds(record, names=["scaled"]))
     assert "inf  2 (1 nan)" in text
-    assert "nan" in str(bounds(record_of([norm(math.nan)]), names=["ceiling"]))
+    assert "nan" in full(bounds(record_of([norm(math.nan)]), names=["ceiling"]))
 
 
 def test_notebook_form_shows_names_as_text() -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
 
 import pytest
 
 from leadline.catalog import Catalog
 from leadline.reading.bounds import evaluate as module
-from leadline.reading.bounds.chart import BoundsChart, draw_bounds_charts
+from leadline.reading.bounds.chart import draw_bounds_charts
 from leadline.reading.bounds.evaluate import bounds
 from leadline.reading.bounds.head_map import head_map
 from leadline.reading.compare.compare import compare
 from leadline.reading.page.figures import draw_charts
 from leadline.reading.page.html import render_html
+from leadline.reading.show.chart import Chart, ChartLine, chart_json
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.record.words.summary import summarize
 from leadline.theory import AttentionFacts, Bound, Condition
@@ -24,6 +24,7 @@ from tests.synthetic import gpt2_record
 from tests.synthetic_attention import attention_record, seen
 
 NORM = "attention.spectral_norm"
+APPLIES = "Bounds that apply"
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,13 @@ def record() -> Record:
     return attention_record(layers=5, heads=3, tokens=16)
 
 
-def chart_of(record: Record) -> BoundsChart:
+def chart_of(record: Record) -> Chart:
     [chart] = draw_bounds_charts(record, bounds(record), key="c")
     return chart
 
 
-def trace(chart: BoundsChart, name: str) -> dict[str, Any]:
-    [found] = [one for one in chart.figure["data"] if one["name"] == name]
+def line_of(chart: Chart, name: str) -> ChartLine:
+    [found] = [one for one in chart.lines if one.heading == name]
     return found
 
 
@@ -50,9 +51,9 @@ def head_values(record: Record, statistic: str, layer: int) -> list[Reading]:
 
 
 def test_the_mean_line_is_the_summary_over_the_heads(record: Record) -> None:
-    line = trace(chart_of(record), "mean over heads")
-    assert line["x"] == [1, 2, 3, 4, 5]
-    for layer, value in zip(line["x"], line["y"], strict=True):
+    line = line_of(chart_of(record), "mean over heads")
+    assert line.x == (1, 2, 3, 4, 5)
+    for layer, value in zip(line.x, line.values, strict=True):
         heads = [one.value for one in head_values(record, "mean", layer)]
         assert value == pytest.approx(sum(heads) / 3)
 
@@ -63,90 +64,85 @@ def test_without_a_summary_the_heads_are_averaged() -> None:
     site = [Site("decoder", 1, 1, "attention", head=head) for head in (1, 2)]
     bare.append([Reading(NORM, site[0], "mean", 1.0), Reading(NORM, site[1], "mean", 2.0)])
     bare.note("attention", [seen("decoder", 1, heads=2, tokens=4)])
-    line = trace(chart_of(bare), "mean over heads")
-    assert line["y"] == [1.5]
-    # One point alone is shown as a marker, whatever its line looks like.
-    assert trace(chart_of(bare), "smallest head")["mode"] == "lines+markers"
+    line = line_of(chart_of(bare), "mean over heads")
+    assert line.values == (1.5,)
 
 
 def test_the_band_reaches_from_the_smallest_to_the_largest_head(record: Record) -> None:
     chart = chart_of(record)
-    low, high = trace(chart, "smallest head"), trace(chart, "largest head")
-    for at, layer in enumerate(low["x"]):
+    low, high = line_of(chart, "smallest head"), line_of(chart, "largest head")
+    for at, layer in enumerate(low.x):
         heads = {one.site.head: one.value for one in head_values(record, "mean", layer)}
-        assert (low["y"][at], high["y"][at]) == (min(heads.values()), max(heads.values()))
+        assert (low.values[at], high.values[at]) == (min(heads.values()), max(heads.values()))
         widest = max(heads, key=lambda head: heads[head])
-        assert high["customdata"][at][2] == f"head {widest}"
-    assert high["fill"] == "tonexty"
-    assert high["fillcolor"] == f"{high['line']['color']}2b"
-    places = [one["name"] for one in chart.figure["data"]]
+        assert high.notes[at] == f"head {widest}"
+    assert chart.rows[high.series].band
+    places = [one.heading for one in chart.lines]
     assert places.index("largest head") == places.index("smallest head") + 1
-    assert low["meta"]["series"] == high["meta"]["series"]
+    assert low.series == high.series
 
 
 def test_the_largest_head_carries_its_certified_interval(record: Record) -> None:
-    line = trace(chart_of(record), "largest head and example")
-    for at, layer in enumerate(line["x"]):
+    line = line_of(chart_of(record), "largest head and example")
+    for at, layer in enumerate(line.x):
         top = max(head_values(record, "max", layer), key=lambda one: one.value)
         assert top.lower is not None
         assert top.upper is not None
-        assert line["y"][at] == top.value
-        assert line["error_y"]["array"][at] == top.upper - top.value
-        assert line["error_y"]["arrayminus"][at] == top.value - top.lower
-        assert f"head {top.site.head}, certified" in line["customdata"][at][2].replace("<br>", " ")
+        assert line.values[at] == top.value
+        assert line.above[at] == top.upper - top.value
+        assert line.below[at] == top.value - top.lower
+        assert f"head {top.site.head}, certified" in line.notes[at]
 
 
 def test_another_quantity_that_a_bound_is_about_has_its_own_line(record: Record) -> None:
-    line = trace(chart_of(record), "Norm of the product")
+    line = line_of(chart_of(record), "Norm of the product")
     expected = record.by_layer("attention.product_norm", statistic="max")
-    assert line["y"] == expected.values.tolist()
+    assert line.values == tuple(expected.values.tolist())
 
 
 def test_a_bound_that_applies_is_drawn_with_its_largest_prediction(record: Record) -> None:
     chart = chart_of(record)
-    line = trace(chart, "column-sum")
-    for at, layer in enumerate(line["x"]):
+    line = line_of(chart, "column-sum")
+    for at, layer in enumerate(line.x):
         sums = [
             one.value
             for one in record.select("attention.column_sum", statistic="max", layer=layer)
             if one.site.head is not None
         ]
-        assert line["y"][at] == pytest.approx(math.sqrt(max(sums)))
-        assert line["customdata"][at][2].endswith("applies")
-    assert line["visible"] is True
-    assert line["line"]["dash"] != "dot"
-    root = trace(chart, "sqrt-queries")
-    assert root["y"] == [4.0] * 5
-    assert "≤" in root["hovertemplate"]
-    assert "≥" in trace(chart, "one")["hovertemplate"]
+        assert line.values[at] == pytest.approx(math.sqrt(max(sums)))
+        assert line.notes[at].endswith("applies")
+    row = chart.rows[line.series]
+    assert row.shown
+    assert row.dash != "dot"
+    root = line_of(chart, "sqrt-queries")
+    assert root.values == (4.0,) * 5
+    assert (root.words, line_of(chart, "one").words) == ("≤", "≥")
 
 
 def test_a_bound_that_does_not_apply_is_dotted_and_waits_with_its_reason(record: Record) -> None:
     chart = chart_of(record)
-    line = trace(chart, "pre-norm-as-written")
-    assert line["visible"] == "legendonly"
-    assert line["line"]["dash"] == "dot"
-    assert line["line"]["width"] < trace(chart, "causal")["line"]["width"]
-    note = line["customdata"][0][2].replace("<br>", " ")
-    assert "does not apply: the mask is causal; |beta| = " in note
-    row = next(row for row in chart.rows if row.label == "pre-norm-as-written")
-    assert (row.kind, row.shown) == ("fails", False)
-    assert "the mask is causal and " in row.detail
+    line = line_of(chart, "pre-norm-as-written")
+    row = chart.rows[line.series]
+    assert (row.label, row.group, row.shown) == (
+        "pre-norm-as-written", "Bounds that do not", False
+    )  # fmt: skip
+    assert row.dash == "dot"
+    assert row.width < chart.rows[line_of(chart, "causal").series].width
+    assert "does not apply: the mask is causal; |beta| = " in line.notes[0]
+    assert "the mask is causal and " in row.details[0]
 
 
-def test_every_trace_has_what_the_page_asks_of_it(record: Record) -> None:
+def test_every_line_is_strict_json_and_belongs_to_the_key(record: Record) -> None:
     chart = chart_of(record)
-    for one in chart.figure["data"]:
-        assert {"series", "statistic", "depth", "heading"} <= set(one["meta"])
-        assert len(one["customdata"]) == len(one["x"]) == len(one["y"])
-        assert one["marker"]["color"]
-        row = chart.rows[one["meta"]["series"]]
-        assert one["line"]["color"] == row.colour
-    json.dumps(chart.figure, allow_nan=False)
+    for one in chart.lines:
+        assert len(one.notes) == len(one.x) == len(one.values)
+        assert one.series < len(chart.rows)
+    found = json.loads(json.dumps(chart_json(chart, {}), allow_nan=False))
+    assert [line["heading"] for line in found["lines"]] == [one.heading for one in chart.lines]
 
 
 def test_no_two_bounds_look_the_same(record: Record) -> None:
-    looks = [(row.colour, row.dash) for row in chart_of(record).rows if row.kind == "applies"]
+    looks = [(row.colour, row.dash) for row in chart_of(record).rows if row.group == APPLIES]
     assert len(looks) > 5
     assert len(set(looks)) == len(looks)
 
@@ -178,7 +174,7 @@ def test_a_huge_bound_does_not_flatten_the_rest(record: Record) -> None:
     chart = chart_of(record)
     # 16 queries: no norm is above 4; the axis ends 6 % above it.
     assert chart.limits[1] == pytest.approx(1.06 * 4.0)
-    assert trace(chart, "huge")["y"] == [1e20] * 5
+    assert line_of(chart, "huge").values == (1e20,) * 5
     assert "The axis ends at 4.24, a little above √m = 4.00" in chart.cut
     assert "m = 16 queries" in chart.cut
     assert "huge (1.00×10²⁰)" in chart.cut
@@ -191,8 +187,7 @@ def test_an_infinite_bound_is_a_gap_and_told() -> None:
     place = Site("decoder", 1, 1, "attention", head=1)
     infinite.append([Reading("attention.column_sum", place, "max", 1e9, seed=1)])
     chart = chart_of(infinite)
-    assert trace(chart, "huge")["y"] == [None, 1e20]
-    assert trace(chart, "huge")["customdata"][0][1] == "∞"
+    assert line_of(chart, "huge").values == (math.inf, 1e20)
     assert "huge (∞)" in chart.cut
 
 
@@ -233,9 +228,10 @@ def test_every_role_of_a_stack_has_its_chart() -> None:
     charts = draw_bounds_charts(record, bounds(record), key="c")
     assert [chart.title for chart in charts] == ["decoder, attention", "decoder, cross-attention"]
     assert [chart.key for chart in charts] == ["c-1", "c-2"]
-    kinds = [{row.label: row.kind for row in chart.rows} for chart in charts]
-    assert (kinds[0]["sqrt-queries"], kinds[0]["bidirectional-measured"]) == ("applies", "fails")
-    assert kinds[1]["bidirectional-measured"] == "applies"
+    groups = [{row.label: row.group for row in chart.rows} for chart in charts]
+    assert groups[0]["sqrt-queries"] == APPLIES
+    assert groups[0]["bidirectional-measured"] == "Bounds that do not"
+    assert groups[1]["bidirectional-measured"] == APPLIES
 
 
 def test_two_writes_of_one_role_are_told_apart() -> None:
@@ -252,8 +248,8 @@ def test_two_attentions_of_one_sublayer_are_one_line() -> None:
     halves = [entry | {"heads": 1, "first_head": at} for entry in entries for at in (1, 2)]
     record.note("attention", halves)
     chart = chart_of(record)
-    assert trace(chart, "mean over heads")["x"] == [1, 2]
-    assert trace(chart, "sqrt-queries")["x"] == [1, 2]
+    assert line_of(chart, "mean over heads").x == (1, 2)
+    assert line_of(chart, "sqrt-queries").x == (1, 2)
 
 
 def test_a_bound_that_applies_to_some_heads_is_drawn_for_these() -> None:
@@ -261,8 +257,8 @@ def test_a_bound_that_applies_to_some_heads_is_drawn_for_these() -> None:
     entries = record.provenance["attention"]
     record.note("attention", [entries[0] | {"mask": "none"}, entries[1]])
     row = next(row for row in chart_of(record).rows if row.label == "causal-measured")
-    assert row.kind == "applies"
-    assert "not at 2 of 4: there is no mask" in row.detail
+    assert row.group == APPLIES
+    assert "not at 2 of 4: there is no mask" in row.details[0]
 
 
 # ---- the page ---------------------------------------------------------------------------------
@@ -276,10 +272,10 @@ def words(page: str) -> str:
 def test_the_page_shows_attention_only_where_it_was_measured(record: Record) -> None:
     without = render_html([gpt2_record()])
     assert "Attention and its bounds" not in without
-    assert 'href="#attention"' not in without
+    assert 'href="#attention-bounds"' not in without
     page = render_html([record])
     assert "Attention and its bounds" in words(page)
-    assert 'href="#attention"' in page
+    assert 'href="#attention-bounds"' in page
 
 
 def test_the_page_has_the_table_and_the_reasons(record: Record) -> None:
@@ -327,13 +323,10 @@ def test_every_chart_has_its_card_and_its_limits(record: Record) -> None:
     for chart in mine:
         assert f'id="{chart["id"]}"' in page
         assert 0 < chart["limits"][0] < chart["limits"][1]
-        keys = {one["meta"]["series"] for one in chart["figure"]["data"]}
         card = page.partition(f'id="{chart["id"]}"')[2].partition("</article>")[0]
-        pressed = dict(re.findall(r'data-series="(\d+)" aria-pressed="(\w+)"', card))
-        assert {int(at) for at in pressed} == keys
-        hidden = [one for one in chart["figure"]["data"] if one["visible"] == "legendonly"]
-        assert hidden
-        assert all(pressed[str(one["meta"]["series"])] == "false" for one in hidden)
+        pressed = re.findall(r'data-series="(\d+)" aria-pressed="(\w+)"', card)
+        assert {int(at) for at, _ in pressed} == {one["series"] for one in chart["lines"]}
+        assert {on for _, on in pressed} == {"true", "false"}
 
 
 def test_names_of_models_and_modules_enter_the_page_as_text() -> None:
@@ -343,8 +336,6 @@ def test_names_of_models_and_modules_enter_the_page_as_text() -> None:
     record.note("attention", [entry | {"module": harm, "seen": harm}])
     page = render_html([record, attention_record(layers=1)])
     assert "<img" not in page.partition("<main>")[2].partition("<script>")[0]
-    [chart] = draw_bounds_charts(record, bounds(record), key="c")
-    assert "<img" not in json.dumps(chart.figure)
 
 
 def test_attention_is_left_out_of_the_list_of_provenance(record: Record) -> None:
@@ -397,7 +388,7 @@ def test_the_map_tells_its_ends(record: Record) -> None:
 def test_ingredients_are_neither_charts_nor_rows(record: Record) -> None:
     inside = {name for name, one in record.quantities.items() if one.ingredient_of}
     assert len(inside) == 7
-    charts = {chart.quantity.name for chart in draw_charts([record])}
+    charts = {chart.name for chart in draw_charts([record])}
     assert charts == set(record.quantities) - inside
     rows = {row.profile.quantity for row in summarize(record)}
     assert rows == set(record.quantities) - inside
@@ -406,8 +397,8 @@ def test_ingredients_are_neither_charts_nor_rows(record: Record) -> None:
 
 
 def test_what_is_measured_of_heads_is_charted_by_its_summary(record: Record) -> None:
-    chart = next(one for one in draw_charts([record]) if one.quantity.name == NORM)
-    [row] = chart.series
+    chart = next(one for one in draw_charts([record]) if one.name == NORM)
+    [row] = chart.rows
     assert row.headline.values.tolist() == [
         one.value for one in record.select(NORM, statistic="mean") if one.site.head is None
     ]

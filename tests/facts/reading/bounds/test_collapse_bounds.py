@@ -14,9 +14,10 @@ import pytest
 import leadline
 from leadline.errors import InputError, RecordError, UnknownName
 from leadline.reading.bounds.evaluate import bounds, has_attention, has_collapse
-from leadline.reading.bounds.rank_collapse.bounds import LOG_ROUNDING, ROUNDING
+from leadline.reading.bounds.rank_collapse.applied_bounds import LOG_ROUNDING, ROUNDING
 from leadline.reading.bounds.rank_collapse.facts import collapse_stacks
 from leadline.reading.bounds.table import BoundResult, BoundsTable
+from leadline.reading.bounds.terminal import bounds_screen
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.theory import COLLAPSE_BOUNDS, StackFacts
 from tests.synthetic import gpt2_record
@@ -32,6 +33,11 @@ from tests.synthetic_collapse import (
 
 DEPTH = 3
 CUBIC = [name for name in COLLAPSE_BOUNDS if COLLAPSE_BOUNDS.get(name).side == "upper"]
+
+
+def full(table: BoundsTable) -> str:
+    """Every bound and every reason, as `leadline bounds --all` prints them."""
+    return bounds_screen(table, everything=True).text()
 
 
 def network(
@@ -350,7 +356,7 @@ def test_statements_without_a_residual_stay_and_say_which_is_missing(
             assert not found.applying and all(why[0] == missing for why in because)
         else:
             assert not any(missing in why for why in because)
-    assert f"{left_out[0]} is not in the record; {PROBES} (3 layers)" in str(table)
+    assert f"{left_out[0]} is not in the record; {PROBES} (3 layers)" in full(table)
 
 
 def test_ingredients_alone_name_the_probes_that_are_missing() -> None:
@@ -405,7 +411,7 @@ def test_attention_and_collapse_stand_in_one_table_and_in_two_families() -> None
     first, second = table.families()
     assert not any(one.log10 for one in first.bounds) and all(one.log10 for one in second.bounds)
     assert [*first.bounds, *second.bounds] == list(table.bounds)
-    text = str(table)
+    text = full(table)
     assert text.index("Bounds on attention") < text.index("Bounds on rank collapse")
     # The places of the first are told as if it stood alone.
     assert "layer 3 head 2" in text and "attention layer" not in text
@@ -432,7 +438,7 @@ def test_a_residual_above_the_bound_violates_it(plain: Record) -> None:
     [broken] = result(table, "collapse-proved").violations
     assert broken.layer == 1 and broken.ratio > 1
     assert not result(table, "collapse-published").violations  # two heads: it does not apply
-    text = str(table)
+    text = full(table)
     assert "VIOLATED: collapse-proved" in text
     assert "measured 10^9.0000 (between 10^8.9542 and 10^9.0414) at layer 1." in text
 
@@ -450,7 +456,7 @@ def test_what_is_at_the_floor_of_rounding_is_left_out_and_told(plain: Record) ->
     found = result(bounds(record), "collapse-proved")
     assert found.rows[1].ratio > 1
     assert found.closest is not None and found.closest.layer == 1
-    assert "No more than rounding, and left out: layer 2." in str(bounds(record))
+    assert "No more than rounding, and left out: layer 2." in full(bounds(record))
 
 
 def test_collapsed_tokens_of_low_precision_violate_nothing() -> None:
@@ -561,7 +567,7 @@ def test_facts_of_a_stack_take_the_place_of_a_record() -> None:
     assert table.name == "" and not table.violated
     assert {one.name for one in table.bounds} == set(COLLAPSE_BOUNDS.names())
     assert all(row.stack == "stack" for one in table.bounds for row in one.rows)
-    assert str(table).startswith("Bounds on rank collapse\n")
+    assert full(table).startswith("Bounds on rank collapse\n")
     assert [row.layer for row in leadline.bounds(facts, layer=3).bounds[0].rows] == [3]
 
 
@@ -629,11 +635,11 @@ def test_powers_are_written_where_numbers_are_not_handy() -> None:
         log10_frobenius=(1.5306, 1.5, -4.46e18, 1.6),
     )
     table = bounds(facts, names=["collapse-one-layer", "skip-keeps-residual"])
-    text = str(table)
+    text = full(table)
     assert "0 to 10^-3.5" in text
     assert "33.93" in text  # 10^1.5306
     assert "10^-4.46e18 to 39.81" in text
-    alone = str(bounds(facts, names=["collapse-one-layer"], layer=2))
+    alone = full(bounds(facts, names=["collapse-one-layer"], layer=2))
     assert "10^-545067" in alone
 
 
@@ -641,8 +647,8 @@ def test_the_legend_says_which_ratio_is_meant(plain: Record) -> None:
     assert (
         "ratio: measured / predicted, the largest (of a lower bound the smallest, of a law the "
         "nearest to 1), and where it is."
-    ) in str(bounds(plain))
-    assert "ratio: measured / predicted, the nearest to 1, and" in str(
+    ) in full(bounds(plain))
+    assert "ratio: measured / predicted, the nearest to 1, and" in full(
         bounds(plain, names=["collapse-cubic-law"])
     )
 
@@ -671,4 +677,4 @@ def test_the_json_says_that_numbers_are_logarithms(plain: Record) -> None:
 
 
 def test_the_notebook_shows_both_families(plain: Record) -> None:
-    assert "Bounds on rank collapse: san" in bounds(plain)._repr_html_()
+    assert "Bounds: san" in bounds(plain)._repr_html_()

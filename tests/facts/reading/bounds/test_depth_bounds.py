@@ -14,12 +14,18 @@ import leadline
 from leadline.errors import InputError, RecordError, UnknownName
 from leadline.reading.bounds.evaluate import bounds
 from leadline.reading.bounds.table import BoundResult, BoundsTable
+from leadline.reading.bounds.terminal import bounds_screen
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.theory import LAWS, StackFacts
 from tests.synthetic import gpt2_record
 from tests.synthetic_attention import attention_record
 
 DEPTH = 3
+
+
+def full(table: BoundsTable) -> str:
+    """Every bound and every reason, as `leadline bounds --all` prints them."""
+    return bounds_screen(table, everything=True).text()
 
 
 def measured(**fields: Any) -> Record:
@@ -69,11 +75,11 @@ def test_of_a_module_that_was_handed_over_it_is_not_known_whether_it_was_trained
         assert not end.applying
         assert end.rows[0].because == ("not given: the weights are as they were drawn",)
     # Both ends have one reason and one name.
-    assert str(table).count("not given: the weights are as they were drawn") == 1
+    assert full(table).count("not given: the weights are as they were drawn") == 1
 
 
 def test_the_words_tell_both_ends_and_what_was_measured() -> None:
-    text = str(bounds(measured(), initial=True))
+    text = full(bounds(measured(), initial=True))
     assert text.startswith("Laws of depth: identity pre 3x32")
     assert "xiong-stream ≤" in text
     assert "xiong-stream ≥" in text
@@ -174,7 +180,7 @@ def test_laws_stand_behind_bounds_on_attention_in_a_table_of_their_own() -> None
     table = bounds(record)
     families = [part.bounds[0].family for part in table.families()]
     assert families == ["attention", "depth"]
-    assert str(table).index("Bounds on attention") < str(table).index("Laws of depth")
+    assert full(table).index("Bounds on attention") < full(table).index("Laws of depth")
 
 
 def test_one_layer_can_be_asked_for() -> None:
@@ -219,7 +225,7 @@ def test_a_product_within_its_band_violates_nothing() -> None:
 def test_a_product_outside_of_its_band_is_a_violation(value: float, side: str) -> None:
     table = bounds(with_jacobians(0.5, [value, 1.0, 1.0]), names=["residual-product"])
     assert [(b.side, len(b.violations)) for b in table.bounds if b.violations] == [(side, 1)]
-    assert f"VIOLATED: residual-product {'≤' if side == 'upper' else '≥'}" in str(table)
+    assert f"VIOLATED: residual-product {'≤' if side == 'upper' else '≥'}" in full(table)
 
 
 @pytest.mark.parametrize("value", [1.6, 0.4])

@@ -10,8 +10,8 @@ import pytest
 
 from leadline.errors import RecordError
 from leadline.reading.map.cells import is_sweep, read_sweep
+from leadline.reading.map.terminal import map_screen
 from leadline.reading.map.text import (
-    map_text,
     map_title,
     notes,
     place_text,
@@ -256,8 +256,8 @@ def test_a_map_without_gauges_says_so() -> None:
 
 def test_the_text_holds_rule_entropies_rows_and_gauges() -> None:
     found = trainability(sweep_record())
-    text = map_text(found)
-    assert str(found) == text
+    text = map_screen(found, everything=True).text()
+    assert str(found) == map_screen(found).text()
     for words in (
         "at least 67% of the seeds is 0.3 nats or more below",
         "unigram entropy 3.14, bigram entropy 2.4; trains at 2.840 or less",

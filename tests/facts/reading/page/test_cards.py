@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from leadline.reading.page.cards import chart_card, chart_groups, controls
 from leadline.reading.page.figures import draw_charts
+from leadline.reading.show.card import chart_card, controls
 from leadline.record import Quantity, Reading, Record, Site
 from tests.synthetic import gpt2_record, t5_record
 
@@ -30,7 +30,7 @@ def two_statistics(apart: float) -> Record:
 @pytest.mark.parametrize(("apart", "laws"), [(0.19, 1), (-0.19, 1), (0.21, 2), (-0.21, 2)])
 def test_a_second_law_is_told_where_it_leaves_the_first_by_a_fifth(apart: float, laws: int) -> None:
     (chart,) = draw_charts([two_statistics(apart)])
-    (told,) = re.findall(r'class="law">(.*?)</span>', chart_card(chart, ["m"]))
+    (told,) = re.findall(r'class="law">(.*?)</span>', chart_card(chart))
     assert len(told.split("<br>")) == laws
 
 
@@ -42,19 +42,14 @@ def test_a_power_law_has_a_raised_exponent() -> None:
         for l in range(1, 13)
     )
     (chart,) = draw_charts([record])
-    assert "grows as <i>l</i>\u200a<sup>0.70</sup>" in chart_card(chart, ["m"])
+    assert "grows as <i>l</i>\u200a<sup>0.70</sup>" in chart_card(chart)
 
 
 def test_every_line_has_a_button_and_every_stack_its_own_list() -> None:
-    charts = {c.quantity.name: c for c in draw_charts([t5_record()])}
-    card = chart_card(charts["update.norm"], ["t5"])
+    charts = {c.name: c for c in draw_charts([t5_record()])}
+    card = chart_card(charts["update.norm"])
     assert re.findall(r'data-series="(\d)"', card) == ["0", "1", "2", "3", "4"]
     assert card.index(">encoder</li>") < card.index(">decoder</li>")
-
-
-def test_quantities_are_grouped_by_the_first_part_of_their_name() -> None:
-    groups = chart_groups(draw_charts([gpt2_record()]))
-    assert [name for name, _ in groups] == ["Stream", "Tokens", "Update", "Gradient", "Block"]
 
 
 def test_a_switch_for_all_stands_as_most_charts_stand() -> None:

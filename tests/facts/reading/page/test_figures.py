@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 
 from leadline.errors import LeadlineError, UnknownName
-from leadline.reading.page.figures import Chart, draw_charts, quantity_figure, record_names
+from leadline.reading.page.figures import draw_charts, quantity_figure, record_names
+from leadline.reading.show.chart import Chart
 from leadline.record import Quantity, Reading, Record, Site
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
 
 
 def chart_of(records: list[Record], name: str, names: list[str] | None = None) -> Chart:
-    return next(chart for chart in draw_charts(records, names=names) if chart.quantity.name == name)
+    return next(chart for chart in draw_charts(records, names=names) if chart.name == name)
 
 
-def lines(figure: dict[str, Any]) -> list[dict[str, Any]]:
-    return [trace for trace in figure["data"] if "edge" not in trace["meta"]]
+def traces(records: list[Record], name: str, names: list[str] | None = None) -> list[Any]:
+    return quantity_figure(records, name, names=names)["data"]
 
 
 def record_with(readings: list[Reading], **quantity: Any) -> Record:
@@ -33,22 +35,21 @@ def record_with(readings: list[Reading], **quantity: Any) -> Record:
 def test_plotly_takes_every_figure(name: str) -> None:
     record = RECORDS[name]()
     for chart in draw_charts([record]):
-        assert go.Figure(chart.figure).data
+        assert go.Figure(quantity_figure([record], chart.name)).data
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_every_profile_of_the_record_is_a_line(name: str) -> None:
     record = RECORDS[name]()
     for chart in draw_charts([record]):
-        drawn = lines(chart.figure)
-        profiles = record.profiles(chart.quantity.name)
-        assert len(drawn) == len(profiles)
+        profiles = record.profiles(chart.name)
+        assert len(chart.lines) == len(profiles)
         for profile in profiles:
-            expected = [float(v) if math.isfinite(v) else None for v in profile.values]
             assert any(
-                (t["x"], t["y"]) == (list(profile.layers), expected)
-                and t["meta"]["statistic"] == profile.statistic
-                for t in drawn
+                line.x == profile.layers
+                and np.array_equal(line.values, profile.values, equal_nan=True)
+                and line.statistic == profile.statistic
+                for line in chart.lines
             )
 
 
@@ -56,7 +57,8 @@ def test_the_headline_and_the_robust_median_are_drawn_at_first() -> None:
     chart = chart_of([gpt2_record()], "stream.norm")
     assert chart.statistics[0] == "mean"
     assert set(chart.shown) == {"mean", "median_without_first"}
-    visible = {t["meta"]["statistic"] for t in lines(chart.figure) if t["visible"] is True}
+    found = traces([gpt2_record()], "stream.norm")
+    visible = {t["meta"]["statistic"] for t in found if t["visible"] is True}
     assert visible == set(chart.shown)
 
 
@@ -77,7 +79,7 @@ def test_two_records_begin_with_the_headline_alone() -> None:
 
 def test_one_record_has_a_colour_and_a_marker_per_role() -> None:
     chart = chart_of([gpt2_record()], "update.norm")
-    looks = {row.label: (row.colour, row.symbol) for row in chart.series}
+    looks = {row.label: (row.colour, row.symbol) for row in chart.rows}
     assert set(looks) == {"attention", "mlp"}
     assert looks["attention"][0] != looks["mlp"][0]
     assert looks["attention"][1] != looks["mlp"][1]
@@ -85,26 +87,25 @@ def test_one_record_has_a_colour_and_a_marker_per_role() -> None:
 
 def test_several_records_have_a_colour_each_and_a_marker_per_role() -> None:
     chart = chart_of([gpt2_record(), gpt2_record(seed=1)], "update.norm")
-    colours = [{row.colour for row in chart.series if row.record == at} for at in (0, 1)]
+    colours = [{row.colour for row in chart.rows if row.record == at} for at in (0, 1)]
     assert [len(one) for one in colours] == [1, 1]
     assert colours[0] != colours[1]
-    symbols = {row.label: row.symbol for row in chart.series}
+    symbols = {row.label.rpartition(", ")[2]: row.symbol for row in chart.rows}
     assert symbols["attention"] != symbols["mlp"]
 
 
 def test_a_statistic_has_one_dash_in_all_lines() -> None:
     chart = chart_of([gpt2_record(), gpt2_record(seed=1)], "update.norm")
     dashes: dict[str, set[str]] = {}
-    for trace in lines(chart.figure):
-        dashes.setdefault(trace["meta"]["statistic"], set()).add(trace["line"]["dash"])
+    for line in chart.lines:
+        dashes.setdefault(line.statistic, set()).add(line.dash)
     assert all(len(found) == 1 for found in dashes.values())
     assert len({found.copy().pop() for found in dashes.values()}) == 4
     assert dashes["mean"] == {"solid"}
 
 
 def test_hover_tells_layer_role_statistic_value_and_module() -> None:
-    chart = chart_of([gpt2_record()], "update.norm")
-    trace = next(t for t in lines(chart.figure) if "mlp" in t["name"])
+    trace = next(t for t in traces([gpt2_record()], "update.norm") if "mlp" in t["name"])
     layer, value, module = trace["customdata"][6]
     assert (layer, module) == ("layer 7", "transformer.h.6.mlp")
     assert float(value) == pytest.approx(trace["y"][6], rel=1e-3)
@@ -114,14 +115,15 @@ def test_hover_tells_layer_role_statistic_value_and_module() -> None:
 
 
 def test_the_stream_that_enters_has_no_module() -> None:
-    trace = lines(chart_of([gpt2_record()], "stream.norm").figure)[0]
+    trace = traces([gpt2_record()], "stream.norm")[0]
     assert trace["customdata"][0][2] == "what enters the first block"
     assert trace["customdata"][1][2] == "transformer.h.0"
 
 
 def test_a_value_that_is_not_finite_is_a_gap_and_a_cross_on_the_edge() -> None:
-    chart = chart_of([broken_record(depth=8, first_bad=5)], "stream.norm")
-    line, crosses = chart.figure["data"]
+    record = broken_record(depth=8, first_bad=5)
+    chart, figure = chart_of([record], "stream.norm"), quantity_figure([record], "stream.norm")
+    line, crosses = figure["data"]
     assert line["y"][5:] == [None] * 4
     assert line["connectgaps"] is False
     assert crosses["x"] == [5, 6, 7, 8]
@@ -129,7 +131,7 @@ def test_a_value_that_is_not_finite_is_a_gap_and_a_cross_on_the_edge() -> None:
     # +∞ stands at the top, NaN at the bottom of an axis from 0 to 1
     assert crosses["y"][0] > 0.9
     assert max(crosses["y"][1:]) < 0.1
-    axis = chart.figure["layout"][f"yaxis{crosses['yaxis'][1:]}"]
+    axis = figure["layout"][f"yaxis{crosses['yaxis'][1:]}"]
     assert axis["range"] == [0, 1]
     assert axis["overlaying"] == line["yaxis"]
     assert chart.gaps == ("stream, mean: ∞ at layer 5.", "stream, mean: NaN at layers 6 to 8.")
@@ -144,11 +146,13 @@ def test_single_layers_and_runs_of_layers_are_told_apart() -> None:
 
 def test_two_stacks_have_a_panel_each_on_one_vertical_scale() -> None:
     chart = chart_of([t5_record()], "stream.norm")
-    layout = chart.figure["layout"]
+    figure = quantity_figure([t5_record()], "stream.norm")
+    layout = figure["layout"]
     assert chart.panels == ("encoder", "decoder")
+    assert [line.panel for line in chart.lines] == [0, 1]
     assert layout["yaxis2"]["matches"] == "y"
     assert layout["xaxis"]["domain"][1] < layout["xaxis2"]["domain"][0]
-    assert [t["xaxis"] for t in lines(chart.figure)] == ["x", "x2"]
+    assert [t["xaxis"] for t in figure["data"]] == ["x", "x2"]
     assert layout["xaxis2"]["title"]["text"] == "decoder layer"
 
 
@@ -157,7 +161,7 @@ def test_one_stack_each_shares_a_panel_whatever_its_name() -> None:
     encoder = record_with([Reading("q", Site("encoder", at), "mean", 2.0) for at in range(3)])
     (chart,) = draw_charts([decoder, encoder])
     assert chart.panels == ("",)
-    assert len(chart.series) == 2
+    assert len(chart.rows) == 2
 
 
 def test_stacks_stand_in_the_order_of_the_record() -> None:
@@ -177,10 +181,10 @@ def test_every_lane_is_a_line() -> None:
         for at in range(4)
         for lane in (1, 2, 3)
     ]
-    (chart,) = draw_charts([record_with(readings)])
-    assert [row.label for row in chart.series] == ["lane 1", "lane 2", "lane 3"]
-    assert [t["y"][0] for t in lines(chart.figure)] == [10.0, 20.0, 30.0]
-    assert len({row.colour for row in chart.series}) == 3
+    (chart,) = draw_charts([record_with(readings, axes=("lane",))])
+    assert [row.label for row in chart.rows] == ["lane 1", "lane 2", "lane 3"]
+    assert [line.values[0] for line in chart.lines] == [10.0, 20.0, 30.0]
+    assert len({row.colour for row in chart.rows}) == 3
 
 
 def test_two_writes_of_one_role_are_told_apart() -> None:
@@ -190,18 +194,18 @@ def test_two_writes_of_one_role_are_told_apart() -> None:
         for write in (1, 2)
     ]
     (chart,) = draw_charts([record_with(readings, lives_on="sublayer")])
-    assert [row.label for row in chart.series] == ["mlp (write 1)", "mlp (write 2)"]
-    assert chart.series[0].symbol != chart.series[1].symbol
+    assert [row.label for row in chart.rows] == ["mlp (write 1)", "mlp (write 2)"]
+    assert chart.rows[0].symbol != chart.rows[1].symbol
 
 
 def test_relative_depth_has_the_depth_of_the_stack_to_divide_by() -> None:
     chart = chart_of([gpt2_record(depth=6), gpt2_record(depth=48)], "stream.norm")
-    assert {trace["meta"]["depth"] for trace in lines(chart.figure)} == {6, 48}
+    assert {line.depth for line in chart.lines} == {6, 48}
 
 
 def test_a_quantity_that_one_record_lacks_is_drawn_for_the_other() -> None:
     chart = chart_of([broken_record(), gpt2_record()], "update.norm")
-    assert {row.record for row in chart.series} == {1}
+    assert {row.record for row in chart.rows} == {1}
 
 
 def test_a_chart_without_positive_values_says_so() -> None:
@@ -211,24 +215,12 @@ def test_a_chart_without_positive_values_says_so() -> None:
 
 
 def test_names_cannot_break_out_of_a_hover_text() -> None:
-    chart = chart_of(
-        [gpt2_record(), gpt2_record()], "stream.norm", names=["<a href='x'>%{y}</a>", "b"]
-    )
-    template = lines(chart.figure)[0]["hovertemplate"]
+    names = ["<a href='x'>%{y}</a>", "b"]
+    found = traces([gpt2_record(), gpt2_record()], "stream.norm", names)
+    template = found[0]["hovertemplate"]
     assert "&lt;a href='x'&gt;" in template
     assert "<a" not in template
     assert "%{y}" not in template
-
-
-def test_a_long_module_path_is_folded_after_a_dot() -> None:
-    record = gpt2_record(depth=1)
-    anatomy = record.provenance["anatomy"]
-    long = "model.language_model.decoder.layers.0.transformer_block_with_a_long_name"
-    anatomy["layers"][0]["module"] = long
-    record.note("anatomy", anatomy)
-    module = lines(chart_of([record], "stream.norm").figure)[0]["customdata"][1][2]
-    assert module.replace("<br>", "") == long
-    assert all(part.endswith(".") for part in module.split("<br>")[:-1])
 
 
 @pytest.mark.parametrize(("depth", "step"), [(1, 1), (12, 1), (24, 2), (96, 10), (500, 50)])
@@ -274,22 +266,23 @@ def _ranked(name: str, ranks: int) -> Record:
             for layer, rank in places
         ],
         lives_on="layer",
+        axes=("rank",),
     )
 
 
 def test_the_first_ranks_of_singular_values_are_lines_of_one_chart() -> None:
     chart = chart_of([_ranked("jacobian.singular", 6)], "jacobian.singular")
-    found = {row.label: row.headline.values.tolist() for row in chart.series}
+    found = {row.label: row.headline.values.tolist() for row in chart.rows}
     assert found == {
         "block": [8.0] * 3,
         "rank 2": [7.0] * 3,
         "rank 3": [6.0] * 3,
         "rank 4": [5.0] * 3,
     }
-    assert len({row.colour for row in chart.series}) == 4
+    assert len({row.colour for row in chart.rows}) == 4
     # Of several records the first rank alone is compared.
     twice = [_ranked("jacobian.singular", 6), _ranked("jacobian.singular", 6)]
-    assert len(chart_of(twice, "jacobian.singular").series) == 2
+    assert len(chart_of(twice, "jacobian.singular").rows) == 2
 
 
 def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
@@ -298,10 +291,11 @@ def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
         ("jacobian.through", "Norm of the product"),
         ("jacobian.product_of_norms", "Product of the norms"),
     ):
-        record.describe(Quantity(name, title, "q", "q", scale="log"))
+        beside = "jacobian.product_of_norms" if "through" in name else ""
+        record.describe(Quantity(name, title, "q", "q", scale="log", beside=beside))
         factor = 2.0 if "through" in name else 5.0
         record.append([Reading(name, Site("decoder", n), "mean", factor**n) for n in range(1, 4)])
     chart = chart_of([record], "jacobian.through")
-    assert [row.label for row in chart.series] == ["stream", "product of the norms"]
-    assert chart.series[1].headline.values.tolist() == [5.0, 25.0, 125.0]
-    assert len(chart_of([record], "jacobian.product_of_norms").series) == 1
+    assert [row.label for row in chart.rows] == ["stream", "product of the norms"]
+    assert chart.rows[1].headline.values.tolist() == [5.0, 25.0, 125.0]
+    assert len(chart_of([record], "jacobian.product_of_norms").rows) == 1

@@ -10,14 +10,17 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from leadline.errors import LeadlineError, MissingExtra, RecordError
+from leadline.errors import LeadlineError, RecordError
 from leadline.reading.page import as_json, report
+from leadline.reading.page.figures import draw_charts
 from leadline.reading.page.html import render_html, write_html
+from leadline.reading.page.vendor import DIGESTS, VERSION
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
 
@@ -99,7 +102,10 @@ def test_the_policy_forbids_every_request_and_every_other_script(one: Page) -> N
     (policy,) = [a["content"] for t, a in one.elements if a.get("http-equiv")]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
-    assert set(rules) == {"default-src", "script-src", "style-src", "img-src"}
+    assert set(rules) == {
+        "default-src", "script-src", "style-src", "img-src", "base-uri", "form-action"
+    }  # fmt: skip
+    assert rules["base-uri"] == rules["form-action"] == "'none'"
     assert "unsafe" not in rules["script-src"]
     programs = [text for attributes, text in one.scripts if "type" not in attributes]
     digests = [
@@ -109,12 +115,34 @@ def test_the_policy_forbids_every_request_and_every_other_script(one: Page) -> N
     assert len(programs) == 3
 
 
-def test_plotly_comes_from_the_installed_package(one: Page) -> None:
-    import plotly
-
-    file = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    source = file.read_text(encoding="utf-8")
+def test_the_library_is_the_file_that_was_declared(one: Page) -> None:
+    folder = resources.files("leadline.reading.page.vendor")
+    for name, digest in DIGESTS.items():
+        assert hashlib.sha256(folder.joinpath(name).read_bytes()).hexdigest() == digest
+    source = folder.joinpath("uplot.min.js").read_text(encoding="utf-8")
+    assert f"(v{VERSION})" in source[:80]
     assert any(text == source for _, text in one.scripts)
+
+
+def test_a_page_of_two_records_of_twelve_layers_is_small() -> None:
+    page = render_html([gpt2_record(depth=12), gpt2_record(depth=12, seed=1)])
+    assert len(page.encode()) < 1_500_000
+
+
+def test_no_number_of_a_record_stands_in_the_page_twice(one: Page) -> None:
+    lines = [line for chart in one.data["charts"] for line in chart["lines"]]
+    assert lines
+    assert all("from" in line and "values" not in line for line in lines)
+
+
+def test_every_line_of_a_chart_leads_to_its_numbers(one: Page) -> None:
+    drawn = {chart.key: chart for chart in draw_charts([gpt2_record()])}
+    for chart in one.data["charts"]:
+        for line, expected in zip(chart["lines"], drawn[chart["id"]].lines, strict=True):
+            record, kind, at = line["from"]
+            held = one.data["records"][record][kind][at]
+            assert tuple(held["layers"]) == expected.x
+            assert tuple(held["values"]) == expected.values
 
 
 def harmful_record() -> Record:
@@ -194,7 +222,7 @@ def test_every_chart_has_its_switches_its_key_and_its_table(one: Page) -> None:
 
 def test_gaps_are_told_in_words() -> None:
     text = Page(render_html([broken_record(first_bad=5)])).text
-    assert "marked × on the edge of the chart: stream, mean: ∞ at layer 5." in text
+    assert "marked × on the edge: stream, mean: ∞ at layer 5." in text
 
 
 def test_the_depth_switch_stands_only_where_depths_differ() -> None:
@@ -219,7 +247,7 @@ def test_a_chart_without_positive_values_bars_the_logarithm() -> None:
 
 def test_a_quantity_that_one_record_lacks_is_told() -> None:
     text = Page(render_html([gpt2_record(), broken_record()])).text
-    assert "Not measured in broken." in text
+    assert "Not measured in broken" in text
 
 
 def test_provenance_is_complete_and_refusals_are_told() -> None:
@@ -285,12 +313,6 @@ def test_the_new_file_can_be_read_by_whom_the_umask_allows(tmp_path: Path) -> No
     assert path.stat().st_mode == plain.stat().st_mode
 
 
-def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(MissingExtra, match=r"leadline\[report\]"):
-        render_html([gpt2_record()])
-
-
 def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     file = tmp_path / "x.leadline"
     gpt2_record().save(file)
@@ -299,7 +321,7 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
         "from leadline.record import Record\n"
         "from leadline.reading.page import report\n"
         "report(Record.open(sys.argv[1]), sys.argv[2])\n"
-        "print([m for m in ('torch', 'transformers', 'pandas') if m in sys.modules])\n"
+        "print([m for m in ('torch', 'transformers', 'pandas', 'plotly') if m in sys.modules])\n"
     )
     command = [sys.executable, "-c", code, str(file), str(tmp_path / "x.html")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -27,6 +27,7 @@ def test_json_is_strict_and_has_the_same_keys_for_every_record(name: str) -> Non
     data = strict(RECORDS[name]())
     assert list(data) == [
         "schema",
+        "answer",
         "model",
         "anatomy",
         "input",

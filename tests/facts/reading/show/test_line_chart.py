@@ -69,3 +69,13 @@ def test_the_key_has_the_colours_of_the_lines() -> None:
     picture = ET.fromstring(line_chart([MEASURED, LAW], title="t", value_label="v"))
     keys = [one for one in picture.iter(f"{SVG}line") if one.get("stroke-width") == "2"]
     assert [one.get("stroke") for one in keys] == ["#0072B2", "#00446B"]
+
+
+@pytest.mark.parametrize("depth", [3, 12, 13, 30, 96])
+def test_only_whole_layers_are_written_below_a_panel(depth: int) -> None:
+    line = Line("p", "one", tuple(float(at % 4) for at in range(depth)))
+    picture = ET.fromstring(line_chart([line], title="t", value_label="v"))
+    texts = [one for one in picture.iter(f"{SVG}text") if one.get("text-anchor") == "middle"]
+    written = [str(one.text) for one in texts if one.text not in ("layer", "v")]
+    assert 2 <= len(written) <= 14
+    assert all(text.isdigit() and 1 <= int(text) <= depth for text in written)

@@ -1,12 +1,10 @@
-"""The part of the page about a sweep: the map of what trains, its gauges, curves and cells."""
+"""The map of what trains in a sweep, its gauges, curves and cells."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from leadline.reading.map.cells import is_sweep
 from leadline.reading.map.picture import trainability_picture
 from leadline.reading.map.text import (
     gauge_rows,
@@ -18,9 +16,7 @@ from leadline.reading.map.text import (
     unmeasured,
     usable_text,
 )
-from leadline.reading.map.trainability import trainability
-from leadline.reading.page.training_curves import draw_row_charts
-from leadline.reading.page.training_section import curve_card
+from leadline.reading.show.card import chart_card
 from leadline.reading.show.markup import dot, safe
 from leadline.reading.show.palette import record_colour
 from leadline.reading.show.wording import count, number
@@ -31,64 +27,34 @@ if TYPE_CHECKING:
 
     from leadline.reading.map.places import MapRow
     from leadline.reading.map.trainability import Trainability
-    from leadline.reading.page.training_curves import CurveChart
+    from leadline.reading.show.chart import Chart
     from leadline.record import Record
 
-__all__ = ["MapPart", "map_parts", "map_section"]
+__all__ = ["LEAD", "map_content"]
 
-_LEAD = (
+LEAD = (
     '<p class="lead soft">Which designs train, and how deep? Each place is a design at a depth: '
     "the median validation loss, and how many seeds train. Beside it stands a gauge, read "
     "early: the one that told failing from training cells best, if any did.</p>"
 )
 
 
-@dataclass(frozen=True)
-class MapPart:
-    """What the section shows of one sweep; `at` is the record's number among all."""
-
-    at: int
-    record: Record
-    training_map: Trainability
-    charts: tuple[CurveChart, ...]
-
-
-def map_parts(records: Sequence[Record], training_map: Trainability | None = None) -> list[MapPart]:
-    """Compute the maps of the records that are sweeps; `training_map` is that of a single one."""
-    parts: list[MapPart] = []
-    for at, record in enumerate(records):
-        if is_sweep(record):
-            here = trainability(record) if training_map is None else training_map
-            charts = draw_row_charts(record, here, key=f"map-{at + 1}")
-            parts.append(MapPart(at, record, here, tuple(charts)))
-    return parts
-
-
-def map_section(parts: Sequence[MapPart], names: Sequence[str]) -> str:
-    """The section; empty where no record is a sweep."""
-    if not parts:
-        return ""
-    body = "".join(_part(part, names[part.at] if len(names) > 1 else "") for part in parts)
-    return (
-        '<section id="map" class="map" aria-labelledby="map-title">'
-        f'<h2 id="map-title">What trains</h2>{_LEAD}{body}</section>'
-    )
-
-
-def _part(part: MapPart, name: str) -> str:
-    training_map = part.training_map
-    title = f"<h3>{dot(record_colour(part.at))}{safe(name)}</h3>" if name else ""
+def map_content(
+    record: Record, training_map: Trainability, charts: Sequence[Chart], *, name: str, at: int
+) -> str:
+    """Write the map of one sweep, record number `at`; `name` is empty where it is the only one."""
+    title = f"<h3>{dot(record_colour(at))}{safe(name)}</h3>" if name else ""
     items = "".join(
         f"<li>{safe(line)}</li>" for line in [*rules(training_map), *notes(training_map)]
     )
-    cards = "".join(curve_card(chart) for chart in part.charts)
+    cards = "".join(map(chart_card, charts))
     curves = f'<h3>Validation loss, row by row</h3><div class="charts">{cards}</div>'
     return (
         f'{title}<div class="card"><div class="scroll">'
         f"{trainability_picture(training_map, alone=False)}</div>"
         f'<ul class="small">{items}</ul></div>'
         f"{_usable(training_map)}{_gauges(training_map)}{curves if cards else ''}"
-        f"{_holes(training_map)}{_cells(part.record)}"
+        f"{_holes(training_map)}{_cells(record)}"
     )
 
 

@@ -1,0 +1,115 @@
+"""What the page says first: findings, then sentences, then facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadline.reading.page.headline import comparing_sentences, facts, sentences
+from leadline.reading.page.section import SECTIONS, PagePart, holds_run, is_sweep
+from leadline.reading.show.markup import dot, law, safe
+from leadline.reading.show.palette import record_colour
+from leadline.record.provenance import text_at
+
+if TYPE_CHECKING:
+    from leadline.reading.page.headline import Fact
+    from leadline.reading.page.section import PageSubject
+    from leadline.record import Record
+
+__all__ = ["AnswerSection"]
+
+
+@SECTIONS.register("answer")
+class AnswerSection:
+    """The headline: names, findings, sentences, facts."""
+
+    place = 0
+
+    def reads(self, record: Record) -> bool:
+        """Every record has an answer."""
+        return True
+
+    def write(self, subject: PageSubject) -> list[PagePart]:
+        """Return the headline."""
+        eyebrow, lines = _sentences(subject)
+        paragraphs = "".join(f"<p>{law(sentence)}</p>" for sentence in lines if sentence)
+        content = (
+            f'<p class="eyebrow">{safe(eyebrow)}</p><h1 id="headline">{safe(subject.title)}</h1>'
+            f"{_findings(subject)}"
+            f'<div class="sentences">{paragraphs}</div>{_facts(subject)}'
+        )
+        return [PagePart("summary", "", content, folded=False)]
+
+
+def _sentences(subject: PageSubject) -> tuple[str, list[str]]:
+    """Return what the page is about, and the sentences."""
+    records, names = subject.records, subject.names
+    trained = any(map(holds_run, records))
+    if len(records) > 1:
+        return f"Comparison of {len(records)} records", comparing_sentences(records, names)
+    record, lines, report = records[0], [], "Depth report"
+    if trained:
+        from leadline.reading.page.run_headline import kind_of_report, run_sentences
+
+        training_map = subject.training_map(0) if is_sweep(record) else None
+        lines, report = run_sentences(record, training_map), kind_of_report(record)
+    if (record.stacks and not is_sweep(record)) or not lines:
+        lines += sentences(record)
+    kind = text_at(record.provenance, "model", "class")
+    return ": ".join(word for word in (report, kind) if word), lines
+
+
+def _findings(subject: PageSubject) -> str:
+    findings = [
+        (finding, f"{name}: " if len(subject.records) > 1 else "")
+        for record, name in zip(subject.records, subject.names, strict=True)
+        for finding in record.findings
+    ]
+    findings.sort(key=lambda pair: pair[0].severity != "serious")
+    items: list[str] = []
+    for finding, whose in findings:
+        serious = finding.severity == "serious"
+        items.append(
+            f'<li class="{"serious" if serious else "note"}">'
+            f"<b>{'Serious' if serious else 'Note'}</b>{safe(whose + finding.verdict)}</li>"
+        )
+    return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
+
+
+def _all_facts(record: Record) -> list[Fact]:
+    """What was trained and what was measured; models of a sweep differ in what is measured."""
+    if not holds_run(record):
+        return facts(record)
+    from leadline.reading.page.run_headline import run_facts
+
+    trained = run_facts(record)
+    alike = record.stacks and not is_sweep(record)
+    return trained + (facts(record) if alike or not trained else [])
+
+
+def _facts(subject: PageSubject) -> str:
+    facts_by_record = [{f.label: f for f in _all_facts(record)} for record in subject.records]
+    if len(facts_by_record) == 1:
+        tiles = "".join(
+            f"<div><dt>{safe(fact.label)}</dt><dd>{safe(fact.value)}"
+            f"<small>{safe(fact.detail)}</small></dd></div>"
+            for fact in facts_by_record[0].values()
+        )
+        return f'<dl class="facts card">{tiles}</dl>'
+    labels = list(dict.fromkeys(label for one in facts_by_record for label in one))
+    top = "".join(
+        f'<th scope="col">{dot(record_colour(at))}{safe(name)}</th>'
+        for at, name in enumerate(subject.names)
+    )
+    rows: list[str] = []
+    for label in labels:
+        cells = "".join(
+            f'<td>{safe(one[label].value)} <small class="soft">{safe(one[label].detail)}</small></td>'
+            if label in one
+            else "<td>–</td>"
+            for one in facts_by_record
+        )
+        rows.append(f'<tr><th scope="row">{safe(label)}</th>{cells}</tr>')
+    return (
+        '<div class="card scroll compared"><table>'
+        f"<thead><tr><td></td>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
