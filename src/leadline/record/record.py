@@ -27,7 +27,7 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import RUN
-from leadline.record.views import how_to_make, view_reader
+from leadline.record.views import how_to_make, view_reader, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -403,7 +403,7 @@ class Record:
         from leadline.record.words.text import record_screen
 
         if self.instrument:
-            return str(self.view(self.instrument))
+            return view_text(self.instrument, self.view(self.instrument))
         return record_screen(self).text()
 
     def _repr_html_(self) -> str:
