@@ -70,7 +70,7 @@ def run() -> Iterable[Result]:
 def _results() -> Iterable[Result]:
     weights = layers()
     x = torch.randn(TOKENS, WIDTH, generator=torch.Generator().manual_seed(1)).double()
-    found = leadline.collapse_weights(x, weights)
+    found = leadline.collapse_weights(x, weights).collapse
     with np.errstate(divide="ignore"):
         off = np.abs(np.log10(plain(x, weights)) - found.log10_residual)
     times = interleave(

@@ -38,7 +38,7 @@ def main() -> None:
     }
     print(f"log10 of the relative residual after layers 0 to {DEPTH}\n")
     for name, model in cases.items():
-        found = ll.collapse(model, x)
+        found = ll.collapse(model, x).collapse
         shown = " ".join(f"{value:9.4g}" for value in found.log10_relative[::2])
         print(f"{name:<26}{shown}   error {found.error.max():.0e}")
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
         RecordError,
         UnknownName,
     )
-    from leadline.instruments.collapse.measure import collapse, collapse_weights
-    from leadline.instruments.jacobian.run import jacobian, lyapunov
+    from leadline.instruments.attacks.bounds import bounds
+    from leadline.instruments.collapse.recording import collapse, collapse_weights
+    from leadline.instruments.jacobian.recording import jacobian, lyapunov
     from leadline.instruments.passes.measurement import anatomy_of, measure
     from leadline.instruments.paths.recording import paths
     from leadline.lab.grid import Sweep
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         spectral_norm,
     )
     from leadline.parts import Recipe, Transformer
-    from leadline.reading.bounds.evaluate import bounds
     from leadline.reading.compare.compare import compare
     from leadline.reading.map.trainability import trainability
     from leadline.reading.page import report
@@ -108,14 +108,14 @@ _HOME = (
         "Transformer": "parts",
         "anatomy_of": "instruments.passes.measurement",
         "attention_spectral_norm": "numerics.spectra.spectrum",
-        "bounds": "reading.bounds.evaluate",
-        "collapse": "instruments.collapse.measure",
-        "collapse_weights": "instruments.collapse.measure",
+        "bounds": "instruments.attacks.bounds",
+        "collapse": "instruments.collapse.recording",
+        "collapse_weights": "instruments.collapse.recording",
         "compare": "reading.compare.compare",
         "declare": "anatomy",
-        "jacobian": "instruments.jacobian.run",
+        "jacobian": "instruments.jacobian.recording",
         "load": "models.loading",
-        "lyapunov": "instruments.jacobian.run",
+        "lyapunov": "instruments.jacobian.recording",
         "measure": "instruments.passes.measurement",
         "paths": "instruments.paths.recording",
         "random_inputs": "models.inputs",

@@ -76,7 +76,7 @@ def nearly_equal_tokens() -> torch.Tensor:
 
 
 def agree(model: Transformer, stream: torch.Tensor) -> float:
-    found = collapse(model, stream)
+    found = collapse(model, stream).collapse
     errors = naive.relative_errors(found, naive.residuals(model, stream))
     assert max(errors) < 1e-10
     for error, estimate in zip(errors, found.error, strict=True):
@@ -109,7 +109,7 @@ def test_a_norm_that_hides_the_difference_costs_digits_and_the_estimate_says_so(
     """With one live ReLU tokens differ in length only, which RMSNorm takes away up to its eps."""
     option = (1, False, ("rmsnorm", "pre"), "relu", "none", False)
     model = network(option, 3, hidden=3)
-    found = collapse(model, tokens())
+    found = collapse(model, tokens()).collapse
     errors = naive.relative_errors(found, naive.residuals(model, tokens()))
     assert max(errors) > 1e-7
     for error, estimate in zip(errors, found.error, strict=True):
@@ -152,7 +152,7 @@ def test_numbers_at_the_end_of_float64_keep_their_digits():
 
 def test_the_logarithms_triple_at_every_layer_without_a_mask():
     weights = [_layer(8, seed) for seed in range(14)]
-    found = collapse_weights(tokens(6, 8), weights)
+    found = collapse_weights(tokens(6, 8), weights).collapse
     assert found.log_ratio[-3:] == pytest.approx(3.0, abs=5e-4)
 
 
@@ -163,7 +163,7 @@ def test_the_residual_halves_at_every_causal_layer_with_orthogonal_values():
         drawn = torch.randn(8, 8, generator=torch.Generator().manual_seed(seed + 100)).double()
         weights["W_V"], weights["W_O"] = torch.linalg.qr(drawn)[0], torch.eye(8).double()
         layers.append(weights)
-    found = collapse_weights(tokens(6, 8), layers, causal=True)
+    found = collapse_weights(tokens(6, 8), layers, causal=True).collapse
     assert 10 ** found.rate[-10:] == pytest.approx(0.5, rel=2e-3)
     assert found.log10_residual[-1] < -15
 
@@ -180,7 +180,7 @@ def test_the_shared_part_of_the_tokens_may_have_any_size(gain, causal):
         weights["W_V"] = weights["W_V"] * gain
         size *= gain
         layers.append(weights)
-    found = collapse_weights(tokens(4, 4), layers, causal=causal)
+    found = collapse_weights(tokens(4, 4), layers, causal=causal).collapse
     assert 350 < abs(found.log10_norm[-1]) < 370
     true = _naive_weights(tokens(4, 4), layers, causal=causal)
     assert max(naive.relative_errors(found, true)) < 1e-10
@@ -188,7 +188,7 @@ def test_the_shared_part_of_the_tokens_may_have_any_size(gain, causal):
 
 def test_forty_layers_reach_a_logarithm_of_minus_ten_to_the_eighteen():
     weights = [_layer(8, seed) for seed in range(40)]
-    found = collapse_weights(tokens(6, 8), weights)
+    found = collapse_weights(tokens(6, 8), weights).collapse
     assert found.log10_residual[-1] < -1e18
     assert isinstance(found.exponent[-1], int)
     assert math.isfinite(found.log10_norm[-1])
@@ -203,7 +203,7 @@ def test_biases_of_bare_weights_act_as_in_the_formula():
             weights[name] = torch.randn(4, generator=generator, dtype=torch.float64)
         layers.append(weights)
     for heads, causal in itertools.product((1, 2), (False, True)):
-        found = collapse_weights(tokens(), layers, causal=causal, heads=heads)
+        found = collapse_weights(tokens(), layers, causal=causal, heads=heads).collapse
         true = _naive_weights(tokens(), layers, causal=causal, heads=heads)
         assert max(naive.relative_errors(found, true)) < 1e-10
 
@@ -231,7 +231,7 @@ def test_the_asymptotic_law_is_reached():
 def test_large_logits_do_not_overflow():
     """A query-key gain of 200, where splitting the exponentials alone would overflow."""
     weights = [_layer(6, seed, scale=20.0) for seed in range(4)]
-    found = collapse_weights(tokens(5, 6), weights)
+    found = collapse_weights(tokens(5, 6), weights).collapse
     true = _naive_weights(tokens(5, 6), weights, causal=False)
     for error, estimate in zip(naive.relative_errors(found, true), found.error, strict=True):
         assert error <= estimate
@@ -246,7 +246,7 @@ def test_weights_below_the_range_of_float64_keep_their_digits(causal, sharpness)
     x = torch.tensor([[1.0], [2.0]]).double() if causal else torch.tensor([[1.5], [0.5]]).double()
     query = -sharpness / 2 if causal else sharpness
     layer = {"W_Q": query * one, "W_K": one, "W_V": one, "W_O": one}
-    found = collapse_weights(x, [layer], causal=causal)
+    found = collapse_weights(x, [layer], causal=causal).collapse
     true = _naive_weights(x, [layer], causal=causal)
     assert found.log10_residual[-1] < -150
     assert max(naive.relative_errors(found, true)) < 1e-12
@@ -256,7 +256,7 @@ def test_large_tokens_make_sharp_patterns_and_are_followed():
     """Tokens far from the origin: nearly all weight goes to one key from the first layer on."""
     x = tokens(4, 6) + 300.0
     weights = [_layer(6, seed) for seed in range(3)]
-    found = collapse_weights(x, weights, heads=2)
+    found = collapse_weights(x, weights, heads=2).collapse
     true = _naive_weights(x, weights, causal=False, heads=2)
     assert found.log10_residual[-1] < -40
     for error, estimate in zip(naive.relative_errors(found, true), found.error, strict=True):
@@ -270,7 +270,7 @@ def test_saturated_curves_do_not_cancel(norm):
     x = tokens() * 3 + 30
     model = network((1, False, ("layernorm", "pre"), "none", "none", True), 1)
     model = model.with_(norm=norm, placement="pre").double()
-    found = collapse(model, x)
+    found = collapse(model, x).collapse
     part = next(iter(model.sublayers()))
     rows = naive.rows_of(x)
     alpha, weight = mpf(part.enter.alpha.item()), naive.numbers(part.enter.weight)
@@ -297,7 +297,7 @@ def test_one_key_that_takes_nearly_all_weight_costs_no_digits():
     weights = _layer(4, 3)
     x = tokens() * 0.01
     weights["b_Q"] = torch.full((4,), 4e4, dtype=torch.float64)
-    found = collapse_weights(x, [weights])
+    found = collapse_weights(x, [weights]).collapse
     true = _naive_weights(x, [weights], causal=False)
     assert found.log10_residual[-1] < -20
     assert max(naive.relative_errors(found, true)) < 1e-10

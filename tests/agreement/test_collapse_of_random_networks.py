@@ -49,7 +49,7 @@ def drawn(seed: int):
 def outcome(seed: int) -> str:
     x, layers, options = drawn(seed)
     try:
-        found = ll.collapse_weights(x, layers, **options)
+        found = ll.collapse_weights(x, layers, **options).collapse
     except ll.InputError:
         return "refused"
     sizes = found.log10_residual

@@ -31,7 +31,7 @@ def test_residuals_are_those_of_the_hidden_states_in_float64(path, layers, digit
     model = loaded(path).model
     ours = ll.Transformer.from_hf(model).double()  # so that the embedding is not rounded
     ids = torch.randint(5, 20000, (1, 12), generator=torch.Generator().manual_seed(0))
-    found = ll.collapse(ours, ids)
+    found = ll.collapse(ours, ids).collapse
     assert found.depth == layers
     theirs = hidden_residuals(model, ids)
     known = layers + 1 if ours.norm is None else layers

@@ -9,13 +9,19 @@ import typer
 
 from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
+from leadline.cli.request.outputs import (
+    HtmlFile,
+    RecordFile,
+    check_outputs,
+    say_outputs,
+    write_outputs,
+)
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
+from leadline.instruments.attacks import ATTACKS, OPTIMISED
 
 ATTACK = "Attack"
-ATTACKS, OPTIMISED = 5000, 200
-"""How many random and how many optimised attacks every bound meets unless others are asked for."""
 
 
 def bounds(
@@ -89,6 +95,8 @@ def bounds(
         ),
     ] = None,
     plugin: o.Plugins = None,
+    output: RecordFile = None,
+    html: HtmlFile = None,
     everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
@@ -102,6 +110,12 @@ def bounds(
     assumptions hold.
     """
     _check(file, attack, of_record=(layer, heads, initial), of_attack=(attacks, optimised, seed))
+    if file is not None and (output is not None or html is not None):
+        raise InputError(
+            f"-o and --html keep what --attack finds; {file} is a record already, and "
+            f"`leadline report {file} -o FILE.html` writes its page with the bounds."
+        )
+    check_outputs(output, html)
     for path in plugin or ():
         load_plugin(path)
     with Voice(as_json=as_json, quiet=quiet) as voice:
@@ -112,6 +126,9 @@ def bounds(
                 optimised=OPTIMISED if optimised is None else optimised,
                 seed=seed or 0,
                 names=bound,
+                output=output,
+                html=html,
+                everything=everything,
             )
         else:
             violated = _compare(
@@ -149,17 +166,37 @@ def _compare(
 
 
 def _attack(
-    voice: Voice, *, attacks: int, optimised: int, seed: int, names: list[str] | None
+    voice: Voice,
+    *,
+    attacks: int,
+    optimised: int,
+    seed: int,
+    names: list[str] | None,
+    output: Path | None,
+    html: Path | None,
+    everything: bool,
 ) -> bool:
-    from leadline.instruments.attacks.run import attack_bounds
-    from leadline.instruments.attacks.text import show_attacks
+    from leadline.instruments.attacks.bounds import bounds as bounds_under
+    from leadline.instruments.attacks.text import MOST_ROWS, show_attacks
 
     with voice.progress("Attacking the bounds") as gauge:
-        table = attack_bounds(
-            attacks=attacks, optimised=optimised, seed=seed, names=names, progress=gauge
-        )
+        try:
+            record = bounds_under(
+                attack=True,
+                attacks=attacks,
+                optimised=optimised,
+                seed=seed,
+                names=names,
+                progress=gauge,
+            )
+        except KeyboardInterrupt:
+            raise InputError("The search was interrupted, and nothing of it is kept.") from None
+        write_outputs(record, output, html)
+    table = record.attacks
     voice.emit(table.to_json)
-    voice.show(lambda console: show_attacks(table, console))
+    most = None if everything else MOST_ROWS
+    voice.show(lambda console: show_attacks(table, console, most=most))
+    say_outputs(voice, output, html)
     return table.violated
 
 

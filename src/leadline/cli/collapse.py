@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import ModelRequest, takes_request
+from leadline.cli.request.outputs import (
+    HtmlFile,
+    RecordFile,
+    check_outputs,
+    say_outputs,
+    write_outputs,
+)
 from leadline.cli.screen.voice import Voice
+from leadline.errors import InputError
+
+if TYPE_CHECKING:
+    from leadline.record import Record
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,13 @@ def collapse(
         bool,
         typer.Option(
             "--bounds",
-            help="Also set the theorems on rank collapse beside the first example.",
+            help="Also set the theorems on rank collapse beside every example.",
             rich_help_panel=o.MEASURING,
         ),
     ] = False,
+    output: RecordFile = None,
+    html: HtmlFile = None,
+    everything: o.Everything = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main reads it
@@ -50,25 +64,44 @@ def collapse(
     The residual |X - 1 m'|_F and its share of |X|_F as logarithms, right to many digits where a
     plain forward pass shows rounding, with an estimate of the error. MODEL is made of parts
     (--recipe), or one that becomes a Transformer of parts: GPT-2, Llama, BERT and their kin.
+    `leadline bounds` reads the record that -o saves.
     """
+    check_outputs(output, html)
     request.check()
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge:
-            from leadline.instruments.collapse.measure import collapse as follow
+            from leadline.instruments.collapse.recording import collapse as follow
             from leadline.parts import Transformer
 
             loaded = request.load()
             module = loaded.model
             ours = module if isinstance(module, Transformer) else Transformer.from_hf(module)
-            batch = request.inputs(loaded)
-            found = follow(ours, batch, facts=bounds, seed=request.seed, progress=gauge)
-        voice.emit(found.to_json)
-        voice.say(str(found))
-        facts = (found.examples[0] if found.examples else found).facts
-        if facts is not None:
+            try:
+                record = follow(
+                    ours,
+                    request.inputs(loaded),
+                    facts=bounds or output is not None or html is not None,
+                    seed=request.seed,
+                    name=loaded.name,
+                    source=loaded.source,
+                    progress=gauge,
+                )
+            except KeyboardInterrupt:
+                raise InputError("The pass was interrupted, and nothing of it is kept.") from None
+            write_outputs(record, output, html)
+        if loaded.missing:
+            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+        voice.emit(record.collapse.to_json)
+        voice.say(_shown(record, everything=everything))
+        if bounds:
             from leadline.reading.bounds.evaluate import bounds as bounds_of
             from leadline.reading.page import show_bounds
 
-            table = bounds_of(facts)
+            table = bounds_of(record)
             voice.say("")
             voice.show(lambda console: show_bounds(table, console, heads=False))
+        say_outputs(voice, output, html)
+
+
+def _shown(record: Record, *, everything: bool) -> str:
+    return f"{record}\n\n{record.collapse}" if everything else str(record)

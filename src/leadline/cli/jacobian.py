@@ -62,7 +62,7 @@ def jacobian(
         raise InputError(f"--from {start} begins a stretch; say where it ends, such as --to 6.")
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge, nothing_kept():
-            from leadline.instruments.jacobian.run import jacobian as measure_jacobian
+            from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
             from leadline.instruments.jacobian.text import jacobian_answer
 
             declared = request.declaration()

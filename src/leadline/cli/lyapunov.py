@@ -49,7 +49,7 @@ def lyapunov(
     request.check()
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge, nothing_kept():
-            from leadline.instruments.jacobian.run import lyapunov as measure_lyapunov
+            from leadline.instruments.jacobian.recording import lyapunov as measure_lyapunov
             from leadline.instruments.jacobian.text import lyapunov_answer
 
             declared = request.declaration()

@@ -27,7 +27,7 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import RUN
-from leadline.record.views import how_to_make, view_reader
+from leadline.record.views import how_to_make, view_reader, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -69,10 +69,10 @@ class Record:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Self:
-        """Open a record file for reading.
+        """Open a record file for reading. It shows rows that a writer still adds.
 
-        A file that is being written shows the rows that its writer still adds. A finished one is
-        read once; so is one of an older schema, whose rows are read as they are now.
+        A finished file is read once: what a later writer adds is there when it is opened again.
+        The same holds for a file of an older schema, which is read as it is now.
         """
         place = check_path(path)
         record = cls.__new__(cls)
@@ -403,7 +403,7 @@ class Record:
         from leadline.record.words.text import record_screen
 
         if self.instrument:
-            return str(self.view(self.instrument))
+            return view_text(self.instrument, self.view(self.instrument))
         return record_screen(self).text()
 
     def _repr_html_(self) -> str:

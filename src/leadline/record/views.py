@@ -14,7 +14,7 @@ from typing import Any
 
 from leadline.errors import UnknownName
 
-__all__ = ["how_to_make", "view_reader"]
+__all__ = ["how_to_make", "view_reader", "view_text"]
 
 _VIEWS = {
     "jacobian": ("leadline.instruments.jacobian.rows:read_jacobian", "leadline.jacobian(model)"),
@@ -31,15 +31,30 @@ _VIEWS = {
     ),
 }
 
+_TEXTS = {
+    "collapse": "leadline.instruments.collapse.text:collapse_text",
+    "attacks": "leadline.instruments.attacks.text:attacks_text",
+}
+"""What writes the first screen of a result, where that is less than the whole result."""
+
 
 def view_reader(instrument: str) -> Callable[[Any], Any]:
     """Return the function that reads the result of an instrument from a record."""
     if instrument not in _VIEWS:
         raise UnknownName("instrument with a result of its own", instrument, _VIEWS)
-    module, _, name = _VIEWS[instrument][0].partition(":")
-    return getattr(importlib.import_module(module), name)
+    return _imported(_VIEWS[instrument][0])
+
+
+def view_text(instrument: str, view: Any) -> str:
+    """Return what is printed of a record with this result."""
+    return _imported(_TEXTS[instrument])(view) if instrument in _TEXTS else str(view)
 
 
 def how_to_make(instrument: str) -> str:
     """Return the call that makes a record with this result."""
     return _VIEWS[instrument][1]
+
+
+def _imported(place: str) -> Callable[[Any], Any]:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

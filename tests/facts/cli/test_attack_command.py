@@ -17,6 +17,7 @@ from leadline.instruments.attacks import collapse as collapse_attacks
 from leadline.instruments.attacks.result import AttackRow, AttackTable
 from leadline.instruments.attacks.run import attack_bounds
 from leadline.instruments.attacks.text import show_attacks
+from leadline.record import Record
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -145,7 +146,7 @@ def test_one_bound_alone(leadline):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert "30 random and 0 optimised" in lines[1]
-    assert [line.split()[0] for line in lines if "held" in line] == ["one"]
+    assert [line.split()[0] for line in lines[1:] if "held" in line] == ["one"]
 
 
 def test_json_stands_alone_and_repeats_by_seed(leadline):
@@ -291,3 +292,31 @@ def test_the_table_fits_the_terminal(found, width):
 def test_nothing_but_laws_is_told_as_such():
     found = table(laws=("collapse-cubic-law",))
     assert "collapse-cubic-law is not attacked: a law" in shown(found)
+
+
+# --- the record -------------------------------------------------------------------------------
+
+
+def test_the_search_is_kept_and_its_page_written(leadline, tmp_path):
+    file, page = tmp_path / "attacks.leadline", tmp_path / "page.html"
+    command = ("bounds", "--attack", "--attacks", 8, "--optimised", 0, "--bound", "one")
+    said = leadline(*command, "-o", file, "--html", page)
+    assert said.code == 0
+    assert said.out.startswith("No bound is violated: 1 held")
+    assert f"The record is in {file}" in said.out and page.exists()
+    with Record.open(file) as record:
+        table = json.loads(leadline(*command, "--json").out)
+        assert record.attacks.to_json() == table
+
+
+def test_the_first_screen_has_fifteen_bounds_and_all_has_every_one(leadline):
+    command = ("bounds", "--attack", "--attacks", 2, "--optimised", 0)
+    first, every = leadline(*command).out, leadline(*command, "--all").out
+    counts = [sum(" held" in line for line in text.splitlines()[1:]) for text in (first, every)]
+    assert counts[0] <= 15 < counts[1]
+    assert "that came nearest; --all" in first and "--all" not in every
+
+
+def test_outputs_of_a_record_are_refused(leadline, tmp_path):
+    said = leadline("bounds", "some.leadline", "-o", tmp_path / "other.leadline")
+    assert said.code == 2 and "leadline report some.leadline" in said.err

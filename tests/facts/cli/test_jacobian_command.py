@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_a_sentence_and_writes_nothing(
 
 
 def test_an_interruption_is_a_sentence_and_writes_nothing(leadline, tmp_path, monkeypatch):
-    import leadline.instruments.jacobian.run as run
+    import leadline.instruments.jacobian.recording as run
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt

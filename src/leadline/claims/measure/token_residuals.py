@@ -154,16 +154,16 @@ def follow_layers(
     x: Matrix, layers: Sequence[Layer], *, heads: int = 1, causal: bool = False, facts: bool = False
 ) -> Collapse:
     """Follow the residual through layers that are matrices."""
-    from leadline.instruments.collapse.measure import collapse_weights
+    from leadline.instruments.collapse.measure import compute_collapse_weights
 
-    return collapse_weights(x, layers, heads=heads, causal=causal, facts=facts)
+    return compute_collapse_weights(x, layers, heads=heads, causal=causal, facts=facts)
 
 
 def follow_model(model: Any, x: torch.Tensor, *, facts: bool = False) -> Collapse:
     """Follow the residual of tokens [token, width] through a model."""
-    from leadline.instruments.collapse.measure import collapse
+    from leadline.instruments.collapse.measure import compute_collapse
 
-    return collapse(model, x, facts=facts)
+    return compute_collapse(model, x, facts=facts)
 
 
 def log10_growth(followed: Collapse) -> float:

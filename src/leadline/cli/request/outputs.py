@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from leadline.models.loading import LoadedModel
     from leadline.record import Record
 
-__all__ = ["HtmlFile", "RecordFile", "check_outputs", "deliver_view", "nothing_kept"]
+__all__ = [
+    "HtmlFile",
+    "RecordFile",
+    "check_outputs",
+    "deliver_view",
+    "nothing_kept",
+    "say_outputs",
+    "write_outputs",
+]
 
 RecordFile = Annotated[
     Path | None,
@@ -59,6 +67,23 @@ def check_outputs(output: Path | None, html: Path | None) -> None:
         check_page(html)
 
 
+def write_outputs(record: Record, output: Path | None, html: Path | None) -> None:
+    """Save the record and write its report, each where it was asked for."""
+    if output is not None:
+        record.save(output)
+    if html is not None:
+        from leadline.reading.page import report
+
+        report(record, html)
+
+
+def say_outputs(voice: Voice, output: Path | None, html: Path | None) -> None:
+    """Say which files were written."""
+    for what, path in (("record", output), ("report", html)):
+        if path is not None:
+            voice.say(f"The {what} is in {path}")
+
+
 @contextmanager
 def nothing_kept() -> Iterator[None]:
     """Say in a sentence that an interrupted measurement left nothing behind."""
@@ -78,19 +103,12 @@ def deliver_view(
     html: Path | None,
 ) -> None:
     """Save the record of an instrument and its page, then print the answer and its numbers."""
-    if output is not None:
-        record.save(output)
-    if html is not None:
-        from leadline.reading.page import report
-
-        report(record, html)
+    write_outputs(record, output, html)
     if loaded.missing:
         voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
     voice.emit(record.view(record.instrument).to_json)
     lines = f"{answer}\n\n{record}".splitlines()
     voice.say("\n".join(wrapped(line, sys.stdout) for line in lines))
-    for what, path in (("record", output), ("report", html)):
-        if path is not None:
-            voice.say(f"The {what} is in {path}")
+    say_outputs(voice, output, html)
     if output is None and html is None and not voice.as_json:
         voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from leadline.errors import InputError, LeadlineError, Progress, no_progress
 from leadline.experiments.materials.sentences import random_rows, sentence_rows
 from leadline.experiments.outcome.outcome import Outcome
-from leadline.instruments.collapse.measure import collapse
+from leadline.instruments.collapse.measure import compute_collapse
 from leadline.models.inputs import vocabulary_size
 from leadline.models.loading import LoadedModel
 from leadline.parts import Transformer
@@ -100,7 +100,7 @@ def _ids(loaded: LoadedModel, tokens: int, seed: int) -> tuple[torch.Tensor, str
 
 
 def _lines(name: str, switch: str, model: Transformer, ids: torch.Tensor) -> Iterator[Line]:
-    found = collapse(model, ids)
+    found = compute_collapse(model, ids)
     true = found.log10_relative
     facts = {"model": switch, "error": float(found.error.max())}
     yield Line(name, switch, tuple(true.tolist()), facts=facts)

@@ -1,26 +1,72 @@
-"""The search for violations in the terminal: a row per bound, violations first and red."""
+"""The search for violations in the terminal: the answer, then a row per bound, violations red."""
 
 from __future__ import annotations
 
+import io
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from leadline.reading.show.columns import Column, print_line, show_table
 from leadline.record.words.numbers import format_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from leadline.instruments.attacks.result import AttackRow, AttackTable
 
-__all__ = ["show_attacks"]
+__all__ = ["MOST_ROWS", "answer", "attacks_text", "show_attacks"]
+
+MOST_ROWS = 15
+"""How many bounds the first screen shows."""
+NEAR = 0.999
+"""From which ratio on a bound counts as met."""
 
 _RED = "bold red"
 
 
-def show_attacks(table: AttackTable, console: Console) -> None:
-    """Print what was attacked, a row per bound, and where bounds fail."""
-    print_line(console, "The bounds under attack", style="bold")
+def attacks_text(table: AttackTable) -> str:
+    """Return the first screen as plain text: the answer, and the rows that came nearest."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    show_attacks(table, console, most=MOST_ROWS)
+    return cast("io.StringIO", console.file).getvalue().rstrip("\n")
+
+
+def answer(table: AttackTable) -> str:
+    """Say in a sentence whether any bound was violated, and which came nearest."""
+    violated = [row.name for row in table.rows if row.violated]
+    if violated:
+        count = "A bound is" if len(violated) == 1 else f"{len(violated)} bounds are"
+        return f"{count} violated where the assumptions hold: {', '.join(violated)}."
+    held = [row for row in table.rows if row.verdict == "held"]
+    refuted = [row.name for row in table.rows if row.verdict == "refuted"]
+    sentences: list[str] = []
+    if held:
+        near = sum(row.ratio >= NEAR for row in held)
+        nearest = max(held, key=lambda row: row.ratio)
+        distance = (
+            f"{near} of them met to a thousandth of what they allow"
+            if near
+            else f"the nearest, {nearest.name}, met to {_ratio(nearest.ratio, 1)} of what it allows"
+        )
+        sentences.append(f"No bound is violated: {len(held)} held, {distance}.")
+    else:
+        sentences.append("No bound is violated, and no attack met all the assumptions of one.")
+    if refuted:
+        noun = "statement is" if len(refuted) == 1 else "statements are"
+        sentences.append(f"{len(refuted)} {noun} false, as known: {', '.join(refuted)}.")
+    return " ".join(sentences)
+
+
+def show_attacks(table: AttackTable, console: Console, *, most: int | None = None) -> None:
+    """Print the answer, what was attacked, a row per bound, and where bounds fail.
+
+    `most` limits the rows to those that are violated or came nearest to it.
+    """
+    print_line(console, answer(table), style="bold red" if table.violated else "bold")
     print_line(console, _counts(table))
     print_line(console)
     for row in table.rows:
@@ -28,8 +74,17 @@ def show_attacks(table: AttackTable, console: Console) -> None:
             print_line(console, _violation(row), style=_RED)
     if table.violated:
         print_line(console)
-    if table.rows:
-        _show_rows(table, console)
+    rows = table.rows
+    if most is not None and len(rows) > most:
+        rows = sorted(rows, key=lambda row: (not row.violated, not row.attacks, -row.ratio))[:most]
+    if rows:
+        _show_rows(rows, console)
+        if len(rows) < len(table.rows):
+            print_line(
+                console,
+                f"Shown: the {len(rows)} of {len(table.rows)} that came nearest; --all, or "
+                "record.attacks.rows, has every one.",
+            )
         print_line(console)
         print_line(console, _LEGEND, style="dim")
     if failures := [_outside(row) for row in table.rows if row.fails_outside]:
@@ -62,8 +117,7 @@ def _counts(table: AttackTable) -> str:
     )
 
 
-def _show_rows(table: AttackTable, console: Console) -> None:
-    rows = table.rows
+def _show_rows(rows: Sequence[AttackRow], console: Console) -> None:
     name = Column("bound", [row.name for row in rows], style="bold")
     statement = Column("statement", [row.statement for row in rows])
     counts = [

@@ -1,14 +1,15 @@
-"""collapse(model, stream): how pure attention loses rank, followed without cancellation.
+"""How pure attention loses rank, followed without cancellation.
 
 Tokens are carried as a reference and what sets them apart, each with an exact exponent of its own
 (`split.split`), through the model's own modules. So residuals are right to many digits where a
 plain forward pass shows rounding: float32 from the third or fourth layer on, float64 soon after.
 
-`collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
+`compute_collapse` follows any `Transformer` whose parts torch can do on split tokens: attention of one or
 more heads, bidirectional or causal, grouped, rotary; LayerNorm, RMSNorm and others at any place;
 ReLU, GELU, SiLU and gated MLPs; every connection made of sums and products. What cannot be
-followed is refused by name. `collapse_weights` takes bare matrices. With `facts=True` the result
-also has the facts that the theorems need, for `leadline.bounds(result.facts)`.
+followed is refused by name. `compute_collapse_weights` takes bare matrices. With `facts=True` the
+result also has the facts that the theorems need. `leadline.collapse` and `leadline.collapse_weights`
+write the result into a record.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from leadline.models.loading import LoadedModel
 from leadline.parts import Transformer
 from leadline.parts.branches import Run
 
-__all__ = ["collapse", "collapse_weights", "follow"]
+__all__ = ["compute_collapse", "compute_collapse_weights", "follow"]
 
 Tensor = torch.Tensor
 Step = Callable[[Any], Any]
@@ -53,7 +54,7 @@ assert (
 )  # they enter the rules when they are imported
 
 
-def collapse(
+def compute_collapse(
     model: nn.Module | LoadedModel,
     stream: Any,
     *,
@@ -95,7 +96,7 @@ def collapse(
     return _join_examples(results)
 
 
-def collapse_weights(
+def compute_collapse_weights(
     stream: Any,
     layers: Sequence[Mapping[str, Any]],
     *,

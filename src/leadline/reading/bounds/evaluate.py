@@ -28,7 +28,8 @@ from leadline.errors import InputError, RecordError, UnknownName, shown
 from leadline.reading.bounds.attention_facts import attention_sublayers, facts_of, head_readings
 from leadline.reading.bounds.depth.applied_laws import fitting_laws, law_results
 from leadline.reading.bounds.depth.facts import depth_stacks, has_depth
-from leadline.reading.bounds.rank_collapse.applied_bounds import collapse_result, exact_stack
+from leadline.reading.bounds.rank_collapse.applied_bounds import collapse_result
+from leadline.reading.bounds.rank_collapse.exact import exact_stack, exact_stacks
 from leadline.reading.bounds.rank_collapse.facts import collapse_stacks, has_collapse
 from leadline.reading.bounds.refusals import (
     check_record_or_facts,
@@ -84,9 +85,9 @@ def bounds(
     `names` chooses bounds (all of them otherwise; `leadline list bounds` shows them), `layer` one
     layer. Needs a record with readings of the probe `attention`, of `residual` and `collapse`, or
     of `stream` or `jacobian`. `initial` says whether the weights are as they were drawn, where the
-    record does not know it: laws of depth ask for it. The facts of a stack, as `leadline.collapse`
-    finds them, take the place of a record: then the bounds on rank collapse stand beside residuals
-    that are right far below rounding.
+    record does not know it: laws of depth ask for it. With a record that `leadline.collapse` wrote
+    with `facts=True` (or the `facts` of its result) the bounds on rank collapse stand beside
+    residuals that are right far below rounding.
     """
     check_record_or_facts(record)
     if isinstance(names, str) or not isinstance(names, list | tuple | None):
@@ -103,16 +104,17 @@ def bounds(
     elif names is not None and choice.attention:
         raise RecordError(nothing_measured(record, "attention"))
     if has_collapse(record):
-        results += _of_stacks(choice.collapse, collapse_stacks(record), layer=layer)
+        stacks = exact_stacks(record) or collapse_stacks(record)
+        results += _of_stacks(choice.collapse, stacks, layer=layer)
     elif names is not None and choice.collapse:
         raise RecordError(nothing_measured(record, "collapse"))
     if has_depth(record):
         laws = choice.laws
-        stacks = depth_stacks(record, initial=initial)
+        of_depth = depth_stacks(record, initial=initial)
         if names is None:
-            laws = fitting_laws(laws, stacks)
+            laws = fitting_laws(laws, of_depth)
         for name, law in laws:
-            results += law_results(name, law, stacks=stacks, layer=layer)
+            results += law_results(name, law, stacks=of_depth, layer=layer)
     elif names is not None and choice.laws:
         raise RecordError(nothing_measured(record, "depth"))
     if not results:

@@ -22,16 +22,13 @@ def check_record_or_facts(value: object) -> None:
     takes = "bounds takes a record or the facts of a stack, and was given"
     if value is None:
         raise InputError(
-            f"{takes} None: "
-            "`leadline.collapse(..., facts=True)` finds facts, and those of several examples are "
-            "in found.examples[i].facts."
+            f"{takes} None: `leadline.collapse(..., facts=True)` returns a record with facts."
         )
     if isinstance(value, (str, Path)):
         raise InputError(f"{takes} the path {str(value)!r}: open it with `leadline.Record.open`.")
     raise InputError(
         f"{takes} {shown(value)}: "
-        "give what `leadline.measure` returns, or `found.facts` of "
-        "`leadline.collapse(..., facts=True)`."
+        "give what `leadline.measure` or `leadline.collapse(..., facts=True)` returns."
     )
 
 
@@ -40,6 +37,20 @@ def nothing_measured(
 ) -> str:
     """Say that a record lacks what bounds of a family are about; `bounds`: of all families."""
     which = f"The record {record.path}" if record.path is not None else "This record"
+    if record.instrument == "collapse":
+        wants = {"attention": "attention matrices", "depth": "whole streams"}.get(family)
+        return (
+            f"{which} was written by leadline.collapse, and these bounds are about {wants}: "
+            "measure the model with `leadline measure MODEL --probes attention,stream`."
+            if wants
+            else f"{which} was written by leadline.collapse without the facts that the theorems "
+            "need: use `leadline.collapse(..., facts=True)` or `leadline collapse MODEL -o FILE`."
+        )
+    if record.instrument == "attacks":
+        return (
+            f"{which} holds bounds under attack and no model; give the record of a model, as "
+            "`leadline measure MODEL -o FILE` writes it."
+        )
     if family == "collapse":
         return (
             f"{which} holds no composite residuals, and these bounds are about them: "

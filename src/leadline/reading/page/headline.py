@@ -48,6 +48,10 @@ class Fact:
 
 def sentences(record: Record) -> list[str]:
     """Say what one record answers, then what the model is."""
+    if record.instrument:
+        # The first line of what such a record prints is its answer.
+        answer = str(record).partition("\n")[0]
+        return [answer, structure_sentence(record)] if record.stacks else [answer]
     return [*depth_sentences(record), structure_sentence(record)]
 
 
@@ -60,7 +64,7 @@ def facts(record: Record) -> list[Fact]:
     """List what was measured: model, depth, input, loss, passes, balance."""
     known = record.provenance
     blocks = read_blocks(value_at(known, "anatomy") or {})
-    entries = [_depth_fact(record)]
+    entries = [_depth_fact(record)] if record.stacks or not record.instrument else []
     writes = sum(len(block.writes) for block in blocks)
     if writes:
         placements = list(dict.fromkeys(block.placement for block in blocks))

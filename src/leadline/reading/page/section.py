@@ -121,5 +121,7 @@ def is_sweep(record: Record) -> bool:
 
 def holds_run(record: Record) -> bool:
     """Say whether a record is of training: it is a sweep, or has numbers of a run."""
+    if record.instrument:  # bounds under attack are runs too, without steps
+        return False
     runs = any(quantity.over == "step" for quantity in record.quantities.values())
     return runs or is_sweep(record)

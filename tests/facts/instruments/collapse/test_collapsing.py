@@ -51,7 +51,7 @@ def plainly(model: ll.Transformer, x: torch.Tensor) -> list[float]:
 
 
 def agrees(model: ll.Transformer, x: torch.Tensor) -> None:
-    found = ll.collapse(model, x)
+    found = ll.collapse(model, x).collapse
     assert 10 ** found.log10_residual[1:] == pytest.approx(plainly(model, x), rel=1e-9)
 
 
@@ -109,43 +109,43 @@ def test_token_ids_go_through_the_embedding():
     ids = torch.tensor([3, 1, 4, 1, 5])
     with torch.no_grad():
         entered = model.embedding(ids.unsqueeze(0), torch.arange(5), None)[0]
-    by_ids, by_stream = ll.collapse(model, ids), ll.collapse(model, entered)
+    by_ids, by_stream = ll.collapse(model, ids).collapse, ll.collapse(model, entered).collapse
     assert by_ids.log10_residual == pytest.approx(by_stream.log10_residual, rel=1e-12)
 
 
 def test_a_stream_enters_the_first_layer_of_a_model_with_an_embedding_as_it_is():
     model = network(embedding="token", positions="learned", vocabulary=20, head="linear")
     x = stream()
-    found = ll.collapse(model, x)
+    found = ll.collapse(model, x).collapse
     assert 10 ** found.log10_residual[0] == pytest.approx(float((x - x.mean(0)).norm()))
 
 
 def test_several_examples_give_a_row_each():
     model, both = network(), torch.stack([stream(0), stream(1)])
-    found = ll.collapse(model, both)
+    found = ll.collapse(model, both).collapse
     assert found.log10_residual.shape == (2, 4)
     assert found.depth == 3
-    alone = ll.collapse(model, stream(1))
+    alone = ll.collapse(model, stream(1)).collapse
     assert found.log10_residual[1] == pytest.approx(alone.log10_residual, rel=1e-13)
     assert "example 2" in str(found)
 
 
 def test_one_example_gives_depth_plus_one_numbers_of_float64():
-    found = ll.collapse(network(), stream().unsqueeze(0))
+    found = ll.collapse(network(), stream().unsqueeze(0)).collapse
     assert found.log10_residual.shape == (4,)
     assert found.log10_residual.dtype == np.float64
 
 
 def test_relative_residuals_are_over_the_norm_of_all_tokens():
     x = stream() + 3.0
-    found = ll.collapse(network(), x)
+    found = ll.collapse(network(), x).collapse
     whole, apart = float(x.norm()), float((x - x.mean(0)).norm())
     assert 10 ** found.log10_relative[0] == pytest.approx(apart / whole)
     assert 10 ** found.log10_norm[0] == pytest.approx(whole)
 
 
 def test_mantissa_and_exponent_are_the_residual():
-    found = ll.collapse(network(), stream())
+    found = ll.collapse(network(), stream()).collapse
     back = [m * 2.0**e for m, e in zip(found.mantissa, found.exponent, strict=True)]
     assert back == pytest.approx(10**found.log10_residual, rel=1e-13)
 
@@ -164,11 +164,11 @@ def test_bare_weights_are_the_network_that_has_them():
             {"W_Q": q.T, "W_K": k.T, "W_V": v.T, "W_O": branch.output.weight.T,
              "b_Q": bq, "b_K": bk, "b_V": bv, "b_O": branch.output.bias}
         )  # fmt: skip
-    whole = ll.collapse(model, stream())
-    bare = ll.collapse_weights(stream(), layers, heads=2)
+    whole = ll.collapse(model, stream()).collapse
+    bare = ll.collapse_weights(stream(), layers, heads=2).collapse
     assert bare.log10_residual == pytest.approx(whole.log10_residual, rel=1e-12)
     numbers = [{k: v.detach().numpy() for k, v in layer.items()} for layer in layers]
-    again = ll.collapse_weights(stream().numpy(), numbers, heads=2)
+    again = ll.collapse_weights(stream().numpy(), numbers, heads=2).collapse
     assert again.log10_residual == pytest.approx(bare.log10_residual, rel=1e-15)
 
 
@@ -191,7 +191,7 @@ def test_dropout_is_off_while_a_network_is_followed():
 
 def test_values_that_are_all_zero_leave_no_residual_and_a_sentence():
     layers = [_layer(4, 0), {**_layer(4, 1), "W_V": torch.zeros(4, 4).double()}, _layer(4, 2)]
-    found = ll.collapse_weights(stream(width=4), layers)
+    found = ll.collapse_weights(stream(width=4), layers).collapse
     assert list(np.isneginf(found.log10_residual)) == [False, False, True, True]
     assert found.remarks == ("From layer 2 on all tokens are exactly equal: the residual is zero.",)
     assert np.isneginf(found.log10_relative[-1])
@@ -313,7 +313,7 @@ def test_a_wall_of_flat_activations_is_refused():
 
 
 def test_parallel_blocks_have_facts_without_an_mlp_of_their_own():
-    facts = ll.collapse(network(placement="parallel"), stream(), facts=True).facts
+    facts = ll.collapse(network(placement="parallel"), stream(), facts=True).collapse.facts
     assert facts is not None and facts.layers[0].lipschitz is None
 
 
@@ -328,7 +328,7 @@ def test_alignment_is_that_of_what_is_really_added(connection):
         after = model(x.unsqueeze(0))[0]
     u = after - x
     r, v = x - x.mean(0), u - u.mean(0)
-    facts = ll.collapse(model, x, facts=True).facts
+    facts = ll.collapse(model, x, facts=True).collapse.facts
     assert facts is not None and facts.layers[0].alignment is not None
     cosine = float((r * v).sum() / (r.norm() * v.norm()))
     assert facts.layers[0].alignment == pytest.approx(cosine, rel=1e-9)
@@ -345,7 +345,7 @@ def test_a_stream_of_another_width_is_refused():
 
 
 def test_the_table_shows_layers_logarithms_ratios_and_errors():
-    text = str(ll.collapse(network(connection="none"), stream()))
+    text = str(ll.collapse(network(connection="none"), stream()).collapse)
     assert "log10 residual" in text and "error" in text
     assert len([line for line in text.splitlines() if line.strip()[:1].isdigit()]) == 4
 
@@ -357,7 +357,7 @@ def test_the_facts_of_a_layer_are_those_of_its_matrices():
     """Every fact again, from the matrices in numpy."""
     x, heads = stream(width=4).numpy(), 2
     layer = {name: value.numpy() for name, value in _layer(4, 3).items()}
-    facts = ll.collapse_weights(x, [layer], heads=heads, facts=True).facts
+    facts = ll.collapse_weights(x, [layer], heads=heads, facts=True).collapse.facts
     assert facts is not None and facts.tokens == TOKENS and facts.mask == "none"
     told = facts.layers[0]
     r = x - x.mean(0)
@@ -392,18 +392,18 @@ def test_the_diagonal_is_the_largest_weight_on_oneself_after_the_first_token():
     q, k = x @ layer["W_Q"], x @ layer["W_K"]
     logits = (q @ k.T / 2).masked_fill(torch.ones(TOKENS, TOKENS).triu(1).bool(), -math.inf)
     own = torch.softmax(logits, -1).diagonal()[1:].max()
-    facts = ll.collapse_weights(x, [layer], causal=True, facts=True).facts
+    facts = ll.collapse_weights(x, [layer], causal=True, facts=True).collapse.facts
     assert facts is not None and facts.mask == "causal"
     assert facts.layers[0].diagonal == pytest.approx(float(own))
 
 
 def test_the_facts_of_a_network_tell_of_skip_norm_positions_and_mlp():
     model = network(mlp="relu", attention="multihead(causal=false)")
-    facts = ll.collapse(model, stream(), facts=True).facts
+    facts = ll.collapse(model, stream(), facts=True).collapse.facts
     assert facts is not None
     assert facts.skip and facts.norm and not facts.turned and facts.biased and facts.plain
     assert facts.keep == 1.0
-    settled = ll.collapse(network(placement="post"), stream(), facts=True).facts
+    settled = ll.collapse(network(placement="post"), stream(), facts=True).collapse.facts
     assert settled is not None and settled.skip and settled.keep == 0.0
     mlp = next(p for p in model.blocks[0].children() if hasattr(p.branch, "up")).branch
     sizes = [
@@ -416,7 +416,7 @@ def test_the_facts_of_a_network_tell_of_skip_norm_positions_and_mlp():
         mlp="swiglu", norm="none", placement="none", connection="none", positions="rotary",
         attention="multihead(causal=false, bias=false, qk_norm=head)",
     )  # fmt: skip
-    facts = ll.collapse(bare, stream(), facts=True).facts
+    facts = ll.collapse(bare, stream(), facts=True).collapse.facts
     assert facts is not None
     assert not facts.skip and not facts.norm and facts.turned and not facts.biased
     assert facts.layers[0].lipschitz is None and facts.keep == 0.0
@@ -428,7 +428,7 @@ def test_alignment_and_overlap_are_those_of_state_and_update():
     with torch.no_grad():
         update = next(iter(model.sublayers())).branch(x.unsqueeze(0), _run())[0]
     r, u = x - x.mean(0), update - update.mean(0)
-    facts = ll.collapse(model, x, facts=True).facts
+    facts = ll.collapse(model, x, facts=True).collapse.facts
     assert facts is not None and facts.keep == 1.0
     cosine = float((r * u).sum() / (r.norm() * u.norm()))
     assert facts.layers[0].alignment == pytest.approx(cosine)
@@ -444,7 +444,7 @@ def _run():
 
 def test_bounds_stand_beside_residuals_far_below_rounding():
     layers = [_layer(8, seed) for seed in range(8)]
-    found = ll.collapse_weights(stream(width=8), layers, facts=True)
+    found = ll.collapse_weights(stream(width=8), layers, facts=True).collapse
     assert found.log10_residual[-1] < -500
     table = ll.bounds(found.facts)
     assert not table.violated

@@ -598,11 +598,10 @@ def test_what_facts_cannot_answer_is_told() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (None, r"was given None: .*facts=True.*those of several examples are in "
-               r"found\.examples\[i\]\.facts\.$"),
+        (None, r"was given None: .*facts=True\)` returns a record with facts\.$"),
         ("a.leadline", r"was given the path 'a\.leadline': open it with `leadline\.Record\.open`\.$"),
         (Path("b"), r"was given the path 'b'"),
-        (3.5, r"was given 3\.5: give what `leadline\.measure` returns, or `found\.facts`"),
+        (3.5, r"was given 3\.5: give what `leadline\.measure` or `leadline\.collapse\("),
     ],
 )  # fmt: skip
 def test_what_is_neither_a_record_nor_facts_is_refused(given: Any, sentence: str) -> None:

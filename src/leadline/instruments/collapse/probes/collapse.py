@@ -29,7 +29,7 @@ import torch
 
 from leadline.anatomy.tap.output_projection import OutputProjection, Perceptron
 from leadline.anatomy.tap.projections import Source
-from leadline.instruments.collapse.probes._quantities import (
+from leadline.instruments.collapse.quantities import (
     ALIGNMENT,
     CUBIC,
     DIAGONAL,

@@ -11,27 +11,26 @@ A statement is violated where it applies and the measurement contradicts it by m
 Tokens that have become equal still differ by rounding, so a reading is judged by the lower end of
 its interval: at the floor of rounding that end is zero, which is evidence of nothing, and a
 reading without an interval is no evidence against an upper bound either. Exact facts are judged
-as they are; of the smallest residual, of which they hold an upper estimate, by the composite
-residual about the mean over 2 (1 - 1/n), which is never above it. A law is never violated.
+as they are (`exact`). A law is never violated.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leadline.reading.bounds.rank_collapse.facts import CollapsePrefix, CollapseStack
-from leadline.reading.bounds.rank_collapse.residuals import RESIDUALS, Residual
+from leadline.reading.bounds.rank_collapse.residuals import RESIDUALS
 from leadline.reading.bounds.table import BoundAtHead, BoundResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadline.theory import CollapseBound, StackFacts
+    from leadline.reading.bounds.rank_collapse.facts import CollapsePrefix, CollapseStack
+    from leadline.reading.bounds.rank_collapse.residuals import Residual
+    from leadline.theory import CollapseBound
     from leadline.theory.rank_collapse.bound import CollapseSide, Measure
 
-__all__ = ["collapse_result", "exact_stack"]
+__all__ = ["collapse_result"]
 
 ROUNDING = 1e-6
 """By what share of a bound a residual may pass it and still be called rounding."""
@@ -61,51 +60,6 @@ def collapse_result(
         log10=True,
         family="collapse",
     )
-
-
-def exact_stack(facts: StackFacts) -> CollapseStack:
-    """Return facts whose residuals are right far below rounding as a stack of their own."""
-    known: dict[Measure, tuple[float, ...]] = {
-        "composite": facts.log10_composite,
-        "smallest": facts.log10_smallest,
-        "frobenius": facts.log10_frobenius,
-    }
-    residuals: dict[Measure, tuple[Residual | None, ...]] = {
-        measure: _exact(facts, measure, values) for measure, values in known.items()
-    }
-    prefixes = tuple(
-        CollapsePrefix(
-            replace(
-                facts,
-                layers=facts.layers[:upto],
-                log10_composite=facts.log10_composite[: upto + 1],
-                log10_smallest=facts.log10_smallest[: upto + 1],
-                log10_frobenius=facts.log10_frobenius[: upto + 1],
-            )
-        )
-        for upto in range(1, facts.depth + 1)
-    )
-    statistics: dict[Measure, str] = {measure: "value" for measure in known if known[measure]}
-    missing: dict[Measure, str] = {
-        measure: f"log10_{measure} is not in the facts, or not depth + 1 numbers long"
-        for measure, line in residuals.items()
-        if not any(line)
-    }
-    return CollapseStack("stack", prefixes, residuals, statistics, missing=missing)
-
-
-def _exact(
-    facts: StackFacts, measure: Measure, values: Sequence[float]
-) -> tuple[Residual | None, ...]:
-    if len(values) != facts.depth + 1:
-        return (None,) * (facts.depth + 1)
-    if measure != "smallest":
-        return tuple(Residual(value, least=value) for value in values)
-    if len(facts.log10_composite) != len(values) or facts.tokens < 2:
-        return tuple(Residual(value) for value in values)
-    centring = math.log10(2.0 * (1.0 - 1.0 / facts.tokens))
-    pairs = zip(values, facts.log10_composite, strict=True)
-    return tuple(Residual(value, least=min(value, mean - centring)) for value, mean in pairs)
 
 
 def _statistic(stacks: Sequence[CollapseStack], measure: Measure) -> str:

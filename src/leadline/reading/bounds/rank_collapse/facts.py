@@ -76,7 +76,9 @@ class CollapseStack:
 
 
 def has_collapse(record: Record) -> bool:
-    """Whether a record holds what the probes `residual` or `collapse` write."""
+    """Whether a record holds what the probes `residual` or `collapse` write, or exact facts."""
+    if record.instrument == "collapse":
+        return value_at(record.provenance, "instrument", "facts") is not None
     written = {RESIDUALS["composite"], RESIDUALS["smallest"]}
     return any(
         (name in written or name.startswith("collapse.")) and bool(record.select(name))

@@ -82,13 +82,17 @@ def why_missing(record: Record, quantity: str) -> str:
 def _residual(reading: Reading | None) -> Residual | None:
     if reading is None:
         return None
-    lower = None if reading.lower is None else _log10(reading.lower)
-    upper = None if reading.upper is None else _log10(reading.upper)
-    return Residual(_log10(reading.value), lower, upper, lower)
+    lower, upper = (
+        None if end is None else _log10(end, reading.exponent)
+        for end in (reading.lower, reading.upper)
+    )
+    return Residual(_log10(reading.value, reading.exponent), lower, upper, lower)
 
 
-def _log10(value: float) -> float:
+def _log10(value: float, exponent: int | None) -> float:
     """Return the logarithm; what is not above zero is at the floor of rounding, -inf."""
     if math.isnan(value):
         return math.nan
-    return -math.inf if value <= 0 else math.log10(value) if value < math.inf else math.inf
+    if value <= 0 or value == math.inf:
+        return -math.inf if value <= 0 else math.inf
+    return math.log10(value) + (exponent or 0) * math.log10(2.0)

@@ -1,19 +1,31 @@
-"""What the probe `collapse` writes: the definitions of its quantities."""
+"""What is read about collapsing tokens, by the probe `collapse` and by `leadline.collapse`.
+
+Residuals that are followed without cancellation leave the range of float64, so beside the residual
+itself, a number with an exact exponent, stands its logarithm: charts and comparisons are of that.
+"""
 
 from __future__ import annotations
 
 from leadline.record import Quantity
+from leadline.record.rows.quantity import LivesOn
 
 __all__ = [
     "ALIGNMENT",
     "CUBIC",
     "DIAGONAL",
+    "ERROR",
     "GAIN",
     "GAMMA",
     "JOINT",
     "LIPSCHITZ",
+    "LOG_COMPOSITE",
+    "LOG_NORM",
+    "LOG_RELATIVE",
+    "LOG_RESIDUAL",
+    "LOG_SMALLEST",
     "OVERLAP",
     "QUERY_KEY",
+    "SCALING",
     "VALUE_OUTPUT_1",
     "VALUE_OUTPUT_INF",
 ]
@@ -21,14 +33,22 @@ __all__ = [
 _SOURCE = "Dong, Cordonnier, Loukas 2021, arXiv 2103.03404"
 
 
-def _ingredient(name: str, title: str, symbol: str, formula: str) -> Quantity:
+def _ingredient(
+    name: str,
+    title: str,
+    symbol: str,
+    formula: str,
+    *,
+    lives_on: LivesOn = "sublayer",
+    headline: str = "value",
+) -> Quantity:
     return Quantity(
         name=f"collapse.{name}",
         title=title,
         symbol=symbol,
         formula=formula,
-        lives_on="sublayer",
-        headline="value",
+        lives_on=lives_on,
+        headline=headline,
         high="Bounds on the residual of the tokens are wider.",
         low="Bounds on the residual of the tokens are narrower.",
         meaning="Serves bounds on the residual of the tokens.",
@@ -149,4 +169,75 @@ OVERLAP = Quantity(
     low="Near 0: the write is orthogonal to the stream as a whole, which says nothing of residuals.",
     meaning="How far a write repeats what the stream holds.",
     requires=("attention",),
+)
+SCALING = _ingredient(
+    "scaling",
+    "Scaling of the logits",
+    "s",
+    "what the products of queries and keys are multiplied by",
+)
+LOG_COMPOSITE = _ingredient(
+    "log10_composite_residual",
+    "Logarithm of the composite token residual",
+    "log₁₀ ‖X − 1m′‖_{1,∞}",
+    "log10 of the square root of largest column sum times largest row sum of the absolute tokens "
+    "minus their mean; the largest of any example",
+    lives_on="stream",
+    headline="max",
+)
+LOG_SMALLEST = _ingredient(
+    "log10_smallest_composite_residual",
+    "Logarithm of the smallest composite token residual",
+    "log₁₀ min_x ‖X − 1x′‖_{1,∞}",
+    "log10 of the least composite measure of the tokens minus one common vector, as far as it was "
+    "found; the largest of any example",
+    lives_on="stream",
+    headline="max",
+)
+LOG_RESIDUAL = Quantity(
+    name="collapse.log10_residual",
+    title="Logarithm of the token residual",
+    symbol="log₁₀ ‖X − 1m′‖_F",
+    formula="log10 of the Frobenius norm of the tokens of one example minus their mean, followed "
+    "without cancellation; the mean over the examples",
+    high="Tokens differ.",
+    low="Tokens have become equal: rank collapse. Three times as low after each layer: cubically.",
+    source=_SOURCE,
+    meaning="How far the tokens of a text are from their mean, at any depth.",
+    axes=("example",),
+)
+LOG_RELATIVE = Quantity(
+    name="collapse.log10_relative_residual",
+    title="Logarithm of the relative token residual",
+    symbol="log₁₀ (‖X − 1m′‖_F / ‖X‖_F)",
+    formula="log10 of the token residual less log10 of the norm of all tokens; the mean over the "
+    "examples",
+    high="Near 0: tokens share no common part.",
+    low="Tokens are nearly one vector: rank collapse.",
+    source=_SOURCE,
+    meaning="How much of the stream is what tells tokens apart, at any depth.",
+    axes=("example",),
+)
+LOG_NORM = Quantity(
+    name="collapse.log10_norm",
+    title="Logarithm of the norm of all tokens",
+    symbol="log₁₀ ‖X‖_F",
+    formula="log10 of the Frobenius norm of the tokens of one example; the mean over the examples",
+    high="The stream is large.",
+    low="The stream vanishes.",
+    meaning="The size of the stream beside which the residual is judged.",
+    axes=("example",),
+)
+ERROR = Quantity(
+    name="collapse.error",
+    title="Estimated error of the token residual",
+    symbol="δ",
+    formula="relative difference of passes that are rounded once more at random in the last digit "
+    "after every operation; the largest of any example",
+    scale="log",
+    headline="max",
+    high="Above 1 only the logarithm of the residual means something.",
+    low="The residual is known to this share of itself.",
+    meaning="How well the residual is known.",
+    axes=("example",),
 )
