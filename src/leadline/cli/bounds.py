@@ -155,13 +155,12 @@ def _compare(
     everything: bool,
 ) -> bool:
     from leadline.reading.bounds.evaluate import bounds as bounds_of
-    from leadline.reading.page import show_bounds
 
     with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
         table = bounds_of(record, names=names, layer=layer, initial=initial)
     voice.emit(table.to_json)
     by_head = heads or layer is not None
-    voice.show(lambda console: show_bounds(table, console, heads=by_head, everything=everything))
+    voice.show(table.screen(heads=by_head, everything=everything).show)
     return table.violated
 
 
@@ -177,7 +176,6 @@ def _attack(
     everything: bool,
 ) -> bool:
     from leadline.instruments.attacks.bounds import bounds as bounds_under
-    from leadline.instruments.attacks.text import MOST_ROWS, show_attacks
 
     with voice.progress("Attacking the bounds") as gauge:
         try:
@@ -194,8 +192,7 @@ def _attack(
         write_outputs(record, output, html)
     table = record.attacks
     voice.emit(table.to_json)
-    most = None if everything else MOST_ROWS
-    voice.show(lambda console: show_attacks(table, console, most=most))
+    voice.show(table.screen(everything=everything).show)
     say_outputs(voice, output, html)
     return table.violated
 

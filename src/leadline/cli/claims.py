@@ -101,7 +101,7 @@ def list_claims(
         with voice.progress("Reading the claims") as gauge:
             from leadline.claims import CLAIMS
             from leadline.claims.claim import GROUPS, NOTES
-            from leadline.claims.page.terminal import claims_answer, show_claims
+            from leadline.claims.page.terminal import claims_answer, claims_screen
             from leadline.claims.ruling import VERDICTS
 
             for kind, value, known in (
@@ -131,7 +131,7 @@ def list_claims(
             }
         )
         if page is None:
-            voice.show(lambda console: show_claims(some, console, everything=everything))
+            voice.show(claims_screen(some, everything=everything).show)
             voice.say(_where(ledger, some))
         else:
             voice.say(f"Open {page} in a browser.")
@@ -227,9 +227,9 @@ def run(
                 "claims": [ruling.to_json() for ruling in rulings],
             }
         )
-        from leadline.claims.page.terminal import show_claims
+        from leadline.claims.page.terminal import claims_screen
 
-        voice.show(lambda console: show_claims(rulings, console))
+        voice.show(claims_screen(rulings).show)
         voice.say(f"{done.measured} measured, {done.kept} were in {record} already.")
         compared = sum(1 for verdict in others.values() if verdict != "not measured")
         if compared:

@@ -20,7 +20,7 @@ from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
-    from leadline.record import Record
+    pass
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,11 @@ def collapse(
         if loaded.missing:
             voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
         voice.emit(record.collapse.to_json)
-        voice.say(_shown(record, everything=everything))
+        voice.show(record.screen(everything=everything).show)
         if bounds:
             from leadline.reading.bounds.evaluate import bounds as bounds_of
-            from leadline.reading.page import show_bounds
 
             table = bounds_of(record)
             voice.say("")
-            voice.show(lambda console: show_bounds(table, console, heads=False))
+            voice.show(table.screen().show)
         say_outputs(voice, output, html)
-
-
-def _shown(record: Record, *, everything: bool) -> str:
-    return f"{record}\n\n{record.collapse}" if everything else str(record)

@@ -56,14 +56,17 @@ def compare(
         check_page(output)
 
     with Voice(as_json=as_json, quiet=quiet) as voice:
+        from leadline.reading.compare.answer import nothing_in_common
         from leadline.reading.compare.compare import compare as compare_records
-        from leadline.reading.page import report, show_comparison
+        from leadline.reading.page import report
 
         with voice.progress("Comparing"), open_records(voice, files) as records:
             comparison = compare_records(*records, names=called)
+            if comparison.shares_nothing:
+                raise RecordError(nothing_in_common(comparison, [str(file) for file in files]))
             if output is not None:
                 report(records, output, names=called)
         voice.emit(comparison.to_json)
-        voice.show(lambda console: show_comparison(comparison, console, everything=everything))
+        voice.show(comparison.screen(everything=everything).show)
         if output is not None:
             voice.say(f"The report is in {output}")

@@ -63,7 +63,6 @@ def jacobian(
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge, nothing_kept():
             from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
-            from leadline.instruments.jacobian.text import jacobian_answer
 
             declared = request.declaration()
             loaded = request.load()
@@ -80,5 +79,4 @@ def jacobian(
                 seed=request.seed,
                 progress=gauge,
             )
-        answer = jacobian_answer(record.jacobian)
-        deliver_view(voice, record, answer, loaded=loaded, output=output, html=html)
+        deliver_view(voice, record, loaded=loaded, output=output, html=html)

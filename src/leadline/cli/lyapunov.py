@@ -50,7 +50,6 @@ def lyapunov(
     with Voice(as_json=as_json, quiet=quiet) as voice:
         with voice.progress("Loading the model") as gauge, nothing_kept():
             from leadline.instruments.jacobian.recording import lyapunov as measure_lyapunov
-            from leadline.instruments.jacobian.text import lyapunov_answer
 
             declared = request.declaration()
             loaded = request.load()
@@ -65,5 +64,4 @@ def lyapunov(
                 seed=request.seed,
                 progress=gauge,
             )
-        answer = lyapunov_answer(record.lyapunov)
-        deliver_view(voice, record, answer, loaded=loaded, output=output, html=html)
+        deliver_view(voice, record, loaded=loaded, output=output, html=html)

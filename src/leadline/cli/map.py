@@ -69,14 +69,13 @@ def map_(
     _check(output)
     with Voice(as_json=as_json, quiet=quiet) as voice:
         from leadline.reading.map.trainability import trainability
-        from leadline.reading.page import show_trainability
 
         with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             found = trainability(record, margin=margin, share=share, depth=columns)
             if output is not None:
                 _write(output, found, record)
         voice.emit(found.to_json)
-        voice.show(lambda console: show_trainability(found, console, everything=everything))
+        voice.show(found.screen(everything=everything).show)
         if output is not None:
             voice.say(f"The map is in {output}")
 

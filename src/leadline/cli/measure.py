@@ -107,10 +107,10 @@ def measure(
         if loaded.missing:
             voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
         from leadline.reading.page import as_json as record_to_json
-        from leadline.reading.page import show_record
+        from leadline.reading.page import screen_of
 
         voice.emit(lambda: record_to_json(record))
-        voice.show(lambda console: show_record(record, console, everything=everything))
+        voice.show(screen_of(record, everything=everything).show)
         for what, path in (("record", output), ("report", html)):
             if path is not None:
                 voice.say(f"The {what} is in {path}")

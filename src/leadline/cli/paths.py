@@ -112,10 +112,8 @@ def paths(
             voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
         if output is not None:
             _write(record, output)
-        from leadline.instruments.paths.picture import show_paths
-
         voice.emit(record.paths.to_json)
-        voice.show(lambda console: show_paths(record.paths, console, everything=everything))
+        voice.show(record.screen(everything=everything).show)
         if output is not None:
             voice.say(f"The {_WRITES[output.suffix.lower()]} in {output}")
         if html is not None:

@@ -39,12 +39,12 @@ def report(
     with Voice(as_json=as_json, quiet=quiet) as voice:
         from leadline.reading.page import as_json as record_to_json
         from leadline.reading.page import report as write_report
-        from leadline.reading.page import show_record
+        from leadline.reading.page import screen_of
 
         with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
             if output is not None:
                 write_report(record, output)
                 voice.say(f"The report is in {output}")
             else:
-                voice.show(lambda console: show_record(record, console, everything=everything))
+                voice.show(screen_of(record, everything=everything).show)
             voice.emit(lambda: record_to_json(record))

@@ -147,11 +147,11 @@ def train(
             except KeyboardInterrupt:
                 raise LabError(_paused(output)) from None
         from leadline.reading.page import as_json as record_to_json
-        from leadline.reading.page import show_record
+        from leadline.reading.page import screen_of
 
         record = trained.record
         voice.emit(lambda: record_to_json(record))
-        voice.show(lambda console: show_record(record, console, everything=everything))
+        voice.show(screen_of(record, everything=everything).show)
         if output is not None:
             record.close()
             voice.say(f"Record: {output}")

@@ -27,7 +27,8 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import RUN
-from leadline.record.views import how_to_make, view_reader, view_text
+from leadline.record.views import how_to_make, view_reader, written_by
+from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Record", "check_record"]
 
 
-class Record:
+class Record(Showable):
     """All readings of a run, with their definitions and their provenance.
 
     `Record()` lives in memory, `Record.create(path)` in a file that grows, `Record.open(path)`
@@ -369,10 +370,10 @@ class Record:
         """Return the rows of an instrument as its result, a thin reader made once."""
         read = view_reader(instrument)
         if self.instrument != instrument:
-            made = f"leadline.{self.instrument}" if self.instrument else "leadline.measure"
+            writer = written_by(self.provenance)
+            made = f" was written by leadline.{writer} and" if writer else ""
             raise RecordError(
-                f"This record was written by {made} and holds no result of {instrument}: "
-                f"use {how_to_make(instrument)}."
+                f"This record{made} holds no result of {instrument}: use {how_to_make(instrument)}."
             )
         return self._reader.keep(("view", instrument), lambda: read(self))
 
@@ -399,19 +400,13 @@ class Record:
             store.save_file(self._connection, place)
         return place
 
-    def __str__(self) -> str:
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return what is shown of it: the answer first, then the rows that matter most."""
         from leadline.record.words.text import record_screen
 
         if self.instrument:
-            return view_text(self.instrument, self.view(self.instrument))
-        return record_screen(self).text()
-
-    def _repr_html_(self) -> str:
-        from leadline.record.words.text import record_screen
-
-        if self.instrument and hasattr(view := self.view(self.instrument), "_repr_html_"):
-            return view._repr_html_()
-        return record_screen(self).html()
+            return self.view(self.instrument).screen(everything=everything)
+        return record_screen(self, everything=everything)
 
     def table(self) -> TextTable:
         """Return every line over depth as a table; `print(record)` shows those that matter most."""

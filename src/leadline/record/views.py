@@ -2,19 +2,20 @@
 
 An instrument writes rows like everybody else, and says in the provenance, under `instrument`, which
 one it is and what rows cannot hold. Its result is read back from there, by a function of the
-instrument's own folder that needs no torch; experiments do the same under the name `reproduce`. Records stand below instruments, so the function is
-named here and imported when it is first used.
+instrument's own folder that needs no torch; experiments do the same under the name `reproduce`.
+Records stand below instruments, so the function is named here and imported when it is first used.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from leadline.errors import UnknownName
+from leadline.record.provenance import text_at
 
-__all__ = ["how_to_make", "view_reader", "view_text"]
+__all__ = ["how_to_make", "view_reader", "written_by"]
 
 _VIEWS = {
     "jacobian": ("leadline.instruments.jacobian.rows:read_jacobian", "leadline.jacobian(model)"),
@@ -31,30 +32,24 @@ _VIEWS = {
     ),
 }
 
-_TEXTS = {
-    "collapse": "leadline.instruments.collapse.text:collapse_text",
-    "attacks": "leadline.instruments.attacks.text:attacks_text",
-}
-"""What writes the first screen of a result, where that is less than the whole result."""
-
 
 def view_reader(instrument: str) -> Callable[[Any], Any]:
     """Return the function that reads the result of an instrument from a record."""
     if instrument not in _VIEWS:
         raise UnknownName("instrument with a result of its own", instrument, _VIEWS)
-    return _imported(_VIEWS[instrument][0])
+    module, _, name = _VIEWS[instrument][0].partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
-def view_text(instrument: str, view: Any) -> str:
-    """Return what is printed of a record with this result."""
-    return _imported(_TEXTS[instrument])(view) if instrument in _TEXTS else str(view)
+def written_by(provenance: Mapping[str, Any]) -> str:
+    """Return the function and command that wrote a record, such as "measure"; "" if it is unknown."""
+    instrument = text_at(provenance, "instrument", "name")
+    if instrument:
+        return {"attacks": "bounds"}.get(instrument, instrument)
+    marks = {"sweep": "sweep", "training": "train", "probes": "measure"}
+    return next((name for key, name in marks.items() if key in provenance), "")
 
 
 def how_to_make(instrument: str) -> str:
     """Return the call that makes a record with this result."""
     return _VIEWS[instrument][1]
-
-
-def _imported(place: str) -> Callable[[Any], Any]:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -16,7 +16,6 @@ from leadline.instruments.attacks import attention as attacks
 from leadline.instruments.attacks import collapse as collapse_attacks
 from leadline.instruments.attacks.result import AttackRow, AttackTable
 from leadline.instruments.attacks.run import attack_bounds
-from leadline.instruments.attacks.text import show_attacks
 from leadline.record import Record
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS
 
@@ -45,7 +44,7 @@ def table(*rows, **changes):
 
 def shown(found, width=160):
     file = io.StringIO()
-    show_attacks(found, Console(file=file, width=width, force_terminal=True, _environ={}))
+    found.screen().show(Console(file=file, width=width, force_terminal=True, _environ={}))
     return ESCAPE.sub("", file.getvalue())
 
 
@@ -263,7 +262,7 @@ def test_a_violation_is_told_first_and_in_red():
     told = next(line for line in text.splitlines() if "VIOLATED" in line)
     assert told.startswith("VIOLATED: bad, |A| <= 1: 3 times what it allows")
     file = io.StringIO()
-    show_attacks(broken, Console(file=file, width=160, force_terminal=True, _environ={}))
+    broken.screen().show(Console(file=file, width=160, force_terminal=True, _environ={}))
     assert "\x1b[1;31mVIOLATED: bad" in file.getvalue()
     assert broken.to_json()["bounds"][0]["facts"] == {"tokens": 2}
     assert broken.to_json()["bounds"][1]["facts"] is None

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from leadline.reading.bounds.evaluate import bounds
-from leadline.reading.page import show_bounds
 from leadline.record import Reading, Record, Site
 from leadline.theory import BOUNDS
 from tests.synthetic import gpt2_record
@@ -44,7 +43,7 @@ def on_terminal(table, width, *, heads=False):
     console = Console(
         file=file, width=width, force_terminal=True, color_system="standard", _environ={}
     )
-    show_bounds(table, console, heads=heads, everything=True)
+    table.screen(heads=heads, everything=True).show(console)
     return file.getvalue()
 
 

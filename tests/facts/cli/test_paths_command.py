@@ -8,8 +8,9 @@ import torch
 from rich.console import Console
 
 import leadline as ll
-from leadline.instruments.paths.picture import picture_of_paths, show_paths
-from leadline.instruments.paths.result import CAVEAT, Paths, Shares
+from leadline.instruments.paths.picture import picture_of_paths
+from leadline.instruments.paths.result import Paths, Shares
+from leadline.instruments.paths.text import BRIEF_CAVEAT
 
 TINY = ["n_layer=2", "n_embd=16", "n_head=2", "vocab_size=50", "n_positions=32"]
 
@@ -29,7 +30,7 @@ def found():
 def on_terminal(found, width):
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=True, color_system=None, _environ={})
-    show_paths(found, console)
+    found.screen(everything=False).show(console)
     return file.getvalue()
 
 
@@ -46,7 +47,7 @@ def test_the_table_the_remainder_and_the_caveat_are_printed(leadline, tiny):
     assert lines[3].split("  ")[0] == "hops"
     assert [line.split()[:2] for line in lines[4:7]] == [["0", "1"], ["1", "4"], ["2", "4"]]
     assert any(line.startswith("Remainder: output ") for line in lines)
-    assert lines[-1] == CAVEAT
+    assert lines[-1] == BRIEF_CAVEAT
 
 
 def test_json_stands_alone(leadline, tiny):
@@ -89,7 +90,7 @@ def test_the_first_screen_has_the_largest_shares_and_all_shows_the_others():
     assert "(15 of 20 rows, the largest shares; --all shows all)" in few
     assert few.partition("\nhops")[2].count("0.02") == 14 * 2 and "\n19 " in few
     file = io.StringIO()
-    show_paths(deep, Console(file=file, width=80, _environ={}), everything=True)
+    deep.screen().show(Console(file=file, width=80, _environ={}))
     assert file.getvalue().partition("\nhops")[2].count("0.02") == 19 * 2
 
 

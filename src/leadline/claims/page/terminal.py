@@ -13,16 +13,8 @@ from leadline.claims.claim import GROUPS
 from leadline.claims.ruling import VERDICTS
 from leadline.reading.show.wording import number
 from leadline.record.words.numbers import sparkline
-from leadline.record.words.table import (
-    Row,
-    Screen,
-    Sentence,
-    TableCell,
-    TableColumn,
-    TextTable,
-    print_line,
-)
-from leadline.record.words.text import MOST_ROWS
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence, print_line
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +33,6 @@ __all__ = [
     "measured",
     "readable",
     "show_claim",
-    "show_claims",
 ]
 
 MARKS = {
@@ -80,14 +71,6 @@ _OUTCOMES = {"holds": "green", "fails": "red", "undecided": "magenta"}
 _RELATIONS = {"at most": "≤", "at least": "≥", "near": "≈"}
 _STRIP, _BARS = 25, 16
 _LATEX = re.compile(r"\$([^$]*)\$")
-
-
-def show_claims(rulings: Sequence[Ruling], console: Console, *, everything: bool = False) -> None:
-    """Print how many claims have which verdict, and those that are false first.
-
-    With `everything` every claim, by group.
-    """
-    claims_screen(rulings, everything=everything).show(console)
 
 
 def claims_screen(rulings: Sequence[Ruling], *, everything: bool = False) -> Screen:

@@ -165,9 +165,9 @@ def _value(one: Field[Any], kind: Any, value: Any) -> Any:
 def _deliver(voice: Voice, outcome: Outcome, output: Path | None, options: dict[str, Any]) -> None:
     """Print the outcome, write its files; leave with 2 where a model could not be measured."""
     from leadline.experiments.outcome.folder import write_outcome
-    from leadline.experiments.outcome.picture import show_outcome
+    from leadline.experiments.outcome.picture import outcome_screen
 
-    voice.show(lambda console: show_outcome(outcome, console))
+    voice.show(outcome_screen(outcome).show)
     voice.emit(outcome.to_json)
     if output is not None:
         write_outcome(outcome, output, options=options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli.request import options as o
-from leadline.cli.screen.voice import Voice, check_page, check_writable, wrapped
+from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import ProbeError, RecordError
 
 if TYPE_CHECKING:
@@ -96,7 +95,6 @@ def nothing_kept() -> Iterator[None]:
 def deliver_view(
     voice: Voice,
     record: Record,
-    answer: str,
     *,
     loaded: LoadedModel,
     output: Path | None,
@@ -107,8 +105,7 @@ def deliver_view(
     if loaded.missing:
         voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
     voice.emit(record.view(record.instrument).to_json)
-    lines = f"{answer}\n\n{record}".splitlines()
-    voice.say("\n".join(wrapped(line, sys.stdout) for line in lines))
+    voice.show(record.screen().show)
     say_outputs(voice, output, html)
     if output is None and html is None and not voice.as_json:
         voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")

@@ -24,6 +24,8 @@ _WHY = {
 def open_records(voice: Voice, files: Sequence[Path]) -> Iterator[list[Record]]:
     """The records in these files, open for reading."""
     from leadline.record import Record
+    from leadline.record.views import written_by
+    from leadline.record.words.unfinished import unfinished_text
 
     with ExitStack() as stack:
         records = [stack.enter_context(Record.open(file)) for file in files]
@@ -31,6 +33,12 @@ def open_records(voice: Voice, files: Sequence[Path]) -> Iterator[list[Record]]:
             if record.integrity != "checked":
                 voice.note(
                     f"{record.path} {_WHY[record.integrity]}, so damage would not be noticed."
+                )
+            if how_far := unfinished_text(record.provenance):
+                writer = written_by(record.provenance) or "measure"
+                voice.note(
+                    f"{record.path} is {how_far}; the same `leadline {writer}` with -o {record.path} "
+                    "goes on."
                 )
         try:
             yield records

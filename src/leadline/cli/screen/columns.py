@@ -29,9 +29,9 @@ def two_columns(
 
 def print_line(console: Console, line: str = "", *, style: str = "") -> None:
     """Print a sentence; on a terminal it is broken between words."""
-    from leadline.record.words import table
+    from leadline.record.words import screen
 
-    table.print_line(console, line, style=style)
+    screen.print_line(console, line, style=style)
 
 
 def print_text(text: str, console: Console) -> None:

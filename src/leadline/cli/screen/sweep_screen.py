@@ -131,7 +131,6 @@ def _task(fields: Any) -> str:
 
 def deliver(voice: Voice, record: Record, path: Path, *, everything: bool = False) -> None:
     """The map where there is one, how many cells ended how, and what to run next."""
-    from leadline.reading.map.terminal import show_trainability
     from leadline.reading.map.trainability import trainability
     from leadline.record.provenance import strict_json
 
@@ -156,7 +155,7 @@ def deliver(voice: Voice, record: Record, path: Path, *, everything: bool = Fals
         )
     )
     if found is not None:
-        voice.show(lambda console: show_trainability(found, console, everything=everything))
+        voice.show(found.screen(everything=everything).show)
         voice.say("")
     kinds = Counter(facts["status"] for facts in cells.values())
     voice.say(

@@ -1,79 +1,87 @@
-"""The outcome of an experiment: a table for every panel in the terminal, and the remarks."""
+"""The outcome of an experiment on a screen: a table for every panel, and the remarks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from leadline.reading.show.wording import number
+from leadline.record.words.screen import Screen, Sentence
+from leadline.record.words.table import Row, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from leadline.experiments.outcome.outcome import Outcome
+    from leadline.reading.show.panels import Table
 
-__all__ = ["show_outcome"]
+__all__ = ["outcome_screen"]
 
 _MOST_LAYERS = 8
-_NAMES, _CELL = 22, 13
-"""Columns for the names of the lines, and for a number with its distance."""
 
 
-def show_outcome(outcome: Outcome, console: Console) -> None:
-    """Print a table for every panel, a row per line, and the remarks."""
-    from rich.table import Table
-
-    console.print(f"[bold]{outcome.title}[/bold]")
+def outcome_screen(outcome: Outcome) -> Screen:
+    """Return a table for every panel, a row per line, the tables of numbers, and the remarks."""
+    parts: list[Sentence | TextTable] = [Sentence(outcome.title, "bold")]
     for panel in outcome.panels:
-        lines = [line for line in outcome.lines if line.panel == panel]
-        stands = outcome.places.get(panel)
-        start = 1 if stands else outcome.start
-        names = min(_NAMES, max(len(line.name) for line in lines))
-        most = min(_MOST_LAYERS, max(2, (console.width - names) // _CELL))
-        places = _some([len(line.values) for line in lines], most)
-        shown = [start - 1 + place for place in places]
-        table = Table(title=panel, title_justify="left", box=None, pad_edge=False)
-        axis = stands.label if stands else outcome.axis
-        table.add_column(axis, overflow="fold", min_width=names)
-        for layer in shown:
-            title = f"{stands.at[layer - 1]:g}" if stands else str(layer)
-            table.add_column(title, justify="right", no_wrap=True)
-        for line in lines:
-            cells = [
-                number(line.values[layer - start], digits=4)
-                if layer - start < len(line.values)
-                else ""
-                for layer in shown
-            ]
-            table.add_row(line.name, *cells)
-        console.print(table)
-        deepest = max(len(line.values) for line in lines)
-        if len(shown) < deepest:
-            what = "places" if axis != "layer" else "layers" if start else "sites"
-            console.print(f"({len(shown)} of {deepest} {what}; -o and --json give all of them)")
-        console.print()
-    for told in outcome.tables:
-        table = Table(title=told.title, title_justify="left", box=None, pad_edge=False)
-        if told.names:
-            table.add_column("", overflow="fold")
-        for column in told.columns:
-            table.add_column(column, justify="right", min_width=8, max_width=12, overflow="fold")
-        for at, row in enumerate(told.rows):
-            name = told.names[at : at + 1]
-            table.add_row(*name, *(number(value, digits=told.digits) for value in row))
-        console.print(table)
-        console.print()
-    for remark in outcome.remarks:
-        console.print(remark, markup=False)
-    for name, why in outcome.failures.items():
-        console.print(f"{name} could not be measured: {why}", style="red", markup=False)
+        parts += _panel(outcome, panel)
+    for table in outcome.tables:
+        parts += [Sentence(table.title, "italic"), _numbers(table), Sentence()]
+    parts += map(Sentence, outcome.remarks)
+    parts += [
+        Sentence(f"{name} could not be measured: {why}", "red")
+        for name, why in outcome.failures.items()
+    ]
+    return Screen(tuple(parts))
 
 
-def _some(depths: Sequence[int], most: int) -> list[int]:
+def _panel(outcome: Outcome, panel: str) -> list[Sentence | TextTable]:
+    """The lines of a panel at some of their places; those between go first on a narrow terminal."""
+    lines = [line for line in outcome.lines if line.panel == panel]
+    stands = outcome.places.get(panel)
+    start = 1 if stands else outcome.start
+    axis = stands.label if stands else outcome.axis
+    deepest = max(len(line.values) for line in lines)
+    shown = [start - 1 + place for place in _some([len(line.values) for line in lines])]
+    columns = [TableColumn(axis, wraps=True)]
+    for at, layer in enumerate(shown):
+        title = f"{stands.at[layer - 1]:g}" if stands else str(layer)
+        between = () if at in (0, len(shown) - 1) else (1,) if at % 2 else (2,)
+        columns.append(TableColumn(title, right=True, gives_way=between))
+    rows = tuple(
+        Row(
+            (
+                line.name,
+                *(
+                    number(line.values[layer - start], digits=4)
+                    if layer - start < len(line.values)
+                    else ""
+                    for layer in shown
+                ),
+            )
+        )
+        for line in lines
+    )
+    parts: list[Sentence | TextTable] = [Sentence(panel, "italic"), TextTable(tuple(columns), rows)]
+    if len(shown) < deepest:
+        what = "places" if axis != "layer" else "layers" if start else "sites"
+        parts.append(Sentence(f"(some of {deepest} {what}; -o and --json give all of them)", "dim"))
+    return [*parts, Sentence()]
+
+
+def _numbers(table: Table) -> TextTable:
+    columns = [TableColumn(wraps=True)] if table.names else []
+    columns += [TableColumn(title, right=True) for title in table.columns]
+    rows = (
+        (*table.names[at : at + 1], *(number(value, digits=table.digits) for value in row))
+        for at, row in enumerate(table.rows)
+    )
+    return TextTable(tuple(columns), tuple(map(Row, rows)))
+
+
+def _some(depths: Sequence[int]) -> list[int]:
     """All layers of shallow stacks, evenly chosen ones of deep ones; every last layer."""
     deepest = max(depths)
-    if deepest <= most:
+    if deepest <= _MOST_LAYERS:
         return list(range(1, deepest + 1))
-    step = (deepest - 1) / (most - 1)
-    return sorted({round(1 + k * step) for k in range(most)} | set(depths))
+    step = (deepest - 1) / (_MOST_LAYERS - 1)
+    return sorted({round(1 + k * step) for k in range(_MOST_LAYERS)} | set(depths))

@@ -9,7 +9,6 @@ an outcome stay files of their own; they are found beside the file of the outcom
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -22,21 +21,19 @@ from leadline.record.record import Record
 from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.site import Site
+from leadline.record.words.screen import Screen, Showable
 
 __all__ = ["KeptOutcome", "outcome_record", "read_outcome"]
 
 
-class KeptOutcome(Outcome):
+class KeptOutcome(Outcome, Showable):
     """An outcome that was read from a record; its text is what `leadline reproduce` prints."""
 
-    def __str__(self) -> str:
-        from rich.console import Console
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return its tables and remarks; every number is in the rows of the record."""
+        from leadline.experiments.outcome.picture import outcome_screen
 
-        from leadline.experiments.outcome.picture import show_outcome
-
-        text = io.StringIO()
-        show_outcome(self, Console(file=text, width=100, color_system=None, _environ={}))
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+        return outcome_screen(self)
 
 
 def outcome_record(outcome: Outcome, *, options: Mapping[str, Any] | None = None) -> Record:

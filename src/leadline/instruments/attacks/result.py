@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leadline.record.provenance import strict_json, strict_number
+from leadline.record.words.screen import Screen, Showable
 
 __all__ = ["ROUNDING", "AttackRow", "AttackTable", "Verdict"]
 
@@ -88,7 +89,7 @@ class AttackRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AttackTable:
+class AttackTable(Showable):
     """All bounds that were attacked: the violated ones first, then in the order of their names.
 
     `asked_random` and `asked_optimised` are how many attacks each bound was to meet; `drawn` and
@@ -108,6 +109,12 @@ class AttackTable:
     def violated(self) -> bool:
         """Whether any bound fails where its assumptions hold."""
         return any(row.violated for row in self.rows)
+
+    def screen(self, *, everything: bool = True) -> Screen:
+        """Return the answer and a row per bound; without `everything` those that came nearest."""
+        from leadline.instruments.attacks.text import attacks_screen
+
+        return attacks_screen(self, everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as strict JSON: NaN is null, infinities are strings."""

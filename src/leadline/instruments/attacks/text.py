@@ -1,38 +1,25 @@
-"""The search for violations in the terminal: the answer, then a row per bound, violations red."""
+"""The search for violations on a screen: the answer, then a row per bound, violations red."""
 
 from __future__ import annotations
 
-import io
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from leadline.reading.show.columns import Column, print_line, show_table
 from leadline.record.words.numbers import format_number
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
+from leadline.record.words.table import Row, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from leadline.instruments.attacks.result import AttackRow, AttackTable
 
-__all__ = ["MOST_ROWS", "answer", "attacks_text", "show_attacks"]
+__all__ = ["answer", "attacks_screen"]
 
-MOST_ROWS = 15
-"""How many bounds the first screen shows."""
 NEAR = 0.999
 """From which ratio on a bound counts as met."""
 
 _RED = "bold red"
-
-
-def attacks_text(table: AttackTable) -> str:
-    """Return the first screen as plain text: the answer, and the rows that came nearest."""
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=120, color_system=None)
-    show_attacks(table, console, most=MOST_ROWS)
-    return cast("io.StringIO", console.file).getvalue().rstrip("\n")
 
 
 def answer(table: AttackTable) -> str:
@@ -61,45 +48,40 @@ def answer(table: AttackTable) -> str:
     return " ".join(sentences)
 
 
-def show_attacks(table: AttackTable, console: Console, *, most: int | None = None) -> None:
-    """Print the answer, what was attacked, a row per bound, and where bounds fail.
+def attacks_screen(table: AttackTable, *, everything: bool) -> Screen:
+    """Return the answer, what was attacked, a row per bound, and where bounds fail.
 
-    `most` limits the rows to those that are violated or came nearest to it.
+    Without `everything` the rows are those that are violated or came nearest to it.
     """
-    print_line(console, answer(table), style="bold red" if table.violated else "bold")
-    print_line(console, _counts(table))
-    print_line(console)
-    for row in table.rows:
-        if row.violated:
-            print_line(console, _violation(row), style=_RED)
-    if table.violated:
-        print_line(console)
+    parts: list[Sentence | TextTable] = [
+        Sentence(answer(table), _RED if table.violated else "bold"),
+        Sentence(_counts(table)),
+        Sentence(),
+        *(Sentence(_violation(row), _RED) for row in table.rows if row.violated),
+        Sentence(),
+    ]
     rows = table.rows
-    if most is not None and len(rows) > most:
-        rows = sorted(rows, key=lambda row: (not row.violated, not row.attacks, -row.ratio))[:most]
+    if not everything and len(rows) > MOST_ROWS:
+        order = sorted(rows, key=lambda row: (not row.violated, not row.attacks, -row.ratio))
+        rows = order[:MOST_ROWS]
     if rows:
-        _show_rows(rows, console)
-        if len(rows) < len(table.rows):
-            print_line(
-                console,
-                f"Shown: the {len(rows)} of {len(table.rows)} that came nearest; --all, or "
-                "record.attacks.rows, has every one.",
-            )
-        print_line(console)
-        print_line(console, _LEGEND, style="dim")
+        parts.append(_row_table(rows))
+    if len(rows) < len(table.rows):
+        nearest = f"Shown: the {len(rows)} of {len(table.rows)} that came nearest"
+        parts.append(Sentence(f"{nearest}; --all, or print(record.attacks), has every one."))
+    if rows:
+        parts += [Sentence(), Sentence(_LEGEND, "dim")]
     if failures := [_outside(row) for row in table.rows if row.fails_outside]:
-        print_line(console)
-        print_line(console, "Where an assumption fails, these bounds do not hold:")
-        for sentence in failures:
-            print_line(console, sentence)
+        parts += [Sentence(), Sentence("Where an assumption fails, these bounds do not hold:")]
+        parts += map(Sentence, failures)
     if table.laws:
-        print_line(console)
         many = len(table.laws) > 1
-        print_line(
-            console,
+        law = (
             f"{' and '.join(table.laws)} {'are' if many else 'is'} not attacked: "
-            f"{'laws' if many else 'a law'} of what is approached cannot be violated at once.",
+            f"{'laws' if many else 'a law'} of what is approached cannot be violated at once."
         )
+        parts += [Sentence(), Sentence(law)]
+    return Screen(tuple(parts))
 
 
 _LEGEND = (
@@ -117,25 +99,34 @@ def _counts(table: AttackTable) -> str:
     )
 
 
-def _show_rows(rows: Sequence[AttackRow], console: Console) -> None:
-    name = Column("bound", [row.name for row in rows], style="bold")
-    statement = Column("statement", [row.statement for row in rows])
-    counts = [
-        Column("random", [f"{row.random:,}" for row in rows], "right"),
-        Column("optimised", [f"{row.optimised:,}" for row in rows], "right"),
-    ]
-    ratio = Column("ratio", [_ratio(row.ratio, row.attacks) for row in rows], "right")
-    verdict = Column("verdict", [row.verdict for row in rows])
-    outside = Column("outside", [_ratio(row.outside_ratio, row.outside) for row in rows], "right")
-    attacks = Column("attacks", [f"{row.attacks:,}" for row in rows], "right")
-    layouts = [
-        [name, statement, *counts, ratio, verdict, outside],
-        [name, *counts, ratio, verdict, outside],
-        [name, attacks, ratio, verdict, outside],
-        [name, attacks, ratio, verdict],
-    ]
-    styles = [_RED if row.violated else "" for row in rows]
-    show_table(layouts, console, gaps=(2, 2, 1, 1), row_styles=styles)
+def _row_table(rows: Sequence[AttackRow]) -> TextTable:
+    columns = (
+        TableColumn("bound", style="bold"),
+        TableColumn("statement", gives_way=(1,)),
+        TableColumn("random", right=True, gives_way=(2,)),
+        TableColumn("optimised", right=True, gives_way=(2,)),
+        TableColumn("ratio", right=True),
+        TableColumn("verdict"),
+        TableColumn("outside", right=True, gives_way=(3,)),
+    )
+    return TextTable(
+        columns,
+        tuple(
+            Row(
+                (
+                    row.name,
+                    row.statement,
+                    f"{row.random:,}",
+                    f"{row.optimised:,}",
+                    _ratio(row.ratio, row.attacks),
+                    row.verdict,
+                    _ratio(row.outside_ratio, row.outside),
+                ),
+                _RED if row.violated else "",
+            )
+            for row in rows
+        ),
+    )
 
 
 def _ratio(value: float, attacks: int) -> str:

@@ -7,25 +7,25 @@ logarithm of that size has no digits left for it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from leadline.record.provenance import strict_number
-from leadline.record.words.numbers import align
+from leadline.record.words.screen import Showable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from leadline.record.words.screen import Screen
     from leadline.theory import StackFacts
 
 __all__ = ["Collapse"]
 
 
 @dataclass(frozen=True, eq=False)
-class Collapse:
+class Collapse(Showable):
     """One row of numbers per site 0..depth; with several examples one row of sites for each.
 
     `error` estimates the relative error of the residual itself; above 1 only its logarithm means
@@ -85,39 +85,11 @@ class Collapse:
             "remarks": list(self.remarks),
         }
 
-    def _row(self, layer: int) -> tuple[str, ...]:
-        step = ratio = ""
-        before, after = self.log10_residual[layer - 1], self.log10_residual[layer]
-        if layer and math.isfinite(before) and math.isfinite(after):
-            step = _shown(after - before, 3)
-            # Near a residual of 1 the logarithms pass through zero and their ratio says nothing.
-            ratio = f"{after / before:.4f}" if before < -1.0 and not self.causal else ""
-        return (
-            str(layer),
-            _shown(after, 6),
-            _shown(self.log10_relative[layer], 6),
-            step,
-            ratio,
-            f"{self.error[layer]:.1e}",
-        )
+    def screen(self, *, everything: bool = True) -> Screen:
+        """Return the answer and a row per layer; without `everything` some of them."""
+        from leadline.instruments.collapse.text import collapse_screen
 
-    def __str__(self) -> str:
-        if self.examples:
-            rows = "\n\n".join(f"example {i}\n{one}" for i, one in enumerate(self.examples, 1))
-            return f"{len(self.examples)} examples\n\n{rows}"
-        columns = ("layer", "log10 residual", "log10 relative", "step", "ratio", "error")
-        rows = [columns, *(self._row(layer) for layer in range(self.depth + 1))]
-        lines = [f"collapse of {self.name}" if self.name else "collapse"]
-        lines += align(rows, right=range(len(columns)))
-        lines.append(
-            "step: log10 of the factor of the layer; ratio: of the logarithms, 3 where the collapse "
-            "is cubic; error: relative, of the residual, estimated"
-        )
-        return "\n".join([*lines, *self.remarks])
-
-
-def _shown(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.10g}"
+        return collapse_screen(self, everything=everything)
 
 
 def _strict(values: NDArray[np.float64]) -> list[Any]:

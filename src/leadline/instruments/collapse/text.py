@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.record.words.numbers import align, format_number
+from leadline.record.words.numbers import format_number
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
+from leadline.record.words.table import Row, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from leadline.instruments.collapse.result import Collapse
 
-__all__ = ["answer", "collapse_text"]
+__all__ = ["answer", "collapse_screen"]
 
-MOST_ROWS = 15
 EQUAL = -6.0
 """log10 of the relative residual below which tokens count as equal: the rounding of float32."""
 ALIKE = -1.0
@@ -29,26 +30,51 @@ STEADY = 0.98
 """The least R² of a straight line through the logarithms that is called a constant factor."""
 
 
-def collapse_text(result: Collapse) -> str:
-    """Return the answer, at most fifteen rows, the remarks, and how to see the rest."""
-    if result.examples:
-        return "\n".join(_examples_text(result))
-    rows = [
-        ("layer", "log10 residual", "log10 relative", "error"),
-        *(
-            (
-                str(layer),
-                _digits(result.log10_residual[layer]),
-                _digits(result.log10_relative[layer]),
-                f"{result.error[layer]:.1e}",
-            )
-            for layer in _chosen(result.depth + 1)
-        ),
-    ]
-    lines = [answer(result), "", *align(rows, right=range(4)), *_without_repeat(result)]
-    if result.depth + 1 > MOST_ROWS:
-        lines.append(_rest(f"{MOST_ROWS} of {result.depth + 1} sites", "every layer"))
-    return "\n".join(lines)
+_COLUMNS = (
+    TableColumn("layer", right=True),
+    TableColumn("log10 residual", right=True),
+    TableColumn("log10 relative", right=True),
+    TableColumn("step", right=True, notes=("step: log10 of the factor of the layer",)),
+    TableColumn(
+        "ratio", right=True, notes=("ratio: of the logarithms, 3 where the collapse is cubic",)
+    ),
+    TableColumn("error", right=True, notes=("error: relative, of the residual, estimated",)),
+)
+
+
+def collapse_screen(result: Collapse, *, everything: bool) -> Screen:
+    """Return the answer, the layers, and how to see the rest; of several examples their ends."""
+    if not result.examples:
+        return Screen((Sentence(answer(result), "bold"), Sentence(), *_layers(result, everything)))
+    parts = _examples(result)
+    if everything:
+        for number, one in enumerate(result.examples, 1):
+            parts += [Sentence(), Sentence(f"example {number}", "bold"), *_layers(one, True)]
+    return Screen(tuple(parts))
+
+
+def _layers(result: Collapse, everything: bool) -> list[Sentence | TextTable]:
+    """A row per layer, the legend, and the remarks unless the answer says the same."""
+    sites = result.depth + 1
+    chosen = range(sites) if everything else _chosen(sites)
+    table = TextTable(_COLUMNS, tuple(Row(_cells(result, layer)) for layer in chosen))
+    parts: list[Sentence | TextTable] = [table.without_empty_columns()]
+    if not math.isinf(float(result.log10_residual[-1])):  # else all tokens are exactly equal
+        parts += map(Sentence, result.remarks)
+    if len(chosen) < sites:
+        parts.append(_rest(f"{len(chosen)} of {sites} sites", "every layer"))
+    return parts
+
+
+def _cells(result: Collapse, layer: int) -> tuple[str, ...]:
+    step = ratio = ""
+    before, after = result.log10_residual[layer - 1], result.log10_residual[layer]
+    if layer and math.isfinite(before) and math.isfinite(after):
+        step = _digits(after - before, 3)
+        # Near a residual of 1 the logarithms pass through zero and their ratio says nothing.
+        ratio = f"{after / before:.4f}" if before < SMALL and not result.causal else ""
+    logs = (_digits(after), _digits(result.log10_relative[layer]))
+    return (str(layer), *logs, step, ratio, f"{result.error[layer]:.1e}")
 
 
 def answer(result: Collapse) -> str:
@@ -65,8 +91,11 @@ def answer(result: Collapse) -> str:
         return f"Tokens become equal: the relative residual falls {change}{_speed(result)}."
     if last - first <= ALIKE:
         return f"Tokens become more alike: the relative residual falls {change}{_speed(result)}."
-    goes = "rises" if last > first else "falls only"
-    return f"Tokens stay apart: the relative residual {goes} {change}."
+    if _power(first) == _power(last):
+        change = f"is {_power(last)} before and after {layers}"
+    else:
+        change = f"{'rises' if last > first else 'falls only'} {change}"
+    return f"Tokens stay apart: the relative residual {change}."
 
 
 def _speed(result: Collapse) -> str:
@@ -92,40 +121,42 @@ def _steady_from(holds: NDArray[np.bool_]) -> int | None:
     return start if len(holds) - start > 1 else None
 
 
-def _examples_text(result: Collapse) -> list[str]:
+def _examples(result: Collapse) -> list[Sentence | TextTable]:
+    """The answer of the example in which tokens differ most, and the ends of those that do."""
     examples = result.examples
     ends = [float(one.log10_relative[-1]) for one in examples]
     slowest = int(np.argmax(ends))
     equal = sum(end <= EQUAL for end in ends)
-    lines = [
-        f"Tokens become equal in {equal} of {len(examples)} examples. The one in which they differ "
-        f"most, example {slowest + 1}: {answer(examples[slowest])}",
-        "",
-    ]
     order = sorted(range(len(examples)), key=lambda at: -ends[at])[:MOST_ROWS]
-    rows = [("example", "relative residual at first", "at last", "log10 residual at last", "error")]
-    rows += [
-        (
-            str(at + 1),
-            _power(float(examples[at].log10_relative[0])),
-            _power(ends[at]),
-            _digits(examples[at].log10_residual[-1]),
-            f"{examples[at].error[-1]:.1e}",
+    rows = tuple(
+        Row(
+            (
+                str(at + 1),
+                _power(float(examples[at].log10_relative[0])),
+                _power(ends[at]),
+                _digits(examples[at].log10_residual[-1]),
+                f"{examples[at].error[-1]:.1e}",
+            )
         )
         for at in order
-    ]
-    lines += [*align(rows, right=range(5)), *result.remarks]
+    )
+    titles = ("example", "relative residual at first", "at last", "log10 residual at last", "error")
     count = f"{len(order)} of {len(examples)} examples, " if len(order) < len(examples) else ""
-    return [*lines, _rest(f"{count}at the first and the last layer", "every layer of each")]
+    return [
+        Sentence(
+            f"Tokens become equal in {equal} of {len(examples)} examples. The one in which they "
+            f"differ most, example {slowest + 1}: {answer(examples[slowest])}",
+            "bold",
+        ),
+        Sentence(),
+        TextTable(tuple(TableColumn(title, right=True) for title in titles), rows),
+        *map(Sentence, result.remarks),
+        _rest(f"{count}at the first and the last layer", "every layer of each"),
+    ]
 
 
-def _without_repeat(result: Collapse) -> tuple[str, ...]:
-    """The remarks, unless the answer says the same: that all tokens are exactly equal."""
-    return () if math.isinf(float(result.log10_residual[-1])) else result.remarks
-
-
-def _rest(shown: str, everything: str) -> str:
-    return f"Shown: {shown}; --all, or print(record.collapse), shows {everything}."
+def _rest(shown: str, everything: str) -> Sentence:
+    return Sentence(f"Shown: {shown}; --all, or print(record.collapse), shows {everything}.", "dim")
 
 
 def _chosen(sites: int) -> list[int]:
@@ -135,8 +166,8 @@ def _chosen(sites: int) -> list[int]:
     return sorted({round(at * (sites - 1) / (MOST_ROWS - 1)) for at in range(MOST_ROWS)})
 
 
-def _digits(log: float) -> str:
-    return f"{log:.4f}" if abs(log) < 1e6 else f"{log:.10g}"
+def _digits(log: float, digits: int = 4) -> str:
+    return f"{log:.{digits}f}" if abs(log) < 1e6 else f"{log:.10g}"
 
 
 def _power(log: float) -> str:

@@ -1,4 +1,4 @@
-"""The results of `jacobian` and `lyapunov`, as data, as text and as HTML.
+"""The results of `jacobian` and `lyapunov`, as data.
 
 J is the Jacobian of a stretch of blocks at one input: an N x N matrix per example, N = tokens x
 width. What is kept of it:
@@ -16,17 +16,17 @@ of one block by 1 + sigma_1(J - I). `looseness` is the bound over the truth: fro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from leadline.record.provenance import strict_json
-from leadline.record.words.notebook import html_table
-from leadline.record.words.numbers import align, format_number, sparkline
+from leadline.record.words.screen import Showable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from leadline.record.words.screen import Screen
 
     Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Direction:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Jacobian:
+class Jacobian(Showable):
     """The Jacobian of a stretch of blocks: what `leadline.jacobian` returns.
 
     Arrays are [example] or [example, k]. `start` and `end` are sites; `sublayer` is None or the
@@ -147,17 +147,11 @@ class Jacobian:
             }
         )
 
-    def __str__(self) -> str:
-        headers, rows = _table(self)
-        lines = [_title(self), _facts(self), "", *align([headers, *rows], right=range(1, 5)), ""]
-        return "\n".join([*lines, *_below(self)])
+    def screen(self, *, everything: bool = True) -> Screen:
+        """Return the answer, a row per number, and what is remarkable; it is short in any case."""
+        from leadline.instruments.jacobian.text import jacobian_screen
 
-    def _repr_html_(self) -> str:
-        headers, rows = _table(self)
-        table = html_table(headers, [[escape(cell) for cell in row] for row in rows])
-        below = "".join(f"<li>{escape(line)}</li>" for line in _below(self))
-        title, facts = escape(_title(self)), escape(_facts(self))
-        return f"<div><strong>{title}</strong><div>{facts}</div>{table}<ul>{below}</ul></div>"
+        return jacobian_screen(self)
 
 
 _ARRAYS = (
@@ -177,7 +171,7 @@ _ARRAYS = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Lyapunov:
+class Lyapunov(Showable):
     """How k directions grow through depth: what `leadline.lyapunov` returns.
 
     `exponents` [example, k] are natural logarithms per layer, largest first; `growth` [layer,
@@ -229,147 +223,8 @@ class Lyapunov:
             }
         )
 
-    def __str__(self) -> str:
-        headers, rows = _exponents(self)
-        right = range(1, len(headers) - 1)
-        lines = [*_lyapunov_heading(self), "", *align([headers, *rows], right=right), ""]
-        return "\n".join([*lines, *_lyapunov_below(self)])
+    def screen(self, *, everything: bool = True) -> Screen:
+        """Return the answer, a row per exponent, and the whole product; short in any case."""
+        from leadline.instruments.jacobian.text import lyapunov_screen
 
-    def _repr_html_(self) -> str:
-        headers, rows = _exponents(self)
-        title, *rest = _lyapunov_heading(self)
-        table = html_table(headers, [[escape(cell) for cell in row] for row in rows])
-        below = "".join(f"<li>{escape(line)}</li>" for line in [*rest, *_lyapunov_below(self)])
-        return f"<div><strong>{escape(title)}</strong>{table}<ul>{below}</ul></div>"
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _title(result: Jacobian) -> str:
-    if result.end == result.start + 1:
-        where = f"layer {result.end}"
-        if result.sublayer is not None:
-            where += f", sublayer {result.sublayer}"
-    else:
-        where = (
-            f"from site {result.start} to site {result.end} ({result.end - result.start} layers)"
-        )
-    return f"Jacobian of {result.model}: {result.stack} {where}"
-
-
-def _facts(result: Jacobian) -> str:
-    return (
-        f"{_sizes(result.shape)}, N = {result.size}; {result.precision}; attention: {result.kernel}"
-    )
-
-
-def _sizes(shape: tuple[int, int, int]) -> str:
-    examples, tokens, width = shape
-    one = "example" if examples == 1 else "examples"
-    words = "token" if tokens == 1 else "tokens"
-    return f"{examples} {one}, {tokens} {words}, width {width}"
-
-
-def _table(result: Jacobian) -> tuple[list[str], list[list[str]]]:
-    """A row per quantity: its mean over the examples, the range, the largest error."""
-    rows: list[list[str]] = []
-    for i in range(result.values.shape[1]):
-        rows.append(_row(f"sigma_{i + 1}", result.values[:, i], result.errors[:, i]))
-    for i in reversed(range(result.smallest.shape[1])):
-        name = "smallest sigma" if i == 0 else f"smallest sigma but {i}"
-        rows.append(_row(name, result.smallest[:, i], result.smallest_errors[:, i]))
-    rows.append(_row("|J|_F / sqrt N", result.norm, result.norm_error))
-    rows.append(_row("|J - I|_F / sqrt N", result.distance, result.distance_error))
-    if not np.isnan(result.branch).all():
-        rows.append(_row("sigma_1(J - I)", result.branch, result.branch_error))
-    if result.values.shape[1]:
-        bound = "1 + sigma_1(J - I)" if result.blocks is None else "product of the blocks' sigma_1"
-        rows.append(_row(bound, result.lipschitz, None))
-        rows.append(_row("that over sigma_1", result.looseness, None))
-    return ["", "mean", "lowest", "highest", "error"], rows
-
-
-def _row(name: str, values: Floats, errors: Floats | None) -> list[str]:
-    several = len(values) > 1
-    return [
-        name,
-        format_number(float(values.mean()), digits=6),
-        format_number(float(values.min()), digits=6) if several else "",
-        format_number(float(values.max()), digits=6) if several else "",
-        "" if errors is None else f"{float(errors.max()):.1e}",
-    ]
-
-
-def _below(result: Jacobian) -> list[str]:
-    lines = [
-        "Errors: estimates of |value - truth| for singular values, one standard error over "
-        f"{result.probes} probes for the two norms; the largest of all examples."
-    ]
-    if result.causal is not None:
-        text = "no token is moved by a later one" if result.causal else "tokens see later ones"
-        lines.append(f"Causality: {text} (leak {result.leak:.1e}).")
-    zero = result.strongest is not None and result.strongest.value[0] == 0
-    for name, path in (("Strongest", result.strongest), ("Weakest", result.weakest)):
-        if path is not None:
-            lines.append(f"{name} path: {_path(path, zero=zero)}")
-    return [*lines, *result.remarks]
-
-
-def _path(path: Direction, *, zero: bool) -> str:
-    """The first example in words; of a `zero` matrix any vector is a singular one."""
-    enters, leaves = int(path.entry[0].argmax()), int(path.exit[0].argmax())
-    first = " of example 1" if len(path.entry) > 1 else ""
-    if zero:
-        return f"none, the Jacobian{first} is 0."
-    begins = f"enters most at token {enters + 1} ({path.entry[0, enters]:.0%})"
-    if path.value[0] == 0:
-        return f"{begins}{first}, and nothing of it leaves."
-    return (
-        f"{begins} and leaves most at "
-        f"token {leaves + 1} ({path.exit[0, leaves]:.0%}){first}, <u, v> = {path.overlap[0]:.3f}."
-    )
-
-
-def _lyapunov_heading(result: Lyapunov) -> list[str]:
-    way = "from the last site to the first (J')" if result.backward else "from first to last (J)"
-    layers = "layer" if result.depth == 1 else "layers"
-    return [
-        f"Lyapunov exponents of {result.model}: {result.stack}, {result.depth} {layers}, {way}",
-        f"{_sizes(result.shape)}, N = {result.size}; {result.precision}; attention: {result.kernel}",
-    ]
-
-
-def _exponents(result: Lyapunov) -> tuple[list[str], list[list[str]]]:
-    headers = ["", "exponent", "lowest", "highest", "factor per layer", "growth by layer"]
-    rows: list[list[str]] = []
-    for i in range(result.exponents.shape[1]):
-        values = result.exponents[:, i]
-        several = len(values) > 1
-        rows.append(
-            [
-                str(i + 1),
-                f"{values.mean():.5f}",
-                f"{values.min():.5f}" if several else "",
-                f"{values.max():.5f}" if several else "",
-                f"{np.exp(values.mean()):.5f}",
-                sparkline(result.growth[:, :, i].mean(1), scale="linear"),
-            ]
-        )
-    return headers, rows
-
-
-def _lyapunov_below(result: Lyapunov) -> list[str]:
-    site = 0 if result.backward else result.depth
-    value, error = result.log10_norm[site], result.log10_norm_error[site]
-    dead: NDArray[np.bool_] = np.equal(value, -np.inf)
-    line = "Exponents: natural logarithm of the growth per layer. Whole product: "
-    if dead.all():
-        return [f"{line}0, no direction arrives.", *result.remarks]
-    value, error = value[~dead], error[~dead]
-    # One direction has no spread.
-    open_to = "" if np.isnan(error).all() else f" +- {error.max():.3f} (one standard error)"
-    line += f"log10 of |J|_F / sqrt N is {value.mean():.3f}{open_to}"
-    if dead.any():
-        line += f" in {len(value)} of {len(dead)} examples; in the others it is 0"
-    return [f"{line}.", *result.remarks]
+        return lyapunov_screen(self)

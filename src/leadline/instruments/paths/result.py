@@ -1,4 +1,4 @@
-"""The result of `paths`: a forward pass by path length, as data, as text and as HTML.
+"""The result of `paths`: a forward pass by path length, as data.
 
 With attention patterns, norm statistics and gates frozen, the stream after the last layer is
 
@@ -14,24 +14,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.record.provenance import strict_json
-from leadline.record.words.notebook import html_table
-from leadline.record.words.numbers import align, format_number
+from leadline.record.words.screen import Showable
+
+if TYPE_CHECKING:
+    from leadline.record.words.screen import Screen
 
 __all__ = [
     "CAVEAT",
-    "FAINT",
     "Paths",
     "SampledPaths",
     "Shares",
-    "count_text",
-    "heading",
     "path_counts",
-    "remarks_of",
-    "table_of",
 ]
 
 CAVEAT = (
@@ -39,8 +35,6 @@ CAVEAT = (
     "and they depend on the whole input. It is no decomposition into independent functions. The "
     "frozen gate of GELU or SiLU is a secant, f(x)/x, and not the slope."
 )
-FAINT = 1e-6
-"""Lengths whose shares are all smaller stand in one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +100,7 @@ class SampledPaths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paths:
+class Paths(Showable):
     """A forward pass by path length: what `leadline.paths` returns.
 
     It takes apart one forward pass: patterns, statistics and gates are frozen as they were and
@@ -190,19 +184,11 @@ class Paths:
             "caveat": CAVEAT,
         }
 
-    def __str__(self) -> str:
-        headers, rows = table_of(self)
-        right = range(1, len(headers))
-        lines = [*heading(self), "", *align([headers, *rows], right=right), ""]
-        return "\n".join([*lines, *remarks_of(self)])
+    def screen(self, *, everything: bool = True) -> Screen:
+        """Return the answer and a row per length; without `everything` the largest shares."""
+        from leadline.instruments.paths.text import paths_screen
 
-    def _repr_html_(self) -> str:
-        headers, rows = table_of(self)
-        title, *rest = heading(self)
-        table = html_table(headers, [[escape(cell) for cell in row] for row in rows])
-        above = "".join(f"<div>{escape(line)}</div>" for line in rest)
-        below = "".join(f"<li>{escape(line)}</li>" for line in remarks_of(self))
-        return f"<div><strong>{escape(title)}</strong>{above}{table}<ul>{below}</ul></div>"
+        return paths_screen(self, everything=everything)
 
 
 def path_counts(heads: Sequence[int], skips: Sequence[bool]) -> tuple[int, ...]:
@@ -218,136 +204,3 @@ def path_counts(heads: Sequence[int], skips: Sequence[bool]) -> tuple[int, ...]:
             longer[length] += count
         counts = longer
     return tuple(counts)
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def heading(paths: Paths) -> list[str]:
-    """Name the model, and say of how many paths its pass is made."""
-    layers = "layer" if paths.depth == 1 else "layers"
-    made = f"{paths.depth} attention {layers}"
-    several = sorted({number for number in paths.heads if number is not None})
-    if None not in paths.heads and several:
-        heads = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
-        made += f", {heads} {'head' if several == [1] else 'heads'} each"
-    if paths.counts is not None:
-        made += f", {count_text(sum(paths.counts))} paths"
-    return [f"Paths by length: {paths.model}", f"{made}; {paths.dtype}, {_inputs(paths)}"]
-
-
-def table_of(paths: Paths) -> tuple[list[str], list[list[str]]]:
-    """Headers and a row per length; faint lengths together, biases in the last row."""
-    columns: list[tuple[str, Shares, bool]] = [
-        ("|Z|/|X|", paths.output, True),
-        ("of output", paths.output, False),
-    ]
-    if paths.residual is not None:
-        columns.append(("of residual", paths.residual, False))
-    if paths.logits is not None:
-        columns.append(("of logits", paths.logits, False))
-    known = ["paths"] if paths.counts is not None else []
-    headers = ["hops", *known, *(title for title, _, _ in columns)]
-    headers += [] if paths.loss_at_most is None else ["loss up to here"]
-    if paths.sampled is not None:
-        headers += ["residual of a path", "error of sampling"]
-    rows: list[list[str]] = []
-    for first, last in _groups(paths):
-        one = first == last
-        cells = [
-            f"{first}" if one else f"{first}-{last}",
-            *(_count(paths.counts, first, last) for _ in known),
-            *(_share(shares, norm, first, last) for _, shares, norm in columns),
-        ]
-        if paths.loss_at_most is not None:
-            cells.append(format_number(paths.loss_at_most[last]))
-        if paths.sampled is not None:
-            cells += [_range(of[first : last + 1]) for of in _drawn(paths.sampled)]
-        rows.append(cells)
-    if paths.output.bias_share:
-        cells = ["biases", *("" for _ in known)]
-        cells += [
-            "" if norm else format_number(shares.bias_total, digits=3)
-            for _, shares, norm in columns
-        ]
-        rows.append(cells + [""] * (len(headers) - len(cells)))
-    return headers, rows
-
-
-def remarks_of(paths: Paths) -> list[str]:
-    """The remainder, what could not be measured, and what the numbers do not mean."""
-    at = [f"output {_remainder(paths.output)}"]
-    at += [] if paths.logits is None else [f"logits {_remainder(paths.logits)}"]
-    lines = [
-        f"Remainder: {', '.join(at)}; {paths.precision} rounding explains up to "
-        f"{paths.allowed:.1e}."
-    ]
-    if paths.loss is not None:
-        lines.append(f"Loss of the model: {format_number(paths.loss)} ({paths.loss_kind}).")
-    return [*lines, *paths.remarks, CAVEAT]
-
-
-def count_text(count: int) -> str:
-    """Write a number of paths: in full up to six digits, otherwise as a power of ten."""
-    text = str(count)
-    if len(text) <= 6:
-        return text
-    head = round(int(text[:4]) / 10)  # one more digit than is shown, to round by
-    power = len(text) - 1
-    if head == 1000:
-        head, power = 100, power + 1
-    return f"{head / 100:.2f}e{power}"
-
-
-def _groups(paths: Paths) -> list[tuple[int, int]]:
-    """Runs of lengths: a loud one alone, neighbouring faint ones together."""
-    groups: list[tuple[int, int]] = []
-    for length in paths.lengths:
-        joins = bool(groups) and _is_faint(paths, length) and _is_faint(paths, groups[-1][1])
-        groups[-1:] = [(groups[-1][0], length)] if joins else [*groups[-1:], (length, length)]
-    return groups
-
-
-def _is_faint(paths: Paths, length: int) -> bool:
-    there = [s for s in (paths.output, paths.residual, paths.logits) if s is not None]
-    both = [of for s in there for of in (s.norm_share, s.share) if length < len(of)]
-    return all(abs(of[length]) < FAINT for of in both)
-
-
-def _count(counts: Sequence[int] | None, first: int, last: int) -> str:
-    """The number of paths; nothing beyond the longest in the stream."""
-    there = (counts or ())[first : last + 1]
-    return count_text(sum(there)) if there else ""
-
-
-def _share(shares: Shares, norm: bool, first: int, last: int) -> str:
-    if first >= len(shares.share):
-        return ""
-    if first < last:
-        return f"< {FAINT:.0e}".replace("e-0", "e-")
-    return format_number((shares.norm_share if norm else shares.share)[first], digits=3)
-
-
-def _drawn(sampled: SampledPaths) -> tuple[tuple[float | None, ...], ...]:
-    return sampled.residual, sampled.error
-
-
-def _range(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    low, high = (format_number(value, digits=3) for value in (min(known), max(known)))
-    return low if low == high else f"{low} to {high}"
-
-
-def _remainder(shares: Shares) -> str:
-    return f"{shares.remainder:.1e} ({format_number(shares.remainder_eps, digits=3)} eps)"
-
-
-def _inputs(paths: Paths) -> str:
-    examples, tokens = paths.input.get("examples"), paths.input.get("tokens")
-    if not examples:
-        return "inputs given"
-    one = "example" if examples == 1 else "examples"
-    words = "token" if tokens == 1 else "tokens"
-    return f"{examples} {one}" + ("" if tokens is None else f", {tokens} {words}")

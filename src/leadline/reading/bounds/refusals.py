@@ -7,6 +7,7 @@ from typing import Literal
 
 from leadline.errors import InputError, shown
 from leadline.record import Record
+from leadline.record.views import written_by
 from leadline.theory import StackFacts
 
 __all__ = ["check_record_or_facts", "no_attention_facts", "not_along_layers", "nothing_measured"]
@@ -63,8 +64,10 @@ def nothing_measured(
             f"MODEL --probes stream`, or with {_THROUGH} for residual-product."
         )
     if family == "bounds":
+        writer = written_by(record.provenance)
+        origin = f" was written by `leadline {writer}` and" if writer else ""
         return (
-            f"{which} holds neither attention readings nor composite residuals, nor what a law of "
+            f"{which}{origin} holds neither attention readings nor composite residuals, nor what a law of "
             "depth says of a model like this: measure the model again with `leadline measure "
             "MODEL --probes attention` for the bounds on attention, with "
             "`--probes tokens,residual,collapse` for those on rank collapse, or with "

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.record.provenance import strict_number
+from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
     from leadline.record.words.table import TextTable
@@ -153,7 +154,7 @@ class BoundResult:
 
 
 @dataclass(frozen=True)
-class BoundsTable:
+class BoundsTable(Showable):
     """All bounds of one record: the violated ones first, then those that apply, tightest first."""
 
     name: str
@@ -169,15 +170,11 @@ class BoundsTable:
         parts = [[b for b in self.bounds if b.family == family] for family in FAMILIES]
         return [replace(self, bounds=tuple(part)) for part in parts if part] or [self]
 
-    def __str__(self) -> str:
+    def screen(self, *, everything: bool = False, heads: bool = False) -> Screen:
+        """Return the answer and the nearest bounds; with `heads` a row per bound and head."""
         from leadline.reading.bounds.terminal import bounds_screen
 
-        return bounds_screen(self).text()
-
-    def _repr_html_(self) -> str:
-        from leadline.reading.bounds.terminal import bounds_screen
-
-        return bounds_screen(self).html()
+        return bounds_screen(self, heads=heads, everything=everything)
 
     def table(self) -> TextTable:
         """Return every bound as a table; `print` shows those nearest to what was measured."""

@@ -24,33 +24,21 @@ from leadline.reading.bounds.text import (
     title_of,
     violations,
 )
-from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
-from leadline.record.words.text import MOST_ROWS
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from leadline.reading.bounds.table import BoundAtHead, BoundResult, BoundsTable
 
-__all__ = ["bounds_screen", "show_bounds", "summary_table"]
+__all__ = ["bounds_screen", "summary_table"]
 
 _RED = "bold red"
 _LEGEND = (
     "ratio: measured / predicted where it is closest to the bound; 1 is tight; what a bound states: "
     "`leadline explain NAME`"
 )
-
-
-def show_bounds(
-    table: BoundsTable, console: Console, *, heads: bool = False, everything: bool = False
-) -> None:
-    """Print the answer and the bounds nearest to what was measured.
-
-    With `everything` every bound and every reason, with `heads` a row per bound and head.
-    """
-    bounds_screen(table, heads=heads, everything=everything).show(console)
 
 
 def bounds_screen(table: BoundsTable, *, heads: bool = False, everything: bool = False) -> Screen:

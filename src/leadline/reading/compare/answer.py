@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadline.reading.compare.compare import Comparison, ComparisonRow, ComparisonSide
     from leadline.record.words.shape import Course
 
-__all__ = ["comparison_answer", "distance", "most_apart"]
+__all__ = ["comparison_answer", "distance", "most_apart", "nothing_in_common"]
 
 _ILLS = {
     "gradient": ("vanishing gradients", "exploding gradients", "vanishing or exploding gradients"),
@@ -41,6 +41,8 @@ def comparison_answer(comparison: Comparison, names: Sequence[str] | None = None
     Records are called by `names`, by short ones if none are given.
     """
     called = comparison.labels if names is None else names
+    if comparison.shares_nothing:
+        return [nothing_in_common(comparison, called)]
     sentences = _losses(comparison, called)
     for row in sorted(comparison.rows, key=lambda one: one.topic not in BACKWARD):
         if row.leads and row.topic in _ILLS:
@@ -48,6 +50,22 @@ def comparison_answer(comparison: Comparison, names: Sequence[str] | None = None
     differences = [_beginning(comparison), _largest(comparison, called)]
     told = "; ".join(one for one in differences if one)
     return [*sentences, *([f"{told[:1].upper()}{told[1:]}."] if told else [])]
+
+
+def nothing_in_common(comparison: Comparison, names: Sequence[str]) -> str:
+    """Say that records share no number, which command wrote each, and what to compare instead."""
+    origins = [
+        f"{name} was written by `leadline {writer}`"
+        for name, writer in zip(names, comparison.writers, strict=True)
+        if writer
+    ]
+    commands = dict.fromkeys(comparison.writers)
+    same = f"`leadline {next(iter(commands))}`, with the same options,"
+    wanted = (
+        same if len(commands) == 1 and all(commands) else "one command, such as `leadline measure`,"
+    )
+    found = f": {', '.join(origins)}" if origins else ""
+    return f"These records have nothing in common{found}; compare records that {wanted} wrote."
 
 
 def most_apart(row: ComparisonRow) -> tuple[int, ComparisonSide] | None:

@@ -25,6 +25,8 @@ from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number, text_at
 from leadline.record.rows.address import address_of
+from leadline.record.views import written_by
+from leadline.record.words.screen import Screen, Showable
 from leadline.record.words.shape import STEADY
 from leadline.record.words.summary import (
     TOPICS,
@@ -107,7 +109,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Showable):
     """Records side by side, one row per quantity and role, one curve per quantity of a run."""
 
     names: tuple[str, ...]
@@ -115,6 +117,14 @@ class Comparison:
     curves: tuple[CurveComparison, ...]
     endings: tuple[RunEnding | None, ...]
     """How the training run of each record ended; None where it says nothing."""
+    writers: tuple[str, ...] = ()
+    """The command that wrote each record; empty where it is unknown."""
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether no line and no curve is in two of the records."""
+        lines = any(sum(side is not None for side in row.sides) > 1 for row in self.rows)
+        return not lines and not any(row.shared for row in self.curves)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -127,15 +137,11 @@ class Comparison:
 
         return depth_table(self, shared_rows(self))
 
-    def __str__(self) -> str:
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return the answer, the rows in which records differ most, and what is not shared."""
         from leadline.reading.compare.text import comparison_screen
 
-        return comparison_screen(self).text()
-
-    def _repr_html_(self) -> str:
-        from leadline.reading.compare.text import comparison_screen
-
-        return comparison_screen(self).html()
+        return comparison_screen(self, everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as strict JSON: NaN is null, infinities are strings."""
@@ -177,7 +183,8 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     lines_by_record = [_lines(record, by_stack=by_stack) for record in records]
     labels = dict.fromkeys(label for lines in lines_by_record for label in lines)
     rows = tuple(_row(label, lines_by_record) for label in labels)
-    return Comparison(titles, rows, compare_curves(records), run_endings(records))
+    writers = tuple(written_by(record.provenance) for record in records)
+    return Comparison(titles, rows, compare_curves(records), run_endings(records), writers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import numpy as np
 from leadline.reading.compare.answer import comparison_answer, distance, most_apart
 from leadline.reading.compare.training_curves import change_text
 from leadline.record.words.numbers import format_number
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
 from leadline.record.words.shape import axis_text
-from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
-from leadline.record.words.text import LEAST_ROWS, MOST_ROWS, shape_cell
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
+from leadline.record.words.text import LEAST_ROWS, shape_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,14 +44,12 @@ def comparison_screen(comparison: Comparison, *, everything: bool = False) -> Sc
     parts += [Sentence(sentence) for sentence in comparison_answer(comparison)]
     if shown_curves:
         parts += [Sentence(), _curve_table(comparison, shown_curves)]
-        parts.append(Sentence(f"change: to {comparison.labels[0]} at the last step", "dim"))
     if shown:
         parts += [Sentence(), depth_table(comparison, shown)]
-        parts.append(Sentence(_legend(comparison), "dim"))
     count = len(curves) + len(rows)
     hidden = count - len(shown_curves) - len(shown)
     if hidden:
-        more = f"{count - hidden} of {count} rows, those that differ most; every row: --all, or "
+        more = f"{count - hidden} of {count} rows, those that differ most; all: --all or "
         parts.append(Sentence(f"{more}print(comparison.table())", "dim"))
     below = [*about_the_runs(comparison), *what_is_not_shared(comparison)]
     parts += [Sentence(), *(Sentence(sentence) for sentence in below)]
@@ -59,22 +58,26 @@ def comparison_screen(comparison: Comparison, *, everything: bool = False) -> Sc
 
 def depth_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> TextTable:
     """Return a row per line over depth: first and last value in every record, and how far apart."""
+    first = comparison.labels[0]
     axis = axis_text(side.profile for row in rows for side in row.sides if side is not None)
     columns = (
         TableColumn("quantity", style="bold"),
-        *_record_columns(comparison.labels),
-        TableColumn("ratio", right=True, gives_way=(3,)),
-        TableColumn(f"widest @{axis}", right=True),
+        *_record_columns(comparison.labels, axis),
+        TableColumn("ratio", right=True, gives_way=(3,), notes=(f"ratio: to {first} at the last",)),
+        TableColumn(
+            f"widest @{axis}", right=True, notes=("widest: where the two are farthest apart",)
+        ),
     )
     return TextTable(columns, tuple(_depth_row(comparison, row) for row in rows))
 
 
-def _record_columns(names: Sequence[str]) -> list[TableColumn]:
+def _record_columns(names: Sequence[str], axis: str) -> list[TableColumn]:
+    notes = (f"values: first → last {axis}", f"values: at the last {axis}")
     return [
         column
         for name in names
         for column in (
-            TableColumn(name, right=True, gives_way=(5,), stays=True),
+            TableColumn(name, right=True, gives_way=(5,), stays=True, notes=notes),
             TableColumn("", style="cyan", gives_way=(1, 2, 4)),
         )
     ]
@@ -106,8 +109,10 @@ def _curve_table(comparison: Comparison, rows: Sequence[CurveComparison]) -> Tex
     """Return a row per curve over steps: first and last value in every record, and the change."""
     columns = (
         TableColumn("of the run", style="bold"),
-        *_record_columns(comparison.labels),
-        TableColumn("change", right=True),
+        *_record_columns(comparison.labels, "step"),
+        TableColumn(
+            "change", right=True, notes=(f"change: to {comparison.labels[0]} at the last step",)
+        ),
     )
     table_rows: list[Row] = []
     for row in rows:
@@ -151,14 +156,6 @@ def _title(comparison: Comparison) -> str:
         for name, label in zip(comparison.names, comparison.labels, strict=True)
     ]
     return " against ".join(names)
-
-
-def _legend(comparison: Comparison) -> str:
-    first = comparison.labels[0]
-    return (
-        f"values: first → last layer; ratio: to {first} at the last layer; widest: where the two "
-        "are farthest apart"
-    )
 
 
 def shared_rows(comparison: Comparison) -> list[ComparisonRow]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from leadline.errors import RecordError
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.run.ending import is_cell
+from leadline.record.views import written_by
 
 if TYPE_CHECKING:
     from leadline.record import Record
@@ -105,9 +106,11 @@ def read_sweep(record: Record, *, margin: float) -> SweepFacts:
     provenance = record.provenance
     if not is_sweep(record):
         place = "The record" if record.path is None else f"The record {record.path}"
+        writer = written_by(provenance)
         raise RecordError(
-            f"{place} is not that of a sweep, so there is no map of it; `leadline sweep` writes "
-            "such a record, and `leadline report` shows this one."
+            f"{place} is not that of a sweep, so there is no map of it"
+            + (f": `leadline {writer}` wrote it" if writer else "")
+            + "; `leadline sweep` writes such a record, and `leadline report` shows this one."
         )
     entropies = {
         task: Entropy(

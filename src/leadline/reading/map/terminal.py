@@ -27,28 +27,24 @@ from leadline.reading.map.text import (
     usable_text,
 )
 from leadline.record.words.numbers import format_number
-from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
-from leadline.record.words.text import MOST_ROWS
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from leadline.reading.map.places import MapPlace, MapRow
     from leadline.reading.map.trainability import Trainability
 
-__all__ = ["map_screen", "show_trainability"]
+__all__ = ["map_screen"]
 
 _STYLES = {True: "green", False: "red", None: "bright_black"}
 _FEW_REASONS, _MOST_REASONS = 3, 12
-
-
-def show_trainability(
-    training_map: Trainability, console: Console, *, everything: bool = False
-) -> None:
-    """Print what trains and how deep, the map, and what is not in it; with `everything` gauges."""
-    map_screen(training_map, everything=everything).show(console)
+_MARKED = f"{MARKS[True]} trains, {MARKS[False]} does not, {MARKS[None]} not measured: median loss"
+_PLACE_NOTES = (
+    f"{_MARKED}, seeds that train of those measured, ? for each hole",
+    f"{_MARKED}, seeds where not all agree, ? for each hole",
+)
 
 
 def map_screen(
@@ -66,7 +62,6 @@ def map_screen(
     parts += [
         Sentence(),
         _loss_table(training_map, rows),
-        Sentence(_legend(training_map), "dim"),
         *rule,
     ]
     if everything:
@@ -97,9 +92,9 @@ def _loss_table(training_map: Trainability, rows: Sequence[MapRow]) -> TextTable
     columns = (
         TableColumn(training_map.axis, style="bold"),
         TableColumn("usable"),
-        TableColumn("by seed", gives_way=(2,)),
+        TableColumn("by seed", gives_way=(2,), notes=(_spread_note(training_map),)),
         *(
-            TableColumn(depth_text(depth), gives_way=(1,), stays=True)
+            TableColumn(depth_text(depth), gives_way=(1,), stays=True, notes=_PLACE_NOTES)
             for depth in training_map.depths
         ),
     )
@@ -117,12 +112,8 @@ def _place_cell(place: MapPlace | None) -> TableCell:
     return TableCell((place_text(place), place_text(place, brief=True)), style=style)
 
 
-def _legend(training_map: Trainability) -> str:
-    return (
-        f"{MARKS[True]} trains, {MARKS[False]} does not, {MARKS[None]} not measured; median loss; "
-        "seeds that train of those measured, where there is room or not all agree; ? a hole; "
-        f"by seed: usable {training_map.axis} of {spread_title(training_map)}"
-    )
+def _spread_note(training_map: Trainability) -> str:
+    return f"by seed: usable {training_map.axis} of {spread_title(training_map)}"
 
 
 def _gauges(training_map: Trainability) -> list[Sentence | TextTable]:

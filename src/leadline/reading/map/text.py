@@ -51,7 +51,7 @@ def map_answer(training_map: Trainability) -> list[str]:
         names = [row.name for row in rows]
         listed = "; ".join(names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        sentences.append(f"{listed}{more}: {reach}.")
+        sentences.append(f"{reach[:1].upper()}{reach[1:]}: {listed}{more}.")
     if len(groups) > _MOST_REACHES:
         others = sum(map(len, list(groups.values())[_MOST_REACHES:]))
         sentences.append(f"{others} more rows train less deep.")

@@ -20,6 +20,7 @@ from leadline.reading.map.gauge_prediction import best_prediction, gauge_table, 
 from leadline.reading.map.places import MapPlace, MapRow, usable_depth
 from leadline.record import check_record
 from leadline.record.provenance import strict_number
+from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
     from leadline.reading.map.cells import Entropy, Label, SweepAxis, SweepCell, SweepFacts
@@ -43,7 +44,7 @@ class ShownGauge:
 
 
 @dataclass(frozen=True)
-class Trainability:
+class Trainability(Showable):
     """The map. `axis` is what its columns are; `unrun` counts the cells that were not run yet."""
 
     name: str
@@ -72,15 +73,11 @@ class Trainability:
             f"The map has no row called {name!r}. It has: {'; '.join(r.name for r in self.rows)}."
         )
 
-    def __str__(self) -> str:
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return what trains and how deep, the map, and what is not in it."""
         from leadline.reading.map.terminal import map_screen
 
-        return map_screen(self).text()
-
-    def _repr_html_(self) -> str:
-        from leadline.reading.map.terminal import map_screen
-
-        return map_screen(self).html()
+        return map_screen(self, everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as strict JSON: NaN is null."""

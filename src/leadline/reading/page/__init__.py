@@ -13,27 +13,15 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from leadline.reading.bounds.terminal import show_bounds
-    from leadline.reading.map.terminal import show_trainability
     from leadline.reading.page.schema import as_json
-    from leadline.reading.page.terminal import show_comparison, show_record
+    from leadline.reading.page.terminal import screen_of
 
-__all__ = [
-    "as_json",
-    "report",
-    "show_bounds",
-    "show_comparison",
-    "show_record",
-    "show_trainability",
-]
+__all__ = ["as_json", "report", "screen_of"]
 
 # Imported when they are asked for: a page needs no terminal, and most records no bounds or maps.
 _PLACES = {
     "as_json": "leadline.reading.page.schema",
-    "show_bounds": "leadline.reading.bounds.terminal",
-    "show_comparison": "leadline.reading.page.terminal",
-    "show_record": "leadline.reading.page.terminal",
-    "show_trainability": "leadline.reading.map.terminal",
+    "screen_of": "leadline.reading.page.terminal",
 }
 
 

@@ -1,8 +1,7 @@
-"""Lines and tables drawn for a notebook, in its colours."""
+"""Lines drawn for a notebook, in its colours."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,25 +9,13 @@ import numpy as np
 from leadline.record.words.numbers import heights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike
 
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["html_table", "svg_sparkline"]
+__all__ = ["svg_sparkline"]
 
 WIDTH, HEIGHT = 120, 22
-
-
-def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Set ready HTML cells in a table."""
-    head = "".join(f'<th style="text-align:left">{escape(header)}</th>' for header in headers)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def svg_sparkline(

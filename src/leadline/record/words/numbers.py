@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["align", "format_clock", "format_count", "format_number", "heights", "sparkline"]
+__all__ = ["format_clock", "format_count", "format_number", "heights", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars
@@ -100,18 +98,6 @@ def heights(
     bottom, top = (float(inside.min()), float(inside.max())) if len(inside) else (0.0, 0.0)
     margin = max(0.0, FLAT - (top - bottom)) / 2
     return together[: len(level)], (bottom - margin, top + margin)
-
-
-def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Set cells in columns; the columns numbered in `right` are set flush right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _bar(value: float, bottom: float, top: float, bars: str) -> str:

@@ -1,8 +1,8 @@
-"""One table and one screen, each with three renderings: plain text, a terminal, HTML.
+"""One table with three renderings: plain text, a terminal, HTML.
 
 A table is written once. Its columns say which of them give way when there is no room: a column
 takes the shorter forms of its cells one after the other and goes in the end. Without a width,
-as in a pipe, every column stands in full. A screen is sentences and tables in their order.
+as in a pipe, every column stands in full.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from leadline.record.words.numbers import BARS, INFINITE, NOT_A_NUMBER, PLAIN_BA
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Row", "Screen", "Sentence", "TableCell", "TableColumn", "TextTable", "print_line"]
+__all__ = ["Row", "TableCell", "TableColumn", "TextTable", "encodable"]
 
 GAPS = (2, 1)
 """Spaces between columns; one where two leave no room."""
@@ -38,8 +38,10 @@ class TableColumn:
     `gives_way` has a number for each step that the column takes when the table is too wide: first
     to the shorter forms of its cells, one after the other, and with the last step it goes, unless it
     `stays`. Of all
-    columns the steps with the smallest number come first, equal ones together. A column with `wraps` is broken between
-    words where nothing else helps.
+    columns the steps with the smallest number come first, equal ones together; a step that proves
+    needless once later ones are taken is taken back. A column with `wraps` is broken between words
+    where nothing else helps. `notes` explain the column below the table, one for each form of its
+    cells; the last one stands for all that follow.
     """
 
     title: str = ""
@@ -48,6 +50,7 @@ class TableColumn:
     gives_way: tuple[int, ...] = ()
     stays: bool = False
     wraps: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,10 @@ class TextTable:
             + "</tr>"
             for row in self.rows
         )
-        return f"<table>{head}<tbody>{body}</tbody></table>"
+        note = escape(self._note([0] * len(self.columns)))
+        span = len(self.columns)
+        foot = f'<tfoot><tr><td colspan="{span}">{note}</td></tr></tfoot>' if note else ""
+        return f"<table>{head}<tbody>{body}</tbody>{foot}</table>"
 
     def show(self, console: Console) -> None:
         """Print it: as wide as a terminal, in full into a pipe."""
@@ -110,6 +116,16 @@ class TextTable:
         for line in self._lines(console.width if console.is_terminal else None):
             text = Text.assemble(*((encodable(part, console), style) for part, style in line))
             console.print(text, soft_wrap=True)
+
+    def without_empty_columns(self) -> TextTable:
+        """Leave out columns in which no row has anything."""
+        kept = [
+            at
+            for at in range(len(self.columns))
+            if any(_form(row.cells[at], 0) for row in self.rows)
+        ]
+        rows = (Row(tuple(row.cells[at] for at in kept), row.style) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in kept), rows=tuple(rows))
 
     @property
     def _has_titles(self) -> bool:
@@ -127,24 +143,50 @@ class TextTable:
         for part in parts:
             fitting = widths if room is None else self._wrapped(part, widths, gap, room)
             yield from self._lines_of(part, forms, fitting, gap, wraps=room is not None)
+        if note := self._note(forms):
+            lines = [note] if room is None else textwrap.wrap(note, room, break_on_hyphens=False)
+            yield from ([(" " * self.indent + line, "dim")] for line in lines)
+
+    def _note(self, forms: Sequence[int | None]) -> str:
+        """Return what explains the columns that are shown, each note once."""
+        notes = (
+            column.notes[min(form, len(column.notes) - 1)]
+            for column, form in zip(self.columns, forms, strict=True)
+            if form is not None and column.notes
+        )
+        return "; ".join(dict.fromkeys(note for note in notes if note))
 
     def _layout(self, room: int | None) -> tuple[list[int | None], int]:
         """Return for each column which form of its cells is shown, None where it has gone."""
-        forms: list[int | None] = [0] * len(self.columns)
+        taken: list[int] = []
+        forms = self._forms(taken)
         if room is None:
             return forms, GAPS[0]
-        taken = [0] * len(self.columns)
         for number in sorted({step for column in self.columns for step in column.gives_way}):
             if self._total(forms, GAPS[0]) <= room:
                 break
-            for at, column in enumerate(self.columns):
-                if number in column.gives_way:
-                    taken[at] += 1
-                    last = taken[at] == len(column.gives_way) and not column.stays
-                    forms[at] = None if last else taken[at]
+            taken.append(number)
+            forms = self._forms(taken)
+        if self._total(forms, GAPS[0]) <= room:
+            for number in reversed(taken):
+                fewer = [one for one in taken if one != number]
+                steps = [c.gives_way for c in self.columns if number in c.gives_way]
+                # A column takes its steps in their order, so the last one is taken back first.
+                is_last = all(max(set(taken) & set(own_steps)) == number for own_steps in steps)
+                if is_last and self._total(self._forms(fewer), GAPS[0]) <= room:
+                    taken, forms = fewer, self._forms(fewer)
         wraps = any(column.wraps for column in self.columns)  # then words are broken instead
         gap = GAPS[0] if wraps or self._total(forms, GAPS[0]) <= room else GAPS[1]
         return forms, gap
+
+    def _forms(self, taken: Sequence[int]) -> list[int | None]:
+        """Return the form of each column after the steps with these numbers."""
+        forms: list[int | None] = []
+        for column in self.columns:
+            steps = sum(number in taken for number in column.gives_way)
+            gone = steps == len(column.gives_way) > 0 and not column.stays
+            forms.append(None if gone else steps)
+        return forms
 
     def _widths(self, forms: Sequence[int | None]) -> list[int]:
         return [
@@ -218,74 +260,6 @@ class TextTable:
                 break
             line.append((" " * gap if self.columns[at].right else blank + " " * gap, ""))
         return line
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence of a screen, with its style on a terminal; an empty one parts what is around it."""
-
-    text: str = ""
-    style: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """What is shown of one thing: sentences and tables in their order."""
-
-    parts: tuple[Sentence | TextTable, ...]
-
-    def text(self) -> str:
-        """Return it as plain text."""
-        return "\n".join(
-            part.text if isinstance(part, Sentence) else part.text()
-            for part in self._without_gaps()
-        )
-
-    def show(self, console: Console) -> None:
-        """Print it on a terminal or into a pipe."""
-        for part in self._without_gaps():
-            if isinstance(part, Sentence):
-                print_line(console, part.text, style=part.style)
-            else:
-                part.show(console)
-
-    def html(self) -> str:
-        """Return it as a fragment of HTML."""
-        pieces: list[str] = []
-        for part in self.parts:
-            if isinstance(part, TextTable):
-                pieces.append(part.html())
-            elif part.text:
-                bold = "bold" in part.style
-                text = escape(part.text)
-                pieces.append(f"<div>{f'<strong>{text}</strong>' if bold else text}</div>")
-        return f"<div>{''.join(pieces)}</div>"
-
-    def _without_gaps(self) -> list[Sentence | TextTable]:
-        """Leave out tables without rows, and empty lines that part nothing."""
-        kept: list[Sentence | TextTable] = []
-        for part in self.parts:
-            if isinstance(part, TextTable) and not part.rows:
-                continue
-            empty = isinstance(part, Sentence) and not part.text
-            if empty and (not kept or (isinstance(kept[-1], Sentence) and not kept[-1].text)):
-                continue
-            kept.append(part)
-        while kept and isinstance(kept[-1], Sentence) and not kept[-1].text:
-            kept.pop()
-        return kept
-
-
-def print_line(console: Console, line: str = "", *, style: str = "") -> None:
-    """Print one line of words, never as markup, broken between words; into a pipe in one piece."""
-    from rich.text import Text
-
-    text = encodable(line, console)
-    lines = [text]
-    if console.is_terminal:
-        lines = textwrap.wrap(text, console.width, break_on_hyphens=False) or [""]
-    for piece in lines:
-        console.print(Text(piece, style=style), soft_wrap=True)
 
 
 def encodable(text: str, console: Console) -> str:

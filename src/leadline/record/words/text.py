@@ -13,9 +13,10 @@ from leadline.record.run.curve import curve_rows
 from leadline.record.words.answer import answer
 from leadline.record.words.notebook import svg_sparkline
 from leadline.record.words.numbers import format_number, sparkline
+from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
 from leadline.record.words.shape import axis_text, shape_text
 from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
-from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from leadline.record.words.summary import SummaryRow
 
 __all__ = [
-    "MOST_ROWS",
     "SEVERITY",
     "curve_table",
     "depth_table",
@@ -41,8 +41,6 @@ __all__ = [
     "shape_cell",
 ]
 
-MOST_ROWS = 15
-"""How many rows a first screen has: with the answer above them they fit a terminal of 24 lines."""
 LEAST_ROWS = 5
 """How many rows over depth there are at least beside those of a run."""
 SEVERITY = {"note": "yellow", "warning": "bold yellow", "serious": "bold red"}
@@ -94,8 +92,8 @@ def how_to_see_more(hidden: int, count: int) -> str:
     if not hidden:
         return ""
     return (
-        f"{count - hidden} of {count} rows, those that change most; every row: --all, "
-        "or print(record.table())"
+        f"{count - hidden} of {count} rows, those that change most; all: --all or "
+        "print(record.table())"
     )
 
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from leadline.claims.claim import Check, Claim, Picture
 from leadline.claims.page.svg import claim_svg
 from leadline.claims.page.terminal import (
+    claims_screen,
     counted,
     plain_formula,
     readable,
     show_claim,
-    show_claims,
     strip,
 )
 from leadline.claims.ruling import judge, rule
@@ -44,6 +44,10 @@ def printed(draw, *arguments, width=120, **others):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     draw(*arguments, console, **others)
     return console.file.getvalue()
+
+
+def show_claims(rulings, console, *, everything=False):
+    claims_screen(rulings, everything=everything).show(console)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

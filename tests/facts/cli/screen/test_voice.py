@@ -14,7 +14,8 @@ from leadline.cli.screen.voice import (
     pause_without_news,
 )
 from leadline.errors import RecordError
-from leadline.reading.show.columns import Column, print_line, show_table
+from leadline.record.words.screen import Screen, Sentence
+from leadline.record.words.table import Row, TableColumn, TextTable
 from tests.processes import wait_for
 
 
@@ -180,10 +181,13 @@ def drawn(monkeypatch, capsys, columns):
     else:
         monkeypatch.setenv("COLUMNS", columns)
     words = SENTENCE.split()
-    wide = [Column(word, [word, "x" * 9]) for word in words]
+    columns_of_words = [
+        TableColumn(word, gives_way=(1,) if at > 2 else ()) for at, word in enumerate(words)
+    ]
+    rows = (Row(tuple(words)), Row(("x" * 9,) * len(words)))
     with Voice() as voice:
-        voice.show(lambda console: show_table([wide, wide[:3]], console, gaps=[2, 2]))
-        voice.show(lambda console: print_line(console, SENTENCE, style="bold red"))
+        table = TextTable(tuple(columns_of_words), rows)
+        voice.show(Screen((table, Sentence(SENTENCE, "bold red"))).show)
         voice.note(SENTENCE)
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
@@ -193,7 +197,7 @@ def drawn(monkeypatch, capsys, columns):
 @pytest.mark.parametrize("columns", ["60", "72"])
 def test_a_pipe_is_as_wide_as_columns_says(monkeypatch, capsys, columns):
     out, err = drawn(monkeypatch, capsys, columns)
-    assert len(out[0].split()) == 3  # the narrower of two layouts
+    assert len(out[0].split()) == 3  # the others give way
     assert " ".join(line.strip() for line in out[-2:]) == SENTENCE
     assert " ".join(err) == SENTENCE
     assert max(map(len, out + err)) <= int(columns)

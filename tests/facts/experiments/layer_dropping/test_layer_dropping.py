@@ -48,7 +48,7 @@ from leadline.experiments.layer_dropping.text import (
     remarks,
 )
 from leadline.experiments.outcome.outcome import Outcome
-from leadline.experiments.outcome.picture import show_outcome
+from leadline.experiments.outcome.picture import outcome_screen
 from leadline.lab.tasks import build_task
 from leadline.parts.branches import Run
 
@@ -303,7 +303,7 @@ def test_every_model_can_be_told_apart_in_a_narrow_terminal(
     outcome: tuple[Outcome, list[Any]], width: int
 ) -> None:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    show_outcome(outcome[0], console)
+    outcome_screen(outcome[0]).show(console)
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert "…" not in text
     rows = text[text.index("a training step over the plain one") :].split("\n\n")[0].splitlines()

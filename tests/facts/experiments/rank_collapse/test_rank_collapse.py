@@ -16,7 +16,7 @@ from rich.console import Console
 import leadline as ll
 from leadline.cli.main import run
 from leadline.experiments.outcome.outcome import Outcome
-from leadline.experiments.outcome.picture import show_outcome
+from leadline.experiments.outcome.picture import outcome_screen
 from leadline.experiments.rank_collapse import RankCollapseOptions
 from leadline.experiments.rank_collapse.experiment import (
     DRAWN,
@@ -330,7 +330,7 @@ def test_every_line_has_its_name_at_any_width(width):
         experiment="e", title="t", value_label="v", lines=lines, remarks=(), records={}, start=0
     )
     console = Console(width=width, record=True, file=io.StringIO())
-    show_outcome(outcome, console)
+    outcome_screen(outcome).show(console)
     shown = " ".join(console.export_text().split())
     assert "skip and MLP" in shown and "float32" in shown and "layer 0" in shown
     assert "30" in shown and "…" not in shown

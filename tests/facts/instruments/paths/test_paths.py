@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import leadline
 from leadline.errors import AnatomyError, InputError, ProbeError
 from leadline.instruments.paths import measure as pathways
-from leadline.instruments.paths.result import CAVEAT, Paths, Shares, count_text, path_counts
+from leadline.instruments.paths.result import CAVEAT, Paths, Shares, path_counts
+from leadline.instruments.paths.text import count_text
 from leadline.models.inputs import Inputs
 from leadline.testing.tiny import Linear
 

@@ -207,7 +207,12 @@ def test_the_answer_is_at_most_three_sentences():
         "The largest share of the output, 40%, has 1 hop; biases give 10%.",
         "With at most 1 hop the loss is 3.5; that of the model is 3.",
     ]
-    assert answer(made((math.nan, math.nan))) == []
+    assert answer(made((math.nan, math.nan))) == [
+        "The output cannot be told by the length of its paths: it is not finite."
+    ]
+    assert answer(made((0.6, -0.4, 0.1)))[0].endswith(
+        "no number of hops gives half of it for good."
+    )
 
 
 def test_the_most_important_rows_keep_their_order_and_the_biases():

@@ -17,7 +17,6 @@ from leadline.reading.bounds.chart_lines import power, power_range
 from leadline.reading.bounds.evaluate import bounds
 from leadline.reading.bounds.section import bounds_topics
 from leadline.reading.bounds.table import BoundsTable
-from leadline.reading.bounds.terminal import show_bounds
 from leadline.reading.page.html import render_html
 from leadline.record import Record
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
@@ -42,7 +41,7 @@ def both() -> Record:
 
 def printed(table: BoundsTable, *, width: int = 80, heads: bool = False) -> str:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    show_bounds(table, console, heads=heads, everything=True)
+    table.screen(heads=heads, everything=True).show(console)
     return console.file.getvalue()
 
 

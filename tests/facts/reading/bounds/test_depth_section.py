@@ -10,7 +10,6 @@ from rich.console import Console
 
 import leadline
 from leadline.reading.bounds.evaluate import bounds
-from leadline.reading.page import show_bounds
 from leadline.reading.page.html import render_html
 from leadline.record import Record
 from tests.synthetic import gpt2_record
@@ -49,7 +48,7 @@ def test_a_design_without_a_law_has_no_section(record: Record) -> None:
 def test_the_terminal_shows_both_ends_at_any_width(width: int, heads: bool) -> None:
     file = io.StringIO()
     console = Console(file=file, width=width)
-    show_bounds(bounds(measured(), initial=True), console, heads=heads, everything=True)
+    bounds(measured(), initial=True).screen(heads=heads, everything=True).show(console)
     said = file.getvalue()
     assert "Laws of depth" in said
     assert "xiong-stream ≤" in said

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from leadline.reading.compare.compare import compare
 from leadline.reading.map.trainability import trainability
-from leadline.reading.page import show_comparison, show_record, show_trainability
+from leadline.reading.page import screen_of
 from tests.synthetic_sweep import LOST, sweep_record, training_record
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -51,7 +51,7 @@ def large():
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
 def test_the_map_fits_the_terminal_and_nothing_is_cut_off(width: int) -> None:
     console = terminal(width)
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     lines = printed(console).splitlines()
     assert max(len(line.rstrip()) for line in lines) <= width
     text = "".join(lines)
@@ -62,7 +62,7 @@ def test_the_map_fits_the_terminal_and_nothing_is_cut_off(width: int) -> None:
 
 def test_every_row_stands_on_one_line_at_eighty_columns() -> None:
     console = terminal(80)
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     lines = printed(console).splitlines()
     (line,) = [line for line in lines if line.startswith("post, warmup 300 ") and "✓" in line]
     assert line.split()[3:] == [
@@ -75,7 +75,7 @@ def test_every_row_stands_on_one_line_at_eighty_columns() -> None:
 
 def test_a_wide_map_tells_seeds_and_their_spread() -> None:
     console = terminal(140)
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     text = " ".join(printed(console).split())
     assert "✓ 2.30 3/3" in text
     assert "96 96 96" in text
@@ -84,7 +84,7 @@ def test_a_wide_map_tells_seeds_and_their_spread() -> None:
 
 def test_green_trains_red_does_not_and_grey_was_not_measured() -> None:
     console = terminal(140, colour=True)
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     text = printed(console)
     assert "\x1b[32m✓ 2.30 3/3" in text
     assert "\x1b[31m✗ 3.13 0/3" in text
@@ -93,7 +93,7 @@ def test_green_trains_red_does_not_and_grey_was_not_measured() -> None:
 
 def test_a_pipe_gets_plain_text_and_unbroken_lines() -> None:
     console = Console(file=io.StringIO(), _environ={})
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     text = printed(console)
     assert "\x1b" not in text
     (line,) = [
@@ -105,7 +105,7 @@ def test_a_pipe_gets_plain_text_and_unbroken_lines() -> None:
 
 def test_output_without_marks_gets_letters() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    show_trainability(trainability(large()), Console(file=file, _environ={}))
+    trainability(large()).screen().show(Console(file=file, _environ={}))
     file.flush()
     assert isinstance(file.buffer, io.BytesIO)
     text = file.buffer.getvalue().decode("latin-1")
@@ -115,7 +115,7 @@ def test_output_without_marks_gets_letters() -> None:
 
 def test_the_reasons_of_cells_that_were_not_measured_are_told() -> None:
     console = terminal(140)
-    show_trainability(trainability(large()), console)
+    trainability(large()).screen().show(console)
     assert "impossible: design=plain, depth=48, warmup=0, seed=1: because 1" in printed(console)
 
 
@@ -131,7 +131,7 @@ def failed(reason: str, *, seeds: int, everything: bool = False) -> str:
     }
     console = terminal(140)
     record = sweep_record(changes=changes, seeds=range(seeds))
-    show_trainability(trainability(record), console, everything=everything)
+    trainability(record).screen(everything=everything).show(console)
     return printed(console)
 
 
@@ -149,7 +149,7 @@ def test_many_reasons_are_cut_short_and_counted() -> None:
 
 def test_a_record_of_a_sweep_is_shown_as_its_map() -> None:
     console = terminal(100)
-    show_record(sweep_record(), console)
+    screen_of(sweep_record()).show(console)
     text = printed(console)
     assert text.startswith("Sweep made: design (3) x depth (4)")
     assert "12, not 24" in text
@@ -158,7 +158,7 @@ def test_a_record_of_a_sweep_is_shown_as_its_map() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_training_record_shows_its_curves(width: int) -> None:
     console = terminal(width)
-    show_record(training_record(layers=True), console)
+    screen_of(training_record(layers=True)).show(console)
     lines = printed(console).splitlines()
     assert max(len(line.rstrip()) for line in lines) <= width
     (line,) = [line for line in lines if line.startswith("validation.loss ")]
@@ -169,7 +169,7 @@ def test_a_training_record_shows_its_curves(width: int) -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_two_training_records_are_compared_over_steps(width: int) -> None:
     console = terminal(width)
-    show_comparison(compare(training_record(), training_record(end=2.5, name="other")), console)
+    compare(training_record(), training_record(end=2.5, name="other")).screen().show(console)
     lines = printed(console).splitlines()
     (line,) = [line for line in lines if line.startswith("validation.loss")]
     assert "2.26" in line.split()
@@ -180,7 +180,7 @@ def test_two_training_records_are_compared_over_steps(width: int) -> None:
 
 def test_the_terminal_says_how_a_run_ended() -> None:
     console = terminal(100)
-    show_record(training_record(outcome=LOST), console)
+    screen_of(training_record(outcome=LOST)).show(console)
     text = printed(console)
     assert "The run diverged: the loss was not finite at step 407." in text
     (line,) = [line for line in text.splitlines() if line.startswith("validation.loss")]
@@ -189,9 +189,8 @@ def test_the_terminal_says_how_a_run_ended() -> None:
 
 def test_a_comparison_in_the_terminal_says_what_diverged_and_which_steps_differ() -> None:
     console = terminal(120)
-    show_comparison(
-        compare(training_record(outcome=LOST), training_record(name="other", steps=300)), console
-    )
+    other = training_record(name="other", steps=300)
+    compare(training_record(outcome=LOST), other).screen().show(console)
     text = printed(console)
     assert "small: The run diverged: the loss was not finite at step 407." in text
     assert "The last steps differ: small at step 407, other at step 300." in text
@@ -202,7 +201,7 @@ def test_a_comparison_in_the_terminal_says_what_diverged_and_which_steps_differ(
 
 def test_the_legend_of_two_seeds_names_two() -> None:
     console = terminal(300)
-    show_trainability(trainability(sweep_record(seeds=(0, 1), name="sweep")), console)
+    trainability(sweep_record(seeds=(0, 1), name="sweep")).screen().show(console)
     text = printed(console)
     assert "by seed: usable depth of the worst and the best seed" in text
     assert text.splitlines()[0] == "What trains"

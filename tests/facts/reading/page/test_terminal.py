@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from leadline.reading.compare.compare import compare
-from leadline.reading.page import show_comparison, show_record
+from leadline.reading.page import screen_of
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.words.shape import shape_text
 from leadline.record.words.summary import summarize
@@ -41,7 +41,7 @@ def printed(console: Console) -> str:
 
 
 def shown(record: Record, console: Console) -> list[str]:
-    show_record(record, console)
+    screen_of(record).show(console)
     return ESCAPE.sub("", printed(console)).splitlines()
 
 
@@ -116,7 +116,7 @@ def test_narrow_table_shortens_the_statistic() -> None:
 def test_pipe_gets_plain_text_in_full(name: str) -> None:
     record = RECORDS[name]()
     console = pipe()
-    show_record(record, console)
+    screen_of(record).show(console)
     text = printed(console)
     assert "\x1b" not in text
     assert not re.search("[─━│┃┌┐└┘╭╮╰╯…]", text)
@@ -132,14 +132,14 @@ def test_pipe_does_not_wrap_long_sentences() -> None:
     verdict = "A long verdict. " * 30
     record.add_finding(Finding(verdict.strip(), severity="serious"))
     console = pipe()
-    show_record(record, console)
+    screen_of(record).show(console)
     assert f"serious: {verdict.strip()}" in printed(console).splitlines()
 
 
 def test_pipe_without_unicode_bars_gets_letters() -> None:
     record = gpt2_record()
     console = pipe("latin-1")
-    show_record(record, console)
+    screen_of(record).show(console)
     text = printed(console)
     assert "▁" not in text
     assert re.search(r"[_.\-=+*#@]{12}", text)
@@ -147,7 +147,7 @@ def test_pipe_without_unicode_bars_gets_letters() -> None:
 
 def test_serious_findings_stand_out_on_a_terminal() -> None:
     console = terminal(80)
-    show_record(broken_record(), console)
+    screen_of(broken_record()).show(console)
     assert "\x1b[1;31mserious: The stream is not finite from layer 5 on." in printed(console)
 
 
@@ -174,7 +174,7 @@ def test_empty_record_is_said_in_one_line() -> None:
 def test_comparison_fits_the_terminal(width: int) -> None:
     comparison = compare(gpt2_record(), gpt2_record(depth=24, name="gpt2-medium"), t5_record())
     console = terminal(width)
-    show_comparison(comparison, console)
+    comparison.screen().show(console)
     lines = ESCAPE.sub("", printed(console)).splitlines()
     assert max(len(line) for line in lines) <= width
     headers = " ".join(line for line in lines if line.startswith("quantity")).split()
@@ -190,7 +190,7 @@ def test_comparison_shows_the_ratio_and_the_widest_layer() -> None:
     assert side is not None
     assert side.parting is not None
     for console in (terminal(80), terminal(140), pipe()):
-        show_comparison(comparison, console)
+        comparison.screen().show(console)
         lines = ESCAPE.sub("", printed(console)).splitlines()
         (line,) = [line for line in lines if line.startswith("stream.norm ")]
         # (127 + 900) / 128 = 8.02 times less where the first token is massive, alike at the end
@@ -199,7 +199,7 @@ def test_comparison_shows_the_ratio_and_the_widest_layer() -> None:
 
 def test_comparison_of_nothing_shared_says_what_each_has() -> None:
     console = pipe()
-    show_comparison(compare(gpt2_record(), Record()), console)
+    compare(gpt2_record(), Record()).screen().show(console)
     lines = printed(console).splitlines()
     assert lines[0] == "gpt2 against record 2"
     assert lines[-1].startswith("Only in gpt2: stream.norm, ")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
+from leadline.record.words.screen import Screen, Sentence
+from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 
 COLUMNS = (
     TableColumn("name"),

@@ -14,7 +14,7 @@ from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.rows.address import Address, parse_address
 from leadline.record.rows.quantity import AxisScale
 from leadline.record.words.notebook import svg_sparkline
-from leadline.record.words.numbers import BARS, align, format_count, format_number, sparkline
+from leadline.record.words.numbers import BARS, format_count, format_number, sparkline
 from leadline.record.words.shape import shape_text
 from leadline.record.words.summary import passes_text, summarize
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
@@ -102,10 +102,6 @@ def test_given_ends_fix_the_scale() -> None:
 def test_any_values_can_be_drawn(values: list[float], scale: str) -> None:
     drawn = sparkline(values, scale=scale, width=20)  # pyright: ignore[reportArgumentType]
     assert len(drawn) == min(len(values), 20)
-
-
-def test_columns_are_aligned() -> None:
-    assert align([("a", "1", "x"), ("bbb", "22", "")], right=(1,)) == ["a     1  x", "bbb  22"]
 
 
 @pytest.mark.parametrize(

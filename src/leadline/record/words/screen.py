@@ -1,0 +1,102 @@
+"""A screen: sentences and tables in their order, as plain text, on a terminal, in HTML."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from leadline.record.words.table import TextTable, encodable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["MOST_ROWS", "Screen", "Sentence", "Showable", "print_line"]
+
+MOST_ROWS = 12
+"""How many rows a first screen has: with the answer above them they fit a terminal of 24 lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a screen, with its style on a terminal; an empty one parts what is around it."""
+
+    text: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What is shown of one thing: sentences and tables in their order."""
+
+    parts: tuple[Sentence | TextTable, ...]
+
+    def text(self) -> str:
+        """Return it as plain text."""
+        return "\n".join(
+            part.text if isinstance(part, Sentence) else part.text()
+            for part in self._without_gaps()
+        )
+
+    def show(self, console: Console) -> None:
+        """Print it on a terminal or into a pipe."""
+        for part in self._without_gaps():
+            if isinstance(part, Sentence):
+                print_line(console, part.text, style=part.style)
+            else:
+                part.show(console)
+
+    def html(self) -> str:
+        """Return it as a fragment of HTML."""
+        pieces: list[str] = []
+        for part in self.parts:
+            if isinstance(part, TextTable):
+                pieces.append(part.html())
+            elif part.text:
+                bold = "bold" in part.style
+                text = escape(part.text)
+                pieces.append(f"<div>{f'<strong>{text}</strong>' if bold else text}</div>")
+        return f"<div>{''.join(pieces)}</div>"
+
+    def _without_gaps(self) -> list[Sentence | TextTable]:
+        """Leave out tables without rows, and empty lines that part nothing."""
+        kept: list[Sentence | TextTable] = []
+        for part in self.parts:
+            if isinstance(part, TextTable) and not part.rows:
+                continue
+            empty = isinstance(part, Sentence) and not part.text
+            if empty and (not kept or (isinstance(kept[-1], Sentence) and not kept[-1].text)):
+                continue
+            kept.append(part)
+        while kept and isinstance(kept[-1], Sentence) and not kept[-1].text:
+            kept.pop()
+        return kept
+
+
+class Showable:
+    """What has a screen: `print` shows its text, and a notebook its HTML."""
+
+    __slots__ = ()
+
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return what is shown; with `everything` every row."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.screen().text()
+
+    def _repr_html_(self) -> str:
+        return self.screen().html()
+
+
+def print_line(console: Console, line: str = "", *, style: str = "") -> None:
+    """Print one line of words, never as markup, broken between words; into a pipe in one piece."""
+    from rich.text import Text
+
+    text = encodable(line, console)
+    lines = [text]
+    if console.is_terminal:
+        lines = textwrap.wrap(text, console.width, break_on_hyphens=False) or [""]
+    for piece in lines:
+        console.print(Text(piece, style=style), soft_wrap=True)
