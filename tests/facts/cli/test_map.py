@@ -54,7 +54,7 @@ def test_the_page_follows_the_margin_that_was_asked(leadline, file, tmp_path):
     assert (said.code, said.out) == (0, "")
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert "is 0.9 nats or more below the unigram entropy" in page
-    assert "pre; post; plain: does not train, not even at depth 6." in page
+    assert "Does not train, not even at depth 6: pre; post; plain." in page
 
 
 def test_report_shows_a_sweep_too(leadline, file, tmp_path):

@@ -87,8 +87,8 @@ def test_the_first_screen_has_the_largest_shares_and_all_shows_the_others():
     tensor = Shares(norm=1.0, norm_share=share, share=share, remainder=0.0, remainder_eps=0.0)
     deep = Paths(model="m", dtype="float32", heads=(1,) * 19, counts=None, output=tensor)
     few = on_terminal(deep, 80)
-    assert "(15 of 20 rows, the largest shares; --all shows all)" in few
-    assert few.partition("\nhops")[2].count("0.02") == 14 * 2 and "\n19 " in few
+    assert "12 of 20 rows, the largest shares; all: --all or print(record.paths)" in few
+    assert few.partition("\nhops")[2].count("0.02") == 11 * 2 and "\n19 " in few
     file = io.StringIO()
     deep.screen().show(Console(file=file, width=80, _environ={}))
     assert file.getvalue().partition("\nhops")[2].count("0.02") == 19 * 2

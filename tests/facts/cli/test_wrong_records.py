@@ -90,10 +90,12 @@ def test_a_view_of_a_measured_record_says_what_to_call(measured, view):
 
 @pytest.mark.parametrize("command", ["report", "compare", "bounds", "map"])
 def test_every_command_says_that_a_record_is_unfinished_and_how_it_goes_on(
-    leadline, measured, tmp_path, command
+    leadline, tmp_path, command
 ):
-    with Record.open(measured, writable=True) as record:
-        record.note(UNFINISHED, {"parts": 4, "finished": {"stream": 1}, "seconds": 0.0})
+    record = gpt2_record()
+    record.note("probes", ["stream"])
+    record.note(UNFINISHED, {"parts": 4, "finished": {"stream": 1}, "seconds": 0.0})
+    measured = record.save(tmp_path / "unfinished.leadline")
     files = [measured, measured] if command == "compare" else [measured]
     told = " ".join(leadline(command, *files).err.split())
     assert (

@@ -135,6 +135,11 @@ class Paths(Showable):
     remarks: tuple[str, ...] = ()
 
     @property
+    def caveat(self) -> str:
+        """What the numbers do not mean."""
+        return CAVEAT
+
+    @property
     def depth(self) -> int:
         """How many attention layers there are: the longest path."""
         return len(self.heads)

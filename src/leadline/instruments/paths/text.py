@@ -11,7 +11,6 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from leadline.instruments.paths.result import CAVEAT
 from leadline.record.words.numbers import format_number
 from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
 from leadline.record.words.table import Row, TableColumn, TextTable
@@ -51,7 +50,7 @@ def paths_screen(paths: Paths, *, everything: bool) -> Screen:
     if len(rows) < len(all_rows):
         shown = f"{len(rows)} of {len(all_rows)} rows, the largest shares; all: --all or "
         parts.append(Sentence(f"{shown}print(record.paths)", "dim"))
-    below = [*_remarks(paths), CAVEAT if everything else BRIEF_CAVEAT]
+    below = [*_remarks(paths), paths.caveat if everything else BRIEF_CAVEAT]
     return Screen((*parts, Sentence(), *map(Sentence, below)))
 
 

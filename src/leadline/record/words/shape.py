@@ -70,7 +70,7 @@ class Course:
     def words(self) -> str:
         """The change as the end of a sentence whose subject is the line."""
         if self.gone is not None:
-            return f"is exactly 0 from layer {self.gone} to layer {self.end}"
+            return f"is 0, or too small to be kept, from layer {self.gone} to layer {self.end}"
         if self.size < STEADY:
             share = f"{100 * (self.size - 1):.0f} %" if self.size < 1 + 2 * FLAT else ""
             return f"keeps its size within {share or f'a factor of {self.size:.2g}'}"

@@ -175,7 +175,7 @@ def test_two_training_records_are_compared_over_steps(width: int) -> None:
     assert "2.26" in line.split()
     assert "2.56" in line.split()
     assert line.split()[-1] == "+0.3"
-    assert "change: to small at the last step" in lines
+    assert "change: to small at the last step" in " ".join(lines)
 
 
 def test_the_terminal_says_how_a_run_ended() -> None:

@@ -139,7 +139,7 @@ def test_lanes_and_parallel_branches_are_mentioned() -> None:
             "then shrinks 8-fold to layer 4",
         ),
         ([1.0, 2.0], "grows 2-fold from layer 0 to layer 1"),
-        ([4.0, 1.0, 0.0, 0.0], "is exactly 0 from layer 2 to layer 3"),
+        ([4.0, 1.0, 0.0, 0.0], "is 0, or too small to be kept, from layer 2 to layer 3"),
     ],
 )
 def test_the_stream_is_said_with_its_change_and_its_place(values: list[float], words: str) -> None:

@@ -56,7 +56,7 @@ def test_a_jump_is_named_with_its_step() -> None:
 def test_a_gradient_that_is_exactly_zero_has_vanished_where_it_first_is() -> None:
     record = record_of(gradient=[0.0, 0.0, 0.0, 1.0, 1.0])
     assert answer(record) == [
-        "Gradients vanish: the gradient is exactly 0 from layer 2 to layer 0."
+        "Gradients vanish: the gradient is 0, or too small to be kept, from layer 2 to layer 0."
     ]
 
 

@@ -35,12 +35,32 @@ def test_without_a_width_every_column_stands_in_full() -> None:
     [
         (29, "name  value  shape      note", "a         1  long long  first"),
         (28, "name  value  shape  note", "a         1  short  first"),
-        (24, "name  value  shape", "a         1  short"),
+        # Without the note the long form has room again.
+        (24, "name  value  shape", "a         1  long long"),
+        (21, "name  value  shape", "a         1  short"),
         (17, "name  value", "a         1"),
     ],
 )
 def test_columns_give_way_in_the_order_of_their_numbers(width, header, first) -> None:
     assert TABLE.text(width).splitlines()[:2] == [header, first]
+
+
+def test_notes_explain_the_columns_that_are_shown_in_the_form_that_they_have() -> None:
+    columns = (
+        TableColumn("a", notes=("about both",)),
+        TableColumn("b", gives_way=(1, 2), notes=("long <form>", "short form")),
+        TableColumn("c", notes=("about both",)),
+    )
+    table = TextTable(columns, (Row(("1", TableCell(("x" * 40, "x" * 10)), "2")),))
+    assert table.text().splitlines()[-1] == "about both; long <form>"
+    assert table.text(40).splitlines()[-1] == "about both; short form"
+    assert table.text(14).splitlines() == ["a  c", "1  2", "about both"]
+    assert '<tfoot><tr><td colspan="3">about both; long &lt;form&gt;</td>' in table.html()
+
+
+def test_columns_in_which_nothing_stands_can_be_left_out() -> None:
+    table = TextTable((TableColumn("a"), TableColumn("b")), (Row(("1", "")), Row(("2", ""))))
+    assert table.without_empty_columns().text().splitlines() == ["a", "1", "2"]
 
 
 def test_columns_that_find_no_room_stand_in_a_table_below() -> None:
