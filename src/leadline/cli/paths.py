@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from leadline.cli.request import options as o
-from leadline.cli.request.models import AnatomyRequest, takes_request
+from leadline.cli.request.models import AnatomyRequest
+from leadline.cli.request.outputs import say_missing
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import RecordError
 
@@ -19,49 +18,36 @@ if TYPE_CHECKING:
 Loss = Literal["auto", "next-token", "masked", "random"]
 
 
-@takes_request
 def paths(
+    voice: Voice,
     request: AnatomyRequest,
     samples: Annotated[
         int,
-        typer.Option(
-            "--samples",
-            metavar="N",
+        o.option(
+            "--samples N",
+            "Also draw N random paths of every length, to see how far sampling gets.",
+            o.MEASURING,
             min=0,
-            help="Also draw N random paths of every length, to see how far sampling gets.",
-            rich_help_panel=o.MEASURING,
         ),
     ] = 0,
     no_logits: Annotated[
         bool,
-        typer.Option(
-            "--no-logits",
-            help="Stop at the last layer: neither logits nor losses.",
-            rich_help_panel=o.MEASURING,
-        ),
+        o.option("--no-logits", "Stop at the last layer: neither logits nor losses.", o.MEASURING),
     ] = False,
     loss: Annotated[
         Loss,
-        typer.Option(
+        o.option(
             "--loss",
-            help="The loss of the logits; auto takes what the model's head is for.",
-            rich_help_panel=o.MEASURING,
+            "The loss of the logits; auto takes what the model's head is for.",
+            o.MEASURING,
         ),
     ] = "auto",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the numbers (FILE.json) or a picture (FILE.svg).",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE", "Write the numbers (FILE.json) or a picture (FILE.svg).", o.OUTPUT
         ),
     ] = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Take one forward pass of MODEL apart by the number of attention hops.
 
@@ -70,35 +56,33 @@ def paths(
     """
     _check_output(output)
     request.check()
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Loading the model") as gauge:
-            from leadline.instruments.paths.measure import paths as paths_of
+    with voice.progress("Loading the model") as gauge:
+        from leadline.instruments.paths.measure import paths as paths_of
 
-            declared = request.declaration()
-            loaded = request.load()
-            found = paths_of(
-                loaded.model,
-                request.inputs(loaded),
-                logits=not no_logits,
-                samples=samples,
-                seed=request.seed,
-                loss=loss,
-                anatomy=declared,
-                families=not request.no_families,
-                name=loaded.name,
-                progress=gauge,
-            )
-        if loaded.missing:
-            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
-        if output is not None:
-            _write(found, output)
-        from leadline.instruments.paths.picture import show_paths
+        declared = request.declaration()
+        loaded = request.load()
+        found = paths_of(
+            loaded.model,
+            request.inputs(loaded),
+            logits=not no_logits,
+            samples=samples,
+            seed=request.seed,
+            loss=loss,
+            anatomy=declared,
+            families=not request.no_families,
+            name=loaded.name,
+            progress=gauge,
+        )
+    say_missing(voice, loaded)
+    if output is not None:
+        _write(found, output)
+    from leadline.instruments.paths.picture import show_paths
 
-        voice.emit(found.to_json)
-        voice.show(lambda console: show_paths(found, console))
-        if output is not None:
-            what = "picture is" if output.suffix.lower() == ".svg" else "numbers are"
-            voice.say(f"The {what} in {output}")
+    voice.emit(found.to_json)
+    voice.show(lambda console: show_paths(found, console))
+    if output is not None:
+        what = "picture is" if output.suffix.lower() == ".svg" else "numbers are"
+        voice.say(f"The {what} in {output}")
 
 
 def _check_output(output: Path | None) -> None:
