@@ -8,11 +8,7 @@ from typing import Annotated
 import typer
 
 from leadline.cli.request import options as o
-from leadline.cli.request.outputs import (
-    check_outputs,
-    say_outputs,
-    write_outputs,
-)
+from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer.models import OptionInfo
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
-from leadline.cli.request.outputs import (
-    check_outputs,
-    deliver_view,
-    nothing_kept,
-)
+from leadline.cli.request.outputs import check_outputs, deliver_view, nothing_kept
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
 
-def _number(name: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(
-        name, metavar="N", help=text, rich_help_panel=o.MEASURING, show_default=False
-    )
+def _number(name: str, text: str) -> OptionInfo:
+    return o.option(f"{name} N", text, o.MEASURING, show_default=False)
 
 
 def jacobian(

@@ -6,11 +6,7 @@ from typing import Annotated
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
-from leadline.cli.request.outputs import (
-    check_outputs,
-    deliver_view,
-    nothing_kept,
-)
+from leadline.cli.request.outputs import check_outputs, deliver_view, nothing_kept
 from leadline.cli.screen.voice import Voice
 
 

@@ -95,14 +95,7 @@ def depth_limits(
     Ten designs from 6 to 96 layers, with and without warm-up: hours on a small machine. --quick
     takes minutes. `leadline sweep` has more options.
     """
-    sweep(
-        voice=voice,
-        preset=DEPTH_LIMITS,
-        quick=quick,
-        seeds=seeds,
-        budget=budget,
-        output=output,
-    )
+    sweep(voice=voice, preset=DEPTH_LIMITS, quick=quick, seeds=seeds, budget=budget, output=output)
 
 
 _COMMANDS = {name: command_of(declared) for name, declared in EXPERIMENTS.items()}

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from leadline.catalog import Choice
 from leadline.cli.request import options as o
 from leadline.cli.screen.sweep_screen import deliver, show_costs, watching
-from leadline.cli.screen.voice import Gauge, Voice, check_writable
+from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:
-    from leadline.lab.estimate import CellCost
     from leadline.lab.grid import Sweep
 
 GRID, RUNNING = "Grid", "Running"
@@ -129,6 +128,7 @@ def sweep(
     if not dry_run:
         check_writable(path, "record")
     with voice.progress("Preparing the sweep") as gauge:
+        from leadline.lab.estimate import estimate
         from leadline.lab.sweep import check_numbers
 
         given = {"steps": steps, "task": task}
@@ -137,7 +137,7 @@ def sweep(
         asked = [*(grid or ()), *(axes or ())]
         what = _asked(asked, changes, preset=preset, quick=quick, seeds=seeds)
         check_numbers(workers=workers, threads=threads, budget=seconds, every=every)
-        costs = _costs(what, gauge) if dry_run else None
+        costs = estimate(what, progress=gauge) if dry_run else None
     if costs is not None:
         show_costs(voice, costs, workers=workers, threads=threads)
         return
@@ -164,12 +164,6 @@ def sweep(
             ) from None
     with record:
         deliver(voice, record, path, everything=everything)
-
-
-def _costs(what: Sweep, gauge: Gauge) -> list[CellCost]:
-    from leadline.lab.estimate import estimate
-
-    return estimate(what, progress=gauge)
 
 
 def _asked(

@@ -12,7 +12,7 @@ from leadline.cli.request import options as o
 from leadline.cli.request.models import ModelRequest
 from leadline.cli.screen.voice import Voice
 
-__all__ = ["takes_options"]
+__all__ = ["parameter_of", "takes_options"]
 
 _VOICE = {"as_json": o.AsJson, "quiet": o.Quiet, "debug": o.Debug}
 
@@ -31,8 +31,8 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
             request = kind
             parameters += _options_of(kind)
         elif kind is not Voice:
-            parameters.append(parameter.replace(annotation=kind))
-    parameters += [_parameter(name, kind, False) for name, kind in _VOICE.items()]
+            parameters.append(parameter_of(name, kind, parameter.default))
+    parameters += [parameter_of(name, kind, False) for name, kind in _VOICE.items()]
 
     @wraps(command)
     def called(*, as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
@@ -52,13 +52,14 @@ def _options_of(request: type[ModelRequest]) -> list[inspect.Parameter]:
     """The fields with the type of an option, as parameters of a command."""
     hints = get_type_hints(request, include_extras=True)
     return [
-        _parameter(one.name, hints[one.name], one.default)
+        parameter_of(one.name, hints[one.name], one.default)
         for one in fields(request)
         if get_origin(hints[one.name]) is Annotated
     ]
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def parameter_of(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter that is given by its name, as typer gives all of them."""
     return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

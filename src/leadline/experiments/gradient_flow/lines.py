@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from leadline.experiments.gradient_flow.growth import FlowGrowth, facts_of, mean_error
+from leadline.experiments.gradient_flow.growth import FlowGrowth, facts_of, mean_error, mean_errors
 from leadline.experiments.gradient_flow.starts import ADDS, DESIGNS, Start
 from leadline.experiments.gradient_flow.training import TRAINED, TrainedDesigns
 from leadline.reading.show.panels import Line, Places, Table
@@ -84,13 +84,12 @@ def across_depth(
     found: FlowGrowth, design: str, number: Callable[[Start], float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """log10 of a number at every depth, the mean over seeds, with its standard error."""
-    pairs = [
-        mean_error([math.log10(number(one)) for one in found.at(design, depth)])
+    return mean_errors(
+        [math.log10(number(one)) for one in found.at(design, depth)]
         if found.whole(design, depth)
-        else (math.nan, math.nan)
+        else []
         for depth in found.depths
-    ]
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+    )
 
 
 def law_exponent(found: FlowGrowth, design: str, *, width: int) -> float | None:
@@ -134,7 +133,8 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     for design in DESIGNS:
         if design == "no norm":
             continue  # it leaves the axis: the profile of its gradient stands beside
-        values, errors = _by_site([one.squares for one in found.at(design, depth)])
+        several = [one.squares for one in found.at(design, depth)]
+        values, errors = mean_errors(zip(*several, strict=True))
         yield Line(_square(depth), design, values, facts={"model": design}, errors=errors)
         if design == "pre":
             yield from _band(found, width=width)
@@ -145,7 +145,7 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
             [math.log10(g / one.gradients[-1]) for g in one.gradients]
             for one in found.at(design, depth)
         ]
-        values, errors = _by_site(logs)
+        values, errors = mean_errors(zip(*logs, strict=True))
         yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
 
 
@@ -156,11 +156,6 @@ def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
             drawn = tuple(band[end] for band in bands)
             what = f"pre: {name} (after Xiong et al.)"
             yield Line(_square(found.deepest), what, drawn, faint=True, facts={"model": "pre"})
-
-
-def _by_site(several: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs = [mean_error(column) for column in zip(*several, strict=True)]
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
 def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
@@ -181,20 +176,19 @@ def _of_training(found: FlowGrowth) -> Iterator[Line]:
     if not found.trained:
         return
     depths = sorted({one.depth for one in found.trained})
-    for design in TRAINED:
-        for moment, name in ((1, design), (0, f"{design}, before the training")):
-            values, errors = _over_trained(
-                found, design, depths, lambda one, at=moment: _log(one.ratio[at])
-            )
-            facts = {"model": design}
-            yield Line(AFTER, name, values, faint=not moment, facts=facts, errors=errors)
-    for design in TRAINED:
-        for moment, name in ((1, design), (0, f"{design}, before the training")):
-            values, errors = _over_trained(
-                found, design, depths, lambda one, at=moment: one.cosine[at]
-            )
-            facts = {"model": design}
-            yield Line(COSINE, name, values, faint=not moment, facts=facts, errors=errors)
+    numbers: dict[str, Callable[[TrainedDesigns, int], float]] = {
+        AFTER: lambda one, at: _log(one.ratio[at]),
+        COSINE: lambda one, at: one.cosine[at],
+    }
+    for panel, number in numbers.items():
+        for design in TRAINED:
+            own = [one for one in found.trained if one.design == design]
+            for moment, name in ((1, design), (0, f"{design}, before the training")):
+                values, errors = mean_errors(
+                    [number(one, moment) for one in own if one.depth == depth] for depth in depths
+                )
+                facts = {"model": design}
+                yield Line(panel, name, values, faint=not moment, facts=facts, errors=errors)
     for design in TRAINED:
         logs = [
             [_log(g / one.profile[-1]) for g in one.profile]
@@ -202,20 +196,9 @@ def _of_training(found: FlowGrowth) -> Iterator[Line]:
             if (one.design, one.depth) == (design, depths[-1]) and _usable(one.profile)
         ]
         if logs:
-            values, errors = _by_site(logs)
+            values, errors = mean_errors(zip(*logs, strict=True))
             panel = _trained_profile(depths[-1])
             yield Line(panel, design, values, facts={"model": design}, errors=errors)
-
-
-def _over_trained(
-    found: FlowGrowth, design: str, depths: Sequence[int], number: Callable[[TrainedDesigns], float]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs: list[tuple[float, float]] = []
-    for depth in depths:
-        own = [one for one in found.trained if (one.design, one.depth) == (design, depth)]
-        values = [number(one) for one in own]
-        pairs.append(mean_error(values) if values else (math.nan, math.nan))
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
 def _usable(profile: Sequence[float]) -> bool:
