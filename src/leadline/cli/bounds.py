@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from leadline.cli.request import options as o
-from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
+from leadline.cli.request.outputs import check_outputs, nothing_kept, say_outputs, write_outputs
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
@@ -146,7 +146,7 @@ def _attack(
     from leadline.instruments.attacks.text import MOST_ROWS, show_attacks
 
     with voice.progress("Attacking the bounds") as gauge:
-        try:
+        with nothing_kept("search"):
             record = bounds_under(
                 attack=True,
                 attacks=attacks,
@@ -155,8 +155,6 @@ def _attack(
                 names=names,
                 progress=gauge,
             )
-        except KeyboardInterrupt:
-            raise InputError("The search was interrupted, and nothing of it is kept.") from None
         write_outputs(record, output, html)
     table = record.attacks
     voice.emit(table.to_json)

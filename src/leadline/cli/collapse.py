@@ -9,12 +9,12 @@ from leadline.cli.request import options as o
 from leadline.cli.request.models import ModelRequest
 from leadline.cli.request.outputs import (
     check_outputs,
+    nothing_kept,
     say_missing,
     say_outputs,
     write_outputs,
 )
 from leadline.cli.screen.voice import Voice
-from leadline.errors import InputError
 
 if TYPE_CHECKING:
     from leadline.record import Record
@@ -65,7 +65,7 @@ def collapse(
         loaded = request.load()
         module = loaded.model
         ours = module if isinstance(module, Transformer) else Transformer.from_hf(module)
-        try:
+        with nothing_kept("pass"):
             record = follow(
                 ours,
                 request.inputs(loaded),
@@ -75,8 +75,6 @@ def collapse(
                 source=loaded.source,
                 progress=gauge,
             )
-        except KeyboardInterrupt:
-            raise InputError("The pass was interrupted, and nothing of it is kept.") from None
         write_outputs(record, output, html)
     say_missing(voice, loaded)
     voice.emit(record.collapse.to_json)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
-from leadline.cli.request.outputs import say_missing
-from leadline.cli.screen.voice import Voice, check_writable
+from leadline.cli.request.outputs import nothing_kept, say_missing, say_outputs, write_outputs
+from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
 
 if TYPE_CHECKING:
-    from leadline.instruments.paths.result import Paths
+    from leadline.record import Record
 
 Loss = Literal["auto", "next-token", "masked", "random"]
+_WRITES = {".leadline": "record is", ".json": "numbers are", ".svg": "picture is"}
 
 
 def paths(
@@ -45,63 +46,73 @@ def paths(
     output: Annotated[
         Path | None,
         o.option(
-            "--output -o FILE", "Write the numbers (FILE.json) or a picture (FILE.svg).", o.OUTPUT
+            "--output -o FILE",
+            "Save the record (FILE.leadline), the numbers (FILE.json) or a picture (FILE.svg).",
+            o.OUTPUT,
         ),
     ] = None,
+    html: o.HtmlFile = None,
+    everything: o.Everything = False,
 ) -> None:
     """Take one forward pass of MODEL apart by the number of attention hops.
 
     Exact with patterns, norm statistics and gates frozen: the share of every path length in the
     output, in the residual and in the logits, and the loss with at most so many hops.
     """
-    _check_output(output)
+    _check_outputs(output, html)
     request.check()
     with voice.progress("Loading the model") as gauge:
-        from leadline.instruments.paths.measure import paths as paths_of
+        from leadline.instruments.paths.recording import paths as measure_paths
 
         declared = request.declaration()
         loaded = request.load()
-        found = paths_of(
-            loaded.model,
-            request.inputs(loaded),
-            logits=not no_logits,
-            samples=samples,
-            seed=request.seed,
-            loss=loss,
-            anatomy=declared,
-            families=not request.no_families,
-            name=loaded.name,
-            progress=gauge,
-        )
+        with nothing_kept("pass"):
+            record = measure_paths(
+                loaded.model,
+                request.inputs(loaded),
+                logits=not no_logits,
+                samples=samples,
+                seed=request.seed,
+                loss=loss,
+                anatomy=declared,
+                families=not request.no_families,
+                name=loaded.name,
+                progress=gauge,
+            )
+        write_outputs(record, None, html)
     say_missing(voice, loaded)
     if output is not None:
-        _write(found, output)
+        _write(record, output)
     from leadline.instruments.paths.picture import show_paths
 
-    voice.emit(found.to_json)
-    voice.show(lambda console: show_paths(found, console))
+    voice.emit(record.paths.to_json)
+    voice.show(lambda console: show_paths(record.paths, console, everything=everything))
     if output is not None:
-        what = "picture is" if output.suffix.lower() == ".svg" else "numbers are"
-        voice.say(f"The {what} in {output}")
+        voice.say(f"The {_WRITES[output.suffix.lower()]} in {output}")
+    say_outputs(voice, None, html)
 
 
-def _check_output(output: Path | None) -> None:
-    """Refuse an output that could not be written, before the work."""
-    if output is None:
-        return
-    if output.suffix.lower() not in {".json", ".svg"}:
-        raise RecordError(
-            f"-o writes numbers or a picture, so its name must end in .json or .svg; {output} does "
-            "not."
-        )
-    check_writable(output, "result")
+def _check_outputs(output: Path | None, html: Path | None) -> None:
+    """Refuse outputs that could not be written, before the work."""
+    if output is not None:
+        if output.suffix.lower() not in _WRITES:
+            raise RecordError(
+                "-o writes a record, numbers or a picture, so its name must end in .leadline, "
+                f".json or .svg; {output} does not."
+            )
+        check_writable(output, "result")
+    if html is not None:
+        check_page(html)
 
 
-def _write(found: Paths, output: Path) -> None:
-    if output.suffix.lower() == ".svg":
+def _write(record: Record, output: Path) -> None:
+    kind = output.suffix.lower()
+    if kind == ".leadline":
+        record.save(output)
+    elif kind == ".svg":
         from leadline.instruments.paths.picture import picture_of_paths
 
-        output.write_text(picture_of_paths(found), encoding="utf-8")
+        output.write_text(picture_of_paths(record.paths), encoding="utf-8")
     else:
-        text = json.dumps(found.to_json(), indent=2, allow_nan=False)
+        text = json.dumps(record.paths.to_json(), indent=2, allow_nan=False)
         output.write_text(text + "\n", encoding="utf-8")

@@ -69,12 +69,12 @@ def say_outputs(
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Say in a sentence that an interrupted measurement left nothing behind."""
+def nothing_kept(what: str = "measurement") -> Iterator[None]:
+    """Say in a sentence that what was interrupted left nothing behind."""
     try:
         yield
     except KeyboardInterrupt:
-        raise ProbeError("The measurement was interrupted, and nothing of it is kept.") from None
+        raise ProbeError(f"The {what} was interrupted, and nothing of it is kept.") from None
 
 
 def deliver_view(
