@@ -97,38 +97,17 @@ def bounds(
             everything=everything,
         )
     else:
-        violated = _compare(
-            voice,
-            file,
-            names=bound,
-            layer=layer,
-            heads=heads,
-            initial=initial or None,
-            everything=everything,
-        )
+        from leadline.reading.bounds.evaluate import bounds as bounds_of
+        from leadline.reading.page import show_bounds
+
+        with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
+            table = bounds_of(record, names=bound, layer=layer, initial=initial or None)
+        violated = table.violated
+        voice.emit(table.to_json)
+        rows = {"heads": heads or layer is not None, "everything": everything}
+        voice.show(lambda console: show_bounds(table, console, **rows))
     if violated:
         raise typer.Exit(1)
-
-
-def _compare(
-    voice: Voice,
-    file: Path,
-    *,
-    names: list[str] | None,
-    layer: int | None,
-    heads: bool,
-    initial: bool | None,
-    everything: bool,
-) -> bool:
-    from leadline.reading.bounds.evaluate import bounds as bounds_of
-    from leadline.reading.page import show_bounds
-
-    with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
-        table = bounds_of(record, names=names, layer=layer, initial=initial)
-    voice.emit(table.to_json)
-    by_head = heads or layer is not None
-    voice.show(lambda console: show_bounds(table, console, heads=by_head, everything=everything))
-    return table.violated
 
 
 def _attack(

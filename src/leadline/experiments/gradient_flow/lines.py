@@ -17,27 +17,12 @@ WEIGHT = "Untrained: log₁₀ |∂L/∂W₂| of the last block, over depth"
 RATIO = "Untrained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
 AFTER = "Trained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
 COSINE = "Trained: token cosine at the last site, over depth"
+SQUARE = "Untrained, {} layers: mean square of the stream"
+PROFILE = "Untrained, {} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
+LARGEST = "Untrained, {} layers: log₁₀ σ₁ of each block"
+DISTANCE = "Untrained, {} layers: |J − I|_F / √N of each block"
+TRAINED_PROFILE = "Trained, {} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
 LAST_GRADIENT, STREAM = "xiong-last-gradient", "xiong-stream"
-
-
-def _square(depth: int) -> str:
-    return f"Untrained, {depth} layers: mean square of the stream"
-
-
-def _profile(depth: int) -> str:
-    return f"Untrained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
-
-
-def _largest(depth: int) -> str:
-    return f"Untrained, {depth} layers: log₁₀ σ₁ of each block"
-
-
-def _distance(depth: int) -> str:
-    return f"Untrained, {depth} layers: |J − I|_F / √N of each block"
-
-
-def _trained_profile(depth: int) -> str:
-    return f"Trained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
 
 
 def lines(found: FlowGrowth, *, width: int) -> Iterator[Line]:
@@ -55,24 +40,24 @@ def places(found: FlowGrowth) -> dict[str, Places]:
     stands = {
         WEIGHT: depths,
         RATIO: depths,
-        _square(found.deepest): sites,
-        _profile(found.deepest): sites,
+        SQUARE.format(found.deepest): sites,
+        PROFILE.format(found.deepest): sites,
     }
     if found.blocks:
         deepest = max(one.depth for one in found.blocks)
         blocks = Places("block", tuple(float(k) for k in range(1, deepest + 1)))
-        stands |= {_largest(deepest): blocks, _distance(deepest): blocks}
+        stands |= {LARGEST.format(deepest): blocks, DISTANCE.format(deepest): blocks}
     if found.trained:
         own = sorted({one.depth for one in found.trained})
         trained = Places("depth", tuple(float(d) for d in own), logarithmic=True)
         layers = Places("layer", tuple(float(site) for site in range(own[-1] + 1)))
-        stands |= {AFTER: trained, COSINE: trained, _trained_profile(own[-1]): layers}
+        stands |= {AFTER: trained, COSINE: trained, TRAINED_PROFILE.format(own[-1]): layers}
     return stands
 
 
 def scales(found: FlowGrowth) -> dict[str, str]:
     """Every panel has a scale of its own; logarithms that may be large have one for exponents."""
-    large = {RATIO, AFTER, _profile(found.deepest)}
+    large = {RATIO, AFTER, PROFILE.format(found.deepest)}
     named = list(dict.fromkeys(line.panel for line in lines(found, width=1)))
     return {
         panel: "exponent" if panel in large or panel.startswith("Trained, ") else "own"
@@ -135,7 +120,7 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
             continue  # it leaves the axis: the profile of its gradient stands beside
         several = [one.squares for one in found.at(design, depth)]
         values, errors = mean_errors(zip(*several, strict=True))
-        yield Line(_square(depth), design, values, facts={"model": design}, errors=errors)
+        yield Line(SQUARE.format(depth), design, values, facts={"model": design}, errors=errors)
         if design == "pre":
             yield from _band(found, width=width)
     for design in DESIGNS:
@@ -146,7 +131,7 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
             for one in found.at(design, depth)
         ]
         values, errors = mean_errors(zip(*logs, strict=True))
-        yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
+        yield Line(PROFILE.format(depth), design, values, facts={"model": design}, errors=errors)
 
 
 def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
@@ -155,7 +140,9 @@ def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
         if bands is not None:
             drawn = tuple(band[end] for band in bands)
             what = f"pre: {name} (after Xiong et al.)"
-            yield Line(_square(found.deepest), what, drawn, faint=True, facts={"model": "pre"})
+            yield Line(
+                SQUARE.format(found.deepest), what, drawn, faint=True, facts={"model": "pre"}
+            )
 
 
 def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
@@ -165,11 +152,11 @@ def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
     some = [one for one in found.blocks if one.depth == deepest]
     for one in some:
         logs = tuple(math.log10(value) for value in one.largest)
-        yield Line(_largest(deepest), one.design, logs, facts={"model": one.design})
+        yield Line(LARGEST.format(deepest), one.design, logs, facts={"model": one.design})
     for one in some:
         if one.design == "no norm":
             continue  # it leaves the axis: the table has it
-        yield Line(_distance(deepest), one.design, one.distance, facts={"model": one.design})
+        yield Line(DISTANCE.format(deepest), one.design, one.distance, facts={"model": one.design})
 
 
 def _of_training(found: FlowGrowth) -> Iterator[Line]:
@@ -197,7 +184,7 @@ def _of_training(found: FlowGrowth) -> Iterator[Line]:
         ]
         if logs:
             values, errors = mean_errors(zip(*logs, strict=True))
-            panel = _trained_profile(depths[-1])
+            panel = TRAINED_PROFILE.format(depths[-1])
             yield Line(panel, design, values, facts={"model": design}, errors=errors)
 
 
