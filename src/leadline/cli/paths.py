@@ -28,7 +28,7 @@ def paths(
             "--samples N",
             "Also draw N random paths of every length, to see how far sampling gets.",
             o.MEASURING,
-            min=0,
+            least=0,
         ),
     ] = 0,
     no_logits: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +15,17 @@ MODEL, INPUT, MEASURING, OUTPUT = "Model", "Input", "Measuring", "Output"
 
 
 def option(
-    spelling: str, text: str, group: str | None = None, *, show_default: bool = True, **more: Any
+    spelling: str,
+    text: str,
+    group: str | None = None,
+    *,
+    show_default: bool = True,
+    least: int | None = None,
+    callback: Callable[..., Any] | None = None,
 ) -> OptionInfo:
     """Declare an option by how it is written, such as `--output -o FILE`, and its help.
 
-    `group` is where the help shows it, `more` what `typer.Option` takes besides.
+    `group` is where the help shows it, `least` the smallest number that is taken.
     """
     words = spelling.split()
     names = [word for word in words if word.startswith("-")]
@@ -28,7 +35,8 @@ def option(
         help=text,
         rich_help_panel=group,
         show_default=show_default,
-        **more,
+        min=least,
+        callback=callback,
     )
 
 
