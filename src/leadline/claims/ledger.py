@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,12 @@ class LedgerLine:
     seed: int
     code: str
     seconds: float
+    time: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     picture: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     """What a trial found."""
-    time: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -53,38 +53,19 @@ class LedgerLine:
         return self.kind, self.name, self.seed
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as JSON."""
-        found: dict[str, Any] = {
-            "kind": self.kind,
-            "name": self.name,
-            "seed": self.seed,
-            "code": self.code,
-            "seconds": round(self.seconds, 3),
-            "time": self.time,
-            "versions": dict(self.versions),
-        }
+        """Return the line as JSON; a claim has numbers and a picture, a trial its result."""
+        entries = vars(self) | {"seconds": round(self.seconds, 3)}
+        dropped = ("result",) if self.kind == "claim" else ("numbers", "picture")
         if self.kind == "claim":
-            found |= {"numbers": dict(self.numbers), "picture": _rounded(self.picture)}
-        else:
-            found |= {"result": dict(self.result or {})}
-        return strict_json(found)
+            entries["picture"] = _rounded(self.picture)
+        return strict_json({key: one for key, one in entries.items() if key not in dropped})
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> LedgerLine:
         """Read what `to_json` wrote."""
         numbers = {name: _float(value) for name, value in found.get("numbers", {}).items()}
-        return cls(
-            kind=found["kind"],
-            name=found["name"],
-            seed=int(found["seed"]),
-            code=str(found["code"]),
-            seconds=float(found["seconds"]),
-            numbers=numbers,
-            picture=found.get("picture"),
-            result=found.get("result"),
-            time=found.get("time", ""),
-            versions=found.get("versions", {}),
-        )
+        known = {one.name: found[one.name] for one in fields(cls) if one.name in found}
+        return cls(**known | {"numbers": numbers, "seconds": float(found["seconds"])})
 
 
 class Ledger:

@@ -39,11 +39,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.products import by_layer
 from leadline.claims.measure.training_runs import (
-    Results,
     Runs,
     cell,
     cosines_of,
@@ -242,9 +240,7 @@ def trained_gradients_more_uniform(seed: int, results: Results) -> Measured:
 
 
 WITHOUT_A_LAYER = Runs(
-    skip=(cell("pre", 12), ""),
-    two=(cell("pre", 2), ""),
-    none=(cell("no skip", 2, steps=600), ""),
+    skip=(cell("pre", 12), ""), two=(cell("pre", 2), ""), none=(cell("no skip", 2, steps=600), "")
 )
 
 
@@ -262,11 +258,7 @@ def layers_can_be_turned_off(seed: int, results: Results) -> Measured:
             "two": min(two),
             "missed": min(none) / min(two),
         },
-        Picture(
-            "layer left out",
-            "rise of the loss, nats",
-            by_layer({"pre-norm, 12 layers": cost}, first=1),
-        ),
+        Picture("layer left out", "rise of the loss, nats", {"pre-norm, 12 layers": cost}, over=1),
     )
 
 
@@ -299,7 +291,7 @@ def low_level_information_is_kept(seed: int, results: Results) -> Measured:
             "covered": last["skip_two"] - last["deep"],
             "normed": last["six"] - last["post"],
         },
-        Picture("layer", "R² of the embedding", by_layer(lines)),
+        Picture("layer", "R² of the embedding", lines, over=0),
     )
 
 
