@@ -273,7 +273,7 @@ def _views(name: str, classes: Sequence[type]) -> list[type]:
     """What a record hands the attributes of over: `jacobian().values` is `record.jacobian`'s."""
     from leadline import Record
 
-    view = vars(Record).get(name)
+    view = vars(Record).get(name.removesuffix("_weights"))  # collapse_weights is a collapse, too
     if Record not in classes or not isinstance(view, property):
         return []
     return _classes(view.fget.__annotations__["return"], sys.modules[Record.__module__])

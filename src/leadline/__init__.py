@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadline.instruments.collapse.recording import collapse, collapse_weights
     from leadline.instruments.jacobian.recording import jacobian, lyapunov
     from leadline.instruments.passes.measurement import anatomy_of, measure
-    from leadline.instruments.paths.measure import paths
+    from leadline.instruments.paths.recording import paths
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
@@ -117,7 +117,7 @@ _HOME = (
         "load": "models.loading",
         "lyapunov": "instruments.jacobian.recording",
         "measure": "instruments.passes.measurement",
-        "paths": "instruments.paths.measure",
+        "paths": "instruments.paths.recording",
         "random_inputs": "models.inputs",
         "random_tokens": "models.inputs",
         "report": "reading.page",

@@ -118,7 +118,7 @@ def test_every_length_equals_the_sum_of_its_paths(biased, causal):
         miss = np.linalg.norm(inputs[length, 0] - expected[length])
         assert miss < 1e-12 * np.linalg.norm(expected[length])
     assert np.allclose(passed.stream.value[0].numpy(), end, rtol=1e-12)
-    shares = leadline.paths(model, x).output
+    shares = leadline.paths(model, x).paths.output
     sizes = [np.linalg.norm(one) / np.linalg.norm(end) for one in expected]
     assert shares.norm_share == pytest.approx(sizes, rel=1e-12)
     along = [(one * end).sum() / (end * end).sum() for one in expected]
@@ -159,7 +159,7 @@ def test_without_a_skip_there_are_paths_of_full_length_only():
     assert not inputs[:-1].any()
     assert np.allclose(inputs[-1, 0], expected[-1], rtol=1e-12)
     assert np.allclose(expected[-1], end, rtol=1e-12)
-    found = leadline.paths(model, x)
+    found = leadline.paths(model, x).paths
     assert found.counts == (0, 0, 0, 0, 0, 243)
     assert found.share == pytest.approx((0, 0, 0, 0, 0, 1), abs=1e-14)
 

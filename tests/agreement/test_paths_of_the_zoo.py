@@ -52,7 +52,7 @@ def built(name, dtype):
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_a_model_is_followed_to_rounding(name):
     model, inputs = built(name, torch.float32 if name == "minicpm3" else torch.float64)
-    found = leadline.paths(model, inputs)
+    found = leadline.paths(model, inputs).paths
     assert found.heads == (4,) * found.depth
     assert found.output.remainder_eps < 10
     total = math.fsum(found.share) + found.output.bias_total
@@ -68,8 +68,8 @@ def test_a_model_is_followed_to_rounding(name):
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "gpt_neox", "olmo2", "openai-gpt"])
 def test_the_same_weights_as_our_own_parts_have_the_same_shares(name):
     model, inputs = built(name, torch.float64)
-    theirs = leadline.paths(model, inputs)
-    ours = leadline.paths(leadline.Transformer.from_hf(model, dtype=torch.float64), inputs)
+    theirs = leadline.paths(model, inputs).paths
+    ours = leadline.paths(leadline.Transformer.from_hf(model, dtype=torch.float64), inputs).paths
     assert ours.heads == theirs.heads and ours.counts == theirs.counts
     near = 1e-11 if theirs.precision == "float64" else 1e-5
     for one, other in ((ours.output, theirs.output), (ours.residual, theirs.residual)):
@@ -81,16 +81,16 @@ def test_the_same_weights_as_our_own_parts_have_the_same_shares(name):
 
 def test_eager_and_fused_attention_are_the_same():
     model, inputs = built("llama", torch.float64)
-    fused = leadline.paths(model, inputs)
+    fused = leadline.paths(model, inputs).paths
     model.set_attn_implementation("eager")
-    assert leadline.paths(model, inputs).share == pytest.approx(fused.share, abs=1e-7)
+    assert leadline.paths(model, inputs).paths.share == pytest.approx(fused.share, abs=1e-7)
 
 
 def test_the_loss_is_that_of_the_model_itself():
     model, inputs = built("gpt2", torch.float64)
     with torch.no_grad():
         own = float(model(**inputs, labels=inputs["input_ids"]).loss)
-    found = leadline.paths(model, inputs)
+    found = leadline.paths(model, inputs).paths
     assert found.loss == pytest.approx(own, rel=1e-6)
     assert found.loss_at_most[-1] == pytest.approx(own, rel=1e-6)
 
@@ -98,7 +98,7 @@ def test_the_loss_is_that_of_the_model_itself():
 def test_the_masked_loss_is_that_of_the_measurement():
     model, _ = built("bert", torch.float64)
     inputs = leadline.random_tokens(model, examples=2, length=16, seed=3)
-    found = leadline.paths(model, inputs, seed=3)
+    found = leadline.paths(model, inputs, seed=3).paths
     own = leadline.measure(model, inputs, seed=3, probes="stream").provenance["loss"]
     assert found.loss_kind == own["kind"] == "masked"
     assert found.loss_at_most[-1] == pytest.approx(own["value"], rel=1e-6)
@@ -106,7 +106,7 @@ def test_the_masked_loss_is_that_of_the_measurement():
 
 def test_a_soft_cap_leaves_the_logits_out_and_says_so():
     model, inputs = built("gemma2", torch.float32)
-    found = leadline.paths(model, inputs)
+    found = leadline.paths(model, inputs).paths
     assert found.logits is None and found.loss_at_most is None
     assert "Logits: left out, they are not affine when frozen: the operation 'tanh'" in str(found)
 
@@ -153,7 +153,7 @@ def test_layers_that_share_values_have_the_paths_that_they_have():
     )
     torch.manual_seed(0)
     model = theirs(config).eval()
-    found = leadline.paths(model, {"input_ids": torch.arange(3, 11)[None]}, samples=2)
+    found = leadline.paths(model, {"input_ids": torch.arange(3, 11)[None]}, samples=2).paths
     # Layers 3 and 4 have the values of layers 1 and 2:
     # 1 + 4t + 4t (1 + 4t) + 4t + 4t (1 + 4t).
     assert found.counts == (1, 16, 32, 0, 0)
@@ -164,7 +164,7 @@ def test_layers_that_share_values_have_the_paths_that_they_have():
 
 def test_a_pattern_that_is_used_twice_leaves_the_counts_open():
     model, inputs = built("diffllama", torch.float32)
-    found = leadline.paths(model, inputs, samples=1)
+    found = leadline.paths(model, inputs, samples=1).paths
     assert found.heads == (None,) * 3 and found.counts is None and found.sampled is None
     assert "meets 8 times in products and the configuration gives 4 heads" in str(found)
 
@@ -186,7 +186,7 @@ def test_lightning_attention_is_followed_where_it_has_a_pattern(size, followed):
         layer.mlp = LlamaMLP(plain).double()
     inputs = {"input_ids": torch.arange(2, 18)[None]}
     if followed:
-        assert leadline.paths(model, inputs).heads == (4, 4, 4)
+        assert leadline.paths(model, inputs).paths.heads == (4, 4, 4)
         return
     with pytest.raises(LeadlineError, match=r"'model\.layers\.1\.self_attn' multiplies it"):
         leadline.paths(model, inputs)
@@ -202,6 +202,6 @@ def test_an_encoder_is_advised_where_the_model_has_one():
 
 def test_the_encoder_of_a_pair_is_followed_on_its_own():
     model, inputs = built("t5", torch.float32)
-    found = leadline.paths(model.get_encoder(), {"input_ids": inputs["input_ids"]})
+    found = leadline.paths(model.get_encoder(), {"input_ids": inputs["input_ids"]}).paths
     assert found.heads == (4, 4)
     assert found.output.remainder_eps < 10

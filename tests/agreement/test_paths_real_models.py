@@ -36,7 +36,7 @@ def test_smollm2_is_taken_apart_within_a_minute():
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"][:64]])
     assert ids.shape == (1, 64)
     started = time.perf_counter()
-    found = leadline.paths(model, ids)
+    found = leadline.paths(model, ids).paths
     assert time.perf_counter() - started < 60
     assert found.heads == (9,) * 30
     assert sum(found.counts) == 10**30
@@ -60,7 +60,7 @@ def test_smollm2_is_taken_apart_within_a_minute():
 
 
 def test_minilm_is_taken_apart_with_its_padding():
-    found = leadline.paths(loaded(MINILM), [TEXT, "A short one."])
+    found = leadline.paths(loaded(MINILM), [TEXT, "A short one."]).paths
     assert found.heads == (12,) * 6
     assert found.input["padded"] > 0
     assert found.output.remainder_eps < 40

@@ -2,7 +2,7 @@
 
 An instrument writes rows like everybody else, and says in the provenance, under `instrument`, which
 one it is and what rows cannot hold. Its result is read back from there, by a function of the
-instrument's own folder that needs no torch. Records stand below instruments, so the function is
+instrument's own folder that needs no torch; experiments do the same under the name `reproduce`. Records stand below instruments, so the function is
 named here and imported when it is first used.
 """
 
@@ -24,6 +24,10 @@ _VIEWS = {
     "attacks": (
         "leadline.instruments.attacks.rows:read_attacks",
         "leadline.bounds(attack=True)",
+    ),
+    "reproduce": (
+        "leadline.experiments.outcome.rows:read_outcome",
+        "the outcome.leadline that `leadline reproduce NAME -o FOLDER` writes",
     ),
 }
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import leadline as ll
 from leadline.instruments.paths.picture import picture_of_paths, show_paths
-from leadline.instruments.paths.result import CAVEAT
+from leadline.instruments.paths.result import CAVEAT, Paths, Shares
 
 TINY = ["n_layer=2", "n_embd=16", "n_head=2", "vocab_size=50", "n_positions=32"]
 
@@ -23,7 +23,7 @@ def tiny():
 @pytest.fixture(scope="module")
 def found():
     model = ll.Transformer(depth=2, width=16, heads=2, vocabulary=50)
-    return ll.paths(model, torch.arange(8)[None], samples=2)
+    return ll.paths(model, torch.arange(8)[None], samples=2).paths
 
 
 def on_terminal(found, width):
@@ -37,7 +37,10 @@ def test_the_table_the_remainder_and_the_caveat_are_printed(leadline, tiny):
     said = leadline("paths", *tiny)
     assert said.code == 0, said.err
     assert said.err == ""
-    lines = said.out.splitlines()
+    first, _, rest = said.out.partition("\n\n")
+    assert first.startswith("Half of the output ")
+    assert len(first.splitlines()) == 3 and first.endswith(".")
+    lines = rest.splitlines()
     assert lines[0].startswith("Paths by length: ")
     assert lines[1].startswith("2 attention layers, 2 heads each, 9 paths; float32, 2 examples")
     assert lines[3].split("  ")[0] == "hops"
@@ -66,10 +69,34 @@ def test_quiet_prints_nothing_and_files_are_written(leadline, tiny, tmp_path):
     assert picture.read_text().startswith("<svg")
 
 
+def test_the_record_and_the_page_are_written(leadline, tiny, tmp_path):
+    record, page = tmp_path / "p.leadline", tmp_path / "p.html"
+    said = leadline("paths", *tiny, "-o", record, "--html", page)
+    assert said.code == 0, said.err
+    assert f"The record is in {record}\nThe report is in {page}" in said.out
+    assert ll.Record.open(record).paths.counts == (1, 4, 4)
+    assert "Share of the paths of one length" in page.read_text()
+    assert leadline("report", record, "-o", tmp_path / "again.html").code == 0
+    compared = leadline("compare", record, record)
+    assert compared.code == 0 and "path.share[logits]" in compared.out
+
+
+def test_the_first_screen_has_the_largest_shares_and_all_shows_the_others():
+    share = (0.02,) * 19 + (0.62,)
+    tensor = Shares(norm=1.0, norm_share=share, share=share, remainder=0.0, remainder_eps=0.0)
+    deep = Paths(model="m", dtype="float32", heads=(1,) * 19, counts=None, output=tensor)
+    few = on_terminal(deep, 80)
+    assert "(15 of 20 rows, the largest shares; --all shows all)" in few
+    assert few.partition("\nhops")[2].count("0.02") == 14 * 2 and "\n19 " in few
+    file = io.StringIO()
+    show_paths(deep, Console(file=file, width=80, _environ={}), everything=True)
+    assert file.getvalue().partition("\nhops")[2].count("0.02") == 19 * 2
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["-o", "p.png"], "must end in .json or .svg"),
+        (["-o", "p.png"], "must end in .leadline, .json or .svg"),
         (["-o", "nowhere/p.svg"], "does not exist"),
         (["--random", "x"], "is not a size"),
     ],
@@ -98,10 +125,10 @@ def test_a_recipe_is_taken_apart(leadline):
 
 def test_a_narrow_terminal_gets_fewer_columns(found):
     wide, middle, narrow = (on_terminal(found, width) for width in (140, 80, 50))
-    assert "error of sampling" in wide and "paths" in wide.splitlines()[3]
+    assert "error of sampling" in wide and "paths" in wide.partition("\nhops")[2].splitlines()[0]
     assert "error of sampling" not in middle
     assert "of logits" in narrow
-    assert "|Z|/|X|" not in narrow.splitlines()[5]
+    assert "|Z|/|X|" not in narrow
 
 
 def test_the_picture_has_a_line_for_each_tensor(found):

@@ -186,8 +186,8 @@ def test_the_command_writes_picture_table_and_records(
     assert len(rows) == 2 * depth
     assert float(rows[0]["value"]) == told["lines"][0]["values"][0]
     records = sorted(path.name for path in folder.glob("*.leadline"))
-    assert records == [f"{name}.leadline" for name in told["records"]]
-    with ll.Record.open(folder / records[0]) as record:
+    assert records == sorted(f"{name}.leadline" for name in (*told["records"], "outcome"))
+    with ll.Record.open(folder / f"{told['records'][0]}.leadline") as record:
         assert "attention.spectral_norm" in record
 
 

@@ -206,7 +206,7 @@ def output_is_a_sum_over_paths(seed: int) -> Measured:
 @measures("path-counts-by-length")
 def path_counts_by_length(seed: int) -> Measured:
     """Walk, carry and compute the numbers of paths."""
-    import leadline
+    from leadline.instruments.paths.measure import compute_paths
 
     depth, heads, width = 5, 3, 12
     inputs = stream(seed, tokens=4, width=width)
@@ -219,7 +219,7 @@ def path_counts_by_length(seed: int) -> Measured:
         layers = heads_of(model, width, heads)
         _, patterns = forward(x, layers, skip=skip)
         walked[skip] = walk_paths(x, layers, patterns, skip=skip)[1]
-        carried[skip] = leadline.paths(model, inputs, logits=False).counts or ()
+        carried[skip] = compute_paths(model, inputs, logits=False).counts or ()
 
     def off(counts: list[int] | tuple[int, ...], wanted: list[int]) -> float:
         return float(sum(abs(a - b) for a, b in zip(counts, wanted, strict=True)))
@@ -319,12 +319,12 @@ def length_zero_path_keeps_rank(seed: int) -> Measured:
 @measures("short-paths-avoid-collapse")
 def short_paths_avoid_collapse(seed: int) -> Measured:
     """Draw paths of every length with Leadline's decomposition."""
-    import leadline
+    from leadline.instruments.paths.measure import compute_paths
 
     depth, width = 8, 32
     model = attention_network(seed, depth=depth, width=width, heads=4, connection="identity")
     inputs = stream(seed, tokens=10, width=width)
-    sampled = leadline.paths(model, inputs, logits=False, samples=8, seed=seed).sampled
+    sampled = compute_paths(model, inputs, logits=False, samples=8, seed=seed).sampled
     assert sampled is not None
     shares = [float("nan") if one is None else one for one in sampled.residual]
     x = inputs[0].numpy()

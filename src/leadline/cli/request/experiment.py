@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import Field, fields
+from dataclasses import Field, asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["ExperimentCommand", "command_of"]
 
 _FOLDER_TEXTS = {
-    True: "Write picture (SVG), table (CSV) and records into this folder.",
-    False: "Write picture.svg (the curves) and table.csv (all numbers) into this folder.",
+    True: "Write picture (SVG), table (CSV) and records into this folder; outcome.leadline has all "
+    "of the outcome.",
+    False: "Write picture.svg (the curves), table.csv (all numbers) and outcome.leadline (all of "
+    "it, as a record) into this folder.",
 }
 _METAVARS: dict[Any, str] = {int: "N", int | None: "N", tuple[int, ...]: "N,N", str: "NAME"}
 _READ_AS: dict[Any, Any] = {
@@ -85,7 +87,7 @@ def command_of(declared: type[ExperimentOptions]) -> Callable[..., None]:
         with Voice(as_json=values["as_json"], quiet=values["quiet"]) as voice:
             with voice.progress(declared.beginning) as gauge:
                 outcome = options.run(folder=output, progress=gauge, tell=gauge.tell)
-            _deliver(voice, outcome, output)
+            _deliver(voice, outcome, output, asdict(options))
 
     parameters = [
         _parameter("context", typer.Context, inspect.Parameter.empty),
@@ -160,16 +162,17 @@ def _value(one: Field[Any], kind: Any, value: Any) -> Any:
     return tuple(value) if kind in _READ_AS else value
 
 
-def _deliver(voice: Voice, outcome: Outcome, output: Path | None) -> None:
+def _deliver(voice: Voice, outcome: Outcome, output: Path | None, options: dict[str, Any]) -> None:
     """Print the outcome, write its files; leave with 2 where a model could not be measured."""
-    from leadline.experiments.outcome.picture import show_outcome, write_outcome
+    from leadline.experiments.outcome.folder import write_outcome
+    from leadline.experiments.outcome.picture import show_outcome
 
     voice.show(lambda console: show_outcome(outcome, console))
     voice.emit(outcome.to_json)
     if output is not None:
-        write_outcome(outcome, output)
-        what = "Picture, table and records are" if outcome.records else "Picture and table are"
-        voice.say(f"{what} in {output}")
+        write_outcome(outcome, output, options=options)
+        records = "records" if outcome.records else "record"
+        voice.say(f"Picture, table and {records} are in {output}")
     if outcome.failures:
         for why in outcome.failures.values() if voice.quiet or voice.as_json else ():
             print(f"leadline: {why}", file=sys.stderr)

@@ -1,22 +1,19 @@
-"""The outcome of an experiment: a table in the terminal, and a folder with picture and records."""
+"""The outcome of an experiment: a table for every panel in the terminal, and the remarks."""
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING
 
-from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.wording import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from rich.console import Console
 
     from leadline.experiments.outcome.outcome import Outcome
 
-__all__ = ["show_outcome", "write_outcome"]
+__all__ = ["show_outcome"]
 
 _MOST_LAYERS = 8
 _NAMES, _CELL = 22, 13
@@ -71,42 +68,6 @@ def show_outcome(outcome: Outcome, console: Console) -> None:
         console.print(remark, markup=False)
     for name, why in outcome.failures.items():
         console.print(f"{name} could not be measured: {why}", style="red", markup=False)
-
-
-def write_outcome(outcome: Outcome, folder: Path) -> None:
-    """Write picture.svg, table.csv and the records into the folder.
-
-    Where the outcome has tables beside its lines, table.csv has them too: their rows say in the
-    column `quantity` which column of the table it is, and have no place on the axis.
-    """
-    picture = line_chart(
-        outcome.lines,
-        title=outcome.title,
-        value_label=outcome.value_label,
-        start=outcome.start,
-        layer_label=outcome.axis,
-        scales=outcome.scales,
-        notes=outcome.remarks if outcome.captioned else (),
-        places=outcome.places,
-        across=outcome.across,
-        planes=outcome.planes,
-    )
-    (folder / "picture.svg").write_text(picture, encoding="utf-8")
-    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        of_lines = [outcome.value_label] if outcome.tables else []
-        titles = ["quantity"] if outcome.tables else []
-        writer.writerow(["panel", "name", outcome.axis, *titles, "value"])
-        for line in outcome.lines:
-            stands = outcome.places.get(line.panel)
-            for number, value in enumerate(line.values):
-                place = f"{stands.at[number]:g}" if stands else outcome.start + number
-                writer.writerow([line.panel, line.name, place, *of_lines, repr(value)])
-        for table in outcome.tables:
-            for name, title, value in table.cells():
-                writer.writerow([table.title, name, "", title, repr(value)])
-    for name, record in outcome.records.items():
-        record.save(folder / f"{name}.leadline")
 
 
 def _some(depths: Sequence[int], most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""paths(model, inputs) -> Paths: one forward pass taken apart by path length.
+"""compute_paths(model, inputs) -> Paths: one forward pass taken apart by path length.
 
     X = sum_l Z_l + sum_l B_l,      Z_l: all paths with l hops of attention
 
@@ -53,7 +53,7 @@ from leadline.models.inputs import Inputs, Loss, choose_loss
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
-__all__ = ["ALLOWED", "paths"]
+__all__ = ["ALLOWED", "compute_paths"]
 
 ALLOWED = 16.0
 """Rounding allowed for one write, in eps; that of independent writes adds up like their root."""
@@ -64,7 +64,7 @@ HEAVY = 0.25
 _LOSSES = ("next-token", "masked", "user")
 
 
-def paths(
+def compute_paths(
     model: nn.Module | LoadedModel,
     inputs: Any = None,
     *,
@@ -77,19 +77,7 @@ def paths(
     name: str | None = None,
     progress: Progress | None = None,
 ) -> Paths:
-    """Take one forward pass apart by the number of attention hops: shares, counts, losses.
-
-    It decomposes this forward pass, and not the model into independent functions: patterns,
-    statistics and gates are frozen as they were and depend on the whole input. The frozen gate of
-    GELU or SiLU is a secant, f(x)/x, not the slope.
-
-    `model`, `inputs`, `loss`, `anatomy` and `families` are those of `measure`. `logits=False`
-    stops at the last layer. `samples` draws so many paths of every length at random, as Dong,
-    Cordonnier and Loukas do (2021, arXiv 2103.03404), and sets their residual and the error of
-    their estimate beside the exact answer. Where a model is not affine when frozen (a tanh in an
-    MLP or instead of a norm, several lanes, recurrences, cross-attention) the error names the
-    operation and the module.
-    """
+    """Take one forward pass apart by the number of attention hops, as `leadline.paths` says."""
     if isinstance(model, LoadedModel):
         name = name or model.name
     original, module = modules_of(model)

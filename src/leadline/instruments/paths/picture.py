@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from leadline.instruments.paths.result import heading, remarks_of, table_of
+from leadline.instruments.paths.text import answer, most_important
 from leadline.reading.show.columns import Column, print_line, show_table
 from leadline.reading.show.line_chart import line_chart
 from leadline.reading.show.panels import Line
@@ -21,14 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["picture_of_paths", "show_paths"]
 
 
-def show_paths(paths: Paths, console: Console) -> None:
-    """Print the heading, a row per length, the remainder and the remarks."""
-    title, *rest = heading(paths)
-    print_line(console, title, style="bold")
-    for line in rest:
+MOST_ROWS = 15
+"""How many lengths the first screen has room for."""
+
+
+def show_paths(paths: Paths, console: Console, *, everything: bool = False) -> None:
+    """Print the answer, the heading, a row per length, the remainder and the remarks.
+
+    Without `everything` the table has the lengths with the largest shares.
+    """
+    for sentence in answer(paths):
+        print_line(console, sentence, style="bold")
+    print_line(console)
+    for line in heading(paths):
         print_line(console, line)
     print_line(console)
     headers, rows = table_of(paths)
+    count = len(rows)
+    if not everything:
+        rows = most_important(paths, rows, MOST_ROWS)
     columns = [
         Column(header, [row[at] for row in rows], "right" if at else "left")
         for at, header in enumerate(headers)
@@ -38,6 +50,8 @@ def show_paths(paths: Paths, console: Console) -> None:
     shares = [column for column in uncounted if column.title != "|Z|/|X|"]
     layouts = [columns, columns, exact, uncounted, shares]
     show_table(layouts, console, gaps=(2, 1, 1, 1, 1))
+    if len(rows) < count:
+        print_line(console, f"({len(rows)} of {count} rows, the largest shares; --all shows all)")
     print_line(console)
     for line in remarks_of(paths):
         print_line(console, line)

@@ -121,15 +121,15 @@ def _beginning(comparison: Comparison) -> str:
     if len(comparison.names) != 2:
         return ""
     starts = [
-        (side.parting.begins, row)
+        (side.parting.begins, side.profile.place(side.parting.begins), row)
         for row in comparison.rows
         if row.leads and (side := row.sides[1]) and side.parting and side.parting.begins is not None
     ]
     if not starts:
         return ""
-    layer = min(start for start, _ in starts)
-    labels = " and ".join([row.label for start, row in starts if start == layer][:2])
-    return f"{STEADY:g}-fold differences begin at layer {layer} ({labels})"
+    first = min(starts, key=lambda start: start[0])
+    labels = " and ".join([row.label for *start, row in starts if start == [*first[:2]]][:2])
+    return f"{STEADY:g}-fold differences begin at {first[1]} ({labels})"
 
 
 def _largest(comparison: Comparison, names: Sequence[str]) -> str:
@@ -141,7 +141,7 @@ def _largest(comparison: Comparison, names: Sequence[str]) -> str:
     at, side = farthest
     parting = side.parting
     assert parting is not None
-    where = f"at layer {parting.layer}"
+    where = f"at {side.profile.place(parting.layer)}"
     if math.isfinite(parting.ratio):
         times = format_number(parting.ratio, digits=3)
         how = f"{where} {names[at]} has {times} times the value of {names[0]}"

@@ -239,8 +239,11 @@ def _parting(line: _Line, measure: _Line) -> Parting | None:
     """Find where the two lines stand farthest apart, at the layers of `line`."""
     layers = np.array(line.profile.layers, dtype=np.float64)
     values = line.profile.values
-    share = layers / max(line.depth, 1)
-    known = np.array(measure.profile.layers, dtype=np.float64) / max(measure.depth, 1)
+    # A hop is a hop however deep the model is; only layers are compared by their share of depth.
+    by_hops = line.profile.over == "hops"
+    share = layers / (1 if by_hops else max(line.depth, 1))
+    known = np.array(measure.profile.layers, dtype=np.float64)
+    known = known / (1 if by_hops else max(measure.depth, 1))
     inside = (share >= known[0] - 1e-12) & (share <= known[-1] + 1e-12)
     against = np.interp(share, known, measure.profile.values)
     ratio = _ratio(values, against)
@@ -258,7 +261,7 @@ def _parting(line: _Line, measure: _Line) -> Parting | None:
     worst = int(np.argmax(np.where(comparable, distance, -1.0)))
     return Parting(
         layer=line.profile.layers[worst],
-        share_of_depth=float(share[worst]),
+        share_of_depth=float(layers[worst]) / max(line.depth, 1),
         ratio=float(ratio[worst]),
         difference=float(difference[worst]),
         begins=begins,

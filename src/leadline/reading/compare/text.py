@@ -9,6 +9,7 @@ import numpy as np
 from leadline.reading.compare.answer import comparison_answer, distance, most_apart
 from leadline.reading.compare.training_curves import change_text
 from leadline.record.words.numbers import format_number
+from leadline.record.words.shape import axis_text
 from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
 from leadline.record.words.text import LEAST_ROWS, MOST_ROWS, shape_cell
 
@@ -58,11 +59,12 @@ def comparison_screen(comparison: Comparison, *, everything: bool = False) -> Sc
 
 def depth_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> TextTable:
     """Return a row per line over depth: first and last value in every record, and how far apart."""
+    axis = axis_text(side.profile for row in rows for side in row.sides if side is not None)
     columns = (
         TableColumn("quantity", style="bold"),
         *_record_columns(comparison.labels),
         TableColumn("ratio", right=True, gives_way=(3,)),
-        TableColumn("widest @layer", right=True),
+        TableColumn(f"widest @{axis}", right=True),
     )
     return TextTable(columns, tuple(_depth_row(comparison, row) for row in rows))
 

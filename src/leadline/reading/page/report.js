@@ -124,7 +124,7 @@
   }
 
   // Curves over training steps have no depth to be divided by.
-  const byShare = (chart) => relative && chart.across !== "step";
+  const byShare = (chart) => relative && chart.across === "layer";
   const across = (chart, line, at) => (byShare(chart) ? line.x[at] / line.depth : line.x[at]);
   const stands = (chart, value) => finite(value) && (chart.scale !== "log" || value > 0);
 

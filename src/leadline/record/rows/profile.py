@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,21 @@ class Profile:
         """The value at the last layer of the line."""
         return float(self.values[-1])
 
+    def place(self, layer: int) -> str:
+        """Name a place of the line: `layer 3`, `3 hops`."""
+        if self.over == "hops":
+            return f"{layer} hop" if layer == 1 else f"{layer} hops"
+        return f"{self.over} {layer}"
+
     @cached_property
     def growth(self) -> Growth:
         """The law of growth that fits the line best."""
-        return fit_growth(self.layers, self.values)
+        growth = fit_growth(self.layers, self.values)
+        if self.over != "hops":
+            return growth
+        return replace(growth, text=_over_hops(growth.text), brief=_over_hops(growth.brief))
+
+
+def _over_hops(words: str) -> str:
+    """Say a law of depth as one of the length of paths: `×0.13 per hop`."""
+    return words.replace("layer", "hop")

@@ -16,12 +16,14 @@ import numpy as np
 from leadline.record.words.numbers import format_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from leadline.record.rows.profile import Profile
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["Course", "change_over_depth", "course_of", "factor_text", "shape_text"]
+__all__ = ["Course", "axis_text", "change_over_depth", "course_of", "factor_text", "shape_text"]
 
 STEADY = 2.0
 """Below this factor a line keeps its size: norms of one design differ by less between seeds."""
@@ -122,6 +124,11 @@ def factor_text(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}-fold"
 
 
+def axis_text(profiles: Iterable[Profile]) -> str:
+    """Say what the places of lines count: `layer`, `hops`, or `layer or hops`."""
+    return " or ".join(sorted({profile.over for profile in profiles}, reverse=True)) or "layer"
+
+
 def shape_text(profile: Profile, *, scale: AxisScale, brief: bool = False) -> str:
     """Say the law of a line, or where there is none how it rises, falls, dips or peaks."""
     growth = profile.growth
@@ -185,7 +192,7 @@ def _words_without_law(profile: Profile, scale: AxisScale) -> str:
     if height[high] - ends[1] >= CLEAR * range_:
         turns[int(layers[high])] = "peaks"
     if turns:
-        return ", ".join(f"{turns[layer]} at layer {layer}" for layer in sorted(turns))
+        return ", ".join(f"{turns[layer]} at {profile.place(layer)}" for layer in sorted(turns))
     verb = "rises" if height[-1] > height[0] else "falls"
     if values[0] * values[-1] > 0:
         return f"{verb} ×{format_number(float(values[-1] / values[0]), digits=3)}"

@@ -13,7 +13,7 @@ from leadline.record.run.curve import curve_rows
 from leadline.record.words.answer import answer
 from leadline.record.words.notebook import svg_sparkline
 from leadline.record.words.numbers import format_number, sparkline
-from leadline.record.words.shape import shape_text
+from leadline.record.words.shape import axis_text, shape_text
 from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
 from leadline.record.words.table import Row, Screen, Sentence, TableCell, TableColumn, TextTable
 
@@ -102,14 +102,15 @@ def how_to_see_more(hidden: int, count: int) -> str:
 def depth_table(rows: Sequence[SummaryRow]) -> TextTable:
     """Return a row per line over depth: first and last value, its extremes, its shape."""
     statistic = any(not row.companion for row in rows)
+    axis = axis_text(row.profile for row in rows)
     columns = (
         TableColumn("quantity", style="bold"),
         TableColumn("stat" if statistic else "", gives_way=(5, 8)),
         TableColumn("first", right=True),
         TableColumn("last", right=True),
-        TableColumn("lowest @layer", right=True, gives_way=(2,)),
-        TableColumn("highest @layer", right=True, gives_way=(2,)),
-        TableColumn("by layer", style="cyan", gives_way=(1, 3, 9)),
+        TableColumn(f"lowest @{axis}", right=True, gives_way=(2,)),
+        TableColumn(f"highest @{axis}", right=True, gives_way=(2,)),
+        TableColumn(f"by {axis}", style="cyan", gives_way=(1, 3, 9)),
         TableColumn("shape", gives_way=(4, 10)),
     )
     return TextTable(columns, tuple(Row(_depth_cells(row)) for row in rows))

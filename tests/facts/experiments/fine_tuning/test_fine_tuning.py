@@ -47,8 +47,8 @@ from leadline.experiments.fine_tuning.text import (
     verdict,
 )
 from leadline.experiments.fine_tuning.two_tasks import Backwards, ByTurns
+from leadline.experiments.outcome.folder import write_outcome
 from leadline.experiments.outcome.outcome import Outcome
-from leadline.experiments.outcome.picture import write_outcome
 from leadline.lab.adapters import adapter_parameters, add_bottlenecks, add_lora, switched_off
 from leadline.lab.tasks import build_task
 from leadline.lab.trainer import model_for
@@ -433,7 +433,10 @@ def test_the_help_says_what_is_written(experiment: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         run(["reproduce", experiment, "--help"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Write picture.svg (the curves) and table.csv (all numbers) into this folder." in text
+    assert (
+        "Write picture.svg (the curves), table.csv (all numbers) and outcome.leadline (all of it, "
+        "as a record) into this folder."
+    ) in text
     assert "records" not in text
 
 

@@ -331,7 +331,11 @@ def test_the_command_gives_what_was_asked_for(
         assert not left.value.code
         assert len(json.loads(capsys.readouterr().out)["lines"]) == 8
     assert asked == [LayerDroppingOptions.quick(), LayerDroppingOptions(depth=4, steps=7, seeds=1)]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["picture.svg", "table.csv"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "outcome.leadline",
+        "picture.svg",
+        "table.csv",
+    ]
     with (tmp_path / "out" / "table.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     times = [row for row in rows if row["quantity"] == "time"]

@@ -42,7 +42,7 @@ def enlivened(model, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return leadline.paths(transformer(), IDS)
+    return leadline.paths(transformer(), IDS).paths
 
 
 def whole(shares):
@@ -75,7 +75,7 @@ def test_the_last_loss_is_that_of_the_model(found):
 
 def test_the_loss_without_hops_is_that_of_the_frozen_model_without_attention():
     model = transformer(depth=1, mlp="none", norm="none", attention="multihead(bias=False)")
-    found = leadline.paths(model, IDS)
+    found = leadline.paths(model, IDS).paths
     with torch.no_grad():
         model.blocks[0].attention.branch.output.weight.zero_()
         expected = F.cross_entropy(model(IDS)[:, :-1].flatten(0, 1).float(), IDS[:, 1:].flatten())
@@ -92,7 +92,7 @@ PARTS = [
 
 @pytest.mark.parametrize("fields", PARTS, ids=lambda f: " ".join(f.values()))
 def test_norms_and_mlps_of_our_own_leave_a_remainder_of_rounding(fields):
-    found = leadline.paths(transformer(depth=2, **fields), IDS)
+    found = leadline.paths(transformer(depth=2, **fields), IDS).paths
     assert 0 < found.output.remainder < 1e-12
     assert found.logits.remainder < 1e-12
     assert whole(found.output) == pytest.approx(1, abs=1e-12)
@@ -119,7 +119,7 @@ def test_norms_and_mlps_of_our_own_leave_a_remainder_of_rounding(fields):
     ids=lambda f: " ".join(f.values()),
 )
 def test_other_parts_that_are_affine_when_frozen_are_followed(fields):
-    found = leadline.paths(transformer(depth=2, **fields), IDS)
+    found = leadline.paths(transformer(depth=2, **fields), IDS).paths
     assert found.output.remainder < 1e-12 and found.logits.remainder < 1e-12
     assert found.counts == (1, 6, 9)
 
@@ -128,7 +128,7 @@ def test_attention_without_a_skip_has_the_full_length_only():
     found = leadline.paths(
         transformer(connection="none", mlp="none", attention="multihead(bias=False)", norm="none"),
         IDS,
-    )
+    ).paths
     assert found.counts == (0, 0, 0, 27)
     assert found.norm_share[:3] == (0, 0, 0)
     assert found.share[3] == pytest.approx(1)
@@ -139,7 +139,7 @@ def test_a_value_that_is_zero_leaves_the_skip_alone():
     with torch.no_grad():
         for block in model.blocks:
             block.attention.branch.output.weight.zero_()
-    found = leadline.paths(model, IDS)
+    found = leadline.paths(model, IDS).paths
     assert found.share == pytest.approx((1, 0, 0, 0), abs=1e-15)
     assert found.norm_share == (1, 0, 0, 0)
     assert found.output.bias_share == ()
@@ -148,14 +148,14 @@ def test_a_value_that_is_zero_leaves_the_skip_alone():
 
 def test_padding_changes_nothing():
     model = transformer(depth=2)
-    alone = leadline.paths(model, IDS[:1, :5])
+    alone = leadline.paths(model, IDS[:1, :5]).paths
     ids = IDS[:1].clone()
     mask = torch.ones_like(ids)
     mask[:, 5:] = 0
     padded = leadline.paths(
         model,
         Inputs({"input_ids": ids, "attention_mask": mask}, mask=mask.bool()),
-    )
+    ).paths
     for name in ("output", "residual", "logits"):
         one, other = getattr(alone, name), getattr(padded, name)
         assert other.share == pytest.approx(one.share, abs=1e-13)
@@ -182,7 +182,7 @@ def test_plain_torch_layers_are_followed():
     x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)).double()
     model = Encoder().double()
     fast = torch.backends.mha.get_fastpath_enabled()
-    found = leadline.paths(model, x)
+    found = leadline.paths(model, x).paths
     assert found.heads == (2, 2, 2)
     assert found.output.remainder < 1e-13
     assert found.logits is None and "no head" in " ".join(found.remarks)
@@ -194,7 +194,7 @@ def test_twice_the_depth_squares_the_number_of_paths_and_costs_at_most_four_time
     for depth in (24, 48):
         model = leadline.Transformer(depth=depth, width=64, heads=8, mlp="none", vocabulary=50)
         with FlopCounterMode(display=False) as counter:
-            results.append(leadline.paths(model, ids))
+            results.append(leadline.paths(model, ids).paths)
         operations.append(counter.get_total_flops())
     assert sum(results[0].counts) == 9**24 and sum(results[1].counts) == 9**48
     assert results[1].counts[48] == 8**48
@@ -207,7 +207,7 @@ def test_groups_of_rows_give_the_same_numbers(monkeypatch, found):
     from leadline.instruments.paths.carried import rows as carried_rows
 
     monkeypatch.setattr(carried_rows, "LIMIT", 1)
-    again = leadline.paths(transformer(), IDS)
+    again = leadline.paths(transformer(), IDS).paths
     assert again.share == pytest.approx(found.share, rel=1e-12)
     assert again.loss_at_most == pytest.approx(found.loss_at_most, rel=1e-6)
 
@@ -241,7 +241,7 @@ def test_a_known_anatomy_is_not_read_again(monkeypatch, found):
     model = transformer()
     known = leadline.anatomy_of(model, IDS)
     monkeypatch.setattr(pathways, "anatomy_of", None)
-    assert leadline.paths(model, IDS, anatomy=known).share == found.share
+    assert leadline.paths(model, IDS, anatomy=known).paths.share == found.share
 
 
 def test_progress_is_told(found):
@@ -259,7 +259,7 @@ def test_progress_is_told(found):
 
 
 def test_logits_are_left_out_on_demand(found):
-    without = leadline.paths(transformer(), IDS, logits=False)
+    without = leadline.paths(transformer(), IDS, logits=False).paths
     assert without.share == found.share
     assert without.logits is None and without.loss_at_most is None and without.loss is None
     assert "Logits: left out, as requested." in without.remarks
@@ -270,14 +270,14 @@ def test_a_loss_of_ones_own_gets_the_output_with_other_logits():
         return output.max()
 
     model = transformer(depth=2)
-    found = leadline.paths(model, IDS, loss=largest)
+    found = leadline.paths(model, IDS, loss=largest).paths
     assert found.loss_kind == "user"
     assert found.loss == pytest.approx(float(model(IDS).detach().max()), rel=1e-6)
     assert found.loss_at_most[-1] == pytest.approx(found.loss, rel=1e-10)
 
 
 def test_without_a_loss_there_are_shares_only():
-    found = leadline.paths(transformer(depth=2), IDS, loss="random")
+    found = leadline.paths(transformer(depth=2), IDS, loss="random").paths
     assert found.loss is None and found.loss_at_most is None
     assert found.logits is not None
     assert "Loss: none but a random cotangent, because it was asked for." in found.remarks
@@ -288,7 +288,7 @@ def test_without_a_loss_there_are_shares_only():
 
 def test_sampled_paths_are_exact_where_there_is_one():
     model = transformer(depth=3, heads=1, width=8, mlp="none")
-    found = leadline.paths(model, IDS, samples=np.int64(2), logits=False).sampled
+    found = leadline.paths(model, IDS, samples=np.int64(2), logits=False).paths.sampled
     assert type(found.samples) is int and found.samples == 2 and found.seed == 0
     assert found.error[0] == pytest.approx(0, abs=1e-12)
     assert found.error[3] == pytest.approx(0, abs=1e-12)
@@ -298,8 +298,8 @@ def test_sampled_paths_are_exact_where_there_is_one():
 
 def test_more_samples_come_closer_to_the_exact_answer():
     model = transformer(depth=2, mlp="none")
-    few = leadline.paths(model, IDS, samples=4, logits=False).sampled
-    many = leadline.paths(model, IDS, samples=400, logits=False).sampled
+    few = leadline.paths(model, IDS, samples=4, logits=False).paths.sampled
+    many = leadline.paths(model, IDS, samples=400, logits=False).paths.sampled
     # The error falls like 1/sqrt(samples): about tenfold here.
     assert 3 < few.error[1] / many.error[1] < 40
     assert many.error[2] < 0.5
@@ -307,7 +307,7 @@ def test_more_samples_come_closer_to_the_exact_answer():
 
 def test_lengths_without_a_path_have_no_samples():
     model = transformer(connection="none", mlp="none", norm="none")
-    found = leadline.paths(model, IDS, samples=3, logits=False).sampled
+    found = leadline.paths(model, IDS, samples=3, logits=False).paths.sampled
     assert found.residual[:3] == (None, None, None) and found.error[:3] == (None, None, None)
     assert found.residual[3] is not None
 
@@ -385,7 +385,7 @@ def test_a_model_without_attention_has_no_paths():
 
 
 def test_one_token_has_no_residual():
-    found = leadline.paths(transformer(), IDS[:1, :1], samples=1)
+    found = leadline.paths(transformer(), IDS[:1, :1], samples=1).paths
     assert found.residual is None
     assert "Residual: undefined, because one token is its own mean." in found.remarks
     assert whole(found.output) == pytest.approx(1, abs=1e-13)
@@ -395,7 +395,7 @@ def test_one_token_has_no_residual():
 
 def test_equal_tokens_have_no_residual():
     model = transformer(positions="none", attention="multihead(causal=False)")
-    found = leadline.paths(model, torch.full((1, 4), 7))
+    found = leadline.paths(model, torch.full((1, 4), 7)).paths
     assert found.residual is None
     assert "all tokens are equal" in " ".join(found.remarks)
 
@@ -448,7 +448,7 @@ def test_a_component_that_was_lost_is_an_error(monkeypatch):
 def test_what_counts_as_rounding_grows_with_the_root_of_the_writes(found):
     assert found.precision == "float64"
     assert found.allowed == 16 * math.sqrt(6) * torch.finfo(torch.float64).eps
-    half = leadline.paths(transformer(depth=3).bfloat16(), IDS)
+    half = leadline.paths(transformer(depth=3).bfloat16(), IDS).paths
     assert half.precision == "bfloat16" and half.allowed == 1 / 16
 
 
@@ -472,7 +472,7 @@ def test_a_token_that_outweighs_the_others_is_mentioned(silent):
     def remarks(share, tokens=9):
         x = torch.ones(1, tokens, 24, dtype=torch.float64)
         x[0, 3] = math.sqrt((tokens - 1) * share / (1 - share))
-        return " ".join(leadline.paths(silent, x).remarks)
+        return " ".join(leadline.paths(silent, x).paths.remarks)
 
     assert "One token has 26% of |X|^2" in remarks(0.26)
     assert "One token" not in remarks(0.24)
@@ -485,7 +485,7 @@ def test_a_residual_of_a_few_eps_is_none(silent):
         x = torch.ones(1, 8, 24)
         x[:, ::2] += relative
         x[:, 1::2] -= relative
-        return leadline.paths(silent.float(), x).residual
+        return leadline.paths(silent.float(), x).paths.residual
 
     eps = torch.finfo(torch.float32).eps
     assert residual(6 * eps) is None
@@ -504,7 +504,7 @@ def test_a_tensor_that_joins_at_full_size_is_mentioned():
     model = transformer(depth=2, embedding="none", positions="none", head="none")
     x = torch.randn(1, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     model.blocks[1].mlp.enter = Again(model.blocks[1].mlp.enter, x)
-    said = " ".join(leadline.paths(model, x).remarks)
+    said = " ".join(leadline.paths(model, x).paths.remarks)
     assert "In 'blocks.1.mlp.enter' a tensor as large as the stream joined it" in said
     assert "counted among the biases" in said
 

@@ -198,12 +198,12 @@ def refused(model, x=X, **options):
 
 def test_blocks_that_share_a_dictionary_are_run_as_they_are():
     model = net(kind=Sharing)
-    found = leadline.paths(model, X)
+    found = leadline.paths(model, X).paths
     assert found.output.norm == pytest.approx(float(model(X).detach().norm()), rel=1e-12)
 
 
 def test_layers_that_share_values_have_fewer_paths():
-    found = leadline.paths(net(kind=Sharing), X, samples=2)
+    found = leadline.paths(net(kind=Sharing), X, samples=2).paths
     # Every value is that of the first layer, so no path has two hops.
     assert found.counts == (1, 12, 0, 0)
     assert found.norm_share[2:] == (0, 0) and found.norm_share[1] > 0
@@ -286,14 +286,14 @@ def test_mixing_without_a_hop_is_refused():
         replace(b, sublayers=tuple(replace(s, role="mixer") for s in b.sublayers))
         for b in stack.blocks
     )
-    assert leadline.paths(model, X, anatomy=known).heads == (4, 4)
+    assert leadline.paths(model, X, anatomy=known).paths.heads == (4, 4)
     known = replace(known, stacks=(replace(stack, blocks=called),))
     said = refused(model, anatomy=known)
     assert "In layer 2 'layers.1.mlp' mixes tokens, and no pattern computed from the stream" in said
 
 
 def test_attention_by_hand_beside_a_plain_one_would_have_been_right_as_two():
-    found = leadline.paths(net(lambda: Two("plain"), depth=2), X)
+    found = leadline.paths(net(lambda: Two("plain"), depth=2), X).paths
     assert found.heads == (8, 8) and found.counts == (1, 16, 64)
 
 
@@ -302,8 +302,8 @@ def test_attention_by_hand_beside_a_plain_one_would_have_been_right_as_two():
 
 @pytest.mark.parametrize("way", ["heads_outside", "one_by_one", "in_pieces", "einsum"])
 def test_the_layout_of_heads_changes_nothing(way):
-    plain = leadline.paths(net(), X, samples=3)
-    found = leadline.paths(net(lambda: Attention(way)), X, samples=3)
+    plain = leadline.paths(net(), X, samples=3).paths
+    found = leadline.paths(net(lambda: Attention(way)), X, samples=3).paths
     assert found.heads == plain.heads == (4, 4, 4)
     assert found.counts == plain.counts == (1, 12, 48, 64)
     assert found.share == pytest.approx(plain.share, abs=1e-13)
@@ -312,14 +312,14 @@ def test_the_layout_of_heads_changes_nothing(way):
 
 
 def test_heads_among_the_rows_are_heads():
-    plain = leadline.paths(net(lambda: Attention("one_key_value")), X, samples=3)
-    found = leadline.paths(net(lambda: Attention("among_rows")), X, samples=3)
+    plain = leadline.paths(net(lambda: Attention("one_key_value")), X, samples=3).paths
+    found = leadline.paths(net(lambda: Attention("among_rows")), X, samples=3).paths
     assert found.heads == (4, 4, 4)
     assert found.sampled.residual == pytest.approx(plain.sampled.residual, rel=1e-9)
 
 
 def test_windows_are_no_heads():
-    found = leadline.paths(net(Windows), X, samples=3)
+    found = leadline.paths(net(Windows), X, samples=3).paths
     assert found.heads == (4, 4, 4) and found.counts == (1, 12, 48, 64)
     assert found.sampled is not None
 
@@ -327,20 +327,20 @@ def test_windows_are_no_heads():
 def test_heads_that_the_configuration_gives_otherwise_are_not_claimed():
     model = net(depth=2)
     model.config = types.SimpleNamespace(num_attention_heads=2)
-    found = leadline.paths(model, X, samples=2)
+    found = leadline.paths(model, X, samples=2).paths
     assert found.heads == (None, None) and found.counts is None and found.sampled is None
     text = str(found)
     assert "every pair of tokens meets 4 times in products and the configuration gives 2" in text
     assert "2 attention layers; float64" in text and " paths" not in text.splitlines()[3]
     assert json.loads(json.dumps(found.to_json()))["counts"] is None
-    assert found.share == leadline.paths(net(depth=2), X).share
+    assert found.share == leadline.paths(net(depth=2), X).paths.share
 
 
 def test_paths_that_give_exactly_nothing_are_mentioned():
     model = leadline.Transformer(depth=1, width=16, heads=4, vocabulary=20, mlp="none")
     with torch.no_grad():
         model.blocks[0].attention.branch.output.weight.zero_()
-    found = leadline.paths(model, torch.arange(6)[None], samples=1)
+    found = leadline.paths(model, torch.arange(6)[None], samples=1).paths
     assert found.counts == (1, 4) and found.sampled is not None
     assert "All paths of length 1 give exactly nothing" in " ".join(found.remarks)
 
@@ -351,9 +351,9 @@ def test_keys_in_pieces_have_paths_and_no_samples():
             weights = self.pattern(q, k).split(3, -1)
             return sum(one @ part for one, part in zip(weights, v.split(3, -2), strict=True))
 
-    found = leadline.paths(net(Pieces, depth=2), X, samples=1)
+    found = leadline.paths(net(Pieces, depth=2), X, samples=1).paths
     assert found.counts == (1, 8, 16) and found.sampled is None
-    assert found.share == pytest.approx(leadline.paths(net(depth=2), X).share, abs=1e-13)
+    assert found.share == pytest.approx(leadline.paths(net(depth=2), X).paths.share, abs=1e-13)
     assert "Samples: left out for that reason." in found.remarks
 
 
@@ -374,7 +374,7 @@ class Pooled(Net):
 
 def test_attention_behind_the_last_block_has_rows_of_its_own():
     model = net(depth=2, kind=Pooled)
-    found = leadline.paths(model, X, loss=lambda output, _: output.logits.square().mean())
+    found = leadline.paths(model, X, loss=lambda output, _: output.logits.square().mean()).paths
     assert found.depth == 2 and list(found.lengths) == [0, 1, 2, 3]
     assert len(found.logits.share) == len(found.loss_at_most) == 4
     assert math.fsum(found.logits.share) + found.logits.bias_total == pytest.approx(1, abs=1e-12)
@@ -392,7 +392,7 @@ def test_losses_of_values_that_are_shared_have_all_rows():
             return types.SimpleNamespace(logits=super().forward(x))
 
     model = net(kind=Speaking)
-    found = leadline.paths(model, X, loss=lambda output, _: output.logits.square().mean())
+    found = leadline.paths(model, X, loss=lambda output, _: output.logits.square().mean()).paths
     assert len(found.loss_at_most) == 4
     assert found.loss_at_most[1:] == (found.loss_at_most[1],) * 3
     assert found.loss_at_most[3] == pytest.approx(found.loss, rel=1e-12)
@@ -401,7 +401,7 @@ def test_losses_of_values_that_are_shared_have_all_rows():
 
 def test_a_loss_that_is_not_finite_is_mentioned():
     model = net(depth=2, kind=Pooled)
-    found = leadline.paths(model, X, loss=lambda output, _: output.logits.sum() * math.nan)
+    found = leadline.paths(model, X, loss=lambda output, _: output.logits.sum() * math.nan).paths
     assert "Loss: 4 of 5 values are not finite." not in found.remarks
     assert "Loss: 5 of 5 values are not finite." in found.remarks
     json.dumps(found.to_json(), allow_nan=False)
@@ -423,12 +423,12 @@ def test_a_model_without_values_is_refused():
 def test_one_token_that_meets_itself_element_by_element_is_named():
     said = refused(net(lambda: Attention("einsum"), depth=2), X[:, :1])
     assert "multiplies its pattern element by element with the values of a single token" in said
-    assert leadline.paths(net(depth=2), X[:, :1]).heads == (4, 4)
+    assert leadline.paths(net(depth=2), X[:, :1]).paths.heads == (4, 4)
 
 
 def test_one_token_is_one_token():
     model = leadline.Transformer(depth=1, width=16, heads=2, vocabulary=20)
-    text = str(leadline.paths(model, torch.tensor([[3]])))
+    text = str(leadline.paths(model, torch.tensor([[3]])).paths)
     assert "1 example, 1 token" in text and "1 tokens" not in text
 
 

@@ -1,0 +1,220 @@
+"""The outcome of an experiment as a record, and read back from it; no torch.
+
+Every panel is a quantity and every line a line of it, called by its `point`; the place on the axis
+stands where a layer would, as a number where it is whole and by its order where it is not. Standard
+errors are the interval of a row. What rows cannot hold is in the provenance, under `instrument`:
+words, tables, planes, places, exact errors, and the options of the experiment. The records behind
+an outcome stay files of their own; they are found beside the file of the outcome.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from leadline import __version__
+from leadline.experiments.outcome.outcome import Outcome
+from leadline.reading.show.panels import Line, Places, Plane, Table
+from leadline.record.record import Record
+from leadline.record.rows.quantity import Quantity
+from leadline.record.rows.reading import Reading
+from leadline.record.rows.site import Site
+
+__all__ = ["KeptOutcome", "outcome_record", "read_outcome"]
+
+
+class KeptOutcome(Outcome):
+    """An outcome that was read from a record; its text is what `leadline reproduce` prints."""
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        from leadline.experiments.outcome.picture import show_outcome
+
+        text = io.StringIO()
+        show_outcome(self, Console(file=text, width=100, color_system=None, _environ={}))
+        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+
+
+def outcome_record(outcome: Outcome, *, options: Mapping[str, Any] | None = None) -> Record:
+    """Write an outcome into a record; `options` are those of the experiment."""
+    names = _quantity_names(outcome)
+    points = _points(outcome)
+    record = Record()
+    with record.together():
+        for panel, name in names.items():
+            record.describe(_quantity(outcome, panel, name))
+        record.note("model", {"name": outcome.experiment})
+        record.note("versions", {"leadline": __version__})
+        record.note("instrument", _instrument(outcome, names, points, dict(options or {})))
+    record.append(
+        row
+        for line, point in zip(outcome.lines, points, strict=True)
+        for row in _readings(outcome, line, names[line.panel], point)
+    )
+    return record
+
+
+def read_outcome(record: Record) -> KeptOutcome:
+    """Read an outcome from the rows and the provenance."""
+    kept = record.provenance["instrument"]
+    return KeptOutcome(
+        experiment=kept["experiment"],
+        title=kept["title"],
+        value_label=kept["value_label"],
+        lines=tuple(_line(record, one) for one in kept["lines"]),
+        remarks=tuple(kept["remarks"]),
+        records=_records_beside(record, kept["records"]),
+        failures=kept["failures"],
+        start=kept["start"],
+        axis=kept["axis"],
+        scales=kept["scales"],
+        tables=tuple(_table(one) for one in kept["tables"]),
+        captioned=kept["captioned"],
+        places={
+            name: Places(one["label"], tuple(one["at"]), one["logarithmic"])
+            for name, one in kept["places"].items()
+        },
+        across=kept["across"],
+        planes=tuple(_plane(one) for one in kept["planes"]),
+    )
+
+
+def _quantity_names(outcome: Outcome) -> dict[str, str]:
+    """A name for every panel: its words, or its number where two panels have the same ones."""
+    names: dict[str, str] = {}
+    for number, panel in enumerate(outcome.panels, start=1):
+        words = re.sub(r"[^a-z0-9]+", "_", panel.lower()).strip("_") or f"panel_{number}"
+        name = f"{outcome.experiment}.{words}"
+        names[panel] = name if name not in names.values() else f"{name}_{number}"
+    return names
+
+
+def _points(outcome: Outcome) -> list[str]:
+    """What the lines are called; the same name again in a panel gets a number."""
+    points: list[str] = []
+    times: dict[tuple[str, str], int] = {}
+    for line in outcome.lines:
+        key = (line.panel, line.name)
+        times[key] = times.get(key, 0) + 1
+        points.append(line.name if times[key] == 1 else f"{line.name} ({times[key]})")
+    return points
+
+
+def _quantity(outcome: Outcome, panel: str, name: str) -> Quantity:
+    places = outcome.places.get(panel)
+    return Quantity(
+        name,
+        panel,
+        "",
+        outcome.value_label,
+        lives_on="layer",
+        headline="value",
+        meaning=f"{outcome.title}; over: {places.label if places else outcome.axis}.",
+        topic=outcome.experiment,
+    )
+
+
+def _readings(outcome: Outcome, line: Line, quantity: str, point: str) -> Iterator[Reading]:
+    numbers = _numbers(outcome, line)
+    for at, value in enumerate(line.values):
+        error = line.errors[at] if line.errors else None
+        yield Reading(
+            quantity,
+            Site(outcome.experiment, numbers[at], point=point),
+            "value",
+            value,
+            lower=None if error is None else value - error,
+            upper=None if error is None else value + error,
+        )
+
+
+def _numbers(outcome: Outcome, line: Line) -> list[int]:
+    """The place of every value as a whole number."""
+    places = outcome.places.get(line.panel)
+    if places is None:
+        return [outcome.start + at for at in range(len(line.values))]
+    at = places.at[: len(line.values)]
+    if len(set(at)) == len(at) and all(float(one).is_integer() for one in at):
+        return [int(one) for one in at]
+    return list(range(1, len(line.values) + 1))
+
+
+def _instrument(
+    outcome: Outcome, names: Mapping[str, str], points: list[str], options: dict[str, Any]
+) -> dict[str, Any]:
+    """What rows cannot hold."""
+    return {
+        "name": "reproduce",
+        "experiment": outcome.experiment,
+        "options": options,
+        "title": outcome.title,
+        "value_label": outcome.value_label,
+        "lines": [
+            {
+                "panel": line.panel,
+                "name": line.name,
+                "quantity": names[line.panel],
+                "point": point,
+                "faint": line.faint,
+                "facts": dict(line.facts),
+                "errors": list(line.errors),
+            }
+            for line, point in zip(outcome.lines, points, strict=True)
+        ],
+        "remarks": list(outcome.remarks),
+        "records": sorted(outcome.records),
+        "failures": dict(outcome.failures),
+        "start": outcome.start,
+        "axis": outcome.axis,
+        "scales": dict(outcome.scales),
+        "tables": [asdict(one) for one in outcome.tables],
+        "captioned": outcome.captioned,
+        "places": {name: asdict(one) for name, one in outcome.places.items()},
+        "across": outcome.across,
+        "planes": [asdict(one) for one in outcome.planes],
+    }
+
+
+def _line(record: Record, kept: Mapping[str, Any]) -> Line:
+    rows = record.select(kept["quantity"], point=kept["point"])
+    return Line(
+        panel=kept["panel"],
+        name=kept["name"],
+        values=tuple(row.value for row in rows),
+        faint=kept["faint"],
+        facts=kept["facts"],
+        errors=tuple(kept["errors"]),
+    )
+
+
+def _table(kept: Mapping[str, Any]) -> Table:
+    return Table(
+        title=kept["title"],
+        columns=tuple(kept["columns"]),
+        rows=tuple(map(tuple, kept["rows"])),
+        digits=kept["digits"],
+        names=tuple(kept["names"]),
+    )
+
+
+def _plane(kept: Mapping[str, Any]) -> Plane:
+    return Plane(
+        panel=kept["panel"],
+        points={name: tuple((x, y) for x, y in one) for name, one in kept["points"].items()},
+        centre=(kept["centre"][0], kept["centre"][1]),
+        radius=kept["radius"],
+        region=kept["region"],
+        label=kept["label"],
+    )
+
+
+def _records_beside(record: Record, names: list[str]) -> dict[str, Record]:
+    """Open the records that were written into the same folder, as far as they are still there."""
+    if record.path is None:
+        return {}
+    files = {name: record.path.parent / f"{name}.leadline" for name in names}
+    return {name: Record.open(place) for name, place in files.items() if place.is_file()}
