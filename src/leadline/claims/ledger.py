@@ -26,6 +26,8 @@ SHIPPED = Path(__file__).with_name("measured.jsonl")
 """What was measured for this version; it comes with the package."""
 BEGINNING = '{"kind": '
 """How every line begins; one that does and cannot be read was torn when its process died."""
+_ABOUT = ("kind", "name", "seed", "code", "seconds", "time", "versions")
+"""What every line says before what was measured."""
 _DIGITS = 6
 """Curves are kept with so many digits; the numbers that decide with all of theirs."""
 
@@ -40,12 +42,12 @@ class LedgerLine:
     seed: int
     code: str
     seconds: float
-    time: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     picture: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     """What a trial found."""
+    time: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -55,10 +57,10 @@ class LedgerLine:
     def to_json(self) -> dict[str, Any]:
         """Return the line as JSON; a claim has numbers and a picture, a trial its result."""
         entries = vars(self) | {"seconds": round(self.seconds, 3)}
-        dropped = ("result",) if self.kind == "claim" else ("numbers", "picture")
         if self.kind == "claim":
             entries["picture"] = _rounded(self.picture)
-        return strict_json({key: one for key, one in entries.items() if key not in dropped})
+        outcome = ("numbers", "picture") if self.kind == "claim" else ("result",)
+        return strict_json({key: entries[key] for key in (*_ABOUT, *outcome)})
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> LedgerLine:
