@@ -174,8 +174,9 @@ class Picture:
         return cls(**found)
 
 
-def _floats(values: Iterable[SupportsFloat]) -> tuple[float, ...]:
-    return tuple(map(float, values))
+def _floats(values: Iterable[SupportsFloat | None]) -> tuple[float, ...]:
+    """The values as floats; null, which is how JSON keeps NaN, is NaN again."""
+    return tuple(math.nan if value is None else float(value) for value in values)
 
 
 def _placed(
