@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leadline.claims.ruling import Checked, Ruling
 
 __all__ = [
+    "MARKS",
     "asked",
     "claims_answer",
     "claims_screen",
@@ -65,6 +66,7 @@ _VERDICTS = {
 }
 """The verdicts in the order in which a reader should know them."""
 _NEWS = tuple(_VERDICTS)
+MARKS = {verdict: _VERDICTS[verdict].mark for verdict in VERDICTS}
 _OUTCOMES = {"holds": "green", "fails": "red", "undecided": "magenta"}
 _RELATIONS = {"at most": "≤", "at least": "≥", "near": "≈"}
 _STRIP, _BARS = 25, 16
@@ -91,9 +93,7 @@ def claims_screen(rulings: Sequence[Ruling], *, everything: bool = False) -> Scr
                     Sentence(f"{title} ({len(some)})", "bold"),
                     _claim_table(some),
                 ]
-        counts = [
-            f"{_VERDICTS[verdict].mark} {verdict}: {n}" for verdict, n in counted(rulings).items()
-        ]
+        counts = [f"{MARKS[verdict]} {verdict}: {n}" for verdict, n in counted(rulings).items()]
         return Screen((*parts, Sentence(), Sentence("   ".join(counts))))
     # The sort keeps the order of the claims.
     order = sorted(rulings, key=lambda one: (_trouble(one) == "", _NEWS.index(one.verdict)))
@@ -121,9 +121,7 @@ def _claim_table(rulings: Sequence[Ruling]) -> TextTable:
     rows = tuple(
         Row(
             (
-                TableCell(
-                    (_VERDICTS[ruling.verdict].mark,), style=_VERDICTS[ruling.verdict].colour
-                ),
+                TableCell((MARKS[ruling.verdict],), style=_VERDICTS[ruling.verdict].colour),
                 ruling.claim.name,
                 readable(ruling.claim.title) + _trouble(ruling),
             )
@@ -143,7 +141,7 @@ def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str =
     """Print one claim in full."""
     claim = ruling.claim
     notes = ", ".join(claim.notes) if claim.notes else "none"
-    verdict = f"{_VERDICTS[ruling.verdict].mark} {ruling.verdict}{_trouble(ruling)}"
+    verdict = f"{MARKS[ruling.verdict]} {ruling.verdict}{_trouble(ruling)}"
     print_line(console, readable(claim.title), style="bold")
     print_line(console, f"{claim.name} · {GROUPS[claim.group]} · notes: {notes}", style="dim")
     for line, style in (
