@@ -234,17 +234,15 @@ def post_norm_unstable_past_24(seed: int, results: Results) -> Measured:
     runs = VERY_DEEP_POST.read(results)
     jump, pre_jump = largest_rise_of(runs["deep"]), largest_rise_of(runs["pre"])
     return Measured(
-        {
-            "deep": gain_of(runs["deep"]),
-            "limit": gain_of(runs["limit"]),
-            "jump": jump,
-            "pre_jump": pre_jump,
-            "excess": jump - pre_jump,
-            "calm": abs(jump - pre_jump),
-            "alike": cosines_of(runs["deep"])[1],
-            "ratio": ratios_of(runs["deep"])[1],
-        },
-        VERY_DEEP_POST.losses(results),
+        deep=gain_of(runs["deep"]),
+        limit=gain_of(runs["limit"]),
+        jump=jump,
+        pre_jump=pre_jump,
+        excess=jump - pre_jump,
+        calm=abs(jump - pre_jump),
+        alike=cosines_of(runs["deep"])[1],
+        ratio=ratios_of(runs["deep"])[1],
+        picture=VERY_DEEP_POST.losses(results),
     )
 
 
