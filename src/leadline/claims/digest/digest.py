@@ -42,12 +42,24 @@ from leadline.claims.claim import Picture
 from leadline.claims.digest.code import LOCALS, Code
 from leadline.claims.digest.writing import Definition, Key, choice_names
 from leadline.errors import CatalogError
+from leadline.record import Finding, Quantity, Reading, Record, Site
+from leadline.record.rows.selection import group_into_lines
 
 __all__ = ["Use", "code_digest", "place_of", "source_of", "trial_digest", "used_by"]
 
-VESSELS = (Measured, Picture, Trial)
-"""What carries numbers and computes none: a new field in one of them measures nothing anew."""
+VESSELS = (Measured, Picture, Trial, Record, Quantity, Reading, Site, Finding)
+"""What carries numbers and computes none: a new field in one of them measures nothing anew.
+
+A record is kept, printed and drawn in many ways, none of which decides a number; what it computes,
+lines over depth from readings, is followed in its place.
+"""
 _VESSELS = frozenset((one.__module__, one.__qualname__) for one in VESSELS)
+_INSTEAD: Mapping[Key, Key] = {
+    (Record.__module__, Record.__qualname__): (
+        group_into_lines.__module__,
+        group_into_lines.__qualname__,
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ def _use(function: Callable[..., Any], code: Code) -> Use:
             definitions.append(definition)
             words |= definition.words
             enumerated |= definition.enumerated
-            for target in definition.targets:
+            for target in (_INSTEAD.get(one, one) for one in definition.targets):
                 if target not in numbers and target not in _VESSELS:
                     numbers[target] = len(keys)
                     keys.append(target)
