@@ -147,8 +147,9 @@ def _gauge_sentences(record: Record) -> list[str]:
             still = abs(last - first) < MOVED
         if not still:
             ends = " to ".join(format_number(value, digits=3) for value in (first, last))
-            told.append(f"{opening(gauge.title)} from {ends} (step {curve.steps[-1]})")
-    return [f"Meanwhile went {'; '.join(told)}."] if told else []
+            steps = f"between steps {curve.steps[0]} and {curve.steps[-1]}"
+            told.append(f"{opening(gauge.title)} from {ends} {steps}")
+    return [f"Gauges that moved: {'; '.join(told)}."] if told else []
 
 
 def loss_curve(record: Record) -> Curve | None:

@@ -36,7 +36,6 @@ __all__ = [
     "curve_table",
     "depth_table",
     "finding_text",
-    "how_to_see_more",
     "record_screen",
     "rows_that_matter",
     "shape_cell",
@@ -78,7 +77,8 @@ def record_screen(
     if shown:
         parts += [depth_table(shown), Sentence()]
     hidden = len(runs) - len(shown_runs) + len(rows) - len(shown)
-    parts.append(Sentence(how_to_see_more(hidden, len(runs) + len(rows)), "dim"))
+    if hidden:
+        parts.append(_how_to_see_more(hidden, len(runs) + len(rows)))
     parts += [Sentence(fact, "dim") for fact in facts if fact not in sentences]
     parts += [Sentence(), *(Sentence(remark) for remark in remarks(record, shown))]
     return Screen(tuple(parts))
@@ -90,14 +90,11 @@ def rows_that_matter(rows: Sequence[SummaryRow], most: int = MOST_ROWS) -> list[
     return [rows[at] for at in sorted(order[:most])]
 
 
-def how_to_see_more(hidden: int, count: int) -> str:
-    """Say how many rows are not shown, and how to see them; empty where all are."""
-    if not hidden:
-        return ""
-    return (
-        f"{count - hidden} of {count} rows, those that change most; all: --all or "
-        "print(record.table())"
-    )
+def _how_to_see_more(hidden: int, count: int) -> Sentence:
+    """Say how many rows are not shown, and how to see them."""
+    shown = f"{count - hidden} of {count} rows, those that change most; all: "
+    call = "print(record.table())"
+    return Sentence(f"{shown}--all or {call}", "dim", in_python=f"{shown}{call}")
 
 
 def depth_table(rows: Sequence[SummaryRow]) -> TextTable:

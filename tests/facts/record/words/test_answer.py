@@ -102,6 +102,7 @@ def test_the_first_screen_has_the_answer_before_its_rows_and_fits_a_terminal() -
     assert any("The stream norm grows 4-fold" in line for line in lines[:first_row])
     assert sum(line.startswith(("stream.", "other.")) for line in lines) == MOST_ROWS
     assert len(lines) <= 25
+    assert "all: print(record.table())" in str(record)  # an option of the command is none of Python
 
 
 def travel(values: list[float], *, backward: bool = False) -> str:
@@ -259,7 +260,8 @@ def test_the_gauges_of_a_run_that_moved_are_in_its_answer() -> None:
             for step, value in zip((0, 100), values, strict=True)
         )
     assert answer(record)[-1] == (
-        "Meanwhile went the token cosine after the last layer from 0.05 to 0.977 (step 100)."
+        "Gauges that moved: the token cosine after the last layer from 0.05 to 0.977 between steps 0 "
+        "and 100."
     )
 
 
