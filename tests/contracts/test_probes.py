@@ -13,7 +13,7 @@ import leadline
 from leadline.catalog import load_plugin
 from leadline.errors import ProbeError
 from leadline.instruments.passes.ablation import BLOCK, SUBLAYER
-from leadline.instruments.passes.probe import SIGHTS
+from leadline.instruments.passes.probe import SIGHTS, Single
 from leadline.instruments.passes.probes import DEFAULT, PROBES, plan
 from leadline.record import Quantity
 from leadline.testing.zoo import ZOO
@@ -68,6 +68,51 @@ def test_a_probe_that_does_not_say_what_it_sees_is_told_the_line_to_write() -> N
             plan("blind-of-a-test")
     finally:
         PROBES._entries.pop("blind-of-a-test")
+
+
+def _no_result(probe, at, x, start):
+    return None
+
+
+def _bare_number(probe, at, x, start):
+    return [1.0]
+
+
+def _not_a_tensor(probe, at, x, start):
+    yield Single(BLOCK, 1.0)
+
+
+def _several_numbers(probe, at, x, start):
+    yield Single(BLOCK, torch.ones(3))
+
+
+@pytest.mark.parametrize("stream", [_no_result, _bare_number, _not_a_tensor, _several_numbers])
+def test_what_is_no_result_of_a_probe_is_refused_in_a_sentence(stream) -> None:
+    members = {"sees": ("stream",), "quantities": (BLOCK,), "stream": stream}
+    PROBES.register("odd-of-a-test")(type("Odd", (), members))
+    model = leadline.Transformer(depth=1, width=8, heads=2)
+    inputs = leadline.random_tokens(model, examples=1, length=4, seed=0)
+    try:
+        with pytest.raises(ProbeError, match="gave"):
+            leadline.measure(model, inputs, probes="odd-of-a-test")
+    finally:
+        PROBES._entries.pop("odd-of-a-test")
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"sees": ("stream",), "stream": _no_result}, "quantities"),
+        ({"sees": ("linear",), "quantities": (BLOCK,), "linear": _no_result}, "LinearProbe"),
+    ],
+)
+def test_a_probe_without_what_it_must_declare_is_told_so(members, words) -> None:
+    PROBES.register("odd-of-a-test")(type("Odd", (), members))
+    try:
+        with pytest.raises(ProbeError, match=words):
+            plan("odd-of-a-test")
+    finally:
+        PROBES._entries.pop("odd-of-a-test")
 
 
 def test_no_quantity_is_defined_twice() -> None:

@@ -18,13 +18,4 @@ from leadline.claims.catalog import (
     uncheckable,
 )
 
-__all__ = [
-    "CLAIMS",
-    "Entry",
-    "Measured",
-    "Trial",
-    "claim",
-    "measures",
-    "read_texts",
-    "uncheckable",
-]
+__all__ = ["CLAIMS", "Entry", "Measured", "Trial", "claim", "measures", "read_texts", "uncheckable"]

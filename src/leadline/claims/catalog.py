@@ -12,7 +12,7 @@ and a file of `measure/` has the function that gives the numbers:
 
     @measures("power-of-nine-tenths")
     def power_of_nine_tenths(seed: int) -> Measured:
-        return Measured({"vanishing": 0.9**100, "exploding": 1.1**100})
+        return Measured(vanishing=0.9**100, exploding=1.1**100)
 
 It gets a seed and returns one number per name, and curves if there are any. What several claims
 need, such as a training run, is a `Trial`: it runs once per seed, its numbers are kept in the
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from leadline.catalog import Catalog
 from leadline.claims.claim import Check, Claim, Picture
@@ -40,6 +40,7 @@ __all__ = [
     "CLAIMS",
     "Entry",
     "Measured",
+    "Results",
     "Trial",
     "claim",
     "measures",
@@ -48,15 +49,28 @@ __all__ = [
     "uncheckable",
 ]
 
+Results = Mapping[str, Mapping[str, Any]]
+"""What the trials of a measurement gave, by name."""
 TEXTS = Path(__file__).with_name("texts")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Measured:
     """What a measurement gives: numbers by name, and curves."""
 
     numbers: Mapping[str, float]
-    picture: Picture | None = None
+    picture: Picture | None
+
+    def __init__(
+        self,
+        numbers: Mapping[str, SupportsFloat] | None = None,
+        picture: Picture | None = None,
+        **more: SupportsFloat,
+    ) -> None:
+        """Keep numbers of any kind as floats: those of a mapping, then those that are named."""
+        several = {**(numbers or {}), **more}
+        object.__setattr__(self, "numbers", {name: float(one) for name, one in several.items()})
+        object.__setattr__(self, "picture", picture)
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ class Entry:
     """Whether anything is drawn; if not it is measured once."""
     needs: tuple[Trial, ...] = ()
 
-    def run(self, seed: int, results: Mapping[str, Mapping[str, Any]]) -> Measured:
+    def run(self, seed: int, results: Results) -> Measured:
         """Measure with one seed; `results` are those of the trials, by name."""
         assert self.measure is not None, "only what can be checked is run"
         measured = self.measure(seed, results) if self.needs else self.measure(seed)
@@ -108,15 +122,22 @@ def measures(
             raise UnknownName("claim's text", name, _known())
         if not text.claim.checks:
             raise CatalogError(f"The claim {name!r} has no checks in {text.place}; add some.")
-        if len(inspect.signature(measure).parameters) != (2 if needs else 1):
-            raise CatalogError(
-                f"The measurement of {name!r} takes a seed"
-                + (" and the results of its trials." if needs else " and nothing else.")
-            )
-        CLAIMS.register(name)(Entry(text.claim, measure, text.seconds, text.seeded, needs))
-        return measure
+        return _enter(Entry(text.claim, measure, text.seconds, text.seeded, needs))
 
     return enter
+
+
+def _enter(entry: Entry) -> Callable[..., Measured]:
+    """Enter a claim with its measurement, which must take what it will be handed."""
+    assert entry.measure is not None
+    name, needs = entry.claim.name, entry.needs
+    if len(inspect.signature(entry.measure).parameters) != (2 if needs else 1):
+        raise CatalogError(
+            f"The measurement of {name!r} takes a seed"
+            + (" and the results of its trials." if needs else " and nothing else.")
+        )
+    CLAIMS.register(name)(entry)
+    return entry.measure
 
 
 def read_texts(path: str | PathLike[str]) -> None:
@@ -161,17 +182,7 @@ def claim(
     """Enter a claim with its text in Python, for plug-ins that have no TOML file."""
     text = Claim(name, group, notes, title, formula, plain, says, correction, why, checks, source)
 
-    def enter(measure: Callable[..., Measured]) -> Callable[..., Measured]:
-        expected = 2 if needs else 1
-        if len(inspect.signature(measure).parameters) != expected:
-            raise CatalogError(
-                f"The measurement of {name!r} takes a seed"
-                + (" and the results of its trials." if needs else " and nothing else.")
-            )
-        CLAIMS.register(name)(Entry(text, measure, seconds, seeded, needs))
-        return measure
-
-    return enter
+    return lambda measure: _enter(Entry(text, measure, seconds, seeded, needs))
 
 
 def uncheckable(

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 from leadline.errors import CatalogError
-from leadline.record.provenance import strict_number
+from leadline.record.provenance import strict_json
 
 __all__ = ["GROUPS", "NOTES", "Check", "Claim", "Note", "Picture", "placeholders"]
 
@@ -117,54 +117,79 @@ class Check:
         return self.lower <= value <= self.upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Picture:
     """Curves that belong to a claim: y over x by name. Points without lines where `points`."""
 
     x_label: str
     y_label: str
     lines: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
-    x_log: bool = False
-    y_log: bool = False
-    points: bool = False
-    equal: bool = False
+    x_log: bool
+    y_log: bool
+    points: bool
+    equal: bool
     """Whether both axes have the same unit, as in a geometric picture."""
-    faint: tuple[str, ...] = ()
+    faint: tuple[str, ...]
     """Lines that are theory or comparison: drawn dashed."""
+
+    def __init__(
+        self,
+        x_label: str,
+        y_label: str,
+        lines: Mapping[str, Any],
+        x_log: bool = False,
+        y_log: bool = False,
+        points: bool = False,
+        equal: bool = False,
+        faint: Iterable[str] = (),
+        over: Iterable[SupportsFloat] | int | None = None,
+    ) -> None:
+        """Keep x and y of every line, of whatever numbers they are.
+
+        With `over` a line is its y alone: over these places, as far as it goes, or over the whole
+        numbers from this one on. One number is then a level line over all places.
+        """
+        pairs = lines if over is None else _placed(lines, over)
+        fields = {
+            "x_label": x_label,
+            "y_label": y_label,
+            "lines": {name: (_floats(x), _floats(y)) for name, (x, y) in pairs.items()},
+            "x_log": x_log,
+            "y_log": y_log,
+            "points": points,
+            "equal": equal,
+            "faint": tuple(faint),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
         """Return the picture as JSON."""
-        return {
-            "x_label": self.x_label,
-            "y_label": self.y_label,
-            "lines": {
-                name: [[strict_number(v) for v in x], [strict_number(v) for v in y]]
-                for name, (x, y) in self.lines.items()
-            },
-            "x_log": self.x_log,
-            "y_log": self.y_log,
-            "points": self.points,
-            "equal": self.equal,
-            "faint": list(self.faint),
-        }
+        lines = {name: [list(x), list(y)] for name, (x, y) in self.lines.items()}
+        return strict_json({**vars(self), "lines": lines, "faint": list(self.faint)})
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Picture:
         """Read what `to_json` wrote."""
-        numbers: Any = float
-        return cls(
-            x_label=found["x_label"],
-            y_label=found["y_label"],
-            lines={
-                name: (tuple(map(numbers, x)), tuple(map(numbers, y)))
-                for name, (x, y) in found["lines"].items()
-            },
-            x_log=found["x_log"],
-            y_log=found["y_log"],
-            points=found["points"],
-            equal=found["equal"],
-            faint=tuple(found["faint"]),
-        )
+        return cls(**found)
+
+
+def _floats(values: Iterable[SupportsFloat | None]) -> tuple[float, ...]:
+    """The values as floats; null, which is how JSON keeps NaN, is NaN again."""
+    return tuple(math.nan if value is None else float(value) for value in values)
+
+
+def _placed(
+    lines: Mapping[str, Any], over: Iterable[SupportsFloat] | int
+) -> dict[str, tuple[Sequence[SupportsFloat], Sequence[SupportsFloat]]]:
+    """Give every line its places."""
+    curves = {name: y if isinstance(y, int | float) else _floats(y) for name, y in lines.items()}
+    longest = max(len(y) for y in curves.values() if isinstance(y, tuple))
+    places = range(over, over + longest) if isinstance(over, int) else _floats(over)
+    return {
+        name: (places[: len(y)], y) if isinstance(y, tuple) else (places, (y,) * len(places))
+        for name, y in curves.items()
+    }
 
 
 @dataclass(frozen=True)

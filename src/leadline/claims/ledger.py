@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ SHIPPED = Path(__file__).with_name("measured.jsonl")
 """What was measured for this version; it comes with the package."""
 BEGINNING = '{"kind": '
 """How every line begins; one that does and cannot be read was torn when its process died."""
+_ABOUT = ("kind", "name", "seed", "code", "seconds", "time", "versions")
+"""What every line says before what was measured."""
 _DIGITS = 6
 """Curves are kept with so many digits; the numbers that decide with all of theirs."""
 
@@ -53,38 +55,19 @@ class LedgerLine:
         return self.kind, self.name, self.seed
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as JSON."""
-        found: dict[str, Any] = {
-            "kind": self.kind,
-            "name": self.name,
-            "seed": self.seed,
-            "code": self.code,
-            "seconds": round(self.seconds, 3),
-            "time": self.time,
-            "versions": dict(self.versions),
-        }
+        """Return the line as JSON; a claim has numbers and a picture, a trial its result."""
+        entries = vars(self) | {"seconds": round(self.seconds, 3)}
         if self.kind == "claim":
-            found |= {"numbers": dict(self.numbers), "picture": _rounded(self.picture)}
-        else:
-            found |= {"result": dict(self.result or {})}
-        return strict_json(found)
+            entries["picture"] = _rounded(self.picture)
+        outcome = ("numbers", "picture") if self.kind == "claim" else ("result",)
+        return strict_json({key: entries[key] for key in (*_ABOUT, *outcome)})
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> LedgerLine:
         """Read what `to_json` wrote."""
         numbers = {name: _float(value) for name, value in found.get("numbers", {}).items()}
-        return cls(
-            kind=found["kind"],
-            name=found["name"],
-            seed=int(found["seed"]),
-            code=str(found["code"]),
-            seconds=float(found["seconds"]),
-            numbers=numbers,
-            picture=found.get("picture"),
-            result=found.get("result"),
-            time=found.get("time", ""),
-            versions=found.get("versions", {}),
-        )
+        known = {one.name: found[one.name] for one in fields(cls) if one.name in found}
+        return cls(**known | {"numbers": numbers, "seconds": float(found["seconds"])})
 
 
 class Ledger:

@@ -12,8 +12,11 @@ import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
 from leadline.record.file import store, tables
@@ -27,7 +30,7 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import RUN
-from leadline.record.views import how_to_make, view_reader, written_by
+from leadline.record.views import VIEWS, NoSuchView, how_to_make, view_reader, written_by
 from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
@@ -172,7 +175,13 @@ class Record(Showable):
 
     @contextmanager
     def together(self) -> Generator[None]:
-        """Write whatever is added inside in one transaction: all of it, or nothing."""
+        """Write whatever is added inside in one transaction: all of it, or nothing.
+
+        Inside of another one it belongs to that one.
+        """
+        if self._together:
+            yield
+            return
         with self._writing() as connection:
             connection.execute("BEGIN")
             self._together = True
@@ -209,7 +218,7 @@ class Record(Showable):
     def depth(self, stack: str | None = None) -> int:
         """The number of blocks of a stack; of the first one if none is named."""
         name = self._stack(stack)
-        declared = number_at(self.provenance, "anatomy", "stacks", name, "depth")
+        declared = number_at(self._reader.provenance_at("anatomy") or {}, "stacks", name, "depth")
         if declared is not None:
             return int(declared)
         return self._reader.last_layer(name)
@@ -355,7 +364,7 @@ class Record(Showable):
     @property
     def instrument(self) -> str:
         """The instrument that wrote the record, such as "jacobian"; "" where it was `measure`."""
-        return text_at(self.provenance, "instrument", "name")
+        return text_at(self._reader.provenance_at("instrument") or {}, "name")
 
     @property
     def jacobian(self) -> Jacobian:
@@ -388,15 +397,16 @@ class Record(Showable):
         if self.instrument != instrument:
             writer = written_by(self.provenance)
             made = f" was written by leadline.{writer} and" if writer else ""
-            raise RecordError(
+            raise NoSuchView(
                 f"This record{made} holds no result of {instrument}: use {how_to_make(instrument)}."
             )
-        return self._reader.keep(("view", instrument), lambda: read(self))
+        return self._reader.keep(("view", instrument), lambda: _protected(read(self)))
 
     def __getattr__(self, name: str) -> Any:
         """Hand over what the result of an instrument had before results became records."""
         instrument = "" if name.startswith("_") or not self._open_connection else self.instrument
-        if not instrument or not hasattr(view := self.view(instrument), name):
+        view = self.view(instrument) if instrument in VIEWS else None
+        if view is None or not hasattr(view, name):
             raise AttributeError(f"A record has no attribute {name!r}.", name=name, obj=self)
         warnings.warn(
             f"leadline.{instrument} returns a record now: write record.{instrument}.{name}.",
@@ -420,7 +430,7 @@ class Record(Showable):
         """Return what is shown of it: the answer first, then the rows that matter most."""
         from leadline.record.words.text import record_screen
 
-        if self.instrument:
+        if self.instrument in VIEWS:
             return self.view(self.instrument).screen(everything=everything)
         return record_screen(self, everything=everything)
 
@@ -471,8 +481,16 @@ class Record(Showable):
                 f"The record {self.path} was opened for reading, so nothing can be added to it."
             )
         if self._together:
-            yield self._connection
-            self._read_once.forget()
+            # A part of the transaction is all or nothing, too.
+            self._connection.execute("SAVEPOINT part")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK TO part")
+                raise
+            finally:
+                self._connection.execute("RELEASE part")
+                self._read_once.forget()
             return
         try:
             if self.path is not None:
@@ -535,6 +553,19 @@ class Record(Showable):
             last = max(reading.step for reading in readings)
             readings = [reading for reading in readings if reading.step == last]
         return group_into_lines(readings, over=self.quantities[quantity].over)
+
+
+def _protected(view: Any) -> Any:
+    """Return a result whose arrays cannot be changed: it is handed out again and again."""
+    parts = (
+        [getattr(view, field.name, None) for field in fields(view)] if is_dataclass(view) else []
+    )
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            part.setflags(write=False)
+        elif is_dataclass(part):
+            _protected(part)
+    return view
 
 
 def check_record(value: object) -> None:

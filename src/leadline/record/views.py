@@ -12,12 +12,17 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadline.errors import UnknownName
+from leadline.errors import RecordError, UnknownName
 from leadline.record.provenance import text_at
 
-__all__ = ["how_to_make", "view_reader", "written_by"]
+__all__ = ["VIEWS", "NoSuchView", "how_to_make", "view_reader", "written_by"]
 
-_VIEWS = {
+
+class NoSuchView(RecordError, AttributeError):
+    """A record of another instrument; an AttributeError too, so that `hasattr` says no."""
+
+
+VIEWS = {
     "jacobian": ("leadline.instruments.jacobian.rows:read_jacobian", "leadline.jacobian(model)"),
     "lyapunov": ("leadline.instruments.jacobian.rows:read_lyapunov", "leadline.lyapunov(model)"),
     "collapse": ("leadline.instruments.collapse.rows:read_collapse", "leadline.collapse(model)"),
@@ -35,9 +40,9 @@ _VIEWS = {
 
 def view_reader(instrument: str) -> Callable[[Any], Any]:
     """Return the function that reads the result of an instrument from a record."""
-    if instrument not in _VIEWS:
-        raise UnknownName("instrument with a result of its own", instrument, _VIEWS)
-    module, _, name = _VIEWS[instrument][0].partition(":")
+    if instrument not in VIEWS:
+        raise UnknownName("instrument with a result of its own", instrument, VIEWS)
+    module, _, name = VIEWS[instrument][0].partition(":")
     return getattr(importlib.import_module(module), name)
 
 
@@ -52,4 +57,4 @@ def written_by(provenance: Mapping[str, Any]) -> str:
 
 def how_to_make(instrument: str) -> str:
     """Return the call that makes a record with this result."""
-    return _VIEWS[instrument][1]
+    return VIEWS[instrument][1]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from leadline.claims.catalog import Measured
 from leadline.claims.claim import Check, Claim, Picture, placeholders
 from leadline.claims.ruling import filled, judge, rule, student, verdict_of
 from leadline.errors import CatalogError
@@ -173,3 +176,32 @@ def test_what_cannot_be_checked_is_refused():
 def test_a_picture_survives_json():
     one = Picture("x", "y", {"a": ((1.0, 2.0), (3.0, math.inf))}, y_log=True, faint=("a",))
     assert Picture.from_json(one.to_json()) == one
+
+
+def test_a_gap_of_a_curve_survives_json():
+    one = Picture("x", "y", {"a": ((1.0, 2.0), (3.0, math.nan))})
+    (x, y) = Picture.from_json(json.loads(json.dumps(one.to_json()))).lines["a"]
+    assert x == (1.0, 2.0)
+    assert y[0] == 3.0
+    assert math.isnan(y[1])
+
+
+def test_lines_over_shared_places():
+    lines = {"long": np.array([1, 2, 4], dtype=np.float32), "short": [0.5, 0.25], "level": 3}
+    counted = Picture("x", "y", lines, over=1)
+    assert counted.lines == {
+        "long": ((1.0, 2.0, 3.0), (1.0, 2.0, 4.0)),
+        "short": ((1.0, 2.0), (0.5, 0.25)),
+        "level": ((1.0, 2.0, 3.0), (3.0, 3.0, 3.0)),
+    }
+    placed = Picture("x", "y", lines, over=(10, 20, 40))
+    assert placed.lines["short"] == ((10.0, 20.0), (0.5, 0.25))
+    assert placed.lines["level"] == ((10.0, 20.0, 40.0), (3.0, 3.0, 3.0))
+    assert all(type(one) is float for x, y in placed.lines.values() for one in (*x, *y))
+
+
+def test_numbers_of_any_kind_are_kept_as_floats():
+    measured = Measured({"first": np.float32(0.5)}, second=np.array(2), third=True)
+    assert measured.numbers == {"first": 0.5, "second": 2.0, "third": 1.0}
+    assert {type(one) for one in measured.numbers.values()} == {float}
+    assert measured.picture is None

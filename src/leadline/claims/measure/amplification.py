@@ -38,7 +38,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from leadline.claims.catalog import Measured, measures
+from leadline.claims.catalog import Measured, Results, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.architecture import (
     attention_by_layer,
@@ -46,7 +46,7 @@ from leadline.claims.measure.architecture import (
     farthest_from_one,
     transformer,
 )
-from leadline.claims.measure.attention_in_models import TRAINED, Results, bound_at
+from leadline.claims.measure.attention_in_models import TRAINED, bound_at
 
 Floats = npt.NDArray[np.float64]
 
@@ -137,25 +137,19 @@ def spectral_norm_ellipse(seed: int) -> Measured:
         closed.append(abs(root - values[0]))
     some = np.append(np.arange(0, steps, steps // 90), 0)
     top = image[:, int(np.linalg.norm(image, axis=0).argmax())]
-
-    def line(points: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return tuple(points[0].tolist()), tuple(points[1].tolist())
-
     return Measured(
-        {
-            "axis_error": float(max(axis)),
-            "angle_error": float(max(turned)),
-            "closed_form_error": float(max(closed)),
-            "norm_drawn": float(values[0]),
-            "least_drawn": float(values[1]),
-        },
-        Picture(
+        axis_error=max(axis),
+        angle_error=max(turned),
+        closed_form_error=max(closed),
+        norm_drawn=values[0],
+        least_drawn=values[1],
+        picture=Picture(
             "first token",
             "second token",
             {
-                "unit circle": line(circle[:, some]),
-                "its image": line(image[:, some]),
-                "longest semi-axis": line(np.stack([np.zeros(2), top], 1)),
+                "unit circle": circle[:, some],
+                "its image": image[:, some],
+                "longest semi-axis": np.stack([np.zeros(2), top], 1),
             },
             equal=True,
             faint=("unit circle",),
@@ -174,13 +168,7 @@ def jensen_step(seed: int) -> Measured:
         scaled = matrix / np.sqrt(columns)
         ratios.append(float(np.linalg.eigvalsh(scaled.T @ scaled)[-1]))
         ones.append(float(np.square(matrix.sum(1)).sum() / columns.sum()))
-    return Measured(
-        {
-            "largest_ratio": max(ratios),
-            "ratio_of_ones": farthest_from_one(ones),
-            "count": float(count),
-        }
-    )
+    return Measured(largest_ratio=max(ratios), ratio_of_ones=farthest_from_one(ones), count=count)
 
 
 @measures("never-shortens-every-vector")
@@ -192,9 +180,7 @@ def never_shortens_every_vector(seed: int) -> Measured:
         u = np.full(len(matrix), len(matrix) ** -0.5)
         errors.append(float(np.abs(matrix @ u - u).max()))
         norms.append(measured_norm(matrix))
-    return Measured(
-        {"ones_error": max(errors), "least_norm": min(norms), "count": float(DRAWN_MATRICES)}
-    )
+    return Measured(ones_error=max(errors), least_norm=min(norms), count=DRAWN_MATRICES)
 
 
 @measures("smallest-amplification")
@@ -203,13 +189,11 @@ def smallest_amplification(seed: int) -> Measured:
     rng = np.random.default_rng([seed, 4640])
     values = [_measured_values(matrix) for matrix in attention_matrices(rng, DRAWN_MATRICES)]
     return Measured(
-        {
-            "typical_least": float(np.median([one[-1] for one in values])),
-            "largest_least": max(float(one[-1]) for one in values),
-            "least_norm": min(float(one[0]) for one in values),
-            "uniform_least": float(_measured_values(np.full((8, 8), 1 / 8))[-1]),
-            "count": float(DRAWN_MATRICES),
-        }
+        typical_least=np.median([one[-1] for one in values]),
+        largest_least=max(float(one[-1]) for one in values),
+        least_norm=min(float(one[0]) for one in values),
+        uniform_least=_measured_values(np.full((8, 8), 1 / 8))[-1],
+        count=DRAWN_MATRICES,
     )
 
 
@@ -225,12 +209,10 @@ def norm_one_iff_doubly_stochastic(seed: int) -> Measured:
         for matrix in attention_matrices(rng, count)
     ]
     return Measured(
-        {
-            "balanced_error": max(abs(norm - 1) for norm in even),
-            "variance_ratio": max((1 + variance) ** 0.5 / norm for norm, variance in drawn),
-            "least_excess": min(norm - 1 for norm, variance in drawn if variance > uneven**2),
-            "count": float(count),
-        }
+        balanced_error=max(abs(norm - 1) for norm in even),
+        variance_ratio=max((1 + variance) ** 0.5 / norm for norm, variance in drawn),
+        least_excess=min(norm - 1 for norm, variance in drawn if variance > uneven**2),
+        count=count,
     )
 
 
@@ -243,11 +225,9 @@ def mostly_expansive(seed: int) -> Measured:
         norms.append(measured_norm(matrix))
         typical.append(float(np.sqrt(np.square(matrix).sum() / len(matrix))))
     return Measured(
-        {
-            "expansive_share": float(np.mean(np.array(norms) > 1 + 1e-9)),
-            "typical_amplification": float(np.mean(typical)),
-            "largest_amplification": max(typical),
-        }
+        expansive_share=np.mean(np.array(norms) > 1 + 1e-9),
+        typical_amplification=np.mean(typical),
+        largest_amplification=max(typical),
     )
 
 
@@ -269,19 +249,16 @@ def noise_amplified(seed: int) -> Measured:
         looked_at.append(float(np.linalg.norm(matrix @ worst)) / allowed**0.5)
         sizes.append(float(np.sqrt(np.square(product @ noise).mean() / np.square(noise).mean())))
     shared = product @ np.ones(tokens)
-    depths = tuple(map(float, range(depth + 1)))
     return Measured(
-        {
-            "norm": float(np.mean(norms)),
-            "noise_after_one": sizes[1],
-            "noise_after_all": sizes[-1],
-            "factor_at_most": max(factors),
-            "formula_error": abs(sizes[1] / factors[0] ** 0.5 - 1),
-            "shared_factor": float(np.linalg.norm(shared)) / tokens**0.5,
-            "looked_at_ratio": max(looked_at),
-            "depth": float(depth),
-        },
-        Picture("attention matrices", "size of the noise", {"drawn noise": (depths, tuple(sizes))}),
+        norm=np.mean(norms),
+        noise_after_one=sizes[1],
+        noise_after_all=sizes[-1],
+        factor_at_most=max(factors),
+        formula_error=abs(sizes[1] / factors[0] ** 0.5 - 1),
+        shared_factor=float(np.linalg.norm(shared)) / tokens**0.5,
+        looked_at_ratio=max(looked_at),
+        depth=depth,
+        picture=Picture("attention matrices", "size of the noise", {"drawn noise": sizes}, over=0),
     )
 
 
@@ -302,23 +279,21 @@ def repeated_attention_explodes(seed: int) -> Measured:
         norms.append(measured_norm(product))
         norms_multiplied.append(norms_multiplied[-1] * measured_norm(matrix))
     attacked = optimised_attack("causal", steps=40, seed=4700 + seed, starts=12, goal="product")
-    depths = tuple(map(float, range(depth + 1)))
     return Measured(
-        {
-            "product_norm": norms[-1],
-            "product_of_norms": norms_multiplied[-1],
-            "product_ratio": max(norms) / limit,
-            "attacked_ratio": attacked["product"].within.ratio,
-            "grown_by_values": measured_norm(np.kron(product, values)),
-        },
-        Picture(
+        product_norm=norms[-1],
+        product_of_norms=norms_multiplied[-1],
+        product_ratio=max(norms) / limit,
+        attacked_ratio=attacked["product"].within.ratio,
+        grown_by_values=measured_norm(np.kron(product, values)),
+        picture=Picture(
             "layers",
             "norm",
             {
-                "norm of the product": (depths, tuple(norms)),
-                "product of the norms": (depths, tuple(norms_multiplied)),
-                "square root of n": (depths, (limit,) * len(depths)),
+                "norm of the product": norms,
+                "product of the norms": norms_multiplied,
+                "square root of n": limit,
             },
+            over=0,
             y_log=True,
             faint=("square root of n",),
         ),
@@ -344,28 +319,26 @@ def backward_chain_non_expansive(seed: int, results: Results) -> Measured:
         product = product @ matrix.T
         norms.append(largest(product))
         left.append(float(np.linalg.norm(product @ uneven)) / size)
-    depths = tuple(map(float, range(0, depth + 1, 2)))
     return Measured(
-        {
-            "trained_norm": float(np.mean(trained["pre"]["spectral_norm"])),
-            "trained_product": trained_products[-1],
-            "least_product_norm": min(*norms, *trained_products),
-            "product_norm": norms[-1],
-            "product_ratio": max(
-                max(norms) / bound_at("product", tokens),
-                max(trained_products) / bound_at("product", trained["tokens"]),
-            ),
-            "difference_left": left[-1],
-            "sum_error": abs(float((product @ gradient).sum()) - total),
-            "transposed_error": max(transposed),
-        },
-        Picture(
+        trained_norm=np.mean(trained["pre"]["spectral_norm"]),
+        trained_product=trained_products[-1],
+        least_product_norm=min(*norms, *trained_products),
+        product_norm=norms[-1],
+        product_ratio=max(
+            max(norms) / bound_at("product", tokens),
+            max(trained_products) / bound_at("product", trained["tokens"]),
+        ),
+        difference_left=left[-1],
+        sum_error=abs(float((product @ gradient).sum()) - total),
+        transposed_error=max(transposed),
+        picture=Picture(
             "layers",
             "size",
             {
-                "norm of the product": (depths, tuple(norms[::2])),
-                "gradient of sum zero": (depths, tuple(max(one, 1e-18) for one in left[::2])),
+                "norm of the product": norms[::2],
+                "gradient of sum zero": [max(one, 1e-18) for one in left[::2]],
             },
+            over=range(0, depth + 1, 2),
             y_log=True,
         ),
     )
@@ -409,13 +382,11 @@ def lipschitz_product(seed: int) -> Measured:
     whole = compute_jacobian(model, scale * x, layer=(0, depth), k=1, probes=2, seed=seed)
     assert whole.blocks is not None
     return Measured(
-        {
-            "jacobian_ratio": near,
-            "jacobian_ratio_large": far,
-            "growth": far / near,
-            "chain_ratio": float(whole.values[0, 0] / whole.blocks.prod()),
-            "frozen_ratio": float(torch.linalg.matrix_norm(fixed, ord=2)) / (norm * through),
-        }
+        jacobian_ratio=near,
+        jacobian_ratio_large=far,
+        growth=far / near,
+        chain_ratio=whole.values[0, 0] / whole.blocks.prod(),
+        frozen_ratio=float(torch.linalg.matrix_norm(fixed, ord=2)) / (norm * through),
     )
 
 
@@ -436,17 +407,10 @@ def post_norm_gradients_explode(seed: int) -> Measured:
     none, pre = relative("no norm", 24), relative("pre", 48)
     lines = {"post-norm": post[48], "pre-norm": pre, "no norm": none}
     return Measured(
-        {
-            "post_growth": max(post[48]),
-            "none_growth": max(none),
-            "post_most": max(max(one) for one in post.values()),
-            "post_least": min(min(one) for one in post.values()),
-            "pre_most": max(pre),
-        },
-        Picture(
-            "layer",
-            "gradient at the layer / at the last",
-            {name: (tuple(map(float, range(len(line)))), line) for name, line in lines.items()},
-            y_log=True,
-        ),
+        post_growth=max(post[48]),
+        none_growth=max(none),
+        post_most=max(max(one) for one in post.values()),
+        post_least=min(min(one) for one in post.values()),
+        pre_most=max(pre),
+        picture=Picture("layer", "gradient at the layer / at the last", lines, over=0, y_log=True),
     )

@@ -169,14 +169,12 @@ def gpt1_decoder_without_cross_attention(seed: int) -> Measured:
         activation = model.h[0].mlp.act(grid)
         gelu = torch.nn.functional.gelu(grid, approximate="tanh")
     return Measured(
-        {
-            "cross_attentions": float(sum(one.point == "cross-attention" for one in attentions)),
-            "layers_not_causal": float(sum(one.mask != "causal" for one in attentions)),
-            "settled_share": sum(one.settle is not None for one in sublayers) / len(sublayers),
-            "activation_difference": float((activation - torch.relu(grid)).abs().max()),
-            "gelu_error": float((activation - gelu).abs().max()),
-            "learned_positions": float(model.positions_embed.weight.shape[0]),
-        }
+        cross_attentions=sum(one.point == "cross-attention" for one in attentions),
+        layers_not_causal=sum(one.mask != "causal" for one in attentions),
+        settled_share=sum(one.settle is not None for one in sublayers) / len(sublayers),
+        activation_difference=(activation - torch.relu(grid)).abs().max(),
+        gelu_error=(activation - gelu).abs().max(),
+        learned_positions=model.positions_embed.weight.shape[0],
     )
 
 
@@ -206,14 +204,12 @@ def gpt2_norms_moved(seed: int) -> Measured:
     pre = sum(one.placement == "pre" and one.settle is None for one in writes)
     post = sum(one.settle is not None for one in before)
     return Measured(
-        {
-            "writes": float(len(writes)),
-            "gpt2_pre": float(pre),
-            "gpt2_not_pre": float(len(writes) - pre),
-            "gpt1_post": float(post),
-            "gpt1_not_post": float(len(before) - post),
-            "final_norm_error": float((passed[0] - passed[1]).abs().max()),
-        }
+        writes=len(writes),
+        gpt2_pre=pre,
+        gpt2_not_pre=len(writes) - pre,
+        gpt1_post=post,
+        gpt1_not_post=len(before) - post,
+        final_norm_error=(passed[0] - passed[1]).abs().max(),
     )
 
 
@@ -238,11 +234,9 @@ def gpt2_residual_scaling(seed: int) -> Measured:
             ):
                 leadline.append(float(weight.detach().std()) / GPT2_STD * math.sqrt(2 * depth))
     return Measured(
-        {
-            "ratio_additions": farthest_from_one(additions),
-            "ratio_blocks": sum(blocks) / len(blocks),
-            "ratio_own": farthest_from_one(leadline),
-        }
+        ratio_additions=farthest_from_one(additions),
+        ratio_blocks=sum(blocks) / len(blocks),
+        ratio_own=farthest_from_one(leadline),
     )
 
 
@@ -263,12 +257,10 @@ def gpt2_vocabulary_and_context(seed: int) -> Measured:
             )
         )
     return Measured(
-        {
-            "vocabulary": float(gpt2.vocab_size),
-            "context": float(gpt2.n_positions),
-            "context_before": float(gpt1.n_positions),
-            "recipe_differences": float(differences),
-        }
+        vocabulary=gpt2.vocab_size,
+        context=gpt2.n_positions,
+        context_before=gpt1.n_positions,
+        recipe_differences=differences,
     )
 
 
@@ -298,13 +290,11 @@ def bert_needs_no_mask(seed: int) -> Measured:
         masked = model(ids, attention_mask=there).last_hidden_state[:, :real]
     size = float(alone.square().mean().sqrt())
     return Measured(
-        {
-            "tokens": float(real),
-            "fewest_seen": float(min(visible)),
-            "hidden_keys": float(real - min(visible)),
-            "change_without_mask": float((bare - alone).abs().max()) / size,
-            "change_with_mask": float((masked - alone).abs().max()) / size,
-        }
+        tokens=real,
+        fewest_seen=min(visible),
+        hidden_keys=real - min(visible),
+        change_without_mask=float((bare - alone).abs().max()) / size,
+        change_with_mask=float((masked - alone).abs().max()) / size,
     )
 
 
@@ -318,12 +308,10 @@ def head_width_much_smaller(seed: int) -> Measured:
         size = option if isinstance(option, int) else recipe.width // recipe.heads
         ratios.append(recipe.width / size)
     return Measured(
-        {
-            "median_ratio": statistics.median(ratios),
-            "least_ratio": min(ratios),
-            "most_ratio": max(ratios),
-            "models": float(len(ratios)),
-        }
+        median_ratio=statistics.median(ratios),
+        least_ratio=min(ratios),
+        most_ratio=max(ratios),
+        models=len(ratios),
     )
 
 
@@ -352,14 +340,12 @@ def ffn_raises_dimension(seed: int) -> Measured:
     with torch.random.fork_rng(devices=[]):
         note: Any = note_blocks(1, 128, 1, mlp=True, skip=False, norm="layernorm", causal=False)[0]
     return Measured(
-        {
-            "gpt2_ratio": ratios["gpt2"],
-            "least_ratio": min(ratios.values()),
-            "most_ratio": max(ratios.values()),
-            "expert_ratio": expert / mixture.hidden_size,
-            "experts_together": mixture.num_experts * expert / mixture.hidden_size,
-            "note_ratio": note.up.weight.shape[0] / note.up.weight.shape[1],
-        }
+        gpt2_ratio=ratios["gpt2"],
+        least_ratio=min(ratios.values()),
+        most_ratio=max(ratios.values()),
+        expert_ratio=expert / mixture.hidden_size,
+        experts_together=mixture.num_experts * expert / mixture.hidden_size,
+        note_ratio=note.up.weight.shape[0] / note.up.weight.shape[1],
     )
 
 

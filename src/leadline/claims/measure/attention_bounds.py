@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, measures
+from leadline.claims.catalog import Measured, Results, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.amplification import (
     attention_matrices,
@@ -47,7 +47,7 @@ from leadline.claims.measure.amplification import (
     softmax,
 )
 from leadline.claims.measure.architecture import farthest_from_one
-from leadline.claims.measure.attention_in_models import AS_WRITTEN, TRAINED, Results, bound_at
+from leadline.claims.measure.attention_in_models import AS_WRITTEN, TRAINED, bound_at
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -181,16 +181,13 @@ def attention_norm_bounds(seed: int) -> Measured:
     ones = np.zeros((17, 17))
     ones[:, 5] = 1
     return Measured(
-        {
-            "ratio_one": worst["one"],
-            "ratio_column_sum": worst["column-sum"],
-            "ratio_root": worst["sqrt-queries"],
-            "ratio_by_hand": max(
-                largest(one) / float(np.sqrt(one.sum(0).max()))
-                for one in attention_matrices(rng, 200)
-            ),
-            "ratio_column_of_ones": measured_norm(ones) / bound_at("sqrt-queries", 17),
-        }
+        ratio_one=worst["one"],
+        ratio_column_sum=worst["column-sum"],
+        ratio_root=worst["sqrt-queries"],
+        ratio_by_hand=max(
+            largest(one) / float(np.sqrt(one.sum(0).max())) for one in attention_matrices(rng, 200)
+        ),
+        ratio_column_of_ones=measured_norm(ones) / bound_at("sqrt-queries", 17),
     )
 
 
@@ -199,14 +196,14 @@ def any_mask_bound(seed: int) -> Measured:
     """Attack the bound for any mask, from weights and from logits, under four kinds of masks."""
     names = ("any-mask", "any-mask-measured")
     worst = worst_ratios(names, ("window", "blocks", "random", "logits-random"), seed=seed)
-    return Measured({"ratio_weights": worst[names[0]], "ratio_measured": worst[names[1]]})
+    return Measured(ratio_weights=worst[names[0]], ratio_measured=worst[names[1]])
 
 
 @measures("bidirectional-bound")
 def bidirectional_bound(seed: int) -> Measured:
     """Attack the bound without a mask, attain it, and compare it with the note's."""
     tokens = 8
-    spans = tuple(float(span) for span in np.linspace(0, 8, 33))
+    spans = np.linspace(0, 8, 33).tolist()
     kinds = ("open", "open-rotary", "open-qk-norm", "open-sink")
     attacked = worst_ratios(("bidirectional", "cosh"), kinds, seed=seed)
     bound = [bound_at("bidirectional-measured", tokens, logit_span=span) for span in spans]
@@ -220,25 +217,22 @@ def bidirectional_bound(seed: int) -> Measured:
         for span in spans
     ]
     return Measured(
-        {
-            "ratio_bidirectional": attacked["bidirectional"],
-            "ratio_cosh": attacked["cosh"],
-            "ratio_attained": farthest_from_one(
-                a / b for a, b in zip(attained, bound, strict=True)
-            ),
-            "bound_at_three": bound[spans.index(3.0)],
-            "note_at_three": note[spans.index(3.0)],
-            "ratio_to_note": max(a / b for a, b in zip(bound, note, strict=True)),
-        },
-        Picture(
+        ratio_bidirectional=attacked["bidirectional"],
+        ratio_cosh=attacked["cosh"],
+        ratio_attained=farthest_from_one(a / b for a, b in zip(attained, bound, strict=True)),
+        bound_at_three=bound[spans.index(3.0)],
+        note_at_three=note[spans.index(3.0)],
+        ratio_to_note=max(a / b for a, b in zip(bound, note, strict=True)),
+        picture=Picture(
             "span of the logits of a row",
             "spectral norm",
             {
-                "largest norm of equal rows": (spans, tuple(attained)),
-                "bound": (spans, tuple(bound)),
-                "form free of n": (spans, tuple(free)),
-                "the note's bound": (spans, tuple(note)),
+                "largest norm of equal rows": attained,
+                "bound": bound,
+                "form free of n": free,
+                "the note's bound": note,
             },
+            over=spans,
             faint=("bound", "form free of n", "the note's bound"),
         ),
     )
@@ -259,15 +253,11 @@ def causal_bound(seed: int) -> Measured:
     allowed = tuple(int(keys) for keys in visible.sum(1))
     rows = {"mask": "other", "allowed": allowed, "logit_span": 0.0}
     return Measured(
-        {
-            "ratio_causal": worst_ratio(
-                "causal", "causal", "causal-rotary", "causal-sink", seed=seed
-            ),
-            "ratio_to_two": max(ratios),
-            "ratio_window": window / 2,
-            "ratio_any_mask": window / bound_at("any-mask-measured", tokens, **rows),
-            "window_norm": window,
-        }
+        ratio_causal=worst_ratio("causal", "causal", "causal-rotary", "causal-sink", seed=seed),
+        ratio_to_two=max(ratios),
+        ratio_window=window / 2,
+        ratio_any_mask=window / bound_at("any-mask-measured", tokens, **rows),
+        window_norm=window,
     )
 
 
@@ -279,16 +269,14 @@ def pre_norm_bound(seed: int) -> Measured:
         climbed_ratio(AS_WRITTEN, kind, HALF_SHIFTED, seed=seed) for kind in others
     )
     return Measured(
-        {
-            "ratio_as_written": max(
-                worst_ratio(AS_WRITTEN, "as-the-note", "as-the-note-rotary", seed=seed),
-                climbed_ratio(AS_WRITTEN, "as-the-note", TWO, seed=seed),
-            ),
-            "ratio_causal": causal,
-            "ratio_shifted": shifted,
-            "ratio_by_head": by_head,
-            "ratio_any_mask": worst_ratio("any-mask", "as-the-note", *others, seed=seed),
-        }
+        ratio_as_written=max(
+            worst_ratio(AS_WRITTEN, "as-the-note", "as-the-note-rotary", seed=seed),
+            climbed_ratio(AS_WRITTEN, "as-the-note", TWO, seed=seed),
+        ),
+        ratio_causal=causal,
+        ratio_shifted=shifted,
+        ratio_by_head=by_head,
+        ratio_any_mask=worst_ratio("any-mask", "as-the-note", *others, seed=seed),
     )
 
 
@@ -335,31 +323,27 @@ def pre_norm_bound_causal(seed: int) -> Measured:
         norms.append(measured_norm(uniform))
         written.append(bound_at(AS_WRITTEN, n, **equal_logits))
         corrected.append(bound_at("causal", n, **equal_logits))
-    tokens = tuple(map(float, sizes))
     two = sizes.index(2)
     return Measured(
-        {
-            "norm_two_tokens": norms[two],
-            "norm_many_tokens": norms[-1],
-            "ratio_uniform": norms[two] / written[two],
-            "ratio_causal": climbed_ratio(
-                AS_WRITTEN, "as-the-note-causal", NEARLY_EQUAL, seed=seed
-            ),
-            "ratio_corrected": worst_ratio(
-                "causal", "as-the-note-causal", "causal", "causal-rotary", seed=seed
-            ),
-            "uniform_error": max(
-                abs(b / a - 1) for a, b in zip(norms, corrected, strict=True) if not math.isinf(b)
-            ),
-        },
-        Picture(
+        norm_two_tokens=norms[two],
+        norm_many_tokens=norms[-1],
+        ratio_uniform=norms[two] / written[two],
+        ratio_causal=climbed_ratio(AS_WRITTEN, "as-the-note-causal", NEARLY_EQUAL, seed=seed),
+        ratio_corrected=worst_ratio(
+            "causal", "as-the-note-causal", "causal", "causal-rotary", seed=seed
+        ),
+        uniform_error=max(
+            abs(b / a - 1) for a, b in zip(norms, corrected, strict=True) if not math.isinf(b)
+        ),
+        picture=Picture(
             "tokens",
             "spectral norm",
             {
-                "causal attention, equal logits": (tokens, tuple(norms)),
-                "corrected bound": (tokens, tuple(corrected)),
-                "the note's bound": (tokens, tuple(written)),
+                "causal attention, equal logits": norms,
+                "corrected bound": corrected,
+                "the note's bound": written,
             },
+            over=sizes,
             x_log=True,
             faint=("corrected bound", "the note's bound"),
         ),
@@ -404,14 +388,12 @@ def layernorm_output_bound(seed: int) -> Measured:
             shifted.append(longest / reach)
             corrected.append(longest / (reach + float(shift.norm())))
     return Measured(
-        {
-            "deviation_error": max(deviations),
-            "gain_norm_ratio": farthest_from_one(gains),
-            "ratio_without_shift": max(plain),
-            "ratio_with_shift": max(shifted),
-            "ratio_corrected": max(corrected),
-            "ratio_rms": max(rms),
-        }
+        deviation_error=max(deviations),
+        gain_norm_ratio=farthest_from_one(gains),
+        ratio_without_shift=max(plain),
+        ratio_with_shift=max(shifted),
+        ratio_corrected=max(corrected),
+        ratio_rms=max(rms),
     )
 
 
@@ -423,12 +405,10 @@ def query_key_norm_bound(seed: int) -> Measured:
     )
     biased = reached("open", seed=4811 + seed)
     return Measured(
-        {
-            "query_ratio": plain.query,
-            "key_ratio": plain.key,
-            "query_ratio_shifted": shifted.query,
-            "query_ratio_corrected": max(one.query_corrected for one in (plain, shifted, biased)),
-        }
+        query_ratio=plain.query,
+        key_ratio=plain.key,
+        query_ratio_shifted=shifted.query,
+        query_ratio_corrected=max(one.query_corrected for one in (plain, shifted, biased)),
     )
 
 
@@ -440,16 +420,12 @@ def logit_bound(seed: int) -> Measured:
     shifted = reached("as-the-note-shifted", seed=4822 + seed)
     biased = reached("open", seed=4823 + seed)
     return Measured(
-        {
-            "logit_ratio": plain.logit,
-            "span_ratio": plain.span,
-            "logit_ratio_by_head": by_head.logit,
-            "logit_ratio_shifted": shifted.logit,
-            "span_ratio_corrected": max(
-                one.span_corrected for one in (plain, by_head, shifted, biased)
-            ),
-            "attained_ratio": _attained_span(seed),
-        }
+        logit_ratio=plain.logit,
+        span_ratio=plain.span,
+        logit_ratio_by_head=by_head.logit,
+        logit_ratio_shifted=shifted.logit,
+        span_ratio_corrected=max(one.span_corrected for one in (plain, by_head, shifted, biased)),
+        attained_ratio=_attained_span(seed),
     )
 
 

@@ -31,12 +31,12 @@ to five gives a column of five ones and the norm sqrt(5).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.architecture import (
     attention_by_layer,
@@ -46,9 +46,6 @@ from leadline.claims.measure.architecture import (
     hf_model,
     transformer,
 )
-
-Results = Mapping[str, Mapping[str, Any]]
-"""What the trials of a measurement gave, by name."""
 
 AS_WRITTEN = "pre-norm-as-written"
 """The note's bound in the catalog of theory."""
@@ -187,12 +184,6 @@ TRAINED = Trial("attention-trained-pair", _run_trained, seconds=1.5)
 PADDED = Trial("attention-padded-sentences", _run_padded, seconds=2.0)
 
 
-def line_by_layer(values: Iterable[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """A line of a picture, one value per layer."""
-    y = tuple(map(float, values))
-    return tuple(map(float, range(1, len(y) + 1))), y
-
-
 def _gains(cell: Mapping[str, Any], *, first: int = 0) -> np.ndarray:
     """Gamma^2 sigma_Q sigma_K by layer, from one of them on."""
     gain, query, key = (
@@ -211,21 +202,17 @@ def column_sum_near_one(seed: int, results: Results) -> Measured:
     start = float(np.mean(results[STARTED.name]["pre-gpt2"]["column_sum"]))
     harmonic = float(sum(1 / i for i in range(1, TOKENS + 1)))
     return Measured(
-        {
-            "gpt2_reach": facts.gain**2 * facts.query_weight * facts.key_weight * facts.width**0.5,
-            "gpt2_column_bound": bound**2,
-            "gpt2_share_of_root": bound / GPT2_CONTEXT**0.5,
-            "trained_column_sum": float(np.mean(trained)),
-            "start_column_sum": start,
-            "harmonic_error": abs(start / harmonic - 1),
-        },
-        Picture(
+        gpt2_reach=facts.gain**2 * facts.query_weight * facts.key_weight * facts.width**0.5,
+        gpt2_column_bound=bound**2,
+        gpt2_share_of_root=bound / GPT2_CONTEXT**0.5,
+        trained_column_sum=np.mean(trained),
+        start_column_sum=start,
+        harmonic_error=abs(start / harmonic - 1),
+        picture=Picture(
             "layer",
             "largest column sum",
-            {
-                "trained, pre-norm": line_by_layer(trained),
-                "what the note expects": line_by_layer((1.0,) * len(trained)),
-            },
+            {"trained, pre-norm": trained, "what the note expects": 1.0},
+            over=1,
             faint=("what the note expects",),
         ),
     )
@@ -249,19 +236,16 @@ def gains_do_not_grow_with_depth(seed: int, results: Results) -> Measured:
         return float(np.polyfit(np.arange(len(values)), np.log(values), 1)[0])
 
     return Measured(
-        {
-            "slope_start": slope(start),
-            "slope_trained": slope(trained),
-            "spread_start": float(start.max() / start.min()),
-            "spread_trained": float(trained.max() / trained.min()),
-            "gain_ratio": farthest_from_one(
-                np.array(results[TRAINED.name]["pre"]["norm_gain"]) / by_hand
-            ),
-        },
-        Picture(
+        slope_start=slope(start),
+        slope_trained=slope(trained),
+        spread_start=start.max() / start.min(),
+        spread_trained=trained.max() / trained.min(),
+        gain_ratio=farthest_from_one(np.array(results[TRAINED.name]["pre"]["norm_gain"]) / by_hand),
+        picture=Picture(
             "layer",
             "product of gains",
-            {"at the start": line_by_layer(start), "trained": line_by_layer(trained)},
+            {"at the start": start, "trained": trained},
+            over=1,
             y_log=True,
         ),
     )
@@ -286,30 +270,28 @@ def pre_norm_presses_the_bound(seed: int, results: Results) -> Measured:
         reach.append(gain**2 * query * key * WIDTH**0.5)
     bounds = np.array(narrow)
     return Measured(
-        {
-            "share_gpt2": bound_of(AS_WRITTEN, gpt2_start(seed, tokens=GPT2_CONTEXT))
-            / GPT2_CONTEXT**0.5,
-            "share_trained": min(pre[AS_WRITTEN]) / tokens**0.5,
-            "share_measured": float(np.mean(pre["spectral_norm"])) / tokens**0.5,
-            "share_at_edge": min(edges),
-            "share_narrow": float(bounds.mean()) / TOKENS**0.5,
-            "narrow_reach": float(np.mean(reach)),
-            "depth_change": float((bounds.max() - bounds.min()) / bounds.mean()),
-            "measured_over_bound": max(
-                max(heads) / bound
-                for heads, bound in zip(
-                    pre["spectral_norm_by_head"], pre["causal-measured"], strict=True
-                )
-            ),
-        },
-        Picture(
+        share_gpt2=bound_of(AS_WRITTEN, gpt2_start(seed, tokens=GPT2_CONTEXT)) / GPT2_CONTEXT**0.5,
+        share_trained=min(pre[AS_WRITTEN]) / tokens**0.5,
+        share_measured=float(np.mean(pre["spectral_norm"])) / tokens**0.5,
+        share_at_edge=min(edges),
+        share_narrow=float(bounds.mean()) / TOKENS**0.5,
+        narrow_reach=np.mean(reach),
+        depth_change=(bounds.max() - bounds.min()) / bounds.mean(),
+        measured_over_bound=max(
+            max(heads) / bound
+            for heads, bound in zip(
+                pre["spectral_norm_by_head"], pre["causal-measured"], strict=True
+            )
+        ),
+        picture=Picture(
             "layer",
             "spectral norm",
             {
-                "measured, trained pre-norm model": line_by_layer(pre["spectral_norm"]),
-                "the note's bound": line_by_layer(pre[AS_WRITTEN]),
-                "square root of n": line_by_layer((tokens**0.5,) * len(pre["spectral_norm"])),
+                "measured, trained pre-norm model": pre["spectral_norm"],
+                "the note's bound": pre[AS_WRITTEN],
+                "square root of n": tokens**0.5,
             },
+            over=1,
             faint=("the note's bound", "square root of n"),
         ),
     )
@@ -324,19 +306,18 @@ def post_norm_lacks_control(seed: int, results: Results) -> Measured:
     norms = post["spectral_norm"]
     means = {name: float(np.mean(trained[name]["spectral_norm"])) for name in ("pre", "post")}
     return Measured(
-        {
-            "reach_growth": float(of_post[-1] / of_post[0]),
-            "norm_growth": norms[-1] / norms[1],
-            "trained_post": means["post"],
-            "trained_pre": means["pre"],
-            "trained_gap": means["post"] - means["pre"],
-            "reach_ratio": farthest_from_one(of_post / of_pre),
-            "layers_without_norm": float(sum(not one for one in trained["post"]["normed"])),
-        },
-        Picture(
+        reach_growth=of_post[-1] / of_post[0],
+        norm_growth=norms[-1] / norms[1],
+        trained_post=means["post"],
+        trained_pre=means["pre"],
+        trained_gap=means["post"] - means["pre"],
+        reach_ratio=farthest_from_one(of_post / of_pre),
+        layers_without_norm=sum(not one for one in trained["post"]["normed"]),
+        picture=Picture(
             "layer",
             "mean spectral norm",
-            {"pre-norm": line_by_layer(pre["spectral_norm"]), "post-norm": line_by_layer(norms)},
+            {"pre-norm": pre["spectral_norm"], "post-norm": norms},
+            over=1,
         ),
     )
 
@@ -352,25 +333,24 @@ def without_norm_attention_saturates(seed: int, results: Results) -> Measured:
         return norms[name][-1] / norms[name][0]
 
     return Measured(
-        {
-            "growth_xavier": growth("none-xavier"),
-            "share_of_root": norms["none-xavier"][-1] / TOKENS**0.5,
-            "span_first": span_first,
-            "span_last": span_last,
-            "span_ratio": cells["none-xavier"]["logit_span"][0] / span_first,
-            "top_weight": top_weight,
-            "growth_gpt2": growth("none-gpt2"),
-            "growth_pre": growth("pre-xavier"),
-        },
-        Picture(
+        growth_xavier=growth("none-xavier"),
+        share_of_root=norms["none-xavier"][-1] / TOKENS**0.5,
+        span_first=span_first,
+        span_last=span_last,
+        span_ratio=cells["none-xavier"]["logit_span"][0] / span_first,
+        top_weight=top_weight,
+        growth_gpt2=growth("none-gpt2"),
+        growth_pre=growth("pre-xavier"),
+        picture=Picture(
             "layer",
             "mean spectral norm",
             {
-                "no norm, Xavier": line_by_layer(norms["none-xavier"]),
-                "no norm, GPT-2's draw": line_by_layer(norms["none-gpt2"]),
-                "pre-norm, Xavier": line_by_layer(norms["pre-xavier"]),
-                "square root of n": line_by_layer((TOKENS**0.5,) * DEPTH),
+                "no norm, Xavier": norms["none-xavier"],
+                "no norm, GPT-2's draw": norms["none-gpt2"],
+                "pre-norm, Xavier": norms["pre-xavier"],
+                "square root of n": TOKENS**0.5,
             },
+            over=1,
             faint=("square root of n",),
         ),
     )
@@ -428,14 +408,12 @@ def norm_grows_with_length(seed: int, results: Results) -> Measured:
         each = 100 * torch.eye(length, dtype=torch.float64)[None]
         itself.append(float(attention_spectral_norm(each, each, causal=True).value[0]))
     return Measured(
-        {
-            "growth_untrained": float(untrained[1] / untrained[0]),
-            "growth_trained": float(trained[1] / trained[0]),
-            "growth_own_token": itself[1] / itself[0],
-            "own_token_norm": itself[1],
-            "short": float(short),
-            "long": float(long),
-        }
+        growth_untrained=untrained[1] / untrained[0],
+        growth_trained=trained[1] / trained[0],
+        growth_own_token=itself[1] / itself[0],
+        own_token_norm=itself[1],
+        short=short,
+        long=long,
     )
 
 
@@ -460,23 +438,22 @@ def norms_of_short_sentences(seed: int, results: Results) -> Measured:
     singles = [float(spectral_norm(torch.stack(each)).value.mean()) for each in (alone, filled)]
     most = lines[f"gpt2; {SHORT_SENTENCES}"]["most_possible"]
     return Measured(
-        {
-            "largest_norm": bound_at("sqrt-queries", 5),
-            "most_possible": most,
-            "padded_mean": float(np.mean(padded)),
-            "real_mean": float(np.mean(real)),
-            "raised_by": float(np.mean(padded) - np.mean(real)),
-            "single_real": singles[0],
-            "single_padded": singles[1],
-        },
-        Picture(
+        largest_norm=bound_at("sqrt-queries", 5),
+        most_possible=most,
+        padded_mean=np.mean(padded),
+        real_mean=np.mean(real),
+        raised_by=np.mean(padded) - np.mean(real),
+        single_real=singles[0],
+        single_padded=singles[1],
+        picture=Picture(
             "layer",
             "mean spectral norm",
             {
-                "padding removed": line_by_layer(np.mean(real, 0)),
-                "padding kept": line_by_layer(np.mean(padded, 0)),
-                "largest possible": line_by_layer((most,) * len(real[0])),
+                "padding removed": np.mean(real, 0),
+                "padding kept": np.mean(padded, 0),
+                "largest possible": most,
             },
+            over=1,
             faint=("largest possible",),
         ),
     )

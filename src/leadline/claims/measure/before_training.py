@@ -39,18 +39,15 @@ variance stays only where updates are small or point against the stream.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.layernorm import floats
 from leadline.experiments.outcome import exponent
 from leadline.theory.depth import LAWS
-
-Results = Mapping[str, Mapping[str, Any]]
 
 DEPTHS = (12, 24, 48, 96)
 DEEP = (24, 48, 96)
@@ -136,17 +133,21 @@ AT_START = Trial("norms-at-start", measure_starts, seconds=16.0)
 class Flow:
     """What the trial measured of one design, by depth."""
 
-    def __init__(self, results: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, results: Results) -> None:
         self._results = results
         depths = sorted(map(int, results))
-        gradients = {depth: floats(results[str(depth)]["gradients"]) for depth in depths}
+        gradients = {
+            depth: [float(one) for one in results[str(depth)]["gradients"]] for depth in depths
+        }
         self.relative = {d: [one / each[-1] for one in each] for d, each in gradients.items()}
         """|dL/dx_l| / |dL/dx_L| at the sites 0 ... L."""
         self.ratio = {depth: each[0] for depth, each in self.relative.items()}
         """|dL/dx_0| / |dL/dx_L|."""
         self.least = {depth: min(each) for depth, each in self.relative.items()}
         """The smallest |dL/dx_l| of any site over that of the last."""
-        self.squares = {depth: floats(results[str(depth)]["squares"]) for depth in depths}
+        self.squares = {
+            depth: [float(one) for one in results[str(depth)]["squares"]] for depth in depths
+        }
         """The mean square of the stream at the sites 0 ... L."""
         self.growth = {depth: each[-1] / each[0] for depth, each in self.squares.items()}
         """Mean square at the last site over that at the first."""
@@ -170,20 +171,8 @@ def plot_over_depth(
     y_label: str, lines: Mapping[str, Mapping[int, float]], *, faint: tuple[str, ...] = ()
 ) -> Picture:
     """Make the picture of numbers by depth."""
-    several = {label: (floats(values), floats(values.values())) for label, values in lines.items()}
+    several = {label: (values, values.values()) for label, values in lines.items()}
     return Picture("depth", y_label, several, x_log=True, y_log=True, faint=faint)
-
-
-def plot_over_layers(
-    y_label: str, lines: Mapping[str, Sequence[float]], *, first: int = 0, unit: str = "layer",
-    y_log: bool = False, faint: tuple[str, ...] = (),
-) -> Picture:  # fmt: skip
-    """Make the picture of numbers at every layer, counted from `first`."""
-    several = {
-        label: (floats(range(first, first + len(values))), floats(values))
-        for label, values in lines.items()
-    }
-    return Picture(unit, y_label, several, y_log=y_log, faint=faint)
 
 
 @measures("last-gradient-over-depth", needs=(AT_START,))
@@ -222,7 +211,7 @@ def layernorm_keeps_gradients(seed: int, trials: Results) -> Measured:
     }
     deepest = dict(zip(("pre", "post", "bare"), (each[96] for each in lines.values()), strict=True))
     orders = {f"{name}_orders": abs(math.log10(ratio)) for name, ratio in deepest.items()}
-    return Measured({**deepest, **orders}, plot_over_depth(ENTRY_OVER_END, lines))
+    return Measured(deepest | orders, plot_over_depth(ENTRY_OVER_END, lines))
 
 
 @measures("plain-gradients-vanish", needs=(AT_START,))
@@ -243,16 +232,14 @@ def plain_gradients_vanish(seed: int, trials: Results) -> Measured:
         "skip and norms (Pre-LN)": read_flow(trials, "pre").ratio,
     }
     return Measured(
-        {
-            "plain_24": plain.ratio[24],
-            "plain_96": plain.ratio[96],
-            "least": min(normed.ratio.values()),
-            "most": max(normed.ratio.values()),
-            "kept": min(normed.least.values()),
-            "cosine": normed.number("cosine", 24),
-            "larger": pass_through(larger, seed, design="plain").ratio,
-        },
-        plot_over_depth(ENTRY_OVER_END, lines),
+        plain_24=plain.ratio[24],
+        plain_96=plain.ratio[96],
+        least=min(normed.ratio.values()),
+        most=max(normed.ratio.values()),
+        kept=min(normed.least.values()),
+        cosine=normed.number("cosine", 24),
+        larger=pass_through(larger, seed, design="plain").ratio,
+        picture=plot_over_depth(ENTRY_OVER_END, lines),
     )
 
 
@@ -268,13 +255,11 @@ def no_skip_with_norm_vanishes(seed: int, trials: Results) -> Measured:
         for label, one in (("no skip", flow), ("Pre-LN", read_flow(trials, "pre")))
     }
     return Measured(
-        {
-            "least": min(flow.ratio[depth] for depth in DEEP),
-            "most": max(flow.ratio[depth] for depth in DEEP),
-            "kept": min(flow.least[depth] for depth in DEEP),
-            "cosine": flow.number("cosine", 24),
-        },
-        plot_over_depth("difference between tokens", lines),
+        least=min(flow.ratio[depth] for depth in DEEP),
+        most=max(flow.ratio[depth] for depth in DEEP),
+        kept=min(flow.least[depth] for depth in DEEP),
+        cosine=flow.number("cosine", 24),
+        picture=plot_over_depth("difference between tokens", lines),
     )
 
 
@@ -285,13 +270,11 @@ def post_norm_early_gradients_tiny(seed: int, trials: Results) -> Measured:
     designs = {"Post-LN": "post", "Pre-LN": "pre", "no skip, norms": "no skip"}
     lines = {label: read_flow(trials, one).relative[SHOWN] for label, one in designs.items()}
     return Measured(
-        {
-            "least_entry": min(post.ratio.values()),
-            "ratio_deep": post.ratio[96],
-            "least_any": min(post.least.values()),
-            "most_any": max(map(max, post.relative.values())),
-        },
-        plot_over_layers("gradient at the layer / at the last", lines, y_log=True),
+        least_entry=min(post.ratio.values()),
+        ratio_deep=post.ratio[96],
+        least_any=min(post.least.values()),
+        most_any=max(map(max, post.relative.values())),
+        picture=Picture("layer", "gradient at the layer / at the last", lines, over=0, y_log=True),
     )
 
 
@@ -306,15 +289,13 @@ def pre_norm_gradient_order_one(seed: int, trials: Results) -> Measured:
         "Post-LN": read_flow(trials, "post").ratio,
     }
     return Measured(
-        {
-            "scaled": scaled.ratio[96],
-            "scaled_12": scaled.ratio[12],
-            "least": min(pre.least.values()),
-            "ratio_deep": pre.ratio[96],
-            "exponent": fit_power(pre.ratio),
-            "scaled_exponent": fit_power(scaled.ratio),
-        },
-        plot_over_depth(ENTRY_OVER_END, lines),
+        scaled=scaled.ratio[96],
+        scaled_12=scaled.ratio[12],
+        least=min(pre.least.values()),
+        ratio_deep=pre.ratio[96],
+        exponent=fit_power(pre.ratio),
+        scaled_exponent=fit_power(scaled.ratio),
+        picture=plot_over_depth(ENTRY_OVER_END, lines),
     )
 
 
@@ -338,14 +319,14 @@ def skip_preserves_variance(seed: int, trials: Results) -> Measured:
         if depth == SHOWN:
             lines |= dict(zip(ends, zip(*band, strict=True), strict=True))
     return Measured(
-        {
-            "growth": pre.growth[SHOWN],
-            "slope": grown / SHOWN,
-            "split_error": abs(grown - written) / grown,
-            "in_band": sum(places) / len(places),
-            "scaled_growth": max(scaled.growth.values()),
-        },
-        plot_over_layers("mean square of the stream", lines, y_log=True, faint=ends),
+        growth=pre.growth[SHOWN],
+        slope=grown / SHOWN,
+        split_error=abs(grown - written) / grown,
+        in_band=sum(places) / len(places),
+        scaled_growth=max(scaled.growth.values()),
+        picture=Picture(
+            "layer", "mean square of the stream", lines, over=0, y_log=True, faint=ends
+        ),
     )
 
 
@@ -366,15 +347,13 @@ def unnormed_variance_grows(seed: int, trials: Results) -> Measured:
         "no norm, updates / √(2L)": weighted[SHOWN],
     }
     return Measured(
-        {
-            "factor": growth ** (1.0 / SHOWN),
-            "explosion": growth,
-            "weighted": growths[SHOWN],
-            "weighted_any": max(growths.values()),
-            "step": _measure_step(seed),
-            "in_band": sum(places) / draws,
-        },
-        plot_over_layers("mean square of the stream", lines, y_log=True),
+        factor=growth ** (1.0 / SHOWN),
+        explosion=growth,
+        weighted=growths[SHOWN],
+        weighted_any=max(growths.values()),
+        step=_measure_step(seed),
+        in_band=sum(places) / draws,
+        picture=Picture("layer", "mean square of the stream", lines, over=0, y_log=True),
     )
 
 
@@ -411,16 +390,14 @@ def unnormed_mean_shifts(seed: int) -> Measured:
     _, moved = np.sqrt(_follow_mean(seed, draws, offset=0.5))
     lines = {"no norm": shares, "no norm, unbalanced updates": moved}
     return Measured(
-        {
-            "draws": float(draws),
-            "grown": float(means[-1] / means[0]),
-            "more": float(moved[-1] / shares[-1]),
-            "share_grown": float(shares[-1] / shares[0]),
-            "first": float(shares[0]),
-            "last": float(shares[-1]),
-            "unbalanced": float(moved[-1]),
-        },
-        plot_over_layers("mean over features / size of the stream", lines),
+        draws=draws,
+        grown=means[-1] / means[0],
+        more=moved[-1] / shares[-1],
+        share_grown=shares[-1] / shares[0],
+        first=shares[0],
+        last=shares[-1],
+        unbalanced=moved[-1],
+        picture=Picture("layer", "mean over features / size of the stream", lines, over=0),
     )
 
 

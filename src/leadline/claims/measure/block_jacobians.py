@@ -44,9 +44,9 @@ import numpy as np
 
 from leadline.claims.catalog import Measured, measures
 from leadline.claims.claim import Picture
+from leadline.claims.measure.architecture import farthest_from_one
 from leadline.claims.measure.products import (
     Matrix,
-    by_layer,
     partial_products,
     product,
     singular_values,
@@ -121,11 +121,6 @@ def jacobian_of(f: Callable[[Tensor], Tensor], x: Tensor) -> Matrix:
     return dense(Linearised(f, x))[0].double().numpy()
 
 
-def furthest_from_one(values: list[float]) -> float:
-    """Return the number that is furthest from 1."""
-    return max(values, key=lambda one: abs(one - 1.0))
-
-
 def _writes_one_by_one(
     network: Network,
 ) -> Iterator[tuple[Sublayer, Tensor, Callable[[Tensor], Tensor], Matrix]]:
@@ -174,13 +169,11 @@ def gradient_is_product_of_weights(seed: int) -> Measured:
         "Jacobian with ReLU": [spectral_norm(one) for one in partial_products(gated)],
     }
     return Measured(
-        {
-            "linear": miss(plain, jacobian(relu=False)),
-            "relu": miss(plain, real),
-            "gated": miss(product(gated), real),
-            "smaller": spectral_norm(plain) / spectral_norm(real),
-        },
-        Picture("layers", "norm", by_layer(lines), y_log=True),
+        linear=miss(plain, jacobian(relu=False)),
+        relu=miss(plain, real),
+        gated=miss(product(gated), real),
+        smaller=spectral_norm(plain) / spectral_norm(real),
+        picture=Picture("layers", "norm", lines, over=0, y_log=True),
     )
 
 
@@ -223,13 +216,11 @@ def residual_chain_rule(seed: int) -> Measured:
         written = written @ factor
     size = float(np.linalg.norm(gradient))
     return Measured(
-        {
-            "scalar": miss_of_numbers(skip=True),
-            "plain": miss_of_numbers(skip=False),
-            "factor": max(misses),
-            "ordered": float(np.linalg.norm(ordered - gradient)) / size,
-            "written": float(np.linalg.norm(written - gradient)) / size,
-        }
+        scalar=miss_of_numbers(skip=True),
+        plain=miss_of_numbers(skip=False),
+        factor=max(misses),
+        ordered=float(np.linalg.norm(ordered - gradient)) / size,
+        written=float(np.linalg.norm(written - gradient)) / size,
     )
 
 
@@ -262,7 +253,7 @@ def loss_gradient_formula(seed: int) -> Measured:
         of_blocks.append(float(np.linalg.norm(gradient - real) / np.linalg.norm(real)))
     noted, equal, right = zip(*of_numbers, strict=True)
     means = {"noted": float(np.mean(noted)), "equal": float(np.mean(equal))}
-    return Measured({**means, "right": max(right), "blocks": max(of_blocks)})
+    return Measured(means, right=max(right), blocks=max(of_blocks))
 
 
 def _formula_of_writes(placement: str, seed: int) -> Measured:
@@ -290,10 +281,7 @@ def _formula_of_writes(placement: str, seed: int) -> Measured:
         assert isinstance(norm, nn.LayerNorm)
         of_branch = jacobian_of(branch, read)
         of_norm = norm_jacobian_of_stream(
-            normed[0].numpy(),
-            norm="layernorm",
-            gamma=norm.weight.detach().numpy(),
-            eps=norm.eps,
+            normed[0].numpy(), norm="layernorm", gamma=norm.weight.detach().numpy(), eps=norm.eps
         )
         eye, size = np.eye(len(real)), float(np.linalg.norm(real))
         if settle is None:
@@ -304,7 +292,7 @@ def _formula_of_writes(placement: str, seed: int) -> Measured:
             formula = of_norm @ short
         errors.append(float(np.linalg.norm(formula - real)) / size)
         bare.append(float(np.linalg.norm(short - real)) / size)
-    return Measured({"error": max(errors), "bare": min(bare)})
+    return Measured(error=max(errors), bare=min(bare))
 
 
 @measures("pre-norm-jacobian")
@@ -333,12 +321,7 @@ def post_norm_wraps_the_identity(seed: int) -> Measured:
         behind = singular_values(jacobian_of(*stretches.function(1, depth)))
     kept = behind > 1e-3
     return Measured(
-        {
-            **away,
-            "through": float(behind[0]),
-            "lost": float(np.sum(~kept)) / length,
-            "middle": float(behind[kept][-1]),
-        }
+        away, through=behind[0], lost=float(np.sum(~kept)) / length, middle=behind[kept][-1]
     )
 
 
@@ -383,14 +366,12 @@ def identity_path_survives(seed: int) -> Measured:
             if size < 1.0:
                 ratios.append(least / math.exp(product_band([size]).log_lower))
     return Measured(
-        {
-            "survives": float(singular_values(real.numpy())[-1]),
-            "agrees": spectral_norm(real.numpy() - closed),
-            "first": first["xavier"],
-            "scaled": first["gpt2"],
-            "kept": min(ratios, default=math.nan),
-            "dense": furthest_from_one(twice),
-        }
+        survives=singular_values(real.numpy())[-1],
+        agrees=spectral_norm(real.numpy() - closed),
+        first=first["xavier"],
+        scaled=first["gpt2"],
+        kept=min(ratios, default=math.nan),
+        dense=farthest_from_one(twice),
     )
 
 
@@ -443,14 +424,10 @@ def small_init_small_derivative(seed: int) -> Measured:
     }
     zero = looks((1, None), (depth, None), connection="rezero")
     return Measured(
-        {
-            **means,
-            "bare": mean_norm(looks(*places, init="gpt2", placement="none")),
-            "dense": float(estimated.distance[0]) / away,
-            "rezero": max(float(one.branch[0]) for one in zero),
-            "order_one": min(means.values()),
-            "spread": math.sqrt(
-                float(np.mean(np.square([float(one.distance[0]) for one in small])))
-            ),
-        }
+        means,
+        bare=mean_norm(looks(*places, init="gpt2", placement="none")),
+        dense=float(estimated.distance[0]) / away,
+        rezero=max(float(one.branch[0]) for one in zero),
+        order_one=min(means.values()),
+        spread=math.sqrt(float(np.mean(np.square([float(one.distance[0]) for one in small])))),
     )

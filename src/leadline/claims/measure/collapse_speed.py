@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
+from leadline.claims.claim import Picture
 from leadline.claims.measure.token_residuals import (
     RELATIVE_RESIDUAL,
     RESIDUAL,
@@ -54,7 +55,6 @@ from leadline.claims.measure.token_residuals import (
     follow_model,
     log10_factor,
     log10_growth,
-    plot_by_layer,
     predicted,
     residual,
     stream,
@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 
     from leadline.instruments.collapse.result import Collapse
 
-Results = Mapping[str, Mapping[str, Any]]
-"""The results of trials by name."""
 ATTENTION, MLP, SKIP, SKIP_AND_MLP = "SAN only", "MLP only", "skip only", "skip + MLP"
 
 
@@ -146,22 +144,22 @@ def pure_attention_collapses_doubly(seed: int) -> Measured:
     swapped = follow_layers(*swapping_network())
     law = predicted("collapse-cubic-law", facts_of(unmasked))
     return Measured(
-        {
-            "depth": float(depth),
-            "ratio": float(unmasked.log_ratio[-1]),
-            "last": float(unmasked.log10_residual[-1]),
-            "relative": float(unmasked.log10_relative[-1]),
-            "causal": float(masked.log_ratio[-1]),
-            "swapped": log10_growth(swapped),
-            "law": abs(law[-1] - float(unmasked.log10_residual[-1])),
-        },
-        plot_by_layer(
+        depth=depth,
+        ratio=unmasked.log_ratio[-1],
+        last=unmasked.log10_residual[-1],
+        relative=unmasked.log10_relative[-1],
+        causal=masked.log_ratio[-1],
+        swapped=log10_growth(swapped),
+        law=abs(law[-1] - float(unmasked.log10_residual[-1])),
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {
                 "no mask": unmasked.log10_residual[:8],
                 "causal": masked.log10_residual[:8],
                 "each token copies one": swapped.log10_residual[:8],
             },
+            over=0,
         ),
     )
 
@@ -182,23 +180,23 @@ def causal_attention_collapses_doubly(seed: int) -> Measured:
         gain = float(np.linalg.norm(apart))
     half = [float(masked.log10_residual[0]) - 0.30103 * site for site in range(depth + 1)]
     return Measured(
-        {
-            "depth": float(depth),
-            "ratio": float(masked.log_ratio[-1]),
-            "factor": 10.0 ** float(masked.rate[-1]),
-            "law": abs(law[-1] - float(masked.log10_residual[-1])),
-            "stretched": 10.0 ** float(free.rate[-1]) / (0.5 * gain),
-            "ceiling": 10.0 ** (float(free.log10_residual[-1]) - ceiling[-1]),
-            "last": float(masked.log10_residual[-1]),
-            "unmasked": float(unmasked.log10_residual[-1]),
-        },
-        plot_by_layer(
+        depth=depth,
+        ratio=masked.log_ratio[-1],
+        factor=10.0 ** float(masked.rate[-1]),
+        law=abs(law[-1] - float(masked.log10_residual[-1])),
+        stretched=10.0 ** float(free.rate[-1]) / (0.5 * gain),
+        ceiling=10.0 ** (float(free.log10_residual[-1]) - ceiling[-1]),
+        last=masked.log10_residual[-1],
+        unmasked=unmasked.log10_residual[-1],
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {
                 "causal": masked.log10_residual,
                 "no mask": unmasked.log10_residual[:4],
                 "one half per layer": half,
             },
+            over=0,
             faint=("one half per layer",),
         ),
     )
@@ -221,19 +219,19 @@ def collapse_outruns_stochastic_products(seed: int) -> Measured:
     fall = product[-1] - product[0]
     depths = np.arange(depth + 1.0)
     return Measured(
-        {
-            "straight": float(np.corrcoef(depths, product)[0, 1]),
-            "faster": log10_growth(unmasked) / fall,
-            "causal": log10_growth(masked) / fall,
-            "causal_straight": float(np.corrcoef(depths, masked.log10_residual)[0, 1]),
-        },
-        plot_by_layer(
+        straight=np.corrcoef(depths, product)[0, 1],
+        faster=log10_growth(unmasked) / fall,
+        causal=log10_growth(masked) / fall,
+        causal_straight=np.corrcoef(depths, masked.log10_residual)[0, 1],
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {
                 "random product": product,
                 "causal attention": masked.log10_residual,
                 "attention, no mask": unmasked.log10_residual[:6],
             },
+            over=0,
         ),
     )
 
@@ -270,24 +268,24 @@ def norms_do_not_matter_for_collapse(seed: int) -> Measured:
     bare = _two_features(below, depth=unnormed, norm=False).log10_relative
     falling = _two_features(above, depth=layers, norm=True).log10_relative
     return Measured(
-        {
-            "layers": float(layers),
-            "unnormed": float(unnormed),
-            "below": below,
-            "above_gain": above,
-            "border": math.tanh(1.0),
-            "ratio": float(random.log_ratio[-1]),
-            "kept": 10.0 ** float(kept[-1]),
-            "bare": float(bare[-1]),
-            "above": float(falling[-1]),
-        },
-        plot_by_layer(
+        layers=layers,
+        unnormed=unnormed,
+        below=below,
+        above_gain=above,
+        border=math.tanh(1.0),
+        ratio=random.log_ratio[-1],
+        kept=10.0 ** float(kept[-1]),
+        bare=bare[-1],
+        above=falling[-1],
+        picture=Picture(
+            "layer",
             RELATIVE_RESIDUAL,
             {
                 "norm, 0.72": kept[:shown],
                 "norm, 0.80": falling[: min(shown, int((falling > -6.0).sum()))],
                 "no norm, 0.72": bare[:4],
             },
+            over=0,
         ),
     )
 
@@ -309,13 +307,11 @@ def figure_network_is_pure_attention(seed: int) -> Measured:
         sum(not one.holds for one in bound.conditions(facts)) for facts in (normed, bare)
     )
     return Measured(
-        {
-            "depth": float(depth),
-            "broken": float(broken),
-            "left": float(left),
-            "condition": log10_factor(bare) + 2.0 * bare.log10_composite[0],
-            "bound": predicted("collapse-published", bare)[-1],
-        }
+        depth=depth,
+        broken=broken,
+        left=left,
+        condition=log10_factor(bare) + 2.0 * bare.log10_composite[0],
+        bound=predicted("collapse-published", bare)[-1],
     )
 
 
@@ -323,7 +319,7 @@ def figure_network_is_pure_attention(seed: int) -> Measured:
 def figure_start(seed: int, trials: Results) -> Measured:
     """Read the first points of the curves as drawn."""
     starts = [curve[0] for curve in note_curves(trials, "drawn").values()]
-    return Measured({"least": min(starts), "most": max(starts), "expected": (9 * 128) ** 0.5})
+    return Measured(least=min(starts), most=max(starts), expected=(9 * 128) ** 0.5)
 
 
 @measures("figure-attention-only", needs=(NOTE_FIGURE,))
@@ -331,14 +327,12 @@ def figure_attention_only(seed: int, trials: Results) -> Measured:
     """Read the curve of attention alone as drawn."""
     drawn = note_curves(trials, "drawn")[ATTENTION]
     return Measured(
-        {
-            "first": drawn[1],
-            "second": drawn[2],
-            "factor": drawn[0] / drawn[1],
-            "share": drawn[1] / drawn[0],
-            "rest": max(drawn[4:]),
-        },
-        plot_by_layer("residual", {"attention only": drawn}),
+        first=drawn[1],
+        second=drawn[2],
+        factor=drawn[0] / drawn[1],
+        share=drawn[1] / drawn[0],
+        rest=max(drawn[4:]),
+        picture=Picture("layer", "residual", {"attention only": drawn}, over=0),
     )
 
 
@@ -351,14 +345,12 @@ def figure_floor_is_the_residual(seed: int, trials: Results) -> Measured:
     size = 10.0 ** (true[4] - relative[4])
     logs = [math.log10(value) for value in drawn]
     return Measured(
-        {
-            "floor": drawn[4],
-            "fourth": true[4],
-            "off": logs[4] - true[4],
-            "early": drawn[3] / 10.0 ** true[3],
-            "units": drawn[4] / (float(np.finfo(np.float32).eps) * size),
-        },
-        plot_by_layer(RESIDUAL, {"as drawn": logs[:8], "true": true[:8]}),
+        floor=drawn[4],
+        fourth=true[4],
+        off=logs[4] - true[4],
+        early=drawn[3] / 10.0 ** true[3],
+        units=drawn[4] / (float(np.finfo(np.float32).eps) * size),
+        picture=Picture("layer", RESIDUAL, {"as drawn": logs[:8], "true": true[:8]}, over=0),
     )
 
 
@@ -369,13 +361,11 @@ def figure_shows_double_exponential(seed: int, trials: Results) -> Measured:
     true = note_curves(trials, "true")[ATTENTION]
     late = drawn[4:]
     return Measured(
-        {
-            "drawn": (late[-1] / late[0]) ** (1.0 / (len(late) - 1)),
-            "end": 10.0 ** drawn[-1],
-            "true": true[-1] / true[-2],
-            "last": true[-1],
-        },
-        plot_by_layer(RESIDUAL, {"as drawn": drawn[:8], "true": true[:8]}),
+        drawn=(late[-1] / late[0]) ** (1.0 / (len(late) - 1)),
+        end=10.0 ** drawn[-1],
+        true=true[-1] / true[-2],
+        last=true[-1],
+        picture=Picture("layer", RESIDUAL, {"as drawn": drawn[:8], "true": true[:8]}, over=0),
     )
 
 
@@ -384,14 +374,12 @@ def figure_skip_only(seed: int, trials: Results) -> Measured:
     """Read the curve with skips alone as drawn."""
     drawn = note_curves(trials, "drawn")[SKIP]
     return Measured(
-        {
-            "start": drawn[0],
-            "end": drawn[-1],
-            "swing": max(abs(value / drawn[0] - 1.0) for value in drawn),
-            "falls": float(sum(after < before for before, after in pairwise(drawn))),
-            "end_share": drawn[-1] / drawn[0],
-        },
-        plot_by_layer("residual", {SKIP: drawn}),
+        start=drawn[0],
+        end=drawn[-1],
+        swing=max(abs(value / drawn[0] - 1.0) for value in drawn),
+        falls=sum(after < before for before, after in pairwise(drawn)),
+        end_share=drawn[-1] / drawn[0],
+        picture=Picture("layer", "residual", {SKIP: drawn}, over=0),
     )
 
 
@@ -400,15 +388,13 @@ def figure_skip_and_mlp(seed: int, trials: Results) -> Measured:
     """Read the curve with skips and MLPs as drawn, and the share of the stream."""
     drawn, relative = (note_curves(trials, panel)[SKIP_AND_MLP] for panel in ("drawn", "relative"))
     return Measured(
-        {
-            "start": drawn[0],
-            "end": drawn[-1],
-            "least": min(drawn[1:]) / drawn[0],
-            "rise": drawn[-1] / drawn[0],
-            "first_share": 10.0 ** relative[0],
-            "last_share": 10.0 ** relative[-1],
-        },
-        plot_by_layer("residual", {SKIP_AND_MLP: drawn}),
+        start=drawn[0],
+        end=drawn[-1],
+        least=min(drawn[1:]) / drawn[0],
+        rise=drawn[-1] / drawn[0],
+        first_share=10.0 ** relative[0],
+        last_share=10.0 ** relative[-1],
+        picture=Picture("layer", "residual", {SKIP_AND_MLP: drawn}, over=0),
     )
 
 
@@ -419,8 +405,12 @@ def figure_lines_coincide(seed: int, trials: Results) -> Measured:
     pairs = zip(drawn[SKIP], drawn[SKIP_AND_MLP], strict=True)
     apart, axis = max(abs(a - b) for a, b in pairs), max(drawn[SKIP_AND_MLP])
     return Measured(
-        {"apart": apart, "axis": axis, "share": apart / axis},
-        plot_by_layer("residual", {name: drawn[name] for name in (SKIP, SKIP_AND_MLP)}),
+        apart=apart,
+        axis=axis,
+        share=apart / axis,
+        picture=Picture(
+            "layer", "residual", {name: drawn[name] for name in (SKIP, SKIP_AND_MLP)}, over=0
+        ),
     )
 
 
@@ -430,9 +420,7 @@ def figure_lower_bound_at_every_layer(seed: int) -> Measured:
     samples = sample_curves(seed)[SKIP].double()
     mean = samples.mean(1)
     return Measured(
-        {
-            "mean": float(mean[1:].min() / mean[0]),
-            "single": float((samples / samples[0]).min()),
-            "falling": float((samples[1:] < samples[:-1]).double().mean()),
-        }
+        mean=mean[1:].min() / mean[0],
+        single=(samples / samples[0]).min(),
+        falling=(samples[1:] < samples[:-1]).double().mean(),
     )

@@ -70,7 +70,6 @@ from leadline.claims.measure.token_residuals import (
     follow_layers,
     log10_factor,
     log10_growth,
-    plot_by_layer,
     predicted,
     two_tokens,
 )
@@ -124,15 +123,13 @@ def residual_obeys_the_cubic_bound(seed: int) -> Measured:
     masked = facts_of(follow_layers(small, layers, causal=True, facts=True))
     near = facts_of(two_tokens(1e-3, query_key=1.0, value=1.0, depth=1))
     return Measured(
-        {
-            "published": worst[PUBLISHED].within.ratio,
-            "proved": worst[PROVED].within.ratio,
-            "sharp": worst[SHARP].within.ratio,
-            "attained": used_share(SHARP, near),
-            "reached": used_share(PUBLISHED, near),
-            "depth": float(depth),
-            "causal": masked.log10_composite[-1] - predicted(PUBLISHED, masked)[-1],
-        }
+        published=worst[PUBLISHED].within.ratio,
+        proved=worst[PROVED].within.ratio,
+        sharp=worst[SHARP].within.ratio,
+        attained=used_share(SHARP, near),
+        reached=used_share(PUBLISHED, near),
+        depth=depth,
+        causal=masked.log10_composite[-1] - predicted(PUBLISHED, masked)[-1],
     )
 
 
@@ -145,17 +142,17 @@ def bound_tells_the_residual(seed: int) -> Measured:
     truth, bound = facts.log10_composite, predicted(PUBLISHED, facts)
     law = predicted("collapse-cubic-law", facts)
     return Measured(
-        {
-            "depth": float(depth),
-            "ratio": float(followed.log_ratio[-1]),
-            "truth": truth[-1],
-            "bound": bound[-1],
-            "size": bound[-1] / truth[-1],
-            "law": abs(law[-1] - float(followed.log10_residual[-1])),
-        },
-        plot_by_layer(
+        depth=depth,
+        ratio=followed.log_ratio[-1],
+        truth=truth[-1],
+        bound=bound[-1],
+        size=bound[-1] / truth[-1],
+        law=abs(law[-1] - float(followed.log10_residual[-1])),
+        picture=Picture(
+            "layer",
             "log₁₀ of the composite residual",
             {"measured": truth[:6], "the bound": bound[:6]},
+            over=0,
             faint=("the bound",),
         ),
     )
@@ -169,13 +166,11 @@ def prefactor_grows_exponentially(seed: int) -> Measured:
     layer = 10
     logs = [tower(1.0, 0.0, at) for at in range(layer + 2)]
     return Measured(
-        {
-            "layer": float(layer),
-            "exponential": (layer + 1) / layer,
-            "ratio": logs[layer + 1] / logs[layer],
-            "exponent": max(abs(a - b) for a, b in zip(logs[1:5], (1, 4, 13, 40), strict=True)),
-            "falling": tower(math.log10(0.5), 0.0, layer),
-        }
+        layer=layer,
+        exponential=(layer + 1) / layer,
+        ratio=logs[layer + 1] / logs[layer],
+        exponent=max(abs(a - b) for a, b in zip(logs[1:5], (1, 4, 13, 40), strict=True)),
+        falling=tower(math.log10(0.5), 0.0, layer),
     )
 
 
@@ -203,21 +198,21 @@ def small_factor_suffices_for_collapse(seed: int) -> Measured:
     # Networks drawn with the note's condition and without the true one.
     drawn = as_written_attack(count=256, seed=seed)[AS_WRITTEN].outside.ratio
     return Measured(
-        {
-            "depth": float(depth),
-            "smaller": smaller,
-            "factor": 10.0**factor,
-            "grown": 10.0 ** log10_growth(large),
-            "drawn": math.log10(max(drawn, 1e-300)),
-            "promised": float(bool(converges(facts_of(large)))),
-            "edge": below - above,
-            "kept": float(bool(converges(facts_of(small)))),
-            "collapsed": log10_growth(small),
-            "worst": convergence_attack(count=200, seed=seed)[CONVERGENCE].within.ratio,
-        },
-        plot_by_layer(
+        depth=depth,
+        smaller=smaller,
+        factor=10.0**factor,
+        grown=10.0 ** log10_growth(large),
+        drawn=math.log10(max(drawn, 1e-300)),
+        promised=bool(converges(facts_of(large))),
+        edge=below - above,
+        kept=bool(converges(facts_of(small))),
+        collapsed=log10_growth(small),
+        worst=convergence_attack(count=200, seed=seed)[CONVERGENCE].within.ratio,
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {"from +4, -4": large.log10_residual, "from +0.5, -0.5": small.log10_residual[:6]},
+            over=0,
         ),
     )
 
@@ -231,19 +226,19 @@ def residual_below_one_suffices(seed: int) -> Measured:
     factor, tame_factor = (log10_factor(facts_of(one)) for one in (wild, tame))
     start = facts_of(wild).log10_composite[0]
     return Measured(
-        {
-            "depth": float(depth),
-            "start": 10.0**start,
-            "factor": 10.0**factor,
-            "tame_factor": 10.0**tame_factor,
-            "grown": 10.0 ** log10_growth(wild),
-            "condition": 10.0 ** (factor + 2.0 * start),
-            "tame_condition": 10.0 ** (tame_factor + 2.0 * start),
-            "tame": log10_growth(tame),
-        },
-        plot_by_layer(
+        depth=depth,
+        start=10.0**start,
+        factor=10.0**factor,
+        tame_factor=10.0**tame_factor,
+        grown=10.0 ** log10_growth(wild),
+        condition=10.0 ** (factor + 2.0 * start),
+        tame_condition=10.0 ** (tame_factor + 2.0 * start),
+        tame=log10_growth(tame),
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {"large weights": wild.log10_residual, "small weights": tame.log10_residual[:6]},
+            over=0,
         ),
     )
 
@@ -264,12 +259,10 @@ def query_and_key_norms_suffice(seed: int) -> Measured:
         share = np.linalg.norm(q @ k.T, 1) / np.linalg.norm(q, 1) / np.linalg.norm(k, np.inf)
         worst = max(worst, float(share))
     return Measured(
-        {
-            "head_width": float(head_width),
-            "written": used_share(PUBLISHED, facts, written),
-            "right": used_share(PUBLISHED, facts),
-            "submultiplied": worst,
-        }
+        head_width=head_width,
+        written=used_share(PUBLISHED, facts, written),
+        right=used_share(PUBLISHED, facts),
+        submultiplied=worst,
     )
 
 
@@ -288,13 +281,11 @@ def value_norms_suffice_with_heads(seed: int) -> Measured:
         value_output_inf=tuple(float(v.sum(1).max()) for v in values),
     )
     return Measured(
-        {
-            "moved": moved,
-            "written": used_share(PUBLISHED, facts, replace(facts, layers=(alone,))),
-            "right": used_share(PUBLISHED, facts),
-            "proved": search("heads", (PROVED,), seed=seed)[PROVED].within.ratio,
-            "equal_heads": used_share(PROVED, equal_heads(EQUAL_HEADS)),
-        }
+        moved=moved,
+        written=used_share(PUBLISHED, facts, replace(facts, layers=(alone,))),
+        right=used_share(PUBLISHED, facts),
+        proved=search("heads", (PROVED,), seed=seed)[PROVED].within.ratio,
+        equal_heads=used_share(PROVED, equal_heads(EQUAL_HEADS)),
     )
 
 
@@ -307,12 +298,10 @@ def heads_multiply_the_factor(seed: int) -> Measured:
         for kind in ("heads", "heads-mlp")
     )
     return Measured(
-        {
-            "equal_heads": used_share(PUBLISHED, many),
-            "without_factor": used_share(PUBLISHED, many, equal_heads(1)),
-            "heads": heads,
-            "mlps": mlps,
-        }
+        equal_heads=used_share(PUBLISHED, many),
+        without_factor=used_share(PUBLISHED, many, equal_heads(1)),
+        heads=heads,
+        mlps=mlps,
     )
 
 
@@ -335,23 +324,21 @@ def gamma_is_a_constant(seed: int) -> Measured:
     }
     facts = facts_of(follow_layers(np.eye(few), [layer], facts=True))
     pair = facts_of(two_tokens(1.0, query_key=1.0, value=1.0, depth=1))
-    sizes = tuple(float(10**power) for power in range(1, 9))
-    needed = tuple(_needed_gamma(10**power) for power in range(1, 9))
+    sizes = [10**power for power in range(1, 9)]
     growth = _needed_gamma(many) / _needed_gamma(fewer)
     return Measured(
-        {
-            "few": float(few),
-            "needed": _needed_gamma(many),
-            "growth": growth / (_scale(many) / _scale(fewer)),
-            "agreement": abs(10.0 ** facts.log10_composite[-1] / _closed_form(few)[0] - 1.0),
-            "with_gamma": used_share(PUBLISHED, facts),
-            "largest": facts.layers[0].gamma[0] / 10.0 ** largest_gamma(few),
-            "attained": pair.layers[0].gamma[0] / 10.0 ** largest_gamma(2),
-        },
-        Picture(
+        few=few,
+        needed=_needed_gamma(many),
+        growth=growth / (_scale(many) / _scale(fewer)),
+        agreement=abs(10.0 ** facts.log10_composite[-1] / _closed_form(few)[0] - 1.0),
+        with_gamma=used_share(PUBLISHED, facts),
+        largest=facts.layers[0].gamma[0] / 10.0 ** largest_gamma(few),
+        attained=pair.layers[0].gamma[0] / 10.0 ** largest_gamma(2),
+        picture=Picture(
             "tokens",
             "γ that is needed",
-            {"this family": (sizes, needed), "a constant": (sizes, (1.0,) * len(sizes))},
+            {"this family": map(_needed_gamma, sizes), "a constant": 1.0},
+            over=sizes,
             x_log=True,
             y_log=True,
             faint=("a constant",),
@@ -416,14 +403,12 @@ def wider_heads_curb_attention_errors(seed: int) -> Measured:
         drawn.append(last(x, queries, keys) - before)
         product.append(float(np.linalg.norm(queries @ keys.T) / np.linalg.norm(query @ key.T)))
     return Measured(
-        {
-            "narrow": float(narrow),
-            "wide": float(wide),
-            "draws": float(draws),
-            "padded": 10.0 ** float(np.mean(padded)),
-            "drawn": 10.0 ** float(np.mean(drawn)),
-            "product": float(np.mean(product)),
-        }
+        narrow=narrow,
+        wide=wide,
+        draws=draws,
+        padded=10.0 ** float(np.mean(padded)),
+        drawn=10.0 ** float(np.mean(drawn)),
+        product=np.mean(product),
     )
 
 
@@ -452,9 +437,7 @@ def published_proof_step(seed: int) -> Measured:
     large = 10.0 * normal(draws, tokens, tokens) * uniform(draws, 1, 1)
     apart = pattern_shift(p, even, large).abs().sum(-1)
     return Measured(
-        {
-            "excess": float(broken.max()),
-            "repaired": float(repaired.max()),
-            "tanh": float((apart / (2.0 * (span(large)[..., 0] / 4.0).tanh())).max()),
-        }
+        excess=broken.max(),
+        repaired=repaired.max(),
+        tanh=(apart / (2.0 * (span(large)[..., 0] / 4.0).tanh())).max(),
     )

@@ -57,7 +57,7 @@ from typing import Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, measures
+from leadline.claims.catalog import Measured, Results, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.amplification import softmax
 from leadline.claims.measure.architecture import (
@@ -67,12 +67,7 @@ from leadline.claims.measure.architecture import (
     hf_model,
     transformer,
 )
-from leadline.claims.measure.attention_in_models import (
-    TRAINED,
-    Results,
-    line_by_layer,
-    text_windows,
-)
+from leadline.claims.measure.attention_in_models import TRAINED, text_windows
 
 
 @measures("attention-rows-sum-to-one")
@@ -95,12 +90,10 @@ def attention_rows_sum_to_one(seed: int) -> Measured:
         gpt2 = torch.stack(model(ids, output_attentions=True).attentions)
     layers = attention_record(model, ids, seed=seed).provenance["attention"]
     return Measured(
-        {
-            "row_error": max(errors),
-            "least_weight": min(*least, float(gpt2.min())),
-            "gpt2_row_error": float((gpt2.double().sum(-1) - 1).abs().max()),
-            "layers_not_stochastic": float(sum(not one["stochastic"] for one in layers)),
-        }
+        row_error=max(errors),
+        least_weight=min(*least, float(gpt2.min())),
+        gpt2_row_error=(gpt2.double().sum(-1) - 1).abs().max(),
+        layers_not_stochastic=sum(not one["stochastic"] for one in layers),
     )
 
 
@@ -120,9 +113,7 @@ def largest_weight_bound(seed: int) -> Measured:
         plain.append(float(softmax(logits).max()) / bound)
         causal.append(float(masked.max()) / bound)
         counted.append(float((masked / by_row).max()))
-    return Measured(
-        {"ratio_open": max(plain), "ratio_causal": max(causal), "ratio_counted": max(counted)}
-    )
+    return Measured(ratio_open=max(plain), ratio_causal=max(causal), ratio_counted=max(counted))
 
 
 def _stack(causal: str, **sizes: int) -> Any:
@@ -150,12 +141,10 @@ def mask_hides_the_future(seed: int) -> Measured:
     kept = attention_weights(query, key, scaling=0.5).tril()
     kept = kept / kept.sum(-1, keepdim=True)
     return Measured(
-        {
-            "leak_masked": leaks[0],
-            "leak_open": leaks[1],
-            "weight_above": float(masked.triu(1).abs().max()),
-            "proportion_error": float((masked - kept).abs().max()),
-        }
+        leak_masked=leaks[0],
+        leak_open=leaks[1],
+        weight_above=masked.triu(1).abs().max(),
+        proportion_error=(masked - kept).abs().max(),
     )
 
 
@@ -180,11 +169,9 @@ def generation_needs_mask(seed: int) -> Measured:
         anew = torch.cat([open_(ids[:, : i + 1])[:, -1:] for i in range(tokens)], 1)
         unmasked = open_(ids)
     return Measured(
-        {
-            "recomputed_difference": float((anew - at_once).abs().max()),
-            "one_by_one_error": float((one_by_one - at_once).abs().max()),
-            "open_difference": float((unmasked - at_once).abs().max()),
-        }
+        recomputed_difference=(anew - at_once).abs().max(),
+        one_by_one_error=(one_by_one - at_once).abs().max(),
+        open_difference=(unmasked - at_once).abs().max(),
     )
 
 
@@ -201,22 +188,20 @@ def scaling_keeps_logits_level(seed: int) -> Measured:
         aligned.append(float(np.square(query).sum(1).mean()))
     root = np.sqrt(head_widths)
     scaled, along = np.array(spread) / root, np.array(aligned) / root
-    widths = tuple(map(float, head_widths))
     return Measured(
-        {
-            "growth_scaled": float(scaled[-1] / scaled[0]),
-            "growth_unscaled": spread[-1] / spread[0],
-            "growth_aligned": float(along[-1] / along[0]),
-            "growth_aligned_by_root": float(along[-1] / along[0] / (root[-1] / root[0])),
-        },
-        Picture(
+        growth_scaled=scaled[-1] / scaled[0],
+        growth_unscaled=spread[-1] / spread[0],
+        growth_aligned=along[-1] / along[0],
+        growth_aligned_by_root=along[-1] / along[0] / (root[-1] / root[0]),
+        picture=Picture(
             "width of the head",
             "logit",
             {
-                "spread, scaled": (widths, tuple(scaled.tolist())),
-                "spread, not scaled": (widths, tuple(spread)),
-                "key equal to the query, scaled": (widths, tuple(along.tolist())),
+                "spread, scaled": scaled,
+                "spread, not scaled": spread,
+                "key equal to the query, scaled": along,
             },
+            over=head_widths,
             x_log=True,
             y_log=True,
         ),
@@ -241,9 +226,7 @@ def scaled_by_head_width(seed: int) -> Measured:
         scaling = float(attention_by_layer(model, ids, "scaling", seed=seed)[0])
         as_written.append(min(abs(scaling * math.sqrt(h) - 1) for h in range(1, heads + 1)))
         by_head_width.append(abs(scaling * math.sqrt(width // heads) - 1))
-    return Measured(
-        {"error_as_written": min(as_written), "error_by_head_width": max(by_head_width)}
-    )
+    return Measured(error_as_written=min(as_written), error_by_head_width=max(by_head_width))
 
 
 @measures("larger-dot-product-better-aligned")
@@ -262,10 +245,8 @@ def larger_dot_product_better_aligned(seed: int) -> Measured:
         query, key = tokens @ weights[0], tokens @ weights[1]
         normed = RMSNorm(16, eps=0.0).double()(key)
     return Measured(
-        {
-            "agreement": _agreement(query.numpy(), key.numpy()),
-            "agreement_normed": _agreement(query.numpy(), normed.numpy()),
-        }
+        agreement=_agreement(query.numpy(), key.numpy()),
+        agreement_normed=_agreement(query.numpy(), normed.numpy()),
     )
 
 
@@ -299,9 +280,7 @@ def key_bias_cancels(seed: int) -> Measured:
         before = heads.attention()[0].detach()
         heads.sizes["key_bias"] = torch.zeros_like(heads.sizes["key_bias"])
         changes.append(float((heads.attention()[0].detach() - before).abs().max()))
-    return Measured(
-        {"formula_error": max(errors), "change_plain": changes[0], "change_rotary": changes[1]}
-    )
+    return Measured(formula_error=max(errors), change_plain=changes[0], change_rotary=changes[1])
 
 
 @measures("heads-are-a-sum")
@@ -378,11 +357,9 @@ def heads_beyond_one_average(seed: int, results: Results) -> Measured:
         share = float(np.clip((first - values[0]) @ along / (along @ along), 0, 1))
         distances.append(float(np.linalg.norm(first - values[0] - share * along)))
     return Measured(
-        {
-            "distance_one_head": distances[0],
-            "distance_two_heads": distances[1],
-            "divergence": float(np.mean(results[TRAINED.name]["pre"]["head_divergence"])),
-        }
+        distance_one_head=distances[0],
+        distance_two_heads=distances[1],
+        divergence=np.mean(results[TRAINED.name]["pre"]["head_divergence"]),
     )
 
 
@@ -404,21 +381,20 @@ def heads_learn_different_ranges(seed: int, results: Results) -> Measured:
         ]
     )
     return Measured(
-        {
-            "range_ratio_pre": float(pre.max() / pre.min()),
-            "range_ratio_post": float(post.max() / post.min()),
-            "range_ratio_start": float(start.max() / start.min()),
-            "start_over_even": float(start.mean()) / ((tokens - 1) / 4),
-            "ratio_in_layer": float(np.median(pre.max(1) / pre.min(1))),
-            "ratio_of_layers": float(pre.mean(1).max() / pre.mean(1).min()),
-        },
-        Picture(
+        range_ratio_pre=pre.max() / pre.min(),
+        range_ratio_post=post.max() / post.min(),
+        range_ratio_start=start.max() / start.min(),
+        start_over_even=float(start.mean()) / ((tokens - 1) / 4),
+        ratio_in_layer=np.median(pre.max(1) / pre.min(1)),
+        ratio_of_layers=pre.mean(1).max() / pre.mean(1).min(),
+        picture=Picture(
             "layer",
             "mean attention distance, tokens",
             {
-                **{f"head {head + 1}": line_by_layer(pre[:, head]) for head in range(4)},
-                "before training": line_by_layer(start.mean(1)),
+                **{f"head {head + 1}": pre[:, head] for head in range(4)},
+                "before training": start.mean(1),
             },
+            over=1,
             faint=("before training",),
         ),
     )

@@ -33,7 +33,6 @@ Sources: Ba, Kiros, Hinton 2016, arXiv 1607.06450; Brody, Alon, Yahav 2023, arXi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,11 +104,6 @@ def largest(values: Array) -> float:
     return float(np.abs(values).max())
 
 
-def floats(values: Iterable[float]) -> tuple[float, ...]:
-    """Return the values as a picture keeps them."""
-    return tuple(map(float, values))
-
-
 @measures("layernorm-by-token")
 def layernorm_by_token(seed: int) -> Measured:
     """Measure mean and variance of every token behind the norm, for tokens of three sizes."""
@@ -125,21 +119,19 @@ def layernorm_by_token(seed: int) -> Measured:
         law = std**2 / (std**2 + EPS)
         errors += [largest(one.var(axis=1) - law) for one in (after, normalise_by_theory(x))]
     return Measured(
-        {
-            "mean_error": max(means),
-            "variance_error": largest(variances[1.0] - 1.0),
-            "variance_embedding": float(variances[0.02].mean()),
-            "variance_small": float(variances[1e-3].mean()),
-            "variance_equal": float(normalise(np.full((1, WIDTH), 0.5)).var()),
-            "law_error": max(errors),
-        }
+        mean_error=max(means),
+        variance_error=largest(variances[1.0] - 1.0),
+        variance_embedding=variances[0.02].mean(),
+        variance_small=variances[1e-3].mean(),
+        variance_equal=normalise(np.full((1, WIDTH), 0.5)).var(),
+        law_error=max(errors),
     )
 
 
 @measures("layernorm-epsilon")
 def layernorm_epsilon(seed: int) -> Measured:
     """Set both places of epsilon against the norm, over the size of the token."""
-    stds = floats(10.0**power for power in np.linspace(-4.0, 1.0, 26))
+    stds = [10.0 ** float(power) for power in np.linspace(-4.0, 1.0, 26)]
     sizes: dict[str, list[float]] = {"√(σ² + ε), used": [], "σ + ε, the note": []}
     differences: dict[float, float] = {}
     errors: list[float] = []
@@ -153,16 +145,15 @@ def layernorm_epsilon(seed: int) -> Measured:
         for values, one in zip(sizes.values(), (used, note), strict=True):
             values.append(_root_mean_square(one))
     return Measured(
-        {
-            "unit": differences[1.0],
-            "small": differences[1e-3],
-            "embedding": differences[0.02],
-            "formula_error": max(errors),
-        },
-        Picture(
+        unit=differences[1.0],
+        small=differences[1e-3],
+        embedding=differences[0.02],
+        formula_error=max(errors),
+        picture=Picture(
             "standard deviation of the token",
             "standard deviation behind the norm",
-            {label: (stds, tuple(values[: len(stds)])) for label, values in sizes.items()},
+            {label: values[: len(stds)] for label, values in sizes.items()},
+            over=stds,
             x_log=True,
         ),
     )
@@ -177,14 +168,12 @@ def layernorm_feature_wise(seed: int) -> Measured:
     after = normalise(x)
     variances = after.var(axis=0)
     return Measured(
-        {
-            "smallest": float(variances.min()),
-            "largest": float(variances.max()),
-            "variance_ratio": float(variances.max() / variances.min()),
-            "feature_mean": largest(after.mean(axis=0)),
-            "token_mean": largest(after.mean(axis=1)),
-            "token_variance": largest(after.var(axis=1) - 1.0),
-        }
+        smallest=variances.min(),
+        largest=variances.max(),
+        variance_ratio=variances.max() / variances.min(),
+        feature_mean=largest(after.mean(axis=0)),
+        token_mean=largest(after.mean(axis=1)),
+        token_variance=largest(after.var(axis=1) - 1.0),
     )
 
 
@@ -215,14 +204,12 @@ def layernorm_batch_free(seed: int) -> Measured:
         cache = Cache(length)
         steps = torch.cat([model(ids[:, i : i + 1], cache=cache) for i in range(length)], 1)
     return Measured(
-        {
-            "examples": float(examples),
-            "alone": float((together - alone).abs().max()),
-            "modes": float(modes.abs().max()),
-            "kept": float(len(list(norm.buffers()))),
-            "steps": float((whole - steps).abs().max() / whole.abs().max()),
-            "batch_norm": float(modes_of_batch_norm.abs().max()),
-        }
+        examples=examples,
+        alone=(together - alone).abs().max(),
+        modes=modes.abs().max(),
+        kept=len(list(norm.buffers())),
+        steps=(whole - steps).abs().max() / whole.abs().max(),
+        batch_norm=modes_of_batch_norm.abs().max(),
     )
 
 
@@ -245,15 +232,13 @@ def layernorm_sphere(seed: int) -> Measured:
         undone = (normalise(x, gamma=gamma, beta=beta, eps=0.0) - beta) / gamma
         shells.append(largest(np.linalg.norm(undone, axis=1) / root - 1.0))
     return Measured(
-        {
-            "radius": float(lengths[64].mean()),
-            "radius_large": float(lengths[768].mean()),
-            "spread": float(np.ptp(lengths[64]) / lengths[64].mean()),
-            "radius_error": max(errors),
-            "plane_error": max(planes),
-            "ellipsoid_error": max(shells),
-        },
-        draw_sphere(),
+        radius=lengths[64].mean(),
+        radius_large=lengths[768].mean(),
+        spread=np.ptp(lengths[64]) / lengths[64].mean(),
+        radius_error=max(errors),
+        plane_error=max(planes),
+        ellipsoid_error=max(shells),
+        picture=draw_sphere(),
     )
 
 
@@ -281,7 +266,7 @@ def draw_sphere() -> Picture:
     return Picture(
         "along (1, −1, 0)",
         "along (1, 1, −2)",
-        {name: (floats(points[:, 0]), floats(points[:, 1])) for name, points in several.items()},
+        {name: points.T for name, points in several.items()},
         points=True,
         equal=True,
         faint=("unit circle the note names",),
@@ -297,12 +282,10 @@ def layernorm_zero_mean_space(seed: int) -> Measured:
     moved = x + rng.standard_normal((64, 1))  # tokens that have a mean to lose
     trained = normalise(moved, gamma=gamma, beta=beta)
     return Measured(
-        {
-            "mean_bare": largest(normalise(moved).mean(axis=1)),
-            "mean_trained": _root_mean_square(trained.mean(axis=1)),
-            "mean_undone": largest(((trained - beta) / gamma).mean(axis=1)),
-            "twice": float(np.linalg.norm(normalise(x) - x) / np.linalg.norm(x)),
-        }
+        mean_bare=largest(normalise(moved).mean(axis=1)),
+        mean_trained=_root_mean_square(trained.mean(axis=1)),
+        mean_undone=largest(((trained - beta) / gamma).mean(axis=1)),
+        twice=np.linalg.norm(normalise(x) - x) / np.linalg.norm(x),
     )
 
 
@@ -317,13 +300,11 @@ def mean_removal_is_radial(seed: int) -> Measured:
     parts = (left**2).sum(axis=1) + WIDTH * x.mean(axis=1) ** 2
     lengths = np.linalg.norm(2.0 * x - 2.0 * removed, axis=1) / np.linalg.norm(left, axis=1)
     return Measured(
-        {
-            "cosine": _root_mean_square(_cosines(removed, x)),
-            "still": float(lengths.mean()),
-            "along_one": float(np.abs(_cosines(removed, np.ones_like(x))).min()),
-            "pythagoras": largest(squares - parts) / float(squares.max()),
-            "after_division": largest(normalise(2.0 * x, eps=0.0) - normalise(x, eps=0.0)),
-        }
+        cosine=_root_mean_square(_cosines(removed, x)),
+        still=lengths.mean(),
+        along_one=np.abs(_cosines(removed, np.ones_like(x))).min(),
+        pythagoras=largest(squares - parts) / float(squares.max()),
+        after_division=largest(normalise(2.0 * x, eps=0.0) - normalise(x, eps=0.0)),
     )
 
 
@@ -348,11 +329,13 @@ def dot_products_after_layernorm(seed: int) -> Measured:
         name: exponent.fit_exponent(widths, {0: values}).slope for name, values in sizes.items()
     }
     return Measured(
-        {**slopes, "score_size": sizes["score"][-1]},
-        Picture(
+        slopes,
+        score_size=sizes["score"][-1],
+        picture=Picture(
             "width",
             "typical size",
-            {labels[name]: (floats(widths), tuple(values)) for name, values in sizes.items()},
+            {labels[name]: values for name, values in sizes.items()},
+            over=widths,
             x_log=True,
             y_log=True,
         ),
@@ -384,13 +367,11 @@ def attention_sees_directions(seed: int) -> Measured:
     moved = x + torch.randn(1, length, 1, generator=rng, dtype=torch.float64)
     with torch.no_grad():
         return Measured(
-            {
-                "scaled": _change(normed, x, factors * x),
-                "bare": _change(bare, x, factors * x),
-                "small": _change(normed, 1e-3 * x, 2e-3 * x),
-                "shifted": _change(normed, x, moved),
-                "exact": _change(exact, 1e-3 * x, 2e-3 * x),
-            }
+            scaled=_change(normed, x, factors * x),
+            bare=_change(bare, x, factors * x),
+            small=_change(normed, 1e-3 * x, 2e-3 * x),
+            shifted=_change(normed, x, moved),
+            exact=_change(exact, 1e-3 * x, 2e-3 * x),
         )
 
 

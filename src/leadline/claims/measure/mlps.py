@@ -40,14 +40,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
+from leadline.claims.claim import Picture
 from leadline.claims.measure.collapse_speed import (
     ATTENTION,
     MLP,
     NOTE_FIGURE,
     SKIP,
     SKIP_AND_MLP,
-    Results,
     note_curves,
     sample_curves,
 )
@@ -60,7 +60,6 @@ from leadline.claims.measure.token_residuals import (
     facts_of,
     log10_factor,
     log10_growth,
-    plot_by_layer,
     rank_of,
     two_tokens,
 )
@@ -97,17 +96,15 @@ def lipschitz_measures_rank_raising(seed: int) -> Measured:
     grown = rank(large, large * biases)
     affine = np.maximum(large * (x @ up) + shift, 0.0) @ (large * down) + rng.normal(size=width)
     return Measured(
-        {
-            "small_lipschitz": lipschitz(small),
-            "large_lipschitz": lipschitz(large),
-            "small_rank": kinked,
-            "large_rank": straight,
-            "grown_rank": grown,
-            "larger": lipschitz(large) / lipschitz(small),
-            "gained": straight - kinked,
-            "unchanged": grown - kinked,
-            "added": rank_of(affine) - rank_of(x),
-        }
+        small_lipschitz=lipschitz(small),
+        large_lipschitz=lipschitz(large),
+        small_rank=kinked,
+        large_rank=straight,
+        grown_rank=grown,
+        larger=lipschitz(large) / lipschitz(small),
+        gained=straight - kinked,
+        unchanged=grown - kinked,
+        added=rank_of(affine) - rank_of(x),
     )
 
 
@@ -154,14 +151,12 @@ def mlp_is_lipschitz(seed: int) -> Measured:
     grid = torch.arange(-6.0, 6.0, 1e-4, dtype=torch.float64, requires_grad=True)
     (slopes,) = torch.autograd.grad(F.gelu(grid).sum(), grid)
     return Measured(
-        {
-            "relu": quotient("relu"),
-            "gelu": quotient("gelu"),
-            "step": stepped / composite_lipschitz("relu", *norms),
-            "gated": gated(10.0) / gated(1.0),
-            "attained": single / composite_lipschitz("gelu", 1.0, 1.0, 1.0, 1.0),
-            "slope": abs(float(slopes.max()) - lip("gelu")),
-        }
+        relu=quotient("relu"),
+        gelu=quotient("gelu"),
+        step=stepped / composite_lipschitz("relu", *norms),
+        gated=gated(10.0) / gated(1.0),
+        attained=single / composite_lipschitz("gelu", 1.0, 1.0, 1.0, 1.0),
+        slope=abs(float(slopes.max()) - lip("gelu")),
     )
 
 
@@ -259,16 +254,14 @@ def larger_lipschitz_slows_collapse(seed: int) -> Measured:
     plain, stretched = (_follow_stretched(seed, gain=gain) for gain in (1.0, stretch))
     worst = search("one-head-mlp", (PUBLISHED,), seed=seed, climbed=0)[PUBLISHED]
     return Measured(
-        {
-            "depth": float(usual.depth),
-            "factor": factor,
-            "stretched": stretch,
-            "higher": float(larger.log10_residual[-1] - usual.log10_residual[-1]),
-            "ratio": float(larger.log_ratio[-1]),
-            "normed": float(larger_normed.log10_relative[-1] / usual_normed.log10_relative[-1]),
-            "shared": float(stretched.log10_residual[-1] - plain.log10_residual[-1]),
-            "bounded": worst.within.ratio,
-        }
+        depth=usual.depth,
+        factor=factor,
+        stretched=stretch,
+        higher=larger.log10_residual[-1] - usual.log10_residual[-1],
+        ratio=larger.log_ratio[-1],
+        normed=larger_normed.log10_relative[-1] / usual_normed.log10_relative[-1],
+        shared=stretched.log10_residual[-1] - plain.log10_residual[-1],
+        bounded=worst.within.ratio,
     )
 
 
@@ -285,20 +278,20 @@ def mlp_alone_cannot_stop_collapse(seed: int, trials: Results) -> Measured:
     lipschitz = composite_lipschitz("relu", gain, 2.0 * gain, 2.0, 1.0)
     facts = replace(facts, layers=(replace(facts.layers[0], lipschitz=lipschitz),))
     return Measured(
-        {
-            "depth": float(depth),
-            "ratio": logs[-1] / logs[-2],
-            "kept": 10.0 ** log10_growth(strong),
-            "weak": log10_growth(weak),
-            "condition": 10.0 ** (log10_factor(facts) + 2.0 * facts.log10_composite[0]),
-        },
-        plot_by_layer(
+        depth=depth,
+        ratio=logs[-1] / logs[-2],
+        kept=10.0 ** log10_growth(strong),
+        weak=log10_growth(weak),
+        condition=10.0 ** (log10_factor(facts) + 2.0 * facts.log10_composite[0]),
+        picture=Picture(
+            "layer",
             RESIDUAL,
             {
                 "note, MLP only": logs[:5],
                 "two tokens, gain 1": weak.log10_residual[:5],
                 "two tokens, gain 2": strong.log10_residual,
             },
+            over=0,
         ),
     )
 
@@ -318,13 +311,11 @@ def mlp_exponent_is_linear_in_depth(seed: int) -> Measured:
     start, end = facts.log10_composite[0], facts.log10_composite[-1]
     printed = 0.5 * (3 * depth - 1) * log10_factor(facts) + 3**depth * start
     return Measured(
-        {
-            "depth": float(depth),
-            "lipschitz": lipschitz,
-            "written": end - printed,
-            "right": used_share(PUBLISHED, facts),
-            "searched": search("one-head-mlp", (PUBLISHED,), seed=seed)[PUBLISHED].within.ratio,
-        }
+        depth=depth,
+        lipschitz=lipschitz,
+        written=end - printed,
+        right=used_share(PUBLISHED, facts),
+        searched=search("one-head-mlp", (PUBLISHED,), seed=seed)[PUBLISHED].within.ratio,
     )
 
 
@@ -334,8 +325,10 @@ def skip_does_more_than_mlp(seed: int, trials: Results) -> Measured:
     logs = note_curves(trials, "true")
     skip, mlp = logs[SKIP], logs[MLP]
     return Measured(
-        {"skip": 10.0 ** skip[-1], "kept": 10.0 ** (skip[-1] - skip[0]), "mlp": mlp[-1]},
-        plot_by_layer(RESIDUAL, {SKIP: skip[:6], MLP: mlp[:6]}),
+        skip=10.0 ** skip[-1],
+        kept=10.0 ** (skip[-1] - skip[0]),
+        mlp=mlp[-1],
+        picture=Picture("layer", RESIDUAL, {SKIP: skip[:6], MLP: mlp[:6]}, over=0),
     )
 
 
@@ -344,14 +337,12 @@ def figure_mlp_only(seed: int, trials: Results) -> Measured:
     """Read the curve with MLPs alone as drawn."""
     drawn = note_curves(trials, "drawn")[MLP]
     return Measured(
-        {
-            "first": drawn[1],
-            "second": drawn[2],
-            "third": drawn[3],
-            "share": drawn[1] / drawn[0],
-            "late": drawn[3] / drawn[0],
-        },
-        plot_by_layer("residual", {MLP: drawn}),
+        first=drawn[1],
+        second=drawn[2],
+        third=drawn[3],
+        share=drawn[1] / drawn[0],
+        late=drawn[3] / drawn[0],
+        picture=Picture("layer", "residual", {MLP: drawn}, over=0),
     )
 
 
@@ -361,16 +352,16 @@ def figure_mlp_is_slower(seed: int, trials: Results) -> Measured:
     drawn, true = note_curves(trials, "drawn"), note_curves(trials, "true")
     mlp, attention = drawn[MLP], drawn[ATTENTION]
     return Measured(
-        {
-            "first": mlp[1] / attention[1],
-            "second": mlp[2] / attention[2],
-            "mlp_factor": mlp[1] / mlp[2],
-            "san_factor": attention[1] / attention[2],
-            "mlp_last": true[MLP][-1],
-            "san_last": true[ATTENTION][-1],
-            "cubic": true[MLP][-1] / true[MLP][-2],
-        },
-        plot_by_layer(RESIDUAL, {name: true[name][:6] for name in (ATTENTION, MLP)}),
+        first=mlp[1] / attention[1],
+        second=mlp[2] / attention[2],
+        mlp_factor=mlp[1] / mlp[2],
+        san_factor=attention[1] / attention[2],
+        mlp_last=true[MLP][-1],
+        san_last=true[ATTENTION][-1],
+        cubic=true[MLP][-1] / true[MLP][-2],
+        picture=Picture(
+            "layer", RESIDUAL, {name: true[name][:6] for name in (ATTENTION, MLP)}, over=0
+        ),
     )
 
 
@@ -383,16 +374,19 @@ def figure_skip_and_mlp_is_best(seed: int, trials: Results) -> Measured:
     skip, both = drawn[SKIP], drawn[SKIP_AND_MLP]
     skip_share, both_share = (10.0 ** relative[name][-1] for name in (SKIP, SKIP_AND_MLP))
     return Measured(
-        {
-            "own_skip": note_skip,
-            "own_both": note_both,
-            "margin": note_both - note_skip,
-            "growth": both[-1] / both[0] - skip[-1] / skip[0],
-            "skip_share": skip_share,
-            "both_share": both_share,
-            "share": both_share / skip_share,
-        },
-        plot_by_layer(RELATIVE_RESIDUAL, {name: relative[name] for name in (SKIP, SKIP_AND_MLP)}),
+        own_skip=note_skip,
+        own_both=note_both,
+        margin=note_both - note_skip,
+        growth=both[-1] / both[0] - skip[-1] / skip[0],
+        skip_share=skip_share,
+        both_share=both_share,
+        share=both_share / skip_share,
+        picture=Picture(
+            "layer",
+            RELATIVE_RESIDUAL,
+            {name: relative[name] for name in (SKIP, SKIP_AND_MLP)},
+            over=0,
+        ),
     )
 
 
@@ -422,11 +416,9 @@ def _growth(trials: Results, network: str, fact: str) -> float:
 def large_lipschitz_costs_robustness(seed: int, trials: Results) -> Measured:
     """Read how lambda and the change of the output per change of the input grow."""
     return Measured(
-        {
-            "lipschitz": _growth(trials, BARE, "lipschitz"),
-            "bare": _growth(trials, BARE, "output_change"),
-            "normed": _growth(trials, NORMED, "output_change"),
-        }
+        lipschitz=_growth(trials, BARE, "lipschitz"),
+        bare=_growth(trials, BARE, "output_change"),
+        normed=_growth(trials, NORMED, "output_change"),
     )
 
 
@@ -436,4 +428,4 @@ def large_lipschitz_raises_gradient_variance(seed: int, trials: Results) -> Meas
     bare, normed, normless = (
         _growth(trials, network, "gradient_variance") for network in (BARE, NORMED, SKIPLESS)
     )
-    return Measured({"bare": bare, "normed": normed, "normless": normless})
+    return Measured(bare=bare, normed=normed, normless=normless)

@@ -36,15 +36,13 @@ from typing import Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.before_training import (
     AT_START,
     DEEP,
-    Results,
     build_model,
     draw_model,
-    plot_over_layers,
     read_flow,
     watch_writes,
 )
@@ -53,10 +51,10 @@ from leadline.claims.measure.layernorm import (
     WIDTH,
     differentiate,
     draw_tokens,
-    floats,
     largest,
     normalise,
 )
+from leadline.claims.measure.products import singular_values, spectral_norm
 from leadline.theory import norm_jacobian, residual_products
 
 DEPTH_OF_BLOCKS, DEPTH_OF_PRODUCT, LENGTH = 12, 24, 16
@@ -98,7 +96,7 @@ def layernorm_jacobian_is_centring(seed: int) -> Measured:
     for std, several in distances.items():
         for x in draw_tokens(seed, 23, count=8, std=std):
             jacobian = differentiate(x, eps=0.0)
-            several.append(_norm(jacobian - centring))
+            several.append(spectral_norm(jacobian - centring))
             kept[std].append(float(np.linalg.norm(jacobian @ x) / np.linalg.norm(centring @ x)))
     rng = np.random.default_rng([seed, 24])
     errors: list[float] = []
@@ -108,12 +106,10 @@ def layernorm_jacobian_is_centring(seed: int) -> Measured:
         written = norm_jacobian.layer_norm_jacobian(moved, gamma=gamma)
         errors.append(largest(exact - written) / largest(exact))
     return Measured(
-        {
-            "distance_unit": min(distances[1.0]),
-            "distance_small": float(np.mean(distances[0.1])),
-            "lost_unit": max(kept[1.0]),
-            "formula_error": max(errors),
-        }
+        distance_unit=min(distances[1.0]),
+        distance_small=np.mean(distances[0.1]),
+        lost_unit=max(kept[1.0]),
+        formula_error=max(errors),
     )
 
 
@@ -125,27 +121,22 @@ def layernorm_jacobian_eigenvalues(seed: int) -> Measured:
     counts, errors = list[int](), list[float]()
     spectrum = np.zeros(WIDTH)
     for x in draw_tokens(seed, 24, count=8, std=1.5):
-        bare = _singular_values(differentiate(x, eps=0.0))
+        bare = singular_values(differentiate(x, eps=0.0))
         counts.append(int((bare < zero * bare[0]).sum()))
-        spectrum = _singular_values(differentiate(x))
+        spectrum = singular_values(differentiate(x))
         written = norm_jacobian.norm_singular_values(x, norm="layernorm")
         errors.append(largest(np.sort(written)[::-1] - spectrum) / float(spectrum[0]))
-    ranks = floats(range(1, WIDTH + 1))
     return Measured(
-        {
-            "zeros": float((np.abs(values) <= zero).sum()),
-            "largest": float(values.max()),
-            "smallest_other": float(values[np.abs(values) > zero].min()),
-            "zeros_of_jacobian": float(np.mean(counts)),
-            "values_error": max(errors),
-        },
-        Picture(
+        zeros=(np.abs(values) <= zero).sum(),
+        largest=values.max(),
+        smallest_other=values[np.abs(values) > zero].min(),
+        zeros_of_jacobian=np.mean(counts),
+        values_error=max(errors),
+        picture=Picture(
             "rank",
             "singular value",
-            {
-                "I − 11ᵀ/d": (ranks, floats(values[::-1])),
-                "J of LayerNorm, std 1.5": (ranks, floats(spectrum)),
-            },
+            {"I − 11ᵀ/d": values[::-1], "J of LayerNorm, std 1.5": spectrum},
+            over=1,
         ),
     )
 
@@ -162,35 +153,34 @@ def layernorm_jacobian_below_one(seed: int) -> Measured:
     for std in stds:
         several: list[float] = []
         for x in draw_tokens(seed, 25, count=4, std=std):
-            norm = _norm(differentiate(x))
+            norm = spectral_norm(differentiate(x))
             several.append(norm)
             written = float(norm_jacobian.norm_singular_values(x, norm="layernorm").max())
             errors.append(abs(norm - written) / norm)
             gamma = 1.0 + 0.5 * rng.standard_normal(WIDTH)
-            values = _singular_values(differentiate(x, gamma=gamma))
+            values = singular_values(differentiate(x, gamma=gamma))
             low, high = norm_jacobian.norm_singular_bounds(x, norm="layernorm", gamma=gamma)
             excess += [float(values[0] / high.max()), float(low.max() / values[0])]
-            values = _singular_values(differentiate(x, gamma=two_gains))
+            values = singular_values(differentiate(x, gamma=two_gains))
             low, high = norm_jacobian.norm_singular_bounds(x, norm="layernorm", gamma=two_gains)
             apart += [abs(high[0] / values[0] - 1.0), abs(low[last] / values[last] - 1.0)]
         norms[std] = float(np.mean(several))
     return Measured(
-        {
-            "norm_tenth": norms[0.1],
-            "norm_embedding": norms[0.02],
-            "norm_ten": norms[10.0],
-            "formula_error": max(errors),
-            "band_excess": max(excess),
-            "attained": float(max(apart)),
-        },
-        Picture(
+        norm_tenth=norms[0.1],
+        norm_embedding=norms[0.02],
+        norm_ten=norms[10.0],
+        formula_error=max(errors),
+        band_excess=max(excess),
+        attained=max(apart),
+        picture=Picture(
             "standard deviation of the token",
             "spectral norm of J",
             {
-                "measured": (stds, tuple(norms.values())),
-                "limit of the note": (stds, tuple(1.0 for _ in stds)),
-                "1/σ": (stds, tuple(1.0 / std for std in stds)),
+                "measured": norms.values(),
+                "limit of the note": 1.0,
+                "1/σ": [1.0 / std for std in stds],
             },
+            over=stds,
             x_log=True,
             y_log=True,
             faint=("limit of the note", "1/σ"),
@@ -212,7 +202,7 @@ def layernorm_jacobian_whole_vector(seed: int) -> Measured:
         change = (differentiate(step) - jacobian)[1:, 1:]
         moved.append(largest(change) / largest(diagonal))
         typical.append(float(np.median(np.linalg.eigvals(jacobian).real)))
-    return Measured({"off_diagonal": min(beside), "moved": min(moved), "typical": max(typical)})
+    return Measured(off_diagonal=min(beside), moved=min(moved), typical=max(typical))
 
 
 @measures("shift-in-the-jacobian")
@@ -231,12 +221,10 @@ def shift_in_the_jacobian(seed: int) -> Measured:
             changes[name].append(float(np.linalg.norm(other - plain) / np.linalg.norm(plain)))
         changes["mean"].append(largest(plain @ np.ones(width)) / largest(plain))
     return Measured(
-        {
-            "scale_change": min(changes["scale"]),
-            "size_change": min(changes["size"]),
-            "shift_change": max(changes["shift"]),
-            "mean_left": max(changes["mean"]),
-        }
+        scale_change=min(changes["scale"]),
+        size_change=min(changes["size"]),
+        shift_change=max(changes["shift"]),
+        mean_left=max(changes["mean"]),
     )
 
 
@@ -252,7 +240,7 @@ def layernorm_lowers_variance(seed: int, trials: Results) -> Measured:
         errors.append(largest(after - std**2 / (std**2 + EPS)))
         for token in x[:4]:
             jacobian, gradient = differentiate(token), rng.standard_normal(WIDTH)
-            norm = _norm(jacobian)
+            norm = spectral_norm(jacobian)
             written = float(norm_jacobian.norm_singular_values(token, norm="layernorm").max())
             gain_errors.append(abs(norm - written) / norm)
             if std == small:
@@ -260,13 +248,11 @@ def layernorm_lowers_variance(seed: int, trials: Results) -> Measured:
         if std == small:
             raised = float(after.min()) / std**2
     return Measured(
-        {
-            "raised": raised,
-            "gain_small": min(gains),
-            "least_ratio": min(read_flow(trials, "no skip").ratio[depth] for depth in DEEP),
-            "variance_error": max(errors),
-            "gain_error": max(gain_errors),
-        }
+        raised=raised,
+        gain_small=min(gains),
+        least_ratio=min(read_flow(trials, "no skip").ratio[depth] for depth in DEEP),
+        variance_error=max(errors),
+        gain_error=max(gain_errors),
     )
 
 
@@ -282,7 +268,7 @@ def norm_factors_shrink(seed: int) -> Measured:
     for _ in range(depth):
         added = identity + 0.2 * rng.standard_normal((width, width))
         norm = norm_jacobian.layer_norm_jacobian(added @ start)
-        bounds.append(_norm(norm @ added) / (_norm(norm) * _norm(added)))
+        bounds.append(spectral_norm(norm @ added) / (spectral_norm(norm) * spectral_norm(added)))
     factors: dict[float, float] = {}
     lengths: dict[float, list[float]] = {}
     for share in shares:
@@ -291,15 +277,17 @@ def norm_factors_shrink(seed: int) -> Measured:
             total = (1.0 + share) * x
             norms.append(norm_jacobian.layer_norm_jacobian(total))
             x = norm_jacobian.normed(total, norm="layernorm", eps=EPS)[0]
-        factors[share] = max(map(_norm, norms))
+        factors[share] = max(map(spectral_norm, norms))
         pulled, lengths[share] = gradient, [1.0]
         for norm in reversed(norms):
             pulled = (norm @ ((1.0 + share) * identity)).T @ pulled
             lengths[share].append(float(np.linalg.norm(pulled) / np.linalg.norm(gradient)))
     lines = {f"F(x) = {share:g} x": several for share, several in lengths.items()}
     return Measured(
-        {"factor": factors[1.0], "left": lengths[1.0][-1], "bound": max(bounds)},
-        plot_over_layers("length of the gradient", lines, unit="layers", y_log=True),
+        factor=factors[1.0],
+        left=lengths[1.0][-1],
+        bound=max(bounds),
+        picture=Picture("layers", "length of the gradient", lines, over=0, y_log=True),
     )
 
 
@@ -315,20 +303,18 @@ def gradient_never_zero(seed: int, trials: Results) -> Measured:
     product, norms = np.eye(width), []
     for _ in range(24):
         weight = rng.standard_normal((width, width))
-        weight *= 0.05 / _norm(weight @ norm_jacobian.layer_norm_jacobian(x))
+        weight *= 0.05 / spectral_norm(weight @ norm_jacobian.layer_norm_jacobian(x))
         branch = weight @ norm_jacobian.layer_norm_jacobian(x)
-        norms.append(_norm(branch))
+        norms.append(spectral_norm(branch))
         product = (np.eye(width) + branch) @ product
         x = x + weight @ norm_jacobian.normed(x, norm="layernorm", eps=EPS)[0]
-    smallest = float(_singular_values(product)[-1])
+    smallest = float(singular_values(product)[-1])
     return Measured(
-        {
-            "least": min(read_flow(trials, "pre").least.values()),
-            "least_gpt2": min(read_flow(trials, "gpt2-scaled").least.values()),
-            "deleted": _length_left(deleting, gradient),
-            "kept": smallest,
-            "bound": math.exp(residual_products.product_band(norms).log_lower) / smallest,
-        }
+        least=min(read_flow(trials, "pre").least.values()),
+        least_gpt2=min(read_flow(trials, "gpt2-scaled").least.values()),
+        deleted=_length_left(deleting, gradient),
+        kept=smallest,
+        bound=math.exp(residual_products.product_band(norms).log_lower) / smallest,
     )
 
 
@@ -338,18 +324,17 @@ def pre_norm_blocks_near_identity(seed: int, trials: Results) -> Measured:
     blocks = trials[BLOCKS.name]
     pre, scaled, post = (blocks[design]["distance"] for design in ("pre", "scaled pre", "post"))
     return Measured(
-        {
-            "first": pre[0],
-            "last": pre[-1],
-            "last_over_first": pre[-1] / pre[0],
-            "strongest": blocks["pre"]["largest"][0],
-            "scaled": max(scaled),
-            "post": sum(post) / len(post),
-        },
-        plot_over_layers(
+        first=pre[0],
+        last=pre[-1],
+        last_over_first=pre[-1] / pre[0],
+        strongest=blocks["pre"]["largest"][0],
+        scaled=max(scaled),
+        post=sum(post) / len(post),
+        picture=Picture(
+            "layer",
             "distance of J to the identity",
             {"Pre-LN": pre, "Pre-LN, updates / √(2L)": scaled, "Post-LN": post},
-            first=1,
+            over=1,
         ),
     )
 
@@ -366,15 +351,13 @@ def norms_break_the_path(seed: int, trials: Results) -> Measured:
     small = norms_apart(model, batch_of(LENGTH, examples=1, seed=seed))
     unscaled = trials[BLOCKS.name]["norms apart"]
     return Measured(
-        {
-            "with_norms": unscaled["with"],
-            "without_norms": unscaled["without"],
-            "shrink": unscaled["shrink"],
-            "taken": unscaled["without"] - unscaled["with"],
-            "small_without": small.without_size,
-            "small_with": small.with_size,
-            "compressed": small.with_size - small.without_size,
-        }
+        with_norms=unscaled["with"],
+        without_norms=unscaled["without"],
+        shrink=unscaled["shrink"],
+        taken=unscaled["without"] - unscaled["with"],
+        small_without=small.without_size,
+        small_with=small.with_size,
+        compressed=small.with_size - small.without_size,
     )
 
 
@@ -389,17 +372,16 @@ def pre_norm_eigenvalues_near_one(seed: int) -> Measured:
     first_norm = unscaled[0][1]
     lines = {"Pre-LN": unscaled, "Pre-LN, updates / √(2L)": scaled}
     return Measured(
-        {
-            "scaled": max(far for far, _ in scaled),
-            "first": unscaled[0][0],
-            "bound": max(far / norm for far, norm in (*scaled, *unscaled)),
-            "largest": _norm(blocks[0]),
-            "norm_error": abs(first_branch - first_norm) / first_norm,
-        },
-        plot_over_layers(
+        scaled=max(far for far, _ in scaled),
+        first=unscaled[0][0],
+        bound=max(far / norm for far, norm in (*scaled, *unscaled)),
+        largest=spectral_norm(blocks[0]),
+        norm_error=abs(first_branch - first_norm) / first_norm,
+        picture=Picture(
+            "layer",
             "largest |λ − 1|",
             {label: [far for far, _ in several] for label, several in lines.items()},
-            first=1,
+            over=1,
         ),
     )
 
@@ -435,17 +417,8 @@ def _measure_eigenvalues(
     sizes: list[tuple[float, float]] = []
     for block in blocks:
         branch = block - np.eye(len(block))
-        sizes.append((float(np.abs(np.linalg.eigvals(branch)).max()), _norm(branch)))
+        sizes.append((float(np.abs(np.linalg.eigvals(branch)).max()), spectral_norm(branch)))
     return sizes, blocks, float(first.branch[0])
-
-
-def _norm(matrix: Any) -> float:
-    """Return the spectral norm."""
-    return float(np.linalg.norm(matrix, 2))
-
-
-def _singular_values(matrix: Any) -> Any:
-    return np.linalg.svd(matrix, compute_uv=False)
 
 
 def _length_left(jacobian: Any, gradient: Any) -> float:

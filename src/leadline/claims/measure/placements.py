@@ -43,12 +43,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
+from leadline.claims.claim import Picture
 from leadline.claims.measure.before_training import (
     SHOWN,
-    Results,
     draw_model,
-    plot_over_layers,
     seed_of_draw,
     watch_writes,
 )
@@ -135,12 +134,10 @@ def all_pre_norm_since_gpt2(seed: int, trials: Results) -> Measured:
     placements = trials[PLACEMENTS.name]["placements"]
     later = ("opt-post", "gemma2", "olmo2")
     return Measured(
-        {
-            "exceptions": float(round((1.0 - share(placements, later, "pre")) * len(later))),
-            "opt_post": share(placements, ("opt-post",), "post"),
-            "olmo_output": share(placements, ("olmo2",), "output"),
-            "gemma_both": share(placements, ("gemma2",), "sandwich"),
-        }
+        exceptions=round((1.0 - share(placements, later, "pre")) * len(later)),
+        opt_post=share(placements, ("opt-post",), "post"),
+        olmo_output=share(placements, ("olmo2",), "output"),
+        gemma_both=share(placements, ("gemma2",), "sandwich"),
     )
 
 
@@ -149,14 +146,12 @@ def gpt_and_bert_pre_norm(seed: int, trials: Results) -> Measured:
     """Count the placements in the families of GPT and BERT."""
     placements = trials[PLACEMENTS.name]["placements"]
     return Measured(
-        {
-            "gpt_types": float(len(GPT_FAMILY)),
-            "bert_types": float(len(BERT_FAMILY)),
-            "gpt_share": share(placements, GPT_FAMILY, "pre"),
-            "bert_share": share(placements, BERT_FAMILY, "pre"),
-            "bert_post": share(placements, BERT_FAMILY, "post"),
-            "gpt1_post": share(placements, ("openai-gpt",), "post"),
-        }
+        gpt_types=len(GPT_FAMILY),
+        bert_types=len(BERT_FAMILY),
+        gpt_share=share(placements, GPT_FAMILY, "pre"),
+        bert_share=share(placements, BERT_FAMILY, "pre"),
+        bert_post=share(placements, BERT_FAMILY, "post"),
+        gpt1_post=share(placements, ("openai-gpt",), "post"),
     )
 
 
@@ -168,13 +163,11 @@ def nearly_all_pre_norm(seed: int, trials: Results) -> Measured:
     with_output = [name for name in decoders if {"sandwich", "output"} & set(placements[name])]
     stream_free = share(placements, decoders, "pre", "sandwich", "output", "none")
     return Measured(
-        {
-            "types": float(len(decoders)),
-            "stream_free": stream_free,
-            "exact": share(placements, decoders, "pre"),
-            "post": 1.0 - stream_free,
-            "output_norms": len(with_output) / len(decoders),
-        }
+        types=len(decoders),
+        stream_free=stream_free,
+        exact=share(placements, decoders, "pre"),
+        post=1.0 - stream_free,
+        output_norms=len(with_output) / len(decoders),
     )
 
 
@@ -185,12 +178,10 @@ def pre_norm_in_gpt_llama_t5(seed: int, trials: Results) -> Measured:
     modern = ("gpt2", "llama", "t5")
     changes = {name: _change_by_constant(name, seed) for name in modern}
     return Measured(
-        {
-            "modern": share(placements, modern, "pre"),
-            "gpt1": share(placements, ("openai-gpt",), "pre"),
-            "gpt2_shift": changes["gpt2"],
-            "rms_shift": min(changes["llama"], changes["t5"]),
-        }
+        modern=share(placements, modern, "pre"),
+        gpt1=share(placements, ("openai-gpt",), "pre"),
+        gpt2_shift=changes["gpt2"],
+        rms_shift=min(changes["llama"], changes["t5"]),
     )
 
 
@@ -248,7 +239,7 @@ def two_placements(seed: int, trials: Results) -> Measured:
         errors.append(_miss(y, writes.states[-1]))
     placements = trials[PLACEMENTS.name]["placements"]
     families = (share(placements, ("bert",), "post"), share(placements, ("gpt2",), "pre"))
-    return Measured({**torch_errors, "own": max(errors), "families": min(families)})
+    return Measured(torch_errors, own=max(errors), families=min(families))
 
 
 def _combine(placement: str, x: Any, branch: Any, norm: Any) -> Any:
@@ -309,12 +300,10 @@ def block_diagram(seed: int) -> Measured:
             assert sublayer.enter is not None
             state = state + sublayer.branch(sublayer.enter(state), writes.runs[0])
         return Measured(
-            {
-                "block_error": max(_miss(one, other) for one, other in drawing),
-                "own_error": _miss(writes.states[2], state),
-                "final_change": _miss(output, last),
-                "final_error": _miss(output, stack.ln_f(last)),
-            }
+            block_error=max(_miss(one, other) for one, other in drawing),
+            own_error=_miss(writes.states[2], state),
+            final_change=_miss(output, last),
+            final_error=_miss(output, stack.ln_f(last)),
         )
 
 
@@ -342,14 +331,12 @@ def norm_steadies_inputs(seed: int) -> Measured:
     lines = {"mean square, Pre-LN": squares, "share of the mean token, Pre-LN": centres}
     first, last = (sum(one[at] for one in several) / len(several) for at in (0, -1))
     return Measured(
-        {
-            "scale": max(squares) / min(squares),
-            "bare": max(bare) / min(bare),
-            "centre_first": first,
-            "centre_last": last,
-            "centre_grown": last / first,
-        },
-        plot_over_layers("of what the branch reads", lines, first=1, unit="sublayer"),
+        scale=max(squares) / min(squares),
+        bare=max(bare) / min(bare),
+        centre_first=first,
+        centre_last=last,
+        centre_grown=last / first,
+        picture=Picture("sublayer", "of what the branch reads", lines, over=1),
     )
 
 
@@ -385,12 +372,10 @@ def stream_accumulates(seed: int) -> Measured:
     ]
     divisor = math.exp(float(torch.stack(divisors).mean()))
     return Measured(
-        {
-            **errors,
-            "grown": float(pre.states[-1].square().mean() / pre.states[0].square().mean()),
-            "divisor": divisor,
-            "left": divisor ** -len(divisors),
-        }
+        errors,
+        grown=pre.states[-1].square().mean() / pre.states[0].square().mean(),
+        divisor=divisor,
+        left=divisor ** -len(divisors),
     )
 
 
@@ -410,4 +395,4 @@ def gpt3_layers(seed: int) -> Measured:
         counts.append(sum(one.numel() for one in model.parameters()))
     block = counts[1] - counts[0]
     rest = counts[0] - block
-    return Measured({"block": float(block), "layers": (175e9 - rest) / block})
+    return Measured(block=block, layers=(175e9 - rest) / block)

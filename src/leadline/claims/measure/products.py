@@ -39,7 +39,7 @@ bidiagonalisation from the chain of factors, which never makes the matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,24 +105,15 @@ def largest_of_chain(factors: Sequence[Matrix]) -> float:
     return float(largest(Chain(maps), 1, tolerance=1e-9).values[0, 0])
 
 
-def by_layer(
-    lines: Mapping[str, Sequence[float]], *, first: int = 0
-) -> dict[str, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return the lines of a picture whose values belong to the layers `first`, `first` + 1, ..."""
-    return {
-        name: (tuple(float(first + at) for at in range(len(values))), tuple(values))
-        for name, values in lines.items()
-    }
-
-
 @measures("power-of-nine-tenths")
 def power_of_nine_tenths(seed: int) -> Measured:
     """Take every power up to the hundredth of three factors."""
     powers = {factor: [factor**depth for depth in range(101)] for factor in (0.9, 1.0, 1.1)}
-    lines = by_layer({f"factor {factor}": values for factor, values in powers.items()})
+    lines = {f"factor {factor}": values for factor, values in powers.items()}
     return Measured(
-        {"vanishing": powers[0.9][-1], "exploding": powers[1.1][-1]},
-        Picture("layers", "product", lines, y_log=True),
+        vanishing=powers[0.9][-1],
+        exploding=powers[1.1][-1],
+        picture=Picture("layers", "product", lines, over=0, y_log=True),
     )
 
 
@@ -144,17 +135,17 @@ def one_plus_e_to_the_depth(seed: int) -> Measured:
         lines[f"(1 - {e:g})^L"] = [math.exp(one.log_lower) for one in bands]
         lines[f"{e:g}^L"] = [e**at for at in range(depth + 1) if e**at >= least_shown]
     return Measured(
-        {
-            "none": power(0.0),
-            "whole": power(1.0),
-            "grown": power(1.1),
-            "shrunk": power(0.9),
-            "hundred_up": power(1.0 + 1.0 / depth),
-            "hundred_down": power(1.0 - 1.0 / depth),
-            "even_up": max(math.exp(one.log_upper) for one in even),
-            "even_down": min(math.exp(one.log_lower) for one in even),
-        },
-        Picture("layers L", "product", by_layer(lines), y_log=True, faint=("0.01^L", "0.1^L")),
+        none=power(0.0),
+        whole=power(1.0),
+        grown=power(1.1),
+        shrunk=power(0.9),
+        hundred_up=power(1.0 + 1.0 / depth),
+        hundred_down=power(1.0 - 1.0 / depth),
+        even_up=max(math.exp(one.log_upper) for one in even),
+        even_down=min(math.exp(one.log_lower) for one in even),
+        picture=Picture(
+            "layers L", "product", lines, over=0, y_log=True, faint=("0.01^L", "0.1^L")
+        ),
     )
 
 
@@ -190,20 +181,17 @@ def eigenvalues_decide_decay(seed: int) -> Measured:
     grown = partial_products(large)
     lines["singular values from 1.1"] = [float(singular_values(p)[-1]) for p in grown]
     return Measured(
-        {
-            "grown": lines["eigenvalues 0"][-1],
-            "shrunk": lines["an eigenvalue 2"][-1],
-            "all_above": spectral_norm(product(lifted)) / least**layers,
-            "sheared": widest,
-            # Of two singular values the smaller one is the determinant over the larger one.
-            "narrow": least ** (2 * layers) / widest,
-            "decay": lines["singular values up to 0.9"][-1] / below**layers,
-            "growth": lines["singular values from 1.1"][-1] / above**layers,
-            "gelfand": float(np.exp(length / powers))
-            / float(np.max(np.abs(np.linalg.eigvals(one)))),
-            "chain": largest_of_chain(large) / spectral_norm(grown[-1]),
-        },
-        Picture("factors", "norm of the product", by_layer(lines), y_log=True),
+        grown=lines["eigenvalues 0"][-1],
+        shrunk=lines["an eigenvalue 2"][-1],
+        all_above=spectral_norm(product(lifted)) / least**layers,
+        sheared=widest,
+        # Of two singular values the smaller one is the determinant over the larger one.
+        narrow=least ** (2 * layers) / widest,
+        decay=lines["singular values up to 0.9"][-1] / below**layers,
+        growth=lines["singular values from 1.1"][-1] / above**layers,
+        gelfand=float(np.exp(length / powers)) / float(np.max(np.abs(np.linalg.eigvals(one)))),
+        chain=largest_of_chain(large) / spectral_norm(grown[-1]),
+        picture=Picture("factors", "norm of the product", lines, over=0, y_log=True),
     )
 
 
@@ -226,17 +214,15 @@ def factors_below_one_vanish(seed: int) -> Measured:
         "norm 1.1, the rest 0.5": one_grows,
     }
     return Measured(
-        {
-            "vanished": vanished[-1],
-            "exploded": exploded[-1],
-            "mixed": one_grows[-1],
-            "bounded": max(
-                value / bound**at
-                for bound, values in ((0.9, vanished), (1.1, one_grows))
-                for at, value in enumerate(values)
-            ),
-        },
-        Picture("layers", "gain of the gradient", by_layer(lines), y_log=True),
+        vanished=vanished[-1],
+        exploded=exploded[-1],
+        mixed=one_grows[-1],
+        bounded=max(
+            value / bound**at
+            for bound, values in ((0.9, vanished), (1.1, one_grows))
+            for at, value in enumerate(values)
+        ),
+        picture=Picture("layers", "gain of the gradient", lines, over=0, y_log=True),
     )
 
 
@@ -278,33 +264,33 @@ def small_branches_keep_products(seed: int) -> Measured:
         "lower bound": lowers[SMALL],
     }
     return Measured(
-        {
-            "near_one": max(abs(spectral_norm(eye + one) - 1.0) / SMALL for one in singles),
-            "quiet_high": max(gains[quiet, draw][0][-1] for draw in draws),
-            "quiet_low": min(gains[quiet, draw][1][-1] for draw in draws),
-            "grown": up[-1],
-            "shrunk": down[-1],
-            "random_high": random_high[-1],
-            "random_low": random_low[-1],
-            "above": max(
-                value / bound
-                for (size, _), (highs, _) in gains.items()
-                for value, bound in zip(highs, uppers[size], strict=True)
-            ),
-            "below": min(
-                value / bound
-                for (size, _), (_, lows) in gains.items()
-                for value, bound in zip(lows, lowers[size], strict=True)
-            ),
-            "attained": math.sqrt(
-                up[-1] / uppers[SMALL][-1] * down[-1] / lowers[SMALL][-1]
-            ),
-        },
-        Picture(
-            "layers", "singular values of the product", by_layer(lines),
-            y_log=True, faint=("upper bound", "lower bound"),
+        near_one=max(abs(spectral_norm(eye + one) - 1.0) / SMALL for one in singles),
+        quiet_high=max(gains[quiet, draw][0][-1] for draw in draws),
+        quiet_low=min(gains[quiet, draw][1][-1] for draw in draws),
+        grown=up[-1],
+        shrunk=down[-1],
+        random_high=random_high[-1],
+        random_low=random_low[-1],
+        above=max(
+            value / bound
+            for (size, _), (highs, _) in gains.items()
+            for value, bound in zip(highs, uppers[size], strict=True)
         ),
-    )  # fmt: skip
+        below=min(
+            value / bound
+            for (size, _), (_, lows) in gains.items()
+            for value, bound in zip(lows, lowers[size], strict=True)
+        ),
+        attained=math.sqrt(up[-1] / uppers[SMALL][-1] * down[-1] / lowers[SMALL][-1]),
+        picture=Picture(
+            "layers",
+            "singular values of the product",
+            lines,
+            over=0,
+            y_log=True,
+            faint=("upper bound", "lower bound"),
+        ),
+    )
 
 
 @measures("identity-products-are-stabler")
@@ -334,18 +320,18 @@ def identity_products_are_stabler(seed: int) -> Measured:
     bounds = [(q, product_band([q])) for q in np.linspace(0.01, 0.49, 49).tolist()]
     lines = {name: [float(one[0]) for one in rows] for name, rows in values.items()}
     return Measured(
-        {
-            "times": plain / skip,
-            "turned": away["orthogonal ε"] - away["I + orthogonal ε"],
-            "inside": max(skip, worst) / within,
-            "outside": plain / (MANY_LAYERS * -math.log10(SMALL)),
-            "half": min(-math.log(q) / abs(one.log_lower) for q, one in bounds),
-            "plain": -plain,
-            "skip": skip,
-            "kept": lines["orthogonal ε"][-1],
-            "grown": away["I + orthogonal ε"],
-        },
-        Picture("layers", "largest singular value of the product", by_layer(lines), y_log=True),
+        times=plain / skip,
+        turned=away["orthogonal ε"] - away["I + orthogonal ε"],
+        inside=max(skip, worst) / within,
+        outside=plain / (MANY_LAYERS * -math.log10(SMALL)),
+        half=min(-math.log(q) / abs(one.log_lower) for q, one in bounds),
+        plain=-plain,
+        skip=skip,
+        kept=lines["orthogonal ε"][-1],
+        grown=away["I + orthogonal ε"],
+        picture=Picture(
+            "layers", "largest singular value of the product", lines, over=0, y_log=True
+        ),
     )
 
 
@@ -371,18 +357,24 @@ def one_always_lets_gradients_flow(seed: int) -> Measured:
         bound = math.exp(product_band([size]).log_lower)
         random, undoing = eye + draw_of_norm(rng, len(eye), size), (1.0 - size) * eye
         ratios += [float(singular_values(one)[-1]) / bound for one in (random, undoing)]
-    slopes = tuple(np.linspace(-2.0, 1.0, 61).tolist())
-    gain = tuple(abs(1.0 + slope) for slope in slopes)
-    bounds = tuple(max(0.0, 1.0 - abs(slope)) for slope in slopes)
+    slopes = np.linspace(-2.0, 1.0, 61)
     stopped, undone = gains(-1.0)
     return Measured(
-        {"flat": gains(0.0)[0], "stopped": stopped, "kept": min(ratios), "undone": undone},
-        Picture(
-            "f'", "gain of the gradient",
-            {"|1 + f'|": (slopes, gain), "1 - |f'|, the bound": (slopes, bounds)},
+        flat=gains(0.0)[0],
+        stopped=stopped,
+        kept=min(ratios),
+        undone=undone,
+        picture=Picture(
+            "f'",
+            "gain of the gradient",
+            {
+                "|1 + f'|": np.abs(1.0 + slopes),
+                "1 - |f'|, the bound": np.maximum(0.0, 1.0 - np.abs(slopes)),
+            },
+            over=slopes,
             faint=("1 - |f'|, the bound",),
         ),
-    )  # fmt: skip
+    )
 
 
 @measures("shortcut-keeps-information")
@@ -414,9 +406,7 @@ def shortcut_keeps_information(seed: int) -> Measured:
     mirrored = -x + np.maximum(2.0 * x, 0.0)
     bound = math.exp(product_band([lipschitz]).log_lower)
     return Measured(
-        {
-            "lost": float(np.max(np.linalg.norm(back - x, axis=1) / lengths)),
-            "apart": float(np.max(np.linalg.norm(folded - mirrored, axis=1) / (2.0 * lengths))),
-            "kept": float(np.min(ratios)) / bound,
-        }
+        lost=np.max(np.linalg.norm(back - x, axis=1) / lengths),
+        apart=np.max(np.linalg.norm(folded - mirrored, axis=1) / (2.0 * lengths)),
+        kept=float(np.min(ratios)) / bound,
     )

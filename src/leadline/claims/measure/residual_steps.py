@@ -35,22 +35,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.block_jacobians import (
-    Network,
-    build_network,
-    furthest_from_one,
-    jacobian_of,
-)
-from leadline.claims.measure.products import by_layer
+from leadline.claims.measure.architecture import farthest_from_one
+from leadline.claims.measure.block_jacobians import Network, build_network, jacobian_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from leadline.experiments.gradient_flow.starts import Writes
 
-Results = Mapping[str, Mapping[str, Any]]
 
 WRITES_SCALED = {"connection": "weighted(alpha=depth)"}
 """Writes divided by sqrt(2L)."""
@@ -90,7 +84,7 @@ def two_residuals_per_block(seed: int) -> Measured:
         additions = [sum(not one.parallel for one in block) for block in several]
         counts[name] = sum(additions) / len(additions)
         writes += [len(block) / len({(one.role, one.module) for one in block}) for block in several]
-    return Measured({**counts, "balance": max(misses), "one_each": max(writes)})
+    return Measured(counts, balance=max(misses), one_each=max(writes))
 
 
 @measures("zero-branch-is-identity")
@@ -103,7 +97,7 @@ def zero_branch_is_identity(seed: int) -> Measured:
     states = network.writes().states
     whole = compute_jacobian(network.model, network.batch, layer=(0, depth), k=1, probes=8)
     moved = float((states[-1] - states[0]).abs().max())
-    return Measured({"moved": moved, "bent": float(whole.distance[0])})
+    return Measured(moved=moved, bent=whole.distance[0])
 
 
 @measures("gradient-is-one")
@@ -120,11 +114,9 @@ def gradient_is_one(seed: int) -> Measured:
     arrived = stack.adjoint(random)
     ones = stack.adjoint(torch.ones(shape, dtype=torch.float64))
     return Measured(
-        {
-            "one": furthest_from_one(ones.flatten().tolist()),
-            "other": float((arrived - 1.0).abs().mean()),
-            "same": float((arrived - random).abs().max()),
-        }
+        one=farthest_from_one(ones.flatten().tolist()),
+        other=(arrived - 1.0).abs().mean(),
+        same=(arrived - random).abs().max(),
     )
 
 
@@ -143,14 +135,12 @@ def shortcut_is_a_fallback(seed: int) -> Measured:
     shares, by_hand = _probed_shares(fresh.model, fresh.batch), _shares(fresh.writes())
     post = network_of(placement="post").empty().writes().states
     return Measured(
-        {
-            "zero": moved(fresh.empty().writes().states, 0, -1),
-            "untrained": sum(shares) / len(shares),
-            "post": moved(post, 0, 2),
-            "rezero": moved(network_of(connection="rezero").writes().states, 0, -1),
-            "by_hand": sum(shares) / sum(by_hand),
-            "settled": max(moved(post, at, at + 2) for at in range(2, 2 * depth, 2)),
-        }
+        zero=moved(fresh.empty().writes().states, 0, -1),
+        untrained=sum(shares) / len(shares),
+        post=moved(post, 0, 2),
+        rezero=moved(network_of(connection="rezero").writes().states, 0, -1),
+        by_hand=sum(shares) / sum(by_hand),
+        settled=max(moved(post, at, at + 2) for at in range(2, 2 * depth, 2)),
     )
 
 
@@ -175,18 +165,19 @@ def layers_learn_small_adjustments(seed: int) -> Measured:
     pre, post = shares
     lines = {"pre-norm": pre, "post-norm": post, "as large as the stream": [1.0] * len(pre)}
     return Measured(
-        {
-            "largest": max(pre),
-            "smallest": min(pre),
-            "middle": sum(pre) / len(pre),
-            "post": max(post),
-            "by_hand": furthest_from_one(twice),
-        },
-        Picture(
-            "write", "length of the write over that of the stream", by_layer(lines, first=1),
+        largest=max(pre),
+        smallest=min(pre),
+        middle=sum(pre) / len(pre),
+        post=max(post),
+        by_hand=farthest_from_one(twice),
+        picture=Picture(
+            "write",
+            "length of the write over that of the stream",
+            lines,
+            over=1,
             faint=("as large as the stream",),
         ),
-    )  # fmt: skip
+    )
 
 
 @measures("skip-carries-the-signal")
@@ -220,15 +211,13 @@ def skip_carries_the_signal(seed: int) -> Measured:
         left /= float((x + update).std(-1, correction=0).log().mean().exp())
     lines = {"pre-norm": cosines[0], "pre-norm, writes / √(2L)": cosines[1]}
     return Measured(
-        {
-            "missed": float((total - pre.states[-1]).norm() / pre.states[-1].norm()),
-            "cosine": cosines[0][-1],
-            "scaled": cosines[1][-1],
-            "post": left,
-            "by_hand": furthest_from_one(twice),
-            "divided": float(added.norm() / scaled.updates[0].norm()) * (2.0 * depth) ** 0.5,
-        },
-        Picture("layer", "cosine with what entered", by_layer(lines)),
+        missed=(total - pre.states[-1]).norm() / pre.states[-1].norm(),
+        cosine=cosines[0][-1],
+        scaled=cosines[1][-1],
+        post=left,
+        by_hand=farthest_from_one(twice),
+        divided=float(added.norm() / scaled.updates[0].norm()) * (2.0 * depth) ** 0.5,
+        picture=Picture("layer", "cosine with what entered", lines, over=0),
     )
 
 
@@ -270,13 +259,11 @@ def gradient_flows_through_skip(seed: int) -> Measured:
             total += torch.autograd.grad(update, x, gradients[number + 1])[0]
     lines = {"Xavier's init": shares[0], "writes / √(2L)": shares[1]}
     return Measured(
-        {
-            "missed": float((total - gradients[0]).norm() / gradients[0].norm()),
-            "share": shares[0][0],
-            "scaled": shares[1][0],
-            "by_hand": furthest_from_one(twice),
-        },
-        Picture("layer", "share of the gradient that came down the skip", by_layer(lines)),
+        missed=(total - gradients[0]).norm() / gradients[0].norm(),
+        share=shares[0][0],
+        scaled=shares[1][0],
+        by_hand=farthest_from_one(twice),
+        picture=Picture("layer", "share of the gradient that came down the skip", lines, over=0),
     )
 
 
@@ -306,10 +293,10 @@ def _order_of(results: Results, name: str) -> float:
     return float(results[ODE.name]["orders"].get(name, float("nan")))
 
 
-def _errors_of(results: Results, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _errors_of(results: Results, name: str) -> tuple[list[int], list[float]]:
     """Return the errors against the flow over depth."""
     depths, errors = results[ODE.name]["depths"], results[ODE.name]["errors"][name]
-    return tuple(map(float, depths)), tuple(10.0 ** float(value) for value in errors)
+    return depths, [10.0 ** float(value) for value in errors]
 
 
 def _field_network(depth: int, seed: int) -> Network:
@@ -343,17 +330,17 @@ def residual_is_ode(seed: int, results: Results) -> Measured:
     later = tuple(flow.judged(end) for end in ends)
     scaled = _errors_of(results, SCALED)
     return Measured(
-        {
-            "order": _order_of(results, SCALED),
-            "same_time": later[depths.index(time)],
-            "closer": scaled[1][-1] / scaled[1][0],
-        },
-        Picture(
-            "depth L", "error against the flow at the same time",
-            {"time 1, step 1/L": scaled, "time 8, step 8/L": (tuple(map(float, depths)), later)},
-            x_log=True, y_log=True,
+        order=_order_of(results, SCALED),
+        same_time=later[depths.index(time)],
+        closer=scaled[1][-1] / scaled[1][0],
+        picture=Picture(
+            "depth L",
+            "error against the flow at the same time",
+            {"time 1, step 1/L": scaled, "time 8, step 8/L": (depths, later)},
+            x_log=True,
+            y_log=True,
         ),
-    )  # fmt: skip
+    )
 
 
 @measures("euler-is-easily-stable", needs=(ODE,))
@@ -382,16 +369,14 @@ def euler_is_easily_stable(seed: int, results: Results) -> Measured:
     lines = {f"step {h:.3g}": sizes(-3.0, h, 20) for h in (0.25, 0.5, 1.0)}
     by_ode_view = results[ODE.name]["spectra"]["identity, pre, xavier, block 1"]
     return Measured(
-        {
-            "small_step": lines["step 0.5"][-1],
-            "layer_step": lines["step 1"][-1],
-            "block": float(np.max(np.abs(1.0 + falling))),
-            "cured": float(np.max(np.abs(1.0 + steps * falling))),
-            "same": float(by_ode_view["largest |1 + λ|"]) / np.max(np.abs(values)),
-            "wrong": float(wrong),
-            "draws": float(draws),
-        },
-        Picture("layers", "|x|", by_layer(lines), y_log=True),
+        small_step=lines["step 0.5"][-1],
+        layer_step=lines["step 1"][-1],
+        block=np.max(np.abs(1.0 + falling)),
+        cured=np.max(np.abs(1.0 + steps * falling)),
+        same=float(by_ode_view["largest |1 + λ|"]) / np.max(np.abs(values)),
+        wrong=wrong,
+        draws=draws,
+        picture=Picture("layers", "|x|", lines, over=0, y_log=True),
     )
 
 
@@ -418,16 +403,17 @@ def post_norm_breaks_continuity(seed: int, results: Results) -> Measured:
 
     normed = _errors_of(results, NORMED)
     return Measured(
-        {
-            "fades": normed[1][-1] / normed[1][0],
-            "leap": shortened(drawn),
-            "short": shortened(torch.ones_like(drawn)),
-            "order": _order_of(results, NORMED),
-            "plain": _order_of(results, SCALED),
-        },
-        Picture(
-            "depth L", "error against the flow",
+        fades=normed[1][-1] / normed[1][0],
+        leap=shortened(drawn),
+        short=shortened(torch.ones_like(drawn)),
+        order=_order_of(results, NORMED),
+        plain=_order_of(results, SCALED),
+        picture=Picture(
+            "depth L",
+            "error against the flow",
             {"norm after every step": normed, "without norm": _errors_of(results, SCALED)},
-            x_log=True, y_log=True, faint=("without norm",),
+            x_log=True,
+            y_log=True,
+            faint=("without norm",),
         ),
-    )  # fmt: skip
+    )

@@ -37,9 +37,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, measures
+from leadline.claims.catalog import Measured, Results, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.collapse_speed import NOTE_FIGURE, SKIP, Results, note_curves
+from leadline.claims.measure.amplification import softmax
+from leadline.claims.measure.collapse_speed import NOTE_FIGURE, SKIP, note_curves
 from leadline.claims.measure.cubic_bound import search
 from leadline.claims.measure.token_residuals import (
     RELATIVE_RESIDUAL,
@@ -47,10 +48,8 @@ from leadline.claims.measure.token_residuals import (
     attention_network,
     follow_model,
     log10_growth,
-    plot_by_layer,
     rank_of,
     residual,
-    softmax,
     stream,
 )
 
@@ -159,7 +158,7 @@ def left_mixes_right_does_not(seed: int) -> Measured:
     right = np.abs(moved[1:] @ weights - x[1:] @ weights).max()
     whole = np.abs(moved @ weights - x @ weights)[1:].max()
     left = np.abs(patterns[0][0] @ moved - patterns[0][0] @ x)[1:].sum(1)
-    return Measured({"right": float(max(right, whole)), "left": float(left.min() / left.mean())})
+    return Measured(right=max(right, whole), left=left.min() / left.mean())
 
 
 @measures("output-is-a-sum-over-paths")
@@ -194,15 +193,13 @@ def output_is_a_sum_over_paths(seed: int) -> Measured:
     normed, normed_whole = biases(norm="layernorm", placement="pre")
     by_hand = float(np.linalg.norm(sum(walked) - end) / np.linalg.norm(end))
     return Measured(
-        {
-            "paths": float(sum(counts)),
-            "whole": max(by_hand, whole),
-            "lengths": off,
-            "rows": rows,
-            "bias": bias,
-            "normed": normed,
-            "normed_whole": normed_whole,
-        }
+        paths=sum(counts),
+        whole=max(by_hand, whole),
+        lengths=off,
+        rows=rows,
+        bias=bias,
+        normed=normed,
+        normed_whole=normed_whole,
     )
 
 
@@ -228,21 +225,16 @@ def path_counts_by_length(seed: int) -> Measured:
         return float(sum(abs(a - b) for a, b in zip(counts, wanted, strict=True)))
 
     longest = [0] * depth + [heads**depth]
-    lengths = tuple(float(l) for l in range(depth + 1))
     return Measured(
-        {
-            "depth": float(depth),
-            "heads": float(heads),
-            "total": float(sum(walked[True])),
-            "without": float(sum(walked[False])),
-            "walked": off(walked[True], right) + abs(sum(right) - (1 + heads) ** depth),
-            "carried": off(carried[True], right),
-            "plain": off(carried[False], longest) + off(walked[False], longest),
-        },
-        Picture(
-            "attention layers on the path",
-            "paths",
-            {"with skip": (lengths, tuple(float(c) for c in carried[True]))},
+        depth=depth,
+        heads=heads,
+        total=sum(walked[True]),
+        without=sum(walked[False]),
+        walked=off(walked[True], right) + abs(sum(right) - (1 + heads) ** depth),
+        carried=off(carried[True], right),
+        plain=off(carried[False], longest) + off(walked[False], longest),
+        picture=Picture(
+            "attention layers on the path", "paths", {"with skip": carried[True]}, over=0
         ),
     )
 
@@ -265,20 +257,19 @@ def many_more_paths_with_skip(seed: int) -> Measured:
     shapes = [(depth, heads) for depth in (6, 12, 48) for heads in (1, 4, 12, 25)]
     depth, heads = 12, range(1, 26)
     return Measured(
-        {
-            "depth": float(depth),
-            "one": ratio(depth, 1),
-            "gpt2": ratio(gpt2.depth, gpt2.heads),
-            "gpt2_depth": float(gpt2.depth),
-            "gpt2_heads": float(gpt2.heads),
-            "short": sum(lengths[:4]) / sum(lengths),
-            "formula": max(abs(ratio(d, h) / (1 + 1 / h) ** d - 1) for d, h in shapes),
-            "exponential": max(ratio(d, h) / math.exp(d / h) for d, h in shapes),
-        },
-        Picture(
+        depth=depth,
+        one=ratio(depth, 1),
+        gpt2=ratio(gpt2.depth, gpt2.heads),
+        gpt2_depth=gpt2.depth,
+        gpt2_heads=gpt2.heads,
+        short=sum(lengths[:4]) / sum(lengths),
+        formula=max(abs(ratio(d, h) / (1 + 1 / h) ** d - 1) for d, h in shapes),
+        exponential=max(ratio(d, h) / math.exp(d / h) for d, h in shapes),
+        picture=Picture(
             "heads",
             "paths with over without skips",
-            {"12 layers": (tuple(map(float, heads)), tuple(ratio(depth, h) for h in heads))},
+            {"12 layers": [ratio(depth, h) for h in heads]},
+            over=heads,
             y_log=True,
         ),
     )
@@ -302,12 +293,10 @@ def paths_are_single_head_networks(seed: int) -> Measured:
     apart = sum(forward(x, [[head]], skip=False)[0] for head in layers[0]) - first
     size = float(np.linalg.norm(end))
     return Measured(
-        {
-            "paths": float(sum(counts)),
-            "frozen": float(np.linalg.norm(sum(walked) - end)) / size,
-            "alone": float(np.linalg.norm(alone - end)) / size,
-            "one_layer": float(np.linalg.norm(apart) / np.linalg.norm(first)),
-        }
+        paths=sum(counts),
+        frozen=float(np.linalg.norm(sum(walked) - end)) / size,
+        alone=float(np.linalg.norm(alone - end)) / size,
+        one_layer=np.linalg.norm(apart) / np.linalg.norm(first),
     )
 
 
@@ -320,12 +309,10 @@ def length_zero_path_keeps_rank(seed: int) -> Measured:
     x, shortest = inputs[0].numpy(), components(model, inputs)[0][0]
     before, after = rank_of(x), rank_of(shortest)
     return Measured(
-        {
-            "depth": float(depth),
-            "rank": after,
-            "apart": float(np.linalg.norm(shortest - x) / np.linalg.norm(x)),
-            "lost": before - after,
-        }
+        depth=depth,
+        rank=after,
+        apart=np.linalg.norm(shortest - x) / np.linalg.norm(x),
+        lost=before - after,
     )
 
 
@@ -342,21 +329,15 @@ def short_paths_avoid_collapse(seed: int) -> Measured:
     shares = [float("nan") if one is None else one for one in sampled.residual]
     x = inputs[0].numpy()
     whole = float(np.linalg.norm(residual(x)) / np.linalg.norm(x))
-    lengths = tuple(float(l) for l in range(len(shares)))
     return Measured(
-        {
-            "depth": float(depth),
-            "input": whole,
-            "one": shares[1],
-            "all": shares[-1],
-            "ratio": shares[1] / shares[-1],
-            "kept": shares[0] / whole - 1.0,
-        },
-        Picture(
-            "hops",
-            "relative residual of a path",
-            {"drawn paths": (lengths, tuple(shares))},
-            y_log=True,
+        depth=depth,
+        input=whole,
+        one=shares[1],
+        all=shares[-1],
+        ratio=shares[1] / shares[-1],
+        kept=shares[0] / whole - 1.0,
+        picture=Picture(
+            "hops", "relative residual of a path", {"drawn paths": shares}, over=0, y_log=True
         ),
     )
 
@@ -373,7 +354,7 @@ def zero_values_keep_the_residual(seed: int) -> Measured:
             branch = block.attention.branch
             branch.qkv.weight.split(branch.widths)[2].zero_()
     followed = follow_model(model, stream(seed, tokens=8, width=width)[0])
-    return Measured({"depth": float(depth), "change": abs(10.0 ** log10_growth(followed) - 1.0)})
+    return Measured(depth=depth, change=abs(10.0 ** log10_growth(followed) - 1.0))
 
 
 @measures("infinitely-many-weights-keep-the-residual")
@@ -402,7 +383,7 @@ def infinitely_many_weights_keep_the_residual(seed: int) -> Measured:
                 written = values.mean(0) @ first.output.weight.mT
                 moved = min(moved, float(written.norm() / x.mean(0).norm()))
         least = min(least, 10.0 ** log10_growth(follow_model(model, x)))
-    return Measured({"depth": float(depth), "least": least, "moved": moved})
+    return Measured(depth=depth, least=least, moved=moved)
 
 
 @measures("orthogonal-updates-keep-the-residual")
@@ -417,12 +398,10 @@ def orthogonal_updates_keep_the_residual(seed: int) -> Measured:
     aligned = search("skip-aligned", (true,), seed=seed)[true]
     aligned = aligned.with_(search("skip", (true,), seed=seed, climbed=0)[true])
     return Measured(
-        {
-            "swapped": float(swapped),
-            "drawn": drawn.ratio,
-            "overlap": max(layer.overlap or 0.0 for layer in drawn.facts.layers),
-            "aligned": 1.0 / aligned.within.ratio,
-        }
+        swapped=swapped,
+        drawn=drawn.ratio,
+        overlap=max(layer.overlap or 0.0 for layer in drawn.facts.layers),
+        aligned=1.0 / aligned.within.ratio,
     )
 
 
@@ -438,16 +417,16 @@ def skip_prevents_collapse(seed: int, trials: Results) -> Measured:
     corners = np.eye(tokens)
     after = corners - softmax(1000.0 * (corners - 1.0)) @ corners
     return Measured(
-        {
-            "depth": float(depth),
-            "kept": 10.0 ** (logs[-1] - logs[0]),
-            "relative": float(bare.log10_relative[-1]),
-            "absolute": log10_growth(bare),
-            "normed": float(normed.log10_relative[-1]),
-            "cancelled": float(np.linalg.norm(residual(after)) / np.linalg.norm(residual(corners))),
-        },
-        plot_by_layer(
+        depth=depth,
+        kept=10.0 ** (logs[-1] - logs[0]),
+        relative=bare.log10_relative[-1],
+        absolute=log10_growth(bare),
+        normed=normed.log10_relative[-1],
+        cancelled=np.linalg.norm(residual(after)) / np.linalg.norm(residual(corners)),
+        picture=Picture(
+            "layer",
             RELATIVE_RESIDUAL,
             {"skip, no norm": bare.log10_relative, "skip, pre-norm": normed.log10_relative},
+            over=0,
         ),
     )

@@ -33,14 +33,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leadline.claims.catalog import Measured, measures
-from leadline.claims.claim import Picture
+from leadline.claims.measure.amplification import softmax
 
 if TYPE_CHECKING:
     import torch
@@ -70,12 +70,6 @@ def composite(a: Matrix) -> float:
 def rank_of(x: Matrix) -> float:
     """The number of singular values above a billionth of the largest."""
     return float(np.linalg.matrix_rank(x, rtol=1e-9))
-
-
-def softmax(logits: Matrix) -> Matrix:
-    """The pattern of logits: each row over its sum."""
-    weights = np.exp(logits - logits.max(1, keepdims=True))
-    return weights / weights.sum(1, keepdims=True)
 
 
 def drawn_tokens(seed: int, *, tokens: int = 8, width: int = 16) -> Matrix:
@@ -195,21 +189,6 @@ def log10_factor(facts: StackFacts) -> float:
     return factor
 
 
-def plot_by_layer(
-    y_label: str, lines: Mapping[str, Sequence[float] | Matrix], *, faint: tuple[str, ...] = ()
-) -> Picture:
-    """Curves over the layers, each from layer 0 as far as it goes."""
-    return Picture(
-        "layer",
-        y_label,
-        {
-            name: (tuple(map(float, range(len(line)))), tuple(map(float, line)))
-            for name, line in lines.items()
-        },
-        faint=faint,
-    )
-
-
 @measures("residual-is-a-projection")
 def residual_is_a_projection(seed: int) -> Measured:
     """Project drawn tokens far from zero, by hand and as a followed network sees them."""
@@ -222,11 +201,9 @@ def residual_is_a_projection(seed: int) -> Measured:
     size = float(np.linalg.norm(once))
     followed = follow_layers(x, drawn_layers(seed, depth=1))
     return Measured(
-        {
-            "again": float(np.linalg.norm(project @ once - once)) / size,
-            "along": along,
-            "apart": abs(10.0 ** float(followed.log10_residual[0]) / size - 1.0),
-        }
+        again=float(np.linalg.norm(project @ once - once)) / size,
+        along=along,
+        apart=abs(10.0 ** float(followed.log10_residual[0]) / size - 1.0),
     )
 
 
@@ -239,7 +216,7 @@ def residual_is_centring(seed: int) -> Measured:
     miss = np.linalg.norm(rest.T @ rest / (len(x) - 1) - expected) / np.linalg.norm(expected)
     layers = drawn_layers(seed, depth=1)
     first, moved = (float(follow_layers(at, layers).log10_residual[0]) for at in (x, x + 100.0))
-    return Measured({"covariance": float(miss), "shift": abs(10.0 ** (moved - first) - 1.0)})
+    return Measured(covariance=miss, shift=abs(10.0 ** (moved - first) - 1.0))
 
 
 @measures("one-norm-is-the-largest-column-sum")
@@ -257,10 +234,8 @@ def one_norm_is_the_largest_column_sum(seed: int) -> Measured:
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=size))).T
     a = left @ right
     return Measured(
-        {
-            "columns": abs(columns / float(np.abs(a.T @ signs).max()) - 1.0),
-            "rows": abs(rows / float(np.abs(a @ signs).max()) - 1.0),
-        }
+        columns=abs(columns / float(np.abs(a.T @ signs).max()) - 1.0),
+        rows=abs(rows / float(np.abs(a @ signs).max()) - 1.0),
     )
 
 
@@ -283,12 +258,10 @@ def composite_is_a_norm(seed: int) -> Measured:
         product = max(product, size(a @ b.T) / (size(a) * size(b.T.copy())))
         spectral = max(spectral, float(np.linalg.svd(a, compute_uv=False)[0]) / size(a))
     return Measured(
-        {
-            "sum": size(row + column),
-            "triangle": size(row + column) / (size(row) + size(column)),
-            "product": product,
-            "spectral": spectral,
-        }
+        sum=size(row + column),
+        triangle=size(row + column) / (size(row) + size(column)),
+        product=product,
+        spectral=spectral,
     )
 
 
@@ -314,7 +287,7 @@ def mean_is_the_argmin(seed: int) -> Measured:
             frobenius = max(frobenius, float(np.linalg.norm(rest) / np.linalg.norm(other)))
         share = max(share, over_least(x) / (2.0 * (1.0 - 1.0 / tokens)))
     four = np.array([[0.0], [0.0], [0.0], [1.0]])
-    return Measured({"frobenius": frobenius, "composite": over_least(four), "share": share})
+    return Measured(frobenius=frobenius, composite=over_least(four), share=share)
 
 
 @measures("attention-flattens-differences")
@@ -341,13 +314,11 @@ def attention_flattens_differences(seed: int) -> Measured:
     pattern = softmax((x @ query) @ (x @ key).T)
     spectral = float(spectral_norm(torch.from_numpy(pattern)).value)
     return Measured(
-        {
-            "range": widest,
-            "drawn": 10.0 ** float(drawn.rate[0]),
-            "copied": copied,
-            "spectral": spectral,
-            "allowed": copied / spectral,
-        }
+        range=widest,
+        drawn=10.0 ** float(drawn.rate[0]),
+        copied=copied,
+        spectral=spectral,
+        allowed=copied / spectral,
     )
 
 
@@ -366,12 +337,10 @@ def composite_makes_products_converge(seed: int) -> Measured:
         ratio = np.ptp(p @ y, axis=0) / np.ptp(y, axis=0)
         share = max(share, float(ratio.max()) / max(1.0 - float(common), 1e-300))
     return Measured(
-        {
-            "depth": float(len(layers)),
-            "size": composite(pattern),
-            "kept": 10.0 ** log10_growth(follow_layers(x, layers)),
-            "share": share,
-        }
+        depth=len(layers),
+        size=composite(pattern),
+        kept=10.0 ** log10_growth(follow_layers(x, layers)),
+        share=share,
     )
 
 
@@ -396,10 +365,8 @@ def mlp_raises_rank(seed: int) -> Measured:
 
     curved, equal = image(line), image(np.repeat(direction, tokens, 0))
     return Measured(
-        {
-            "before": rank_of(line),
-            "after": rank_of(curved),
-            "equal": rank_of(equal),
-            "left": float(np.linalg.norm(residual(equal)) / np.linalg.norm(equal)),
-        }
+        before=rank_of(line),
+        after=rank_of(curved),
+        equal=rank_of(equal),
+        left=np.linalg.norm(residual(equal)) / np.linalg.norm(equal),
     )

@@ -39,11 +39,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadline.claims.catalog import Measured, Trial, measures
+from leadline.claims.catalog import Measured, Results, Trial, measures
 from leadline.claims.claim import Picture
-from leadline.claims.measure.products import by_layer
 from leadline.claims.measure.training_runs import (
-    Results,
     Runs,
     cell,
     cosines_of,
@@ -73,12 +71,10 @@ def residual_converges_faster(seed: int, results: Results) -> Measured:
     """Compare how many updates each form needs until it trains."""
     runs = SHALLOW_PAIRS.read(results)
     return Measured(
-        {
-            "two": slowdown(runs["none_2"], runs["skip_2"]),
-            "three": slowdown(runs["none_3"], runs["skip_3"]),
-            "post": gain_of(runs["post_6"]) - gain_of(runs["none_6"]),
-        },
-        SHALLOW_PAIRS.losses(results),
+        two=slowdown(runs["none_2"], runs["skip_2"]),
+        three=slowdown(runs["none_3"], runs["skip_3"]),
+        post=gain_of(runs["post_6"]) - gain_of(runs["none_6"]),
+        picture=SHALLOW_PAIRS.losses(results),
     )
 
 
@@ -96,12 +92,10 @@ def layernorm_speeds_convergence(seed: int, results: Results) -> Measured:
     """Compare how many updates are needed with norms and without."""
     runs = NORMS_OR_NOT.read(results)
     return Measured(
-        {
-            "bare": slowdown(runs["bare"], runs["norms"]),
-            "weighted": slowdown(runs["weighted"], runs["deep"]),
-            "bare_deep": gain_of(runs["bare_deep"]),
-        },
-        NORMS_OR_NOT.losses(results),
+        bare=slowdown(runs["bare"], runs["norms"]),
+        weighted=slowdown(runs["weighted"], runs["deep"]),
+        bare_deep=gain_of(runs["bare_deep"]),
+        picture=NORMS_OR_NOT.losses(results),
     )
 
 
@@ -162,7 +156,7 @@ def first_layers_hear_the_loss(seed: int, results: Results) -> Measured:
     after = {name: ratios_of(run)[1] for name, run in WITH_SKIP.read(results).items()}
     learned = min(gains["six"], gains["deepnorm"])
     return Measured(
-        {**after, "learned": learned, "post_gain": gains["post"]}, WITH_SKIP.gradients(results)
+        after, learned=learned, post_gain=gains["post"], picture=WITH_SKIP.gradients(results)
     )
 
 
@@ -179,15 +173,13 @@ def no_skip_gradients_vanish(seed: int, results: Results) -> Measured:
     runs = WITHOUT_SKIP.read(results)
     start, end = ratios_of(runs["no_skip"])
     return Measured(
-        {
-            "start": start,
-            "start_log": math.log10(start) if start > 0 else -math.inf,
-            "end": end,
-            "plain": ratios_of(runs["plain"])[0],
-            "cosine": cosines_of(runs["no_skip"])[1],
-            "pre": ratios_of(runs["pre"])[1],
-        },
-        WITHOUT_SKIP.gradients(results),
+        start=start,
+        start_log=math.log10(start) if start > 0 else -math.inf,
+        end=end,
+        plain=ratios_of(runs["plain"])[0],
+        cosine=cosines_of(runs["no_skip"])[1],
+        pre=ratios_of(runs["pre"])[1],
+        picture=WITHOUT_SKIP.gradients(results),
     )
 
 
@@ -204,16 +196,14 @@ def post_norm_first_gradients_vanish(seed: int, results: Results) -> Measured:
     deep, shallow = map(ratios_of, runs.values())
     readings = [float(value) for _, value in runs["shallow"]["ratio"] if value is not None]
     return Measured(
-        {
-            "start": deep[0],
-            "end": deep[1],
-            "shallow": shallow[1],
-            "shallow_least": min(readings, default=math.nan),
-            "shallow_gain": gain_of(runs["shallow"]),
-            "start_kept": min(min(one[0], 1 / one[0]) for one in (deep, shallow)),
-            "cosine": cosines_of(runs["deep"])[1],
-        },
-        POST_NORM.gradients(results),
+        start=deep[0],
+        end=deep[1],
+        shallow=shallow[1],
+        shallow_least=min(readings, default=math.nan),
+        shallow_gain=gain_of(runs["shallow"]),
+        start_kept=min(min(one[0], 1 / one[0]) for one in (deep, shallow)),
+        cosine=cosines_of(runs["deep"])[1],
+        picture=POST_NORM.gradients(results),
     )
 
 
@@ -231,20 +221,16 @@ def trained_gradients_more_uniform(seed: int, results: Results) -> Measured:
     profiles = {name: profile_of(run) for name, run in BOTH_PLACEMENTS.read(results).items()}
     spread = {name: max(values) / min(values) for name, values in profiles.items()}
     return Measured(
-        {
-            **spread,
-            "deep": spread["post_deep"] / spread["pre_deep"],
-            "shallow": spread["post"] / spread["pre"],
-            "reverse": spread["pre"] / spread["post"],
-        },
-        BOTH_PLACEMENTS.gradients(results),
+        spread,
+        deep=spread["post_deep"] / spread["pre_deep"],
+        shallow=spread["post"] / spread["pre"],
+        reverse=spread["pre"] / spread["post"],
+        picture=BOTH_PLACEMENTS.gradients(results),
     )
 
 
 WITHOUT_A_LAYER = Runs(
-    skip=(cell("pre", 12), ""),
-    two=(cell("pre", 2), ""),
-    none=(cell("no skip", 2, steps=600), ""),
+    skip=(cell("pre", 12), ""), two=(cell("pre", 2), ""), none=(cell("no skip", 2, steps=600), "")
 )
 
 
@@ -254,18 +240,14 @@ def layers_can_be_turned_off(seed: int, results: Results) -> Measured:
     runs = WITHOUT_A_LAYER.read(results)
     cost, two, none = ([float(value) for value in run["without"]] for run in runs.values())
     return Measured(
-        {
-            "least": min(cost),
-            "most": max(cost),
-            "smallest": min(max(map(float, pair)) for pair in runs["skip"]["updates"]),
-            "none": min(none),
-            "two": min(two),
-            "missed": min(none) / min(two),
-        },
-        Picture(
-            "layer left out",
-            "rise of the loss, nats",
-            by_layer({"pre-norm, 12 layers": cost}, first=1),
+        least=min(cost),
+        most=max(cost),
+        smallest=min(max(map(float, pair)) for pair in runs["skip"]["updates"]),
+        none=min(none),
+        two=min(two),
+        missed=min(none) / min(two),
+        picture=Picture(
+            "layer left out", "rise of the loss, nats", {"pre-norm, 12 layers": cost}, over=1
         ),
     )
 
@@ -293,13 +275,11 @@ def low_level_information_is_kept(seed: int, results: Results) -> Measured:
     )
     margins = (last[f"skip_{depth}"] - last[f"none_{depth}"] for depth in ("two", "three"))
     return Measured(
-        {
-            **last,
-            "margin": min(margins),
-            "covered": last["skip_two"] - last["deep"],
-            "normed": last["six"] - last["post"],
-        },
-        Picture("layer", "R² of the embedding", by_layer(lines)),
+        last,
+        margin=min(margins),
+        covered=last["skip_two"] - last["deep"],
+        normed=last["six"] - last["post"],
+        picture=Picture("layer", "R² of the embedding", lines, over=0),
     )
 
 
@@ -396,15 +376,13 @@ def strong_residual_mutes_lora(seed: int, results: Results) -> Measured:
         learned.append((strong["before"] - strong["after"]) / (plain["before"] - plain["after"]))
     pairs = zip(learned, outputs, strict=True)
     return Measured(
-        {
-            "pre_output": outputs[0],
-            "post_output": outputs[1],
-            "pre_learned": learned[0],
-            "post_learned": learned[1],
-            "output": max(outputs),
-            "learned": max(learned),
-            "made_up": min(fall - (1 + heard) / 2 for fall, heard in pairs),
-        }
+        pre_output=outputs[0],
+        post_output=outputs[1],
+        pre_learned=learned[0],
+        post_learned=learned[1],
+        output=max(outputs),
+        learned=max(learned),
+        made_up=min(fall - (1 + heard) / 2 for fall, heard in pairs),
     )
 
 
@@ -417,7 +395,7 @@ def adapters_cannot_keep_up(seed: int, results: Results) -> Measured:
     shares = [(one["before"] - one["after"]) / (one["before"] - one["new_alone"]) for one in cases]
     names = ("pre_plain", "pre_strong", "post_plain", "post_strong")
     drop = (shares[0] - shares[1] + shares[2] - shares[3]) / 2
-    return Measured({**dict(zip(names, shares, strict=True)), "drop": drop, "largest": max(shares)})
+    return Measured(dict(zip(names, shares, strict=True)), drop=drop, largest=max(shares))
 
 
 @measures("old-tasks-leak-through-residual", needs=(ADAPTERS,))
@@ -430,11 +408,9 @@ def old_tasks_leak_through_residual(seed: int, results: Results) -> Measured:
 
     plain, strong = (mean(weight, "new_both", "new_alone") for weight in (PLAIN, STRONG))
     return Measured(
-        {
-            "plain": plain,
-            "strong": strong,
-            "growth": strong / plain,
-            "forgot_plain": mean(PLAIN, "old_alone", "base"),
-            "forgot_strong": mean(STRONG, "old_alone", "base"),
-        }
+        plain=plain,
+        strong=strong,
+        growth=strong / plain,
+        forgot_plain=mean(PLAIN, "old_alone", "base"),
+        forgot_strong=mean(STRONG, "old_alone", "base"),
     )

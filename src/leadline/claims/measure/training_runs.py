@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, Trial
+from leadline.claims.catalog import Measured, Results, Trial
 from leadline.claims.claim import Picture
 from leadline.reading.map.trainability import MARGIN
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Run = Mapping[str, Any]
 """What a training run leaves behind."""
-Results = Mapping[str, Run]
 
 RATE, STEPS = 1e-3, 300
 """The learning rate and the number of updates, where nothing else is said."""

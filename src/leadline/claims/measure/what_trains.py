@@ -51,10 +51,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.claims.catalog import Measured, measures
+from leadline.claims.catalog import Measured, Results, measures
 from leadline.claims.claim import Picture
 from leadline.claims.measure.training_runs import (
-    Results,
     Runs,
     cell,
     cosines_of,
@@ -235,17 +234,15 @@ def post_norm_unstable_past_24(seed: int, results: Results) -> Measured:
     runs = VERY_DEEP_POST.read(results)
     jump, pre_jump = largest_rise_of(runs["deep"]), largest_rise_of(runs["pre"])
     return Measured(
-        {
-            "deep": gain_of(runs["deep"]),
-            "limit": gain_of(runs["limit"]),
-            "jump": jump,
-            "pre_jump": pre_jump,
-            "excess": jump - pre_jump,
-            "calm": abs(jump - pre_jump),
-            "alike": cosines_of(runs["deep"])[1],
-            "ratio": ratios_of(runs["deep"])[1],
-        },
-        VERY_DEEP_POST.losses(results),
+        deep=gain_of(runs["deep"]),
+        limit=gain_of(runs["limit"]),
+        jump=jump,
+        pre_jump=pre_jump,
+        excess=jump - pre_jump,
+        calm=abs(jump - pre_jump),
+        alike=cosines_of(runs["deep"])[1],
+        ratio=ratios_of(runs["deep"])[1],
+        picture=VERY_DEEP_POST.losses(results),
     )
 
 
@@ -387,7 +384,6 @@ def zero_easier_than_identity(seed: int) -> Measured:
         for blocks, number in ((1, "one"), (row, "row"))
         for start in STARTS
     }
-    steps = tuple(float(step) for step in setting.readings)
     sizes = {1: "1 block", row: "12 blocks"}
     starts = {"small": "small start", "kept": "large start"}
     names = {
@@ -395,22 +391,23 @@ def zero_easier_than_identity(seed: int) -> Measured:
         for blocks, start, skip in cases
     }
     return Measured(
-        {
-            **gains,
-            "one_skip": errors[1, "small", True],
-            "one_plain": errors[1, "small", False],
-            "row_skip": errors[row, "small", True],
-            "row_plain": errors[row, "small", False],
-            "kept_skip": errors[row, "kept", True],
-            "kept_plain": errors[row, "kept", False],
-            "exploded": float(cases[row, "kept", True].curve[0, 0]),
-        },
-        Picture(
-            "step", "mean squared error",
-            {names[key]: (steps, tuple(case.curve[:, 0].tolist())) for key, case in cases.items()},
-            y_log=True, faint=tuple(name for key, name in names.items() if key[1] == "kept"),
+        gains,
+        one_skip=errors[1, "small", True],
+        one_plain=errors[1, "small", False],
+        row_skip=errors[row, "small", True],
+        row_plain=errors[row, "small", False],
+        kept_skip=errors[row, "kept", True],
+        kept_plain=errors[row, "kept", False],
+        exploded=cases[row, "kept", True].curve[0, 0],
+        picture=Picture(
+            "step",
+            "mean squared error",
+            {names[key]: case.curve[:, 0] for key, case in cases.items()},
+            over=setting.readings,
+            y_log=True,
+            faint=(name for key, name in names.items() if key[1] == "kept"),
         ),
-    )  # fmt: skip
+    )
 
 
 @measures("residual-task-is-simpler")
@@ -458,12 +455,13 @@ def residual_task_is_simpler(seed: int) -> Measured:
         for skip in (False, True)
     }
     gains = {name: math.log10(curves[name, False][-1] / curves[name, True][-1]) for name in maps}
-    steps = tuple(float(step) for step in setting.readings)
     lines = {
-        f"{names[name]}, {'skip' if skip else 'no skip'}": (steps, tuple(curve))
+        f"{names[name]}, {'skip' if skip else 'no skip'}": curve
         for (name, skip), curve in curves.items()
     }
     return Measured(
-        {**gains, "near_times": 10.0 ** gains["near"], "zero_times": 10.0 ** -gains["zero"]},
-        Picture("step", "mean squared error", lines, y_log=True),
+        gains,
+        near_times=10.0 ** gains["near"],
+        zero_times=10.0 ** -gains["zero"],
+        picture=Picture("step", "mean squared error", lines, over=setting.readings, y_log=True),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from leadline.claims.page.phrases import PARTS, RIGHT
 from leadline.claims.page.pictures import curves, strip, swatch
 from leadline.claims.page.words import raised, shown_number
 from leadline.claims.ruling import VERDICTS
@@ -25,16 +26,6 @@ SHAPES = {
     "unmeasured": '<circle class="out dotted" cx="8" cy="8" r="6.4"/>',
 }
 """The sign of every verdict: its shape says the same as its colour."""
-_PARTS = {
-    "claim": "What the note says",
-    "reach": "Where a reader would carry it",
-    "correction": "The corrected statement",
-}
-_RIGHT = {
-    "holds": "More precisely",
-    "holds under conditions": "The conditions",
-    "false as stated": "What is right",
-}
 
 
 def kind_of(verdict: str) -> str:
@@ -92,7 +83,7 @@ def right(words: Words, ruling: Ruling) -> str:
     claim = ruling.claim
     if not claim.correction:
         return ""
-    heading = words.page(_RIGHT.get(ruling.verdict, "The corrected statement"), tag="h4")
+    heading = words.page(RIGHT.get(ruling.verdict, "The corrected statement"), tag="h4")
     outcome = f"<p class=outcome>{words.page('measured')}: {_outcome(words, ruling.correction)}</p>" if ruling.correction else ""  # fmt: skip
     return f'<div class="right">{heading}{words.claim(claim.correction, ruling, tag="p")}{outcome}</div>'
 
@@ -145,7 +136,7 @@ def figure(words: Words, ruling: Ruling) -> str:
 
 def _strips(words: Words, ruling: Ruling) -> str:
     groups: list[str] = []
-    for part, named in _PARTS.items():
+    for part, named in PARTS.items():
         own = part == "claim" and not ruling.claim.notes
         heading = "What is claimed" if own else named
         rows = [_strip(words, ruling, one) for one in ruling.checked if one.check.part == part]

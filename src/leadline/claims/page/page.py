@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leadline.claims.claim import GROUPS, NOTES
 from leadline.claims.page.article import SHAPES, article, badge, kind_of, right, sign
-from leadline.claims.page.phrases import note_phrase
-from leadline.claims.page.play import DECADES, DEEPEST, EXERCISE, PLAYED, POWERS, play
+from leadline.claims.page.phrases import (
+    ABOUT,
+    HOW_TO_READ,
+    INTRODUCTION,
+    NOTHING_FITS,
+    PLAYED,
+    TITLE,
+    WITHOUT_SCRIPT,
+    note_phrase,
+)
+from leadline.claims.page.play import DECADES, DEEPEST, EXERCISE, POWERS, play
 from leadline.claims.page.shapes import AXES, ELEVATION, UNIT_2D, UNIT_3D, tokens
 from leadline.claims.page.words import LANGUAGES, Words, page_words, ruling_words
 from leadline.claims.ruling import VERDICTS
@@ -29,17 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["claims_page", "page_words", "ruling_words"]
 
-_TITLE = "Residual connections: what the notes say, measured"
-_ABOUT = {
-    "seeds": "Seeds",
-    "date": "Date",
-    "from": "First measurement",
-    "to": "Last measurement",
-    "seconds": "Seconds of computing",
-    "versions": "Versions",
-    "machine": "Machine",
-    "file": "Ledger",
-}
 _IDS = (
     "main", "search", "note", "filters", "reset", "nothing", "theme", "exercise", "answer",
     "answers", "powers", "ellipse", "sphere", "leadline-data",
@@ -75,7 +73,7 @@ def claims_page(
         + words.page(FOOTER, tag="footer")
     )
     return page_shell(
-        title=words.page(_TITLE, tag="title"),
+        title=words.page(TITLE, tag="title"),
         body=body,
         styles=[page_asset("leadline.claims.page", "claims.css")],
         scripts=[page_asset("leadline.claims.page", "claims.js")],
@@ -104,11 +102,11 @@ def _check(rulings: Sequence[Ruling], about: Mapping[str, Any]) -> None:
             f"The name {odd[0]!r} cannot be an address in the page; use small letters and "
             "hyphens, and no word that the page uses itself."
         )
-    unknown = sorted(set(about) - set(_ABOUT))
+    unknown = sorted(set(about) - set(ABOUT))
     if unknown:
         raise InputError(
             f"The page cannot say {', '.join(unknown)} about the measurements; it knows "
-            f"{', '.join(_ABOUT)}."
+            f"{', '.join(ABOUT)}."
         )
 
 
@@ -187,14 +185,8 @@ def _head(words: Words, rulings: Sequence[Ruling]) -> str:
     )
     total = len(rulings)
     return (
-        f'<section class="head">{words.page(_TITLE, tag="h1")}'
-        + words.page(
-            "Five notes teach residual connections, normalisation, attention and rank collapse. "
-            "Every statement in them that a computer can decide was measured here. The verdict "
-            "follows from the numbers alone, by rules that are the same for every claim.",
-            tag="p",
-            more='class="lead"',
-        )
+        f'<section class="head">{words.page(TITLE, tag="h1")}'
+        + words.page(INTRODUCTION, tag="p", more='class="lead"')
         + f'<div class="tally" role="group" {words.attributes(aria_label="Verdicts")}>'
         f'<div class="bar" aria-hidden="true">{bar}</div><div class="verdicts">{buttons}</div></div>'
         f'<form class="filters with" id="filters" role="search">{search}'
@@ -208,26 +200,11 @@ def _head(words: Words, rulings: Sequence[Ruling]) -> str:
             total=f'<b data-n="total">{total}</b>',
         )
         + "</form>"
-        + words.page(
-            "The verdicts can be filtered and other languages chosen where JavaScript runs.",
-            tag="p",
-            more='class="soft without"',
-        )
+        + words.page(WITHOUT_SCRIPT, tag="p", more='class="soft without"')
         + f'<details class="reading">{words.page("How to read this page", tag="summary")}'
-        + words.page(
-            "A claim holds where every check of it passes. It holds under conditions where what "
-            "the note names passes, but not what a reader would make of it. It is false as stated "
-            "where a check of what the note itself says fails. Shaded on every strip is where the "
-            "number may lie; the interval is the range of the seeds, or a 95 % interval of their "
-            "mean.",
-            tag="p",
-        )
+        + words.page(HOW_TO_READ, tag="p")
         + "</details>"
-        + words.page(
-            "No claim fits. Take a filter away or search for something else.",
-            tag="p",
-            more='class="nothing" id="nothing" hidden',
-        )
+        + words.page(NOTHING_FITS, tag="p", more='class="nothing" id="nothing" hidden')
         + "</section>"
     )
 
@@ -263,7 +240,7 @@ def _trained(words: Words, ruling: Ruling | None) -> str:
 
 def _about(words: Words, about: Mapping[str, Any]) -> str:
     rows = "".join(
-        f"<dt>{words.page(_ABOUT[key])}</dt><dd>{html.escape(_told(value))}</dd>"
+        f"<dt>{words.page(ABOUT[key])}</dt><dd>{html.escape(_told(value))}</dd>"
         for key, value in about.items()
         if value not in (None, "", [], {}, ())
     )

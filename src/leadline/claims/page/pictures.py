@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadline.claims.claim import Picture
     from leadline.claims.ruling import Checked
 
-__all__ = ["CurveSeries", "Curves", "curves", "strip", "swatch"]
+__all__ = ["CurveSeries", "Curves", "curves", "strip", "swatch", "swatch_of"]
 
 COLOURS = 7
 """So many colours the page has; then they come again with another dash."""
@@ -148,14 +148,15 @@ def curves(pictures: Sequence[Picture]) -> Curves:
 
 def swatch(one: CurveSeries) -> str:
     """A short piece of a line for the key of the picture."""
-    kind = _kind(one)
     if one.points:
-        return f'<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">{_mark(one, 15, 6, 4)}</svg>'
+        return swatch_of(_mark(one, 15, 6, 4))
     dot = _mark(one, 15, 6, 3) if one.marked else ""
-    return (
-        f'<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">'
-        f'<path class="line {kind}" d="M1 6H29"/>{dot}</svg>'
-    )
+    return swatch_of(f'<path class="line {_kind(one)}" d="M1 6H29"/>{dot}')
+
+
+def swatch_of(inside: str) -> str:
+    """A small drawing beside a name of the key."""
+    return f'<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">{inside}</svg>'
 
 
 def _square(

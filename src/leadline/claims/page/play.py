@@ -5,26 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from leadline.claims.page.phrases import BEYOND, CHAIN, CHOICES, PLAYED, QUESTION
 from leadline.claims.page.shapes import ellipse, piece, powers, slider, sphere
 from leadline.reading.show.formulas import mathml
 
 if TYPE_CHECKING:
     from leadline.claims.page.words import Words
 
-__all__ = ["EXERCISE", "PLAYED", "play"]
+__all__ = ["EXERCISE", "play"]
 
 EXERCISE = "zero-easier-than-identity"
 """The claim whose trained curves stand behind the exercise."""
-PLAYED: dict[str, dict[str, str]] = {
-    "algebra": {
-        "play-exercise": "Exercise: what must the layer learn?",
-        "play-powers": "Try it: a chain of small factors",
-    },
-    "norms": {"play-sphere": "Try it: LayerNorm makes a circle, gains an ellipse"},
-    "attention": {"play-ellipse": "Try it: what attention makes of a circle"},
-}
-"""What stands before the claims of a chapter: id and title."""
-
 EPSILON, DEPTH = 0.1, 50
 """Where the sliders of the powers stand at first."""
 DECADES = 20
@@ -32,14 +23,6 @@ DECADES = 20
 DEEPEST = 200
 POWERS = (44.0, 352.0, 10.0, 230.0)
 """Left, right, top and bottom of the picture of powers."""
-
-CHOICES = (
-    ("x", "$f(x) = x$", "No: then the layer gives $x + x = 2x$. This is the answer for a layer without a skip, which has to build the identity itself."),
-    ("zero", "$f(x) = 0$", "Right: $x + 0 = x$. The skip already carries the input, so nothing has to be added; all weights of the last matrix may be zero."),
-    ("one", "$f(x) = 1$", "No: then every entry grows by one, $x + 1$, in every such layer again."),
-    ("inverse", "the inverse of $x$", "No: the inverse undoes a map, but here nothing has to be undone; $x + x^{-1}$ is not $x$."),
-)  # fmt: skip
-"""The answers of the exercise: key, what is written, what is said about it. The second is right."""
 
 
 def play(words: Words, key: str, *, measured: str = "") -> str:
@@ -71,11 +54,7 @@ def _exercise(words: Words, measured: str) -> str:
             f'<div class="answer {kind}" data-answer="{key}"><p class="without">{label}</p>'
             f"{words.page(answer, tag='p')}</div>"
         )
-    question = words.page(
-        "A layer with a skip computes $x + f(x)$. Suppose the best it can do is to leave its "
-        "input unchanged. What must $f$ learn?",
-        tag="legend",
-    )
+    question = words.page(QUESTION, tag="legend")
     button = words.page("Answer", tag="button", more='type="button" id="answer" disabled')
     return (
         f'<form class="exercise" id="exercise"><fieldset>{question}{"".join(options)}</fieldset>'
@@ -129,23 +108,14 @@ def _powers(words: Words) -> str:
         )
     )
     return (
-        words.page(
-            "A chain without skips multiplies factors of size $\\varepsilon$, a chain with skips "
-            "factors of size $1 + \\varepsilon$. Move the depth $L$ and $\\varepsilon$: the first "
-            "vanishes at once, the second stays near one only while $\\varepsilon L$ is small.",
-            tag="p",
-        )
+        words.page(CHAIN, tag="p")
         + '<div class="board"><figure>'
         + f'<p class="label">↑ {words.page("product")}</p>{svg}'
         + f'<p class="label x">{words.page("layers")} →</p></figure><div class="knobs">'
         + slider(words, "power-l", "Depth L", low=1, high=DEEPEST, step=1, value=depth)
         + slider(words, "power-e", "ε", low=0.01, high=0.5, step=0.01, value=epsilon)
         + f'<ul class="numbers">{rows}</ul>'
-        + words.page(
-            "Lines that leave the picture go on; the numbers beside it are exact to their digits.",
-            tag="p",
-            more='class="soft"',
-        )
+        + words.page(BEYOND, tag="p", more='class="soft"')
         + "</div></div>"
     )
 

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from leadline.claims.page.phrases import BALANCE, ELLIPSE, ELLIPSE_KEYS, SPHERE, SPHERE_KEYS
+from leadline.claims.page.pictures import swatch_of
 from leadline.reading.show.formulas import mathml
 
 if TYPE_CHECKING:
@@ -129,26 +131,17 @@ def view(points: Array, turn: float) -> Array:
 
 def piece(kind: str) -> str:
     """A short piece of a line."""
-    return (
-        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">'
-        f'<path class="line {kind}" d="M1 6H29"/></svg>'
-    )
+    return swatch_of(f'<path class="line {kind}" d="M1 6H29"/>')
 
 
 def key_list(words: Words, names: Sequence[tuple[str, str]]) -> str:
     """What the lines of a picture are, by their kinds."""
+    spot = swatch_of('<circle class="dot raw" cx="15" cy="6" r="3.4"/>')
     rows = "".join(
-        f"<li>{_spot(kind) if kind == 'raw' else piece(kind)}{words.page(name)}</li>"
+        f"<li>{spot if kind == 'raw' else piece(kind)}{words.page(name)}</li>"
         for kind, name in names
     )
     return f'<ul class="key">{rows}</ul>'
-
-
-def _spot(kind: str) -> str:
-    return (
-        '<svg class="swatch" viewBox="0 0 30 12" aria-hidden="true">'
-        f'<circle class="dot {kind}" cx="15" cy="6" r="3.4"/></svg>'
-    )
 
 
 def slider(
@@ -190,13 +183,6 @@ def ellipse(words: Words) -> str:
         f'<path class="line after" id="ellipse-after" d="{_flat(np.array([[0, 0], found.after]))}"/>'
         '<text class="m" x="272" y="174">1</text><text class="e" x="154" y="56">1</text></svg>'
     )
-    names = (
-        ("circle", "unit circle"),
-        ("image", "its image under $A$"),
-        ("after", "longest semi-axis, $\\sigma_1$"),
-        ("before", "the vector that becomes it"),
-        ("bound", "bound $\\sqrt{c_{\\max}}$"),
-    )
     cells = "".join(
         f'<output id="ellipse-{row}{column}">{found.matrix[row, column]:.3f}</output>'
         for row in (0, 1)
@@ -211,14 +197,8 @@ def ellipse(words: Words) -> str:
         )
     )
     return (
-        words.page(
-            "Two tokens look at each other: every row of $A$ is a softmax of two logits. The image "
-            "of the unit circle is an ellipse; its longest semi-axis is the spectral norm. It is "
-            "never shorter than 1, since $A$ leaves $(1, 1)$ alone, and never longer than the root "
-            "of the largest column sum $c_{\\max}$.",
-            tag="p",
-        )
-        + f'<div class="board"><figure>{svg}{key_list(words, names)}</figure><div class="knobs">'
+        words.page(ELLIPSE, tag="p")
+        + f'<div class="board"><figure>{svg}{key_list(words, ELLIPSE_KEYS)}</figure><div class="knobs">'
         + slider(
             words, "ellipse-s", "First row: logit difference", low=-6, high=6, step=0.1, value=s
         )
@@ -226,12 +206,7 @@ def ellipse(words: Words) -> str:
             words, "ellipse-t", "Second row: logit difference", low=-6, high=6, step=0.1, value=t
         )
         + f'<p class="matrix">{mathml("A")} = <span>{cells}</span></p><ul class="numbers">{rows}</ul>'
-        + words.page(
-            "With equal logit differences both tokens become the same and the ellipse a line: rank "
-            "one. With opposite ones the columns balance and nothing grows.",
-            tag="p",
-            more='class="soft"',
-        )
+        + words.page(BALANCE, tag="p", more='class="soft"')
         + "</div></div>"
     )
 
@@ -271,13 +246,6 @@ def sphere(words: Words) -> str:
         f'<g id="sphere-normal">{_dots("plain", normal, turn)}</g>'
         f'<g id="sphere-gained">{_dots("gained", normal * gains, turn)}</g></svg>'
     )
-    keys = (
-        ("raw", "tokens before"),
-        ("plain", "after LayerNorm: a circle of radius $\\sqrt{3}$"),
-        ("gained", "with gains: an ellipse"),
-        ("outline", "sphere of radius $\\sqrt{3}$"),
-        ("note", "sphere of radius 1, which the note names"),
-    )
     long, short = gained_axes([float(v) for v in gains])
     lengths = np.linalg.norm(normal, axis=1)
     sliders = "".join(
@@ -294,14 +262,8 @@ def sphere(words: Words) -> str:
         )
     )
     return (
-        words.page(
-            "Tokens with $d = 3$ entries. Subtracting the mean puts them into the plane orthogonal "
-            "to $(1, 1, 1)$, dividing by the standard deviation gives all of them the length "
-            "$\\sqrt{d}$: a circle, not the whole sphere, and its radius is not 1. Gains stretch "
-            "it to an ellipse. (The small $\\epsilon$ of LayerNorm is left out.)",
-            tag="p",
-        )
-        + f'<div class="board"><figure>{svg}{key_list(words, keys)}</figure><div class="knobs">'
+        words.page(SPHERE, tag="p")
+        + f'<div class="board"><figure>{svg}{key_list(words, SPHERE_KEYS)}</figure><div class="knobs">'
         + f'{sliders}{turned}<ul class="numbers">{rows}</ul></div></div>'
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,38 +35,29 @@ __all__ = [
     "show_claim",
 ]
 
-MARKS = {
-    "holds": "✓",
-    "holds under conditions": "◐",
-    "false as stated": "✗",
-    "not checkable here": "–",
-    "undecided": "?",
-    "not measured": "·",
+
+class _Verdict(NamedTuple):
+    """How a verdict looks, and how one claim and how several have it."""
+
+    mark: str
+    colour: str
+    one: str
+    several: str
+
+
+_VERDICTS = {
+    "false as stated": _Verdict("✗", "red", "is false as stated", "are false as stated"),
+    "undecided": _Verdict("?", "magenta", "is undecided", "are undecided"),
+    "holds under conditions": _Verdict(
+        "◐", "yellow", "holds under conditions", "hold under conditions"
+    ),
+    "holds": _Verdict("✓", "green", "holds", "hold"),
+    "not checkable here": _Verdict("–", "dim", "cannot be checked here", "cannot be checked here"),
+    "not measured": _Verdict("·", "dim", "is not measured", "are not measured"),
 }
-_COLOURS = {
-    "holds": "green",
-    "holds under conditions": "yellow",
-    "false as stated": "red",
-    "undecided": "magenta",
-}
-_SAID = {
-    "holds": ("holds", "hold"),
-    "holds under conditions": ("holds under conditions", "hold under conditions"),
-    "false as stated": ("is false as stated", "are false as stated"),
-    "not checkable here": ("cannot be checked here", "cannot be checked here"),
-    "undecided": ("is undecided", "are undecided"),
-    "not measured": ("is not measured", "are not measured"),
-}
-"""How one claim and how several have a verdict."""
-_NEWS = (
-    "false as stated",
-    "undecided",
-    "holds under conditions",
-    "holds",
-    "not checkable here",
-    "not measured",
-)
 """The verdicts in the order in which a reader should know them."""
+_NEWS = tuple(_VERDICTS)
+MARKS = {verdict: _VERDICTS[verdict].mark for verdict in VERDICTS}
 _OUTCOMES = {"holds": "green", "fails": "red", "undecided": "magenta"}
 _RELATIONS = {"at most": "≤", "at least": "≥", "near": "≈"}
 _STRIP, _BARS = 25, 16
@@ -103,7 +94,7 @@ def claims_answer(rulings: Sequence[Ruling]) -> str:
     """Say in one sentence how many claims have which verdict."""
     if not rulings:
         return "No claim is chosen."
-    words = [f"{n} {_SAID[verdict][n > 1]}" for verdict, n in counted(rulings).items()]
+    words = [f"{n} {_VERDICTS[verdict][2 + (n > 1)]}" for verdict, n in counted(rulings).items()]
     listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return f"Of {len(rulings)} claims {listed}." if len(rulings) > 1 else f"Of 1 claim {listed}."
 
@@ -113,7 +104,7 @@ def _claim_table(rulings: Sequence[Ruling]) -> TextTable:
     rows = tuple(
         Row(
             (
-                TableCell((MARKS[ruling.verdict],), style=_colour(ruling)),
+                TableCell((MARKS[ruling.verdict],), style=_VERDICTS[ruling.verdict].colour),
                 ruling.claim.name,
                 readable(ruling.claim.title) + _trouble(ruling),
             )
@@ -139,7 +130,7 @@ def show_claim(ruling: Ruling, console: Console, *, code: str = "", place: str =
     for line, style in (
         (f"    {claim.plain}" if claim.plain else "", ""),
         (readable(ruling.text(claim.says)), ""),
-        (verdict, _colour(ruling)),
+        (verdict, _VERDICTS[ruling.verdict].colour),
         (readable(ruling.text(claim.why)), ""),
     ):
         if line:
@@ -306,14 +297,6 @@ def _curves(picture: Picture, console: Console) -> None:
 
 def _ends(seeds: Sequence[int]) -> str:
     return f"{min(seeds)} to {max(seeds)}" if len(seeds) > 2 else ", ".join(map(str, seeds))
-
-
-def _colour(ruling: Ruling) -> str:
-    return _colour_of(ruling.verdict)
-
-
-def _colour_of(verdict: str) -> str:
-    return _COLOURS.get(verdict, "dim")
 
 
 _SIGNS = {

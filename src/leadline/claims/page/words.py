@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from leadline.claims.claim import FORMULA, GROUPS, NOTES, placeholders
@@ -242,7 +242,7 @@ class Words:
 
 def _agree(text: str, other: str, code: str) -> None:
     for what, one, two in (
-        ("placeholders", set(_places(text)), set(_places(other))),
+        ("placeholders", set(placeholders(text)), set(placeholders(other))),
         ("formulas", set(_formulas(text)), set(_formulas(other))),
     ):
         if one != two:
@@ -250,10 +250,6 @@ def _agree(text: str, other: str, code: str) -> None:
                 f"The {LANGUAGES[code]} of {text!r} has not the same {what}: "
                 f"{', '.join(sorted(one ^ two))} only in one of them. Put that right."
             )
-
-
-def _places(text: str) -> Sequence[str]:
-    return placeholders(text)
 
 
 def _formulas(text: str) -> list[str]:

@@ -15,6 +15,7 @@ import torch
 
 from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
 from leadline.anatomy.tap.output_projection import BranchProducts
+from leadline.errors import ProbeError, shown
 from leadline.instruments.passes.attention_facts import attention_facts, attention_findings
 from leadline.instruments.passes.branches import Branches
 from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
@@ -222,7 +223,7 @@ class Collector:
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
     ) -> None:
-        for result in results:
+        for result in _checked(results, at):
             if isinstance(result, Refused):
                 self.refused.append((result, at.site))
                 continue
@@ -385,4 +386,28 @@ def _same_memory(first: Tensor, second: Tensor) -> bool:
         and first.shape == second.shape
         and first.dtype == second.dtype
         and first.stride() == second.stride()
+    )
+
+
+def _checked(results: Iterable[Result], at: At) -> Iterator[Result]:
+    """Refuse what is no result, in a sentence: a probe may be anybody's."""
+    if not isinstance(results, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ProbeError(_not_a_result(results, at))
+    for result in results:
+        if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ProbeError(_not_a_result(result, at))
+        if isinstance(result, Single):
+            value: object = result.value
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                raise ProbeError(
+                    f"A probe gave {shown(value)} as a single number of {result.quantity.name} at "
+                    f"{at.site}; give a tensor with one element."
+                )
+        yield result
+
+
+def _not_a_result(value: object, at: At) -> str:
+    return (
+        f"A method of a probe gave {shown(value)} at {at.site}; it yields PerToken, PerHead, Each, "
+        "Single or Refused results of leadline.instruments.passes.probe."
     )

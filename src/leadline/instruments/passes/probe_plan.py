@@ -98,6 +98,18 @@ def _check_sights(name: str, probe: object) -> None:
             f"The probe {name!r} has none of the methods {', '.join(SIGHTS)}, "
             "so it would measure nothing."
         )
+    quantities = getattr(probe, "quantities", None)
+    if not isinstance(quantities, tuple) or not all(isinstance(q, Quantity) for q in quantities):
+        raise ProbeError(
+            f"The probe {name!r} does not say what it measures: write `quantities = (...,)` with "
+            "its leadline.Quantity definitions into its class."
+        )
+    missing = [one for one in ("steps", "gives") if not callable(getattr(probe, one, None))]
+    if missing and set(LINEAR) & set(methods):
+        raise ProbeError(
+            f"The probe {name!r} sees blocks as linear maps and has no {' and no '.join(missing)}: "
+            "derive its class from leadline.instruments.passes.probe.LinearProbe and write them."
+        )
     sees = getattr(probe, "sees", None)
     if isinstance(sees, tuple) and sees and set(sees) <= set(methods):
         return

@@ -9,10 +9,13 @@ later writer adds to it is there for whoever opens it again.
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadline.record.file import tables
 from leadline.record.file.schema import READING_COLUMNS
+from leadline.record.provenance import decode
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,8 +63,16 @@ class Reader:
             self._version = version
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance by key."""
-        return dict(self.keep("provenance", lambda: tables.read_provenance(self._connection)))
+        """The provenance by key, a copy that is the caller's own."""
+        return {key: decode(text) for key, text in self._texts().items()}
+
+    def provenance_at(self, key: str) -> Any:
+        """One entry of the provenance, None where it is not there; not to be changed."""
+        text = self._texts().get(key)
+        return None if text is None else self.keep(("provenance", key), lambda: decode(text))
+
+    def _texts(self) -> dict[str, str]:
+        return self.keep("provenance", lambda: tables.read_provenance(self._connection))
 
     def quantities(self) -> dict[str, Quantity]:
         """The definitions by name."""
@@ -69,7 +80,8 @@ class Reader:
 
     def findings(self) -> list[Finding]:
         """The findings, the worst first."""
-        return list(self.keep("findings", lambda: tables.read_findings(self._connection)))
+        findings = self.keep("findings", lambda: tables.read_findings(self._connection))
+        return [replace(finding, details=deepcopy(finding.details)) for finding in findings]
 
     def distinct(self, column: str) -> list[str]:
         """The different values of a column, in the order in which they came."""

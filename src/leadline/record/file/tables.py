@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import math
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import index
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
 
+from leadline.errors import RecordError, check_text, shown
 from leadline.record import provenance
 from leadline.record.file.faults import READING_ERRORS, cannot_read, damaged
 from leadline.record.file.schema import READING_COLUMNS
@@ -25,7 +27,7 @@ from leadline.record.rows.reading import Reading
 from leadline.record.rows.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 __all__ = [
     "SUMMED_AXES",
@@ -52,11 +54,22 @@ _Result = TypeVar("_Result")
 _Reader = Callable[Concatenate[sqlite3.Connection, _Arguments], _Result]
 
 _QUANTITY_FIELDS = tuple(field.name for field in dataclasses.fields(Quantity))
+_TEXT_COLUMNS = [
+    READING_COLUMNS.index(name) for name in ("run", "quantity", "statistic", "stack", "point")
+]
 _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
 _FINDING_FIELDS = ("verdict", "quantity", "severity", "code", "name", "details", *_SITE_FIELDS)
 SUMMED_AXES = ("lane", "head", "token", "rank", "example")
 """The axes along which a quantity has numbers beside its summary."""
 _PLACE = ("statistic", "stack", "point", "coalesce(sublayer, -1)", "layer", "coalesce(hops, -1)")
+_WORDS: dict[str, Any] = {
+    "lives_on": LivesOn,
+    "scale": AxisScale,
+    "better": Better,
+    "axes": Axis,
+    "requires": Requirement,
+}
+"""The fields of a quantity that hold words of a list, and the lists."""
 _LISTS = {"axes": ",", "requires": ","}
 """Columns that hold several words, and what stands between them."""
 
@@ -95,7 +108,20 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
 
 
 def add_quantity(connection: sqlite3.Connection, quantity: Quantity) -> None:
-    """Write one definition."""
+    """Write one definition; what no reader could read is refused."""
+    name = shown(quantity.name)
+    for field, value in ((field, getattr(quantity, field)) for field in _QUANTITY_FIELDS):
+        if field in _LISTS and not _is_tuple_of_texts(value):
+            raise RecordError(
+                f"The {field} of the quantity {name} are {shown(value)}; give a tuple of names, "
+                f"such as {field}=({get_args(_WORDS[field])[0]!r},)."
+            )
+        if field not in _LISTS and field != "leads":
+            check_text(value, f"The {field} of the quantity {name}", error=RecordError)
+    try:
+        _check_words(quantity)
+    except ValueError as error:
+        raise RecordError(f"The quantity {name} cannot be kept: {error}.") from error
     row = tuple(_as_column(field, getattr(quantity, field)) for field in _QUANTITY_FIELDS)
     connection.execute(_insert("quantity", _QUANTITY_FIELDS), row)
 
@@ -112,14 +138,21 @@ def _as_quantity(row: RecordRow) -> Quantity:
         values[field] = tuple(values[field].split(mark)) if values[field] else ()
     values["leads"] = bool(values["leads"])
     quantity = Quantity(**values)
-    _refuse_unknown(quantity.lives_on, get_args(LivesOn))
-    _refuse_unknown(quantity.scale, get_args(AxisScale))
-    _refuse_unknown(quantity.better, get_args(Better))
-    for axis in quantity.axes:
-        _refuse_unknown(axis, get_args(Axis))
-    for requirement in quantity.requires:
-        _refuse_unknown(requirement, get_args(Requirement))
+    _check_words(quantity)
     return quantity
+
+
+def _check_words(quantity: Quantity) -> None:
+    """Raise ValueError where a field holds a word that it cannot."""
+    for field, kind in _WORDS.items():
+        value = getattr(quantity, field)
+        for word in value if field in _LISTS else (value,):
+            _refuse_unknown(word, get_args(kind))
+
+
+def _is_tuple_of_texts(value: object) -> bool:
+    words = cast("tuple[object, ...]", value)
+    return isinstance(value, tuple) and all(isinstance(word, str) for word in words)
 
 
 @_reader
@@ -145,20 +178,34 @@ def remove_provenance(connection: sqlite3.Connection, key: str) -> None:
 
 
 @_reader
-def read_provenance(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Read the provenance by key, in the order the keys were first written."""
-    rows = connection.execute("SELECT key, json FROM provenance ORDER BY rowid")
-    return {key: provenance.decode(text) for key, text in rows}
+def read_provenance(connection: sqlite3.Connection) -> dict[str, str]:
+    """Read the provenance as JSON texts by key, in the order the keys were first written."""
+    texts = dict(connection.execute("SELECT key, json FROM provenance ORDER BY rowid").fetchall())
+    for text in texts.values():
+        provenance.decode(text)  # refuses a text that is no JSON
+    return texts
 
 
 def add_finding(connection: sqlite3.Connection, finding: Finding) -> None:
-    """Write one finding."""
+    """Write one finding; what no reader could read is refused."""
+    texts = (finding.verdict, finding.severity, finding.code, finding.name)
+    for text in (*texts, finding.quantity or ""):
+        check_text(text, "A text of a finding", error=RecordError)
+    if finding.severity not in SEVERITIES:
+        raise RecordError(
+            f"The severity of a finding is {finding.severity!r}; give one of "
+            f"{', '.join(SEVERITIES)}."
+        )
+    if not isinstance(finding.details, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RecordError(f"The details of a finding are {shown(finding.details)}; give a mapping.")
     address: RecordRow = (None,) * len(_SITE_FIELDS)
     if finding.site is not None:
+        if not isinstance(finding.site, Site):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RecordError(f"The site of a finding is {shown(finding.site)}; give a Site.")
         address = tuple(getattr(finding.site, field) for field in _SITE_FIELDS)
     details = provenance.encode("details of a finding", finding.details)
-    texts = (finding.verdict, finding.quantity, finding.severity, finding.code, finding.name)
-    row = (*texts, details, *address)
+    verdict, severity, code, name = texts
+    row = (verdict, finding.quantity, severity, code, name, details, *address)
     connection.execute(_insert("finding", _FINDING_FIELDS), row)
 
 
@@ -177,9 +224,15 @@ def read_findings(connection: sqlite3.Connection) -> list[Finding]:
 
 
 def add_readings(connection: sqlite3.Connection, readings: Iterable[Reading]) -> None:
-    """Write readings."""
+    """Write readings; one that no file can hold is refused."""
     rows = (_as_row(reading) for reading in readings)
-    connection.executemany(_insert("reading", READING_COLUMNS), rows)
+    try:
+        connection.executemany(_insert("reading", READING_COLUMNS), rows)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise RecordError(
+            f"A reading cannot be kept in a file: {error}. Whole numbers have at most 64 bits, and "
+            "texts no lone surrogates."
+        ) from error
 
 
 @_reader
@@ -256,16 +309,29 @@ def _refuse_unknown(word: str, known: tuple[str, ...]) -> None:
 
 
 def _as_row(reading: Reading) -> RecordRow:
-    # Numbers of numpy and torch become Python's own; SQLite would keep them as raw bytes.
+    """Make a reading a row, of Python's own numbers: SQLite would keep those of numpy as bytes."""
+    try:
+        row = _converted(reading)
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise RecordError(
+            f"A reading of {shown(reading.quantity)} cannot be kept: {error}."
+        ) from error
+    for at in _TEXT_COLUMNS:
+        if not isinstance(row[at], str):
+            raise RecordError(f"{READING_COLUMNS[at]} is {shown(row[at])}; give a text.")
+    return row
+
+
+def _converted(reading: Reading) -> RecordRow:
     site = reading.site
     return (
         reading.run,
-        int(reading.step),
+        index(reading.step),
         _integer(reading.seed),
         reading.quantity,
         reading.statistic,
         site.stack,
-        int(site.layer),
+        index(site.layer),
         _integer(site.sublayer),
         site.point,
         _integer(site.lane),
@@ -277,7 +343,7 @@ def _as_row(reading: Reading) -> RecordRow:
         float(reading.value),
         None if reading.lower is None else float(reading.lower),
         None if reading.upper is None else float(reading.upper),
-        None if reading.exponent is None else str(int(reading.exponent)),
+        None if reading.exponent is None else str(index(reading.exponent)),
     )
 
 
@@ -298,4 +364,4 @@ def _as_reading(row: RecordRow) -> Reading:
 
 
 def _integer(number: int | None) -> int | None:
-    return None if number is None else int(number)
+    return None if number is None else index(number)

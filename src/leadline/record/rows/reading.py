@@ -55,4 +55,7 @@ class Reading:
         """The logarithm of the number, also where the number itself is beyond float64."""
         if not self.value > 0:
             return -math.inf if self.value == 0 else math.nan
-        return math.log10(self.value) + (self.exponent or 0) * math.log10(2)
+        try:
+            return math.log10(self.value) + (self.exponent or 0) * math.log10(2)
+        except OverflowError:
+            return math.copysign(math.inf, self.exponent or 0)
