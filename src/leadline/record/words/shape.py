@@ -1,7 +1,7 @@
 """The shape of a line over depth in words: how it changes on its way, and where.
 
 A line is followed in the direction in which the signal goes: the stream forward from its first
-layer, a gradient backward from its last. Its way is told in at most three stretches, from one turn
+layer, a gradient backward from its last. Its way is told in at most three legs, from one turn
 to the next, each with the factor between the values at its two ends. Whether it vanishes or
 explodes is judged by the largest fall or rise between any two layers of the way. Factors are kept
 as logarithms, because those between two float64 may be none.
@@ -44,8 +44,8 @@ with 96 layers, which train, grow about 11-fold before training; those of models
 for this reason change by 10^6 and more. Two orders of magnitude lie between both."""
 STEADY = 2.0
 """Below this factor a line keeps its size: norms of one design differ by less between seeds."""
-MOST_STRETCHES = 3
-"""A way is told in so many stretches at most."""
+MOST_LEGS = 3
+"""A way is told in so many legs at most."""
 EVENLY = 0.4
 """An even change needs half of the layers for half of itself. One that needs less than this share
 of them has a place that can be named."""
@@ -56,7 +56,7 @@ CLEAR = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Leg:
     """A part of a way: from one layer to another, with the logarithm of the factor between them.
 
     `most` are the ends of the shortest part of it in which at least half of the change happens;
@@ -91,7 +91,7 @@ class Course:
 
     `fall` and `rise` are the logarithms of the largest factors by which its positive values fall
     and rise between any two layers of the way, `away` that of the largest factor between its start
-    and any other layer; `stretches` tell the way. At the layers in `zero` the value is exactly
+    and any other layer; `legs` tell the way. At the layers in `zero` the value is exactly
     zero, at those in `negative` below zero, at those in `lost` not finite: these count in no factor.
     """
 
@@ -99,7 +99,7 @@ class Course:
     fall: float
     rise: float
     away: float
-    stretches: tuple[Stretch, ...]
+    legs: tuple[Leg, ...]
     zero: tuple[int, ...] = ()
     negative: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ class Course:
         """Whether the largest change is a fall; of two that are equal the first one counts."""
         if self.gone or self.fall > self.rise:
             return True
-        return self.fall == self.rise and bool(self.stretches) and self.stretches[0].log < 0
+        return self.fall == self.rise and bool(self.legs) and self.legs[0].log < 0
 
     @property
     def is_sound(self) -> bool:
@@ -159,7 +159,7 @@ class Course:
             if size < 1 + 2 * FLAT:
                 return f"keeps its size within {_rounded_up(100 * (size - 1)):.0f} %"
             return f"keeps its size within a factor of {_rounded_up(10 * size) / 10:g}"
-        first, *others = self.stretches
+        first, *others = self.legs
         words = f"{first.words} from layer {first.start} to layer {first.end}{first.place_of_most}"
         for one in others:
             words += f", then {one.words} to layer {one.end}"
@@ -183,8 +183,8 @@ def course_of(profile: Profile, *, backward: bool = False) -> Course | None:
         fall=_largest_rise(-height),
         rise=_largest_rise(height),
         away=float(np.max(np.abs(height - height[:1]), initial=0.0)),
-        stretches=tuple(
-            Stretch(
+        legs=tuple(
+            Leg(
                 start=int(kept[start]),
                 end=int(kept[end]),
                 log=float(height[end] - height[start]),
@@ -242,7 +242,7 @@ def _largest_rise(height: NDArray[np.float64]) -> float:
 def _turns(height: NDArray[np.float64]) -> list[int]:
     """Return the first place, the turns worth telling and the last place; none without a change.
 
-    The smallest stretch between two turns is given up, again and again, until all that are left are
+    The smallest leg between two turns is given up, again and again, until all that are left are
     worth telling and few enough.
     """
     turns: list[int] = []
@@ -257,9 +257,9 @@ def _turns(height: NDArray[np.float64]) -> list[int]:
     while len(turns) > 2:
         sizes = [abs(float(height[end] - height[start])) for start, end in pairwise(turns)]
         smallest = min(range(len(sizes)), key=sizes.__getitem__)
-        if sizes[smallest] >= math.log(STEADY) and len(sizes) <= MOST_STRETCHES:
+        if sizes[smallest] >= math.log(STEADY) and len(sizes) <= MOST_LEGS:
             break
-        # At an end of the way a stretch goes alone; inside, its neighbours become one.
+        # At an end of the way a leg goes alone; inside, its neighbours become one.
         if smallest == 0:
             del turns[0]
         elif smallest == len(sizes) - 1:
