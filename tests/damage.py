@@ -104,9 +104,9 @@ def _unfinished(path: Path) -> GrowingRecord:
 
 
 def read_all(record: Record) -> str:
-    """Everything that readers ask a record for."""
+    """Everything that readers ask a record for, wherever its file is."""
     profiles = [record.profiles(name) for name in record.quantities]
-    return repr(
+    everything = repr(
         (
             record.provenance,
             record.quantities,
@@ -121,6 +121,7 @@ def read_all(record: Record) -> str:
             as_json(record),
         )
     )
+    return everything.replace(str(record.path), NAME)  # an unfinished record names its file
 
 
 def flip(path: Path, chance: random.Random, *, count: int, begin: int = 0, end: int = 0) -> None:

@@ -223,6 +223,22 @@ class Record(Showable):
             return int(declared)
         return self._reader.last_layer(name)
 
+    def __repr__(self) -> str:
+        """One line: what wrote it, the model, its layers, its readings and its file."""
+        if self._open_connection is None:
+            return f"<Record, closed{f', {self.path}' if self.path else ''}>"
+        name = text_at(self.provenance, "model", "name")
+        depths = [f"{stack} {self.depth(stack)}" for stack in self.stacks]
+        facts = [
+            " of ".join(
+                one for one in (written_by(self.provenance), shown(name) if name else "") if one
+            ),
+            f"layers: {', '.join(depths)}" if depths else "",
+            f"{len(self):,} readings",
+            str(self.path or "in memory"),
+        ]
+        return f"<Record: {'; '.join(fact for fact in facts if fact)}>"
+
     def __len__(self) -> int:
         """The number of readings."""
         return self._reader.count()

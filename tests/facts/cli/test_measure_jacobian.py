@@ -88,7 +88,7 @@ def test_an_interruption_says_how_far_it_came_and_the_same_command_goes_on(
     read = leadline("report", record, "-o", tmp_path / "half.html")
     assert read.code == 0, read.err
     said = leadline("measure", *tiny, "--probes", "jacobian", "-o", record)
-    assert said.code == 0 and "unfinished" not in said.out
+    assert said.code == 0 and "nfinished" not in said.out
     whole = tmp_path / "whole.leadline"
     assert leadline("measure", *tiny, "--probes", "jacobian", "-o", whole).code == 0
     with Record.open(record) as found, Record.open(whole) as expected:

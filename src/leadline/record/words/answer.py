@@ -10,6 +10,7 @@ the examples.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy as np
 from leadline.record.provenance import number_at
 from leadline.record.run.curve import curves_of
 from leadline.record.run.ending import ending_of, ending_text
-from leadline.record.run.training import VALIDATION_LOSS
+from leadline.record.run.training import GAUGES, VALIDATION_LOSS
 from leadline.record.words.numbers import format_number
-from leadline.record.words.shape import course_of
+from leadline.record.words.places import places_text
+from leadline.record.words.shape import FAR, STEADY, course_of
 from leadline.record.words.summary import cotangent_text, leading_lines, leading_quantity
+from leadline.record.words.unfinished import unfinished_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,18 +49,20 @@ __all__ = [
     "run_answer",
 ]
 
-FAR = 100.0
-"""From this factor on a signal or a gradient vanishes or explodes. Gradients of pre-norm models
-with 96 layers, which train, grow about 11-fold before training; those of models that do not train
-for this reason change by 10^6 and more. Two orders of magnitude lie between both."""
 EQUAL = 0.1
-"""Tokens count as equal below this share of their size in which they differ: cosines of 0.99."""
+"""Tokens count as nearly equal below this share of their size in which they differ: cosines above
+0.99."""
 MASSIVE = 10.0
 """From this ratio to the median of the others on, the first token counts as massive."""
 LEARNED = 0.3
 """A run has learned from so many nats below the unigram entropy on: chance differences between
 runs that only know the frequencies of the symbols are a few hundredths of a nat."""
+MOVED = 0.1
+"""A cosine that a run changes by less than this is not told."""
 ROBUST = "median_without_first"
+PARTIAL = "jacobian.partial"
+"""What becomes of a random gradient between the end of the stack and a site: it tells how gradients
+travel where none was measured."""
 BACKWARD = ("gradient",)
 """The topics whose lines are followed from the last layer to the first."""
 
@@ -75,17 +80,18 @@ def depth_sentences(record: Record) -> list[str]:
     told: list[str] = []
     steady: dict[str, bool] = {}
     for topic, noun in (("gradient", "gradient"), ("stream", "signal")):
-        statistic = ROBUST if heavy and topic == "stream" else ""
-        lines = leading_lines(record, topic, statistic)
+        robust = bool(heavy) and topic == "stream"
+        subject, lines = _telling_lines(record, topic, ROBUST if robust else "")
         courses = [course_of(line, backward=topic in BACKWARD) for line in lines]
         known = [(line, course) for line, course in zip(lines, courses, strict=True) if course]
         if not known:
             continue
-        steady[noun] = all(course.size < FAR for _, course in known)
-        told.append(_travel(record, topic, known, without_first=bool(statistic)))
+        steady[noun] = all(course.size < FAR and course.is_sound for _, course in known)
+        told.append(_travel(subject, topic, known))
     tokens, apart = _tokens(record)
     calm = steady and all(steady.values()) and apart is not False
     lines_of_text = [
+        unfinished_sentence(record),
         cotangent_text(record),
         _not_finite(record),
         _nothing_wrong(list(steady), apart) if calm and not _lost(record) else "",
@@ -99,8 +105,10 @@ def depth_sentences(record: Record) -> list[str]:
 def run_answer(record: Record) -> list[str]:
     """Say whether a training run has learned, and how it ended; nothing without a run."""
     curve = loss_curve(record)
-    if curve is None:
-        return []
+    return [] if curve is None else [*_loss_sentences(record, curve), *_gauge_sentences(record)]
+
+
+def _loss_sentences(record: Record, curve: Curve) -> list[str]:
     ending = ending_of(record)
     if ending is not None and ending.diverged:
         read = (
@@ -123,6 +131,25 @@ def run_answer(record: Record) -> list[str]:
     finished = ending is not None and ending.status == "finished"
     ended = "" if finished else ending_text(record.provenance)
     return [f"{sentence}.", *([ended] if ended else [])]
+
+
+def _gauge_sentences(record: Record) -> list[str]:
+    """Say which gauges of a run moved between their first and their last reading."""
+    told: list[str] = []
+    for gauge in GAUGES:
+        curve = next(iter(curves_of(record, gauge.name)), None) if gauge.name in record else None
+        if curve is None or len(curve) < 2:
+            continue
+        first, last = curve.first, curve.last
+        if gauge.scale == "log":
+            still = 0 < first < math.inf and first / STEADY < last < first * STEADY
+        else:
+            still = abs(last - first) < MOVED
+        if not still:
+            ends = " to ".join(format_number(value, digits=3) for value in (first, last))
+            steps = f"between steps {curve.steps[0]} and {curve.steps[-1]}"
+            told.append(f"{opening(gauge.title)} from {ends} {steps}")
+    return [f"Gauges that moved: {'; '.join(told)}."] if told else []
 
 
 def loss_curve(record: Record) -> Curve | None:
@@ -188,25 +215,37 @@ def first_token_sentence(record: Record) -> str:
     heavy = [layer for layer, value in finite.items() if value >= MASSIVE]
     if not heavy:
         return ""
-    if len(heavy) == 1:
-        where = f"at layer {heavy[0]}"
-    elif heavy[-1] == ratio.layers[-1]:
-        where = f"from layer {heavy[0]} on"
-    else:
-        where = f"between layers {heavy[0]} and {heavy[-1]}"
+    where = places_text(heavy, ratio.layers, onward=True)
     peak = f"{float(f'{max(finite.values()):.2g}'):g}"
     return f"The first token carries up to {peak} times the median norm of the others {where}."
 
 
-def _travel(
-    record: Record, topic: str, known: Sequence[tuple[Profile, Course]], *, without_first: bool
-) -> str:
-    """Say how the line of a topic travels, in each stack."""
+def _telling_lines(record: Record, topic: str, statistic: str) -> tuple[str, list[Profile]]:
+    """Return what is told of a topic as the subject of a sentence, and its line in each stack."""
     quantity = leading_quantity(record, topic)
-    assert quantity is not None
-    subject = opening(quantity.title) + (
-        " (median without the first token)" if without_first else ""
-    )
+    if quantity is not None:
+        without = " (median without the first token)" if statistic == ROBUST else ""
+        return opening(quantity.title) + without, leading_lines(record, topic, statistic)
+    if topic != "gradient" or PARTIAL not in record.quantities:
+        return "", []
+    quantity = record.quantities[PARTIAL]
+    lines = {line.stack: line for line in reversed(record.profiles(PARTIAL))}
+    return opening(quantity.title), [
+        _from_the_end(lines[stack], record.depth(stack))
+        for stack in record.stacks
+        if stack in lines
+    ]
+
+
+def _from_the_end(line: Profile, depth: int) -> Profile:
+    """Add the end of the stack to a line of partial Jacobians: from there to there it is 1."""
+    if line.layers[-1] >= depth:
+        return line
+    return replace(line, layers=(*line.layers, depth), values=np.append(line.values, 1.0))
+
+
+def _travel(subject: str, topic: str, known: Sequence[tuple[Profile, Course]]) -> str:
+    """Say how the line of a topic travels, in each stack."""
     several = len(known) > 1
     told = [
         f"in the {line.stack} {subject if at == 0 else 'it'} {course.words}"
@@ -221,7 +260,7 @@ def _travel(
 
 
 def _tokens(record: Record) -> tuple[str, bool | None]:
-    """Say where tokens become equal, and whether they stay apart; None where nobody knows."""
+    """Say where tokens are nearly equal, and whether they stay apart; None where nobody knows."""
     quantity = leading_quantity(record, "tokens")
     lines = leading_lines(record, "tokens")
     told: list[str] = []
@@ -231,16 +270,22 @@ def _tokens(record: Record) -> tuple[str, bool | None]:
         if quantity is None or apart is None:
             continue
         known = True
-        # What becomes equal stays so up to the last layer; a dip on the way is none.
+        equal = [layer for layer, share in zip(line.layers, apart, strict=True) if share < EQUAL]
+        if not equal:
+            continue
+        # What becomes equal stays so up to the last layer; then a dip on the way is not worth a word.
         unequal = np.flatnonzero(~(apart < EQUAL))
-        start = int(unequal[-1]) + 1 if len(unequal) else 0
-        if start < len(apart):
-            place = f"in the {line.stack} " if len(lines) > 1 else ""
-            value = format_number(float(line.values[start]), digits=2)
-            told.append(
-                f"Tokens become equal: {place}{opening(quantity.title)} is {value} at layer "
-                f"{line.layers[start]} and stays there or beyond."
-            )
+        lasting = line.layers[int(unequal[-1]) + 1 :] if len(unequal) else line.layers
+        if len(lasting) == len(line):
+            verdict = "Tokens are nearly equal from the first layer on"
+        elif lasting:
+            verdict = "Tokens become nearly equal"
+        else:
+            verdict = "Tokens are nearly equal on the way, but not at the end"
+        place = f"in the {line.stack} " if len(lines) > 1 else ""
+        bound = f"below {EQUAL:g}" if quantity.better == "high" else f"above {1 - EQUAL**2:g}"
+        where = places_text(lasting or equal, line.layers, onward=True)
+        told.append(f"{verdict}: {place}{opening(quantity.title)} is {bound} {where}.")
     return " ".join(told), not told if known else None
 
 
@@ -259,26 +304,36 @@ def _apartness(quantity: Quantity, line: Profile) -> NDArray[np.float64] | None:
 
 
 def _not_finite(record: Record) -> str:
-    """Say where values are not finite, the first layer and its quantity."""
-    where = _lost(record)
-    if not where:
+    """Say where the values of the first quantity are not finite, and how many others have such."""
+    lost = _lost(record)
+    if not lost:
         return ""
-    first = min(where, key=lambda title: where[title])
-    more = f" and {len(where) - 1} other quantities" if len(where) > 2 else ""
-    return f"Values that are not finite appear from layer {where[first]} on ({first}{more})."
+    (title, stack), (where, _) = min(lost.items(), key=lambda entry: entry[1][1])
+    inside = f" in the {stack}" if len(record.stacks) > 1 else ""
+    others = len({name for name, _ in lost} - {title})
+    more = f"; so do values of {others} other {'quantity' if others == 1 else 'quantities'}"
+    return f"Values that are not finite appear{inside} {where} ({title}{more if others else ''})."
 
 
-def _lost(record: Record) -> dict[str, int]:
-    """Return the first layer without a finite value, by the title of the quantity."""
-    where: dict[str, int] = {}
+def _lost(record: Record) -> dict[tuple[str, str], tuple[str, int]]:
+    """Say where there is a value that is not finite, by the title of the quantity and the stack.
+
+    Beside the words stands the first of these layers.
+    """
+    where: dict[tuple[str, str], tuple[str, int]] = {}
     for name, quantity in record.quantities.items():
         if quantity.over == "step":
             continue
-        for profile in record.profiles(name):
-            bad = np.flatnonzero(~np.isfinite(profile.values))
-            if len(bad):
-                layer = profile.layers[int(bad[0])]
-                where[quantity.title] = min(layer, where.get(quantity.title, layer))
+        layers: dict[str, set[int]] = {}
+        bad: dict[str, set[int]] = {}
+        for line in record.profiles(name):
+            layers.setdefault(line.stack, set()).update(line.layers)
+            lost = np.asarray(line.layers)[~np.isfinite(line.values)].tolist()
+            bad.setdefault(line.stack, set()).update(lost)
+        for stack, lost in bad.items():
+            if lost:
+                words = places_text(sorted(lost), sorted(layers[stack]), onward=True)
+                where[quantity.title, stack] = words, min(lost)
     return where
 
 

@@ -20,10 +20,14 @@ MOST_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a screen, with its style on a terminal; an empty one parts what is around it."""
+    """A sentence of a screen, with its style on a terminal; an empty one parts what is around it.
+
+    `in_python` stands for the text where Python prints it, and options of a command mean nothing.
+    """
 
     text: str = ""
     style: str = ""
+    in_python: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Screen:
     def text(self) -> str:
         """Return it as plain text."""
         return "\n".join(
-            part.text if isinstance(part, Sentence) else part.text()
+            part.in_python or part.text if isinstance(part, Sentence) else part.text()
             for part in self._without_gaps()
         )
 
@@ -55,7 +59,7 @@ class Screen:
                 pieces.append(part.html())
             elif part.text:
                 bold = "bold" in part.style
-                text = escape(part.text)
+                text = escape(part.in_python or part.text)
                 pieces.append(f"<div>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 

@@ -15,7 +15,6 @@ from leadline.record.rows.address import address_of
 from leadline.record.run.ending import ending_text, is_cell
 from leadline.record.words.numbers import format_count, format_number
 from leadline.record.words.shape import change_over_depth
-from leadline.record.words.unfinished import unfinished_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,8 +157,6 @@ def cotangent_text(record: Record) -> str:
 def remarks(record: Record, rows: Sequence[SummaryRow]) -> list[str]:
     """Return what is remarkable about the rows, and what could not be measured and why."""
     lines = [f"{row.label}: {row.remark}" for row in rows if row.remark]
-    if how_far := unfinished_text(record.provenance):
-        lines.append(f"{how_far}; the same request with this file goes on")
     refused = value_at(record.provenance, "coverage", "refused")
     if isinstance(refused, list):
         lines += [

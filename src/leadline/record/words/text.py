@@ -17,6 +17,7 @@ from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
 from leadline.record.words.shape import axis_text, shape_text
 from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
 from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
+from leadline.record.words.unfinished import unfinished_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +36,6 @@ __all__ = [
     "curve_table",
     "depth_table",
     "finding_text",
-    "how_to_see_more",
     "record_screen",
     "rows_that_matter",
     "shape_cell",
@@ -53,7 +53,7 @@ def record_screen(
     everything: bool = False,
     in_place_of_runs: Iterable[Sentence | TextTable] | None = None,
 ) -> Screen:
-    """Return the name and the findings, the answer, the rows that matter most, and the facts.
+    """Return that it is unfinished, the name and the findings, the answer, the rows that matter most, and the facts.
 
     With `everything` every row is shown. Numbers of a run come before the others, over its steps;
     `in_place_of_runs` stands for them if it is given.
@@ -65,9 +65,11 @@ def record_screen(
     most = max(MOST_ROWS - len(shown_runs), LEAST_ROWS)
     shown = rows if everything else rows_that_matter(rows, most)
     warning = cotangent_text(record)
-    parts: list[Sentence | TextTable] = [Sentence(title, "bold")]
+    unfinished = unfinished_sentence(record)
+    parts: list[Sentence | TextTable] = [Sentence(unfinished, "bold yellow")] if unfinished else []
+    parts.append(Sentence(title, "bold"))
     parts += [Sentence(finding_text(one), SEVERITY[one.severity]) for one in record.findings]
-    sentences = answer(record)
+    sentences = [one for one in answer(record) if one != unfinished]
     parts += [Sentence(one, "yellow" if one == warning else "") for one in sentences]
     parts += [Sentence(), *(in_place_of_runs or ())]
     if shown_runs:
@@ -75,7 +77,8 @@ def record_screen(
     if shown:
         parts += [depth_table(shown), Sentence()]
     hidden = len(runs) - len(shown_runs) + len(rows) - len(shown)
-    parts.append(Sentence(how_to_see_more(hidden, len(runs) + len(rows)), "dim"))
+    if hidden:
+        parts.append(_how_to_see_more(hidden, len(runs) + len(rows)))
     parts += [Sentence(fact, "dim") for fact in facts if fact not in sentences]
     parts += [Sentence(), *(Sentence(remark) for remark in remarks(record, shown))]
     return Screen(tuple(parts))
@@ -87,14 +90,11 @@ def rows_that_matter(rows: Sequence[SummaryRow], most: int = MOST_ROWS) -> list[
     return [rows[at] for at in sorted(order[:most])]
 
 
-def how_to_see_more(hidden: int, count: int) -> str:
-    """Say how many rows are not shown, and how to see them; empty where all are."""
-    if not hidden:
-        return ""
-    return (
-        f"{count - hidden} of {count} rows, those that change most; all: --all or "
-        "print(record.table())"
-    )
+def _how_to_see_more(hidden: int, count: int) -> Sentence:
+    """Say how many rows are not shown, and how to see them."""
+    shown = f"{count - hidden} of {count} rows, those that change most; all: "
+    call = "print(record.table())"
+    return Sentence(f"{shown}--all or {call}", "dim", in_python=f"{shown}{call}")
 
 
 def depth_table(rows: Sequence[SummaryRow]) -> TextTable:
@@ -108,8 +108,8 @@ def depth_table(rows: Sequence[SummaryRow]) -> TextTable:
         TableColumn("last", right=True),
         TableColumn(f"lowest @{axis}", right=True, gives_way=(2,)),
         TableColumn(f"highest @{axis}", right=True, gives_way=(2,)),
-        TableColumn(f"by {axis}", style="cyan", gives_way=(1, 3, 9)),
-        TableColumn("shape", gives_way=(4, 10)),
+        TableColumn(f"by {axis}", style="cyan", gives_way=(1, 3, 10)),
+        TableColumn("shape", gives_way=(4, 9)),
     )
     return TextTable(columns, tuple(Row(_depth_cells(row)) for row in rows))
 

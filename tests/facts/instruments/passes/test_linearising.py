@@ -129,11 +129,11 @@ def test_a_measurement_that_was_cut_off_ends_with_the_rows_of_an_undisturbed_one
     with Record.open(path) as unfinished:
         assert UNFINISHED in unfinished.provenance
         assert 0 < len(unfinished) < len(whole)
-        assert "unfinished" in str(unfinished)
+        assert str(unfinished).startswith("Unfinished: ")
     found = _measured(model, path)
     assert _rows(found) == _rows(whole)
     assert list(found.quantities) == list(whole.quantities)
-    assert UNFINISHED not in found.provenance and "unfinished" not in str(found)
+    assert UNFINISHED not in found.provenance and "nfinished" not in str(found)
     for key in ("coverage", "linear_maps", "anatomy", "probes", "passes"):
         assert found.provenance[key] == whole.provenance[key]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.leadline", "whole.leadline"]

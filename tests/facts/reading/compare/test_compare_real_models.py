@@ -1,5 +1,6 @@
 """Which of two models has vanishing gradients, and where: against gradients by plain autograd."""
 
+import math
 import re
 
 import pytest
@@ -61,7 +62,8 @@ def test_post_norm_of_the_default_recipe_has_no_vanishing_gradient_but_a_jump(pa
     factor = float(f"{change(post):.2g}")
     assert f"grows {factor:g}-fold from layer {DEPTH} to layer 0" in first
     assert "most of it in the step from layer 1 to 0; in pre it" in first
-    assert first.endswith(f"in pre it keeps its size within a factor of {change(pre):.2g}.")
+    tenths = math.ceil(10 * change(pre))  # it stays within what is said
+    assert first.endswith(f"in pre it keeps its size within a factor of {tenths / 10:g}.")
 
 
 def test_a_model_without_skips_and_norms_is_named_as_the_one_with_vanishing_gradients(pair):

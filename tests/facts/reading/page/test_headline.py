@@ -68,7 +68,7 @@ def test_a_massive_first_token_is_named_with_its_layers() -> None:
         one for one in sentences(gpt2_record(depth=12)) if one.startswith("The first token")
     ]
     assert "up to 920 times" in sentence
-    assert "between layers 3 and 11" in sentence
+    assert "from layer 3 to layer 11" in sentence
 
 
 def test_an_ordinary_first_token_is_not_mentioned() -> None:

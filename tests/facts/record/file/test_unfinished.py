@@ -134,7 +134,15 @@ def test_a_record_says_how_far_it_has_come(tmp_path: Path) -> None:
     _add(growing, 1)
     text = "unfinished, 1 of 3 parts of it are in the record"
     assert unfinished_text(growing.record.provenance) == text
-    assert text in str(growing.record)
+    first = str(growing.record).splitlines()[0]
+    assert first == "Unfinished: 1 of 3 parts are in the record."
+    path = tmp_path / "grows.leadline"
+    in_file = _begin(path)
+    _add(in_file, 1)
+    assert str(in_file.record).splitlines()[0] == (
+        f"Unfinished: 1 of 3 parts are in the record; the same `leadline measure ... -o {path}` goes "
+        f"on, or the same `leadline.measure(..., path={str(path)!r})`."
+    )
     assert unfinished_text({}) == ""
 
 

@@ -91,7 +91,9 @@ def test_a_large_sweep_prints_some_runs_and_says_how_many_more() -> None:
     record = sweep_record(seeds=range(5))
     lines = str(record).splitlines()
     assert sum(line.startswith("design=") for line in lines) == MOST_ROWS
-    assert any(line.startswith(f"{MOST_ROWS} of 60 rows") and "--all" in line for line in lines)
+    assert any(
+        line.startswith(f"{MOST_ROWS} of 60 rows") and "record.table()" in line for line in lines
+    )
 
 
 @pytest.mark.parametrize("make", [training_record, sweep_record])
