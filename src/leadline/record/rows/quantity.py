@@ -7,6 +7,7 @@ know; none of them knows a quantity by its name.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,6 +85,14 @@ class Quantity:
     def over(self) -> Over:
         """What its lines are drawn over: depth, the length of paths, or the steps of a run."""
         return _OVER.get(self.lives_on, "layer")
+
+    @property
+    def nats_per_unit(self) -> float:
+        """How many nats one unit is where values are logarithms by their unit; else 0.
+
+        Of logarithms differences are told and compared, and no ratios.
+        """
+        return {"log10": math.log(10), "nats": 1.0}.get(self.unit.partition(" ")[0], 0.0)
 
     @property
     def absent(self) -> str:

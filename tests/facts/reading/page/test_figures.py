@@ -246,7 +246,7 @@ def test_an_unknown_quantity_is_answered_with_the_nearest() -> None:
 
 def test_names_are_those_of_the_models_and_distinct() -> None:
     records = [gpt2_record(), gpt2_record(seed=1), broken_record(), Record()]
-    assert record_names(records) == ["gpt2", "gpt2 (2)", "broken", "unnamed model"]
+    assert record_names(records) == ["gpt2", "gpt2 (2)", "broken", "record 4"]
     assert record_names(records[:3], ["a", "a (2)", "a"]) == ["a", "a (2)", "a (3)"]
 
 
