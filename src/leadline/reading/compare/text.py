@@ -119,7 +119,7 @@ def _depth_row(comparison: Comparison, row: ComparisonRow) -> Row:
         end = side.ends[0 if backward else -1] if side.ends else None
         known = end is not None and np.isfinite(end.log10_ratio)
         ratio = many + (f"×{ratio_text(end)}" if end is not None and known else "-")
-        widest = many + _widest(side, row)
+        widest = many + _widest(side)
     lost = [
         f"{name} {format_number(value)} @{layer}"
         for name, side in zip(comparison.labels, row.sides, strict=True)
@@ -130,7 +130,7 @@ def _depth_row(comparison: Comparison, row: ComparisonRow) -> Row:
     return Row((row.label, *cells, ratio, lost[0] if lost else widest))
 
 
-def _widest(side: ComparisonSide, row: ComparisonRow) -> str:
+def _widest(side: ComparisonSide) -> str:
     """Say how far a record stands from the first one at its farthest, and where."""
     parting = side.parting
     assert parting is not None
@@ -138,7 +138,7 @@ def _widest(side: ComparisonSide, row: ComparisonRow) -> str:
         return "same"
     has_ratio = np.isfinite(parting.log10_ratio)
     how = f"×{ratio_text(parting)}" if has_ratio else f"{parting.difference:+.3g}"
-    if not differs(row):  # rounding has no place worth naming
+    if how == "×1":  # rounding has no place worth naming
         return how
     place = parting.layer_of_first
     return f"{how} @{parting.layer}" if side.stretch == 1 else f"{how} @{place:.3g}|{parting.layer}"

@@ -254,12 +254,12 @@ class _RowPen:
         if "rank" in quantity.axes:
             readings = record.select(quantity.name, sublayer=None)
             ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
+            several = len({line.point for line in record.profiles(quantity.name)}) > 1
             # The line without a rank is that of the first.
             for rank in ranks[1:_MOST_RANKS]:
                 those = group_into_lines(r for r in readings if r.site.rank == rank)
-                points = list(dict.fromkeys(line.point for line in those))
-                for point in points:
-                    label = f"{point}, rank {rank}" if len(points) > 1 else f"rank {rank}"
+                for point in dict.fromkeys(line.point for line in those):
+                    label = f"{point}, rank {rank}" if several else f"rank {rank}"
                     beside.append((label, [line for line in those if line.point == point]))
         other = record.quantities.get(quantity.beside)
         if other is not None:

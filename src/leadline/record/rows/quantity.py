@@ -79,7 +79,9 @@ class Quantity:
 
     def is_same(self, other: Quantity) -> bool:
         """Whether numbers of both mean the same; what readers are told beside may have changed."""
-        return all(getattr(self, field) == getattr(other, field) for field in _DEFINING)
+        # A unit may be said later of what had none; two units are two quantities.
+        one_unit = self.unit == other.unit or not (self.unit and other.unit)
+        return one_unit and all(getattr(self, one) == getattr(other, one) for one in _DEFINING)
 
     @property
     def over(self) -> Over:
@@ -101,5 +103,5 @@ class Quantity:
 
 
 _OVER: dict[LivesOn, Over] = {"path": "hops", "run": "step"}
-_DEFINING = ("name", "formula", "unit", "lives_on", "headline")
+_DEFINING = ("name", "formula", "lives_on", "headline")
 """What makes two definitions one: words for readers get better from version to version."""

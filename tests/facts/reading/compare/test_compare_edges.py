@@ -151,7 +151,8 @@ def test_in_little_room_gradients_show_the_value_that_vanishes() -> None:
     [row] = [line for line in table.splitlines() if line.startswith("gradient")]
     assert "1.00e-7" in row
     assert "→" not in row
-    assert "values: at the last layer, of gradients at the first" in table
+    legend = " ".join(table.split())
+    assert "values: at the last layer, of gradients at the first" in legend
 
 
 def test_a_single_value_is_no_line() -> None:
