@@ -41,12 +41,14 @@ def _ingredient(
     *,
     lives_on: LivesOn = "sublayer",
     headline: str = "value",
+    unit: str = "",
 ) -> Quantity:
     return Quantity(
         name=f"collapse.{name}",
         title=title,
         symbol=symbol,
         formula=formula,
+        unit=unit,
         lives_on=lives_on,
         headline=headline,
         high="Bounds on the residual of the tokens are wider.",
@@ -137,6 +139,7 @@ CUBIC = Quantity(
     symbol="log₁₀ ‖(s/n) Σ_h R W_QK,h R′ R W_h‖_F",
     formula="log10 of the Frobenius norm, R what enters the projections less its mean token (the "
     "stream, or what a norm made of it), s the scaling, n tokens; the largest of any example",
+    unit="log10",
     lives_on="sublayer",
     headline="max",
     high="The branch passes large differences on.",
@@ -184,6 +187,7 @@ LOG_COMPOSITE = _ingredient(
     "minus their mean; the largest of any example",
     lives_on="stream",
     headline="max",
+    unit="log10",
 )
 LOG_SMALLEST = _ingredient(
     "log10_smallest_composite_residual",
@@ -193,6 +197,7 @@ LOG_SMALLEST = _ingredient(
     "found; the largest of any example",
     lives_on="stream",
     headline="max",
+    unit="log10",
 )
 LOG_RESIDUAL = Quantity(
     name="collapse.log10_residual",
@@ -200,6 +205,7 @@ LOG_RESIDUAL = Quantity(
     symbol="log₁₀ ‖X − 1m′‖_F",
     formula="log10 of the Frobenius norm of the tokens of one example minus their mean, followed "
     "without cancellation; the mean over the examples",
+    unit="log10",
     high="Tokens differ.",
     low="Tokens have become equal: rank collapse. Three times as low after each layer: cubically.",
     source=_SOURCE,
@@ -212,6 +218,7 @@ LOG_RELATIVE = Quantity(
     symbol="log₁₀ (‖X − 1m′‖_F / ‖X‖_F)",
     formula="log10 of the token residual less log10 of the norm of all tokens; the mean over the "
     "examples",
+    unit="log10",
     high="Near 0: tokens share no common part.",
     low="Tokens are nearly one vector: rank collapse.",
     source=_SOURCE,
@@ -223,6 +230,7 @@ LOG_NORM = Quantity(
     title="Logarithm of the norm of all tokens",
     symbol="log₁₀ ‖X‖_F",
     formula="log10 of the Frobenius norm of the tokens of one example; the mean over the examples",
+    unit="log10",
     high="The stream is large.",
     low="The stream vanishes.",
     meaning="The size of the stream beside which the residual is judged.",

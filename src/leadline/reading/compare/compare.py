@@ -1,33 +1,29 @@
 """Records side by side: where they start, where they end, how they grow, where they part.
 
 Lines of different records are matched by address (`update.norm[mlp]`); the first stack of each
-record counts as the same, so a decoder compares with an encoder. The first record is the measure
-of the others: ratios are theirs over its value. Records of one depth are compared layer by layer.
-Records of different depths are compared at equal shares of depth l / L, with straight lines
-between the layers of the shallower ones.
-
-The place where two lines part most is the one with the largest |ln ratio|; where values change
-sign or vanish there is no ratio, and the largest difference stands.
+record counts as the same, so a decoder compares with an encoder. The first record that has a line
+is the measure of the others: ratios are theirs over its value (`parting` says at which places).
 
 Numbers of training runs have no depth; their curves over steps are compared apart.
 """
 
 from __future__ import annotations
 
-import string
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from leadline.errors import RecordError, shown
+from leadline.reading.compare.names import name_records, short_names
+from leadline.reading.compare.parting import EndRatio, Parting, ends_apart, find_parting, stretch_of
 from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
-from leadline.record.provenance import strict_number, text_at
+from leadline.record.provenance import strict_number
 from leadline.record.rows.address import address_of
 from leadline.record.views import written_by
 from leadline.record.words.screen import Screen, Showable
-from leadline.record.words.shape import STEADY
 from leadline.record.words.summary import (
     TOPICS,
     carried_by_few,
@@ -35,11 +31,10 @@ from leadline.record.words.summary import (
     leading_quantity,
     median_line,
 )
+from leadline.record.words.unfinished import unfinished_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from leadline.reading.compare.training_curves import CurveComparison
     from leadline.record import Growth, Profile
@@ -49,25 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "ComparisonRow", "ComparisonSide", "Parting", "compare"]
 
-LONGEST_NAME = 18
-"""Longer names leave no room in a table of 80 columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """Where a record stands farthest from the first one.
-
-    `layer` counts in the record itself. `ratio` is NaN where there is none; `difference` is its
-    value minus that of the first record. `begins` is the first layer at which the two differ by a
-    factor of STEADY or more; None where they do so nowhere, or have no ratio.
-    """
-
-    layer: int
-    share_of_depth: float
-    ratio: float
-    difference: float
-    begins: int | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSide:
@@ -75,8 +51,11 @@ class ComparisonSide:
 
     profile: Profile
     growth: Growth
-    ratio_at_last: float
     parting: Parting | None
+    ends: tuple[EndRatio, ...] = ()
+    """The first and the last layer that it shares with the first record, and the ratio there."""
+    stretch: float = 1.0
+    """How many layers of the first record one layer is worth: not 1 where depths differ."""
     median: Profile | None = None
     """The same line as the median without the first token, where the record has it."""
     few_tokens: bool = False
@@ -92,6 +71,23 @@ class ComparisonSide:
         """The value at the last layer."""
         return self.profile.last
 
+    @property
+    def ratio_at_first(self) -> float:
+        """The ratio at the first layer that both have; NaN where there is none."""
+        return self.ends[0].ratio if self.ends else math.nan
+
+    @property
+    def ratio_at_last(self) -> float:
+        """The ratio at the last layer that both have; NaN where there is none."""
+        return self.ends[-1].ratio if self.ends else math.nan
+
+    @property
+    def lost_layers(self) -> tuple[int, ...]:
+        """The layers at which its value is not finite."""
+        finite = np.isfinite(self.profile.values)
+        pairs = zip(self.profile.layers, finite, strict=True)
+        return tuple(layer for layer, sound in pairs if not sound)
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
@@ -106,6 +102,18 @@ class ComparisonRow:
     topic: str = ""
     leads: bool = False
     """Whether its quantity tells its topic, so that it is said in words."""
+    nats_per_unit: float = 0.0
+    """What one unit is where values are logarithms, so that no ratios are compared; else 0."""
+
+    @property
+    def measure_at(self) -> int:
+        """The number of the record that the others are compared with."""
+        return next(at for at, side in enumerate(self.sides) if side is not None)
+
+    @property
+    def shared(self) -> bool:
+        """Whether at least two records have it."""
+        return sum(side is not None for side in self.sides) > 1
 
 
 @dataclass(frozen=True)
@@ -119,12 +127,13 @@ class Comparison(Showable):
     """How the training run of each record ended; None where it says nothing."""
     writers: tuple[str, ...] = ()
     """The command that wrote each record; empty where it is unknown."""
+    unfinished: tuple[str, ...] = ()
+    """How far each record has come that still grows; empty for a finished one."""
 
     @property
     def shares_nothing(self) -> bool:
         """Whether no line and no curve is in two of the records."""
-        lines = any(sum(side is not None for side in row.sides) > 1 for row in self.rows)
-        return not lines and not any(row.shared for row in self.curves)
+        return not any(row.shared for row in (*self.rows, *self.curves))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -151,6 +160,7 @@ class Comparison(Showable):
             "schema": 1,
             "names": list(self.names),
             "answer": comparison_answer(self, names=self.names),
+            "unfinished": list(self.unfinished),
             "rows": [
                 {
                     "label": row.label,
@@ -176,7 +186,7 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
         raise RecordError(
             f"{len(names)} names were given for {len(records)} records: give one for each."
         )
-    titles = tuple(names) if names is not None else _names(records)
+    titles = tuple(names) if names is not None else name_records(records)
     # Two one-stack models are compared whatever their stacks are called; otherwise a decoder
     # stands beside a decoder.
     by_stack = any(len(record.stacks) > 1 for record in records)
@@ -184,7 +194,9 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     labels = dict.fromkeys(label for lines in lines_by_record for label in lines)
     rows = tuple(_row(label, lines_by_record) for label in labels)
     writers = tuple(written_by(record.provenance) for record in records)
-    return Comparison(titles, rows, compare_curves(records), run_endings(records), writers)
+    how_far = tuple(unfinished_text(record.provenance) for record in records)
+    curves, endings = compare_curves(records), run_endings(records)
+    return Comparison(titles, rows, curves, endings, writers, how_far)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,80 +242,24 @@ def _row(
         title=measure.quantity.title,
         topic=measure.quantity.topic,
         leads=measure.leads,
+        nats_per_unit=measure.quantity.nats_per_unit,
     )
 
 
 def _side(line: _Line, measure: _Line) -> ComparisonSide:
     profile = line.profile
-    ratio, parting = 1.0, None
+    parting = None
+    ends = tuple(EndRatio(layer, 1.0, 0.0) for layer in (profile.layers[0], profile.layers[-1]))
+    stretch = 1.0
     if line is not measure:
-        ends = np.array([profile.last]), np.array([measure.profile.last])
-        ratio, parting = float(_ratio(*ends)[0]), _parting(line, measure)
-    return ComparisonSide(profile, profile.growth, ratio, parting, line.median, line.few_tokens)
-
-
-def _parting(line: _Line, measure: _Line) -> Parting | None:
-    """Find where the two lines stand farthest apart, at the layers of `line`."""
-    layers = np.array(line.profile.layers, dtype=np.float64)
-    values = line.profile.values
-    # A hop is a hop however deep the model is; only layers are compared by their share of depth.
-    by_hops = line.profile.over == "hops"
-    share = layers / (1 if by_hops else max(line.depth, 1))
-    known = np.array(measure.profile.layers, dtype=np.float64)
-    known = known / (1 if by_hops else max(measure.depth, 1))
-    inside = (share >= known[0] - 1e-12) & (share <= known[-1] + 1e-12)
-    against = np.interp(share, known, measure.profile.values)
-    ratio = _ratio(values, against)
-    difference = values - against
-    comparable = inside & np.isfinite(difference)
-    if not bool(np.any(comparable)):
-        return None
-    has_ratio = comparable & np.isfinite(ratio)
-    distance = np.abs(difference)
-    begins = None
-    if bool(np.all(has_ratio[comparable])):
-        distance = np.abs(np.log(ratio, out=np.zeros_like(ratio), where=has_ratio))
-        apart = np.flatnonzero(comparable & (distance >= np.log(STEADY)))
-        begins = line.profile.layers[int(apart[0])] if len(apart) else None
-    worst = int(np.argmax(np.where(comparable, distance, -1.0)))
-    return Parting(
-        layer=line.profile.layers[worst],
-        share_of_depth=float(layers[worst]) / max(line.depth, 1),
-        ratio=float(ratio[worst]),
-        difference=float(difference[worst]),
-        begins=begins,
+        depths = {"depth": line.depth, "measure_depth": measure.depth}
+        logarithm = measure.quantity.nats_per_unit > 0
+        parting = find_parting(profile, measure.profile, **depths, logarithm=logarithm)
+        ends = ends_apart(profile, measure.profile, **depths, logarithm=logarithm)
+        stretch = stretch_of(**depths, by_hops=profile.over == "hops")
+    return ComparisonSide(
+        profile, profile.growth, parting, ends, stretch, line.median, line.few_tokens
     )
-
-
-def _ratio(values: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide where both have one sign; NaN elsewhere, for such a ratio says nothing."""
-    sound = np.isfinite(values) & np.isfinite(against) & (values * against > 0)
-    return np.divide(values, against, out=np.full_like(values, np.nan), where=sound)
-
-
-def _names(records: Sequence[Record]) -> tuple[str, ...]:
-    """Name each record by its model, or its file; the same name again gets a number."""
-    names: list[str] = []
-    for at, record in enumerate(records, start=1):
-        stem = "" if record.path is None else record.path.stem
-        name = text_at(record.provenance, "model", "name") or stem or f"record {at}"
-        times = 1
-        while (numbered := name if times == 1 else f"{name} ({times})") in names:
-            times += 1
-        names.append(numbered)
-    return tuple(names)
-
-
-def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names without what all begin with, or letters where they are still long."""
-    first = names[0]
-    ends = [at + 1 for at, sign in enumerate(first) if sign in ":/"]
-    start = max([0, *(end for end in ends if all(name.startswith(first[:end]) for name in names))])
-    cut = tuple(name[start:] for name in names)
-    for choice in (tuple(names), cut):
-        if all(choice) and max(map(len, choice)) <= LONGEST_NAME:
-            return choice
-    return tuple(string.ascii_uppercase[: len(names)]) if len(names) <= 26 else tuple(names)
 
 
 def _side_json(side: ComparisonSide) -> dict[str, Any]:
@@ -312,13 +268,18 @@ def _side_json(side: ComparisonSide) -> dict[str, Any]:
         "first": strict_number(side.first),
         "last": strict_number(side.last),
         "growth": side.growth.to_json(),
+        "compared_layers": [end.layer for end in side.ends],
+        "ratio_at_first": strict_number(side.ratio_at_first),
         "ratio_at_last": strict_number(side.ratio_at_last),
+        "not_finite_layers": list(side.lost_layers),
         "differs_most": None
         if parting is None
         else {
             "layer": parting.layer,
+            "layer_of_first": parting.layer_of_first,
             "share_of_depth": parting.share_of_depth,
             "ratio": strict_number(parting.ratio),
+            "log10_ratio": strict_number(parting.log10_ratio),
             "difference": strict_number(parting.difference),
         },
         "layers": list(side.profile.layers),

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from leadline.record.provenance import number_at, strict_number
 from leadline.record.run.curve import curve_rows
 from leadline.record.run.ending import ending_of
@@ -63,6 +65,19 @@ class CurveComparison:
     def steps_differ(self) -> bool:
         """Whether the records were not last read at the same step."""
         return len({side.steps[-1] for side in self.sides if side is not None}) > 1
+
+    @property
+    def distance(self) -> float:
+        """The largest difference over the largest size; infinite where steps differ."""
+        curves = [side for side in self.sides if side is not None]
+        if any(side.steps != self.measure.steps for side in curves):
+            return math.inf
+        values = np.array([side.values for side in curves])
+        if np.array_equal(np.isfinite(values).all(axis=0), np.isfinite(values).any(axis=0)):
+            finite = values[:, np.isfinite(values).all(axis=0)]
+            largest = float(np.abs(finite).max(initial=0.0)) or 1.0
+            return float(np.ptp(finite / largest, axis=0).max(initial=0.0))
+        return math.inf
 
     def to_json(self) -> dict[str, Any]:
         """Return it as strict JSON."""

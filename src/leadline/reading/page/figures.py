@@ -16,11 +16,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import LeadlineError, UnknownName
+from leadline.reading.compare.names import distinct_names, name_records
 from leadline.reading.show.chart import Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import dash_of, point_colour, record_colour, symbol_of
-from leadline.reading.show.wording import number, statistic_in_words
+from leadline.reading.show.wording import layer_ranges, number, statistic_in_words
 from leadline.record.provenance import text_at
 from leadline.record.rows.selection import group_into_lines
+from leadline.record.words.shape import shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,15 +45,10 @@ def record_names(records: Sequence[Record], names: Sequence[str] | None = None) 
         raise LeadlineError(
             f"{len(records)} records came with {len(names)} names; give one name per record."
         )
-    wanted = list(names) if names is not None else [_model_name(record) for record in records]
-    distinct: list[str] = []
-    for name in wanted:
-        candidate, copy = name, 1
-        while candidate in distinct:
-            copy += 1
-            candidate = f"{name} ({copy})"
-        distinct.append(candidate)
-    return distinct
+    if names is not None:
+        return list(distinct_names(names))
+    unnamed = len(records) == 1 and not _model_name(records[0])
+    return ["unnamed model"] if unnamed else list(name_records(records))
 
 
 def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None) -> list[Chart]:
@@ -100,7 +97,7 @@ def row_name(row: KeyRow, panels: Sequence[str]) -> str:
 
 def _model_name(record: Record) -> str:
     known = record.provenance
-    return text_at(known, "model", "name") or text_at(known, "sweep", "name") or "unnamed model"
+    return text_at(known, "model", "name") or text_at(known, "sweep", "name")
 
 
 def _draw(
@@ -118,7 +115,7 @@ def _draw(
     lines: list[ChartLine] = []
     gaps: list[str] = []
     for index, (record, lanes) in enumerate(zip(records, lanes_by_record, strict=True)):
-        pen = _RowPen(index, names[index] if several else "", panels, statistics, shown)
+        pen = _RowPen(index, names[index] if several else "", panels, statistics, shown, quantity)
         pen.add_lanes(lanes)
         if not several:
             pen.add_beside(record, quantity)
@@ -142,11 +139,7 @@ def _draw(
             rows.append(row)
     absent = [name for at, name in enumerate(names) if at not in {row.record for row in rows}]
     remarks = [("Not measured in", ", ".join(absent))] if absent else []
-    spoken = "; ".join(
-        f"{row.label}: {number(row.headline.first)} to {number(row.headline.last)}, "
-        f"{row.headline.growth.text}"
-        for row in rows
-    )
+    spoken = "; ".join(f"{row.label}: {_law(row.headline, quantity, arrow=' to ')}" for row in rows)
     return Chart(
         key=key,
         title=quantity.title,
@@ -160,6 +153,7 @@ def _draw(
         leads=quantity.leads,
         across=quantity.over,
         unit=quantity.unit,
+        logarithm=quantity.nats_per_unit > 0,
         panels=panels,
         statistics=statistics,
         shown=shown,
@@ -230,10 +224,11 @@ class _RowPen:
         panels: Sequence[str],
         statistics: Sequence[str],
         shown: Sequence[str],
+        quantity: Quantity,
     ) -> None:
         self.rows: list[KeyRow] = []
         self._record, self._name, self._panels = record, name, panels
-        self._statistics, self._shown = statistics, shown
+        self._statistics, self._shown, self._quantity = statistics, shown, quantity
 
     def add_lanes(self, lanes: Mapping[int | None, Sequence[Profile]]) -> None:
         """Add the lines of the record itself, a row for every point or lane of a stack."""
@@ -259,10 +254,13 @@ class _RowPen:
         if "rank" in quantity.axes:
             readings = record.select(quantity.name, sublayer=None)
             ranks = sorted({r.site.rank for r in readings if r.site.rank is not None})
+            several = len({line.point for line in record.profiles(quantity.name)}) > 1
             # The line without a rank is that of the first.
             for rank in ranks[1:_MOST_RANKS]:
                 those = group_into_lines(r for r in readings if r.site.rank == rank)
-                beside.append((f"rank {rank}", those))
+                for point in dict.fromkeys(line.point for line in those):
+                    label = f"{point}, rank {rank}" if several else f"rank {rank}"
+                    beside.append((label, [line for line in those if line.point == point]))
         other = record.quantities.get(quantity.beside)
         if other is not None:
             label = f"{other.title[:1].lower()}{other.title[1:]}"
@@ -284,7 +282,7 @@ class _RowPen:
             KeyRow(
                 ", ".join(word for word in (self._name, label) if word),
                 tuple(
-                    _law(line)
+                    _law(line, self._quantity)
                     for line in lines
                     if line.statistic in self._shown and _tells_more(line, lines[0])
                 ),
@@ -298,10 +296,14 @@ class _RowPen:
         )
 
 
-def _law(line: Profile) -> str:
-    """Where a line begins and ends, and by which law."""
+def _law(line: Profile, quantity: Quantity, *, arrow: str = " → ") -> str:
+    """Where a line begins and ends, and its shape; of a single value the value."""
     words = "" if line.statistic == "value" else f"{statistic_in_words(line.statistic)} "
-    return f"{words}{number(line.first)} → {number(line.last)}, {line.growth.text}"
+    if len(line) == 1:
+        return f"{words}{number(line.first)} at {line.place(line.layers[0])}"
+    shape = shape_text(line, scale=quantity.scale, logarithm=quantity.nats_per_unit > 0)
+    ends = f"{words}{number(line.first)}{arrow}{number(line.last)}"
+    return f"{ends}, {shape}" if shape else ends
 
 
 def _tells_more(line: Profile, headline: Profile) -> bool:
@@ -327,18 +329,6 @@ def _gap_sentences(profile: Profile, name: str) -> list[str]:
         if not math.isfinite(value):
             kinds.setdefault(number(float(value)), []).append(layer)
     return [
-        f"{name}, {statistic_in_words(profile.statistic)}: {kind} at {_ranges(layers)}."
+        f"{name}, {statistic_in_words(profile.statistic)}: {kind} at {layer_ranges(layers)}."
         for kind, layers in kinds.items()
     ]
-
-
-def _ranges(layers: Sequence[int]) -> str:
-    """Write layers shortly: `layer 3`, `layers 3 to 7, 9`."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][1] + 1:
-            runs[-1][1] = layer
-        else:
-            runs.append([layer, layer])
-    words = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
-    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(words)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError, check_path, join_words
+from leadline.reading.compare.names import short_names
 from leadline.reading.page.figures import record_names
 from leadline.reading.page.schema import as_json
 from leadline.reading.page.section import PageSubject, write_parts
@@ -67,10 +68,14 @@ def render_html(
     if not records:
         raise RecordError("A report needs at least one record, but got none.")
     titles = record_names(records, names)
+    labels = short_names(titles) if len(titles) > 1 else titles
+    explained = "; ".join(f"{label}: {one}" for label, one in zip(labels, titles, strict=True))
+    shortened = tuple(labels) != tuple(titles)
     subject = PageSubject(
         records,
-        titles,
-        title or join_words(titles),
+        labels,
+        title or (explained if shortened else join_words(titles)),
+        full_names=titles if shortened else (),
         training_maps={} if training_map is None else {0: training_map},
     )
     parts = write_parts(subject)
@@ -112,7 +117,7 @@ def _payload(subject: PageSubject, parts: Sequence[PagePart], *, file: str) -> d
             held[address] = place, line["steps"], line["values"]
     return {
         "file": re.sub(r"[^\w.-]+", "_", file) or "leadline",
-        "names": list(subject.names),
+        "names": list(subject.full_names or subject.names),
         "themes": THEMES,
         "dark": DARK,
         "dashes": {name: [float(n) for n in dash.split()] for name, dash in DASHES.items()},

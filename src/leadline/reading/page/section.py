@@ -34,11 +34,15 @@ __all__ = ["SECTIONS", "PagePart", "PageSubject", "Section", "holds_run", "is_sw
 
 @dataclass(frozen=True)
 class PageSubject:
-    """What a report is about: records with their names, and the maps of those that are sweeps."""
+    """What a report is about: records with their names, and the maps of those that are sweeps.
+
+    `names` are short where several records have long ones; then `full_names` are those in full.
+    """
 
     records: Sequence[Record]
     names: Sequence[str]
     title: str
+    full_names: Sequence[str] = ()
     training_maps: dict[int, Trainability] = field(default_factory=dict["int", "Trainability"])
 
     @cached_property

@@ -105,6 +105,8 @@ class Chart:
     topic: str = ""
     leads: bool = False
     unit: str = ""
+    logarithm: bool = False
+    """Whether values are logarithms, so that no factor is said of them."""
     across: Over = "layer"
     panels: tuple[str, ...] = ("",)
     statistics: tuple[str, ...] = ("value",)

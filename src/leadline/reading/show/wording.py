@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-__all__ = ["count", "number", "statistic_in_words", "times", "with_indices"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["count", "layer_ranges", "number", "statistic_in_words", "times", "with_indices"]
 
 _STATISTICS = {
     "value": "value",
@@ -51,6 +55,18 @@ def number(value: float, *, digits: int = 3) -> str:
         rounded = float(f"{mantissa}e{power}")
         return f"{sign}{rounded:.{max(0, digits - 1 - exponent)}f}"
     return f"{sign}{mantissa}×10{str(exponent).translate(_RAISED)}"
+
+
+def layer_ranges(layers: Sequence[int], noun: str = "layer") -> str:
+    """Write layers shortly: `layer 3`, `layers 3 to 7, 9`."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][1] + 1:
+            runs[-1][1] = layer
+        else:
+            runs.append([layer, layer])
+    words = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return f"{noun}{'s' if len(layers) > 1 else ''} {', '.join(words)}"
 
 
 def count(value: float) -> str:

@@ -7,6 +7,7 @@ know; none of them knows a quantity by its name.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,12 +79,22 @@ class Quantity:
 
     def is_same(self, other: Quantity) -> bool:
         """Whether numbers of both mean the same; what readers are told beside may have changed."""
-        return all(getattr(self, field) == getattr(other, field) for field in _DEFINING)
+        # A unit may be said later of what had none; two units are two quantities.
+        one_unit = self.unit == other.unit or not (self.unit and other.unit)
+        return one_unit and all(getattr(self, one) == getattr(other, one) for one in _DEFINING)
 
     @property
     def over(self) -> Over:
         """What its lines are drawn over: depth, the length of paths, or the steps of a run."""
         return _OVER.get(self.lives_on, "layer")
+
+    @property
+    def nats_per_unit(self) -> float:
+        """How many nats one unit is where values are logarithms by their unit; else 0.
+
+        Of logarithms differences are told and compared, and no ratios.
+        """
+        return {"log10": math.log(10), "nats": 1.0}.get(self.unit.partition(" ")[0], 0.0)
 
     @property
     def absent(self) -> str:
@@ -92,5 +103,5 @@ class Quantity:
 
 
 _OVER: dict[LivesOn, Over] = {"path": "hops", "run": "step"}
-_DEFINING = ("name", "formula", "unit", "lives_on", "headline")
+_DEFINING = ("name", "formula", "lives_on", "headline")
 """What makes two definitions one: words for readers get better from version to version."""

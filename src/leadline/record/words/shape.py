@@ -203,9 +203,18 @@ def axis_text(profiles: Iterable[Profile]) -> str:
     return " or ".join(sorted({profile.over for profile in profiles}, reverse=True)) or "layer"
 
 
-def shape_text(profile: Profile, *, scale: AxisScale, brief: bool = False) -> str:
-    """Say the law of a line, or where there is none how it rises, falls, dips or peaks."""
+def shape_text(
+    profile: Profile, *, scale: AxisScale, brief: bool = False, logarithm: bool = False
+) -> str:
+    """Say the law of a line, or where there is none how it rises, falls, dips or peaks.
+
+    Of values that are logarithms no factor is said; a single value has no shape.
+    """
+    if len(profile) == 1:
+        return ""
     growth = profile.growth
+    if logarithm and (growth.law != "linear" or growth.jump is not None):
+        return _change_of_logarithms(profile)
     if growth.law != "none":
         return growth.brief if brief else growth.text
     words = _words_without_law(profile, scale)
@@ -332,3 +341,13 @@ def _words_without_law(profile: Profile, scale: AxisScale) -> str:
     if abs(power) > sys.float_info.max_10_exp:
         return f"{verb} ×10^{power:.0f}"
     return f"{verb} ×{format_number(last / first, digits=3)}"
+
+
+def _change_of_logarithms(profile: Profile) -> str:
+    """Say by how much logarithms rise or fall from the first finite one to the last."""
+    finite = profile.values[np.isfinite(profile.values)]
+    if len(finite) < 2:
+        return ""
+    change = float(finite[-1] - finite[0])
+    verb = "rises" if change > 0 else "falls"
+    return f"{verb} by {format_number(abs(change), digits=3)}" if change else "ends where it began"

@@ -59,6 +59,8 @@ class SummaryRow:
     companion: bool = False  # stands below the row of the same label, to be compared with it
     leads: bool = False
     """Whether its quantity tells its topic, so that it is shown first of all."""
+    logarithm: bool = False
+    """Whether its values are logarithms, so that no factor is said of them."""
 
     @property
     def change(self) -> float:
@@ -86,6 +88,7 @@ def summarize(record: Record) -> list[SummaryRow]:
             remark, robust = _compare_with_robust(line, lines) if sized else ("", None)
             leads = quantity.leads or name in leading
             row = SummaryRow(label, line, line.growth, quantity.scale, remark, leads=leads)
+            row = replace(row, logarithm=quantity.nats_per_unit > 0)
             rows.append(row)
             if robust is not None:
                 growth = robust.growth

@@ -127,8 +127,8 @@ def _depth_cells(row: SummaryRow) -> tuple[str | TableCell, ...]:
         shape_cell(row.profile.values, row.scale),
         TableCell(
             (
-                shape_text(line, scale=row.scale),
-                shape_text(line, scale=row.scale, brief=True),
+                shape_text(line, scale=row.scale, logarithm=row.logarithm),
+                shape_text(line, scale=row.scale, logarithm=row.logarithm, brief=True),
             )
         ),
     )

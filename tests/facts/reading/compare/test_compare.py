@@ -142,8 +142,10 @@ def test_json_is_strict_and_holds_the_numbers() -> None:
     assert row["records"][0]["differs_most"] is None
     assert set(row["records"][1]["differs_most"]) == {
         "layer",
+        "layer_of_first",
         "share_of_depth",
         "ratio",
+        "log10_ratio",
         "difference",
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leadline.reading.compare.answer import comparison_answer
-from leadline.reading.compare.compare import compare, short_names
+from leadline.reading.compare.compare import compare
+from leadline.reading.compare.names import short_names
 from leadline.record import Quantity, Reading, Record, Site
 from leadline.record.words.answer import FAR
 

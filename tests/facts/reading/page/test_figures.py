@@ -246,7 +246,7 @@ def test_an_unknown_quantity_is_answered_with_the_nearest() -> None:
 
 def test_names_are_those_of_the_models_and_distinct() -> None:
     records = [gpt2_record(), gpt2_record(seed=1), broken_record(), Record()]
-    assert record_names(records) == ["gpt2", "gpt2 (2)", "broken", "unnamed model"]
+    assert record_names(records) == ["gpt2", "gpt2 (2)", "broken", "record 4"]
     assert record_names(records[:3], ["a", "a (2)", "a"]) == ["a", "a (2)", "a (3)"]
 
 
@@ -298,3 +298,38 @@ def test_the_product_of_norms_stands_beside_the_norm_of_the_product() -> None:
     assert [row.label for row in chart.rows] == ["stream", "product of the norms"]
     assert chart.rows[1].headline.values.tolist() == [5.0, 25.0, 125.0]
     assert len(chart_of([record], "jacobian.product_of_norms").rows) == 1
+
+
+def test_ranks_of_a_stretch_are_named_with_it() -> None:
+    places = [("block", layer, None) for layer in (1, 2)]
+    places += [("from-site-0", 2, rank) for rank in (None, 1, 2)]
+    record = record_with(
+        [
+            Reading("s", Site("decoder", layer, None, point, rank=rank), "mean", 2.0)
+            for point, layer, rank in places
+        ],
+        axes=("rank",),
+        lives_on="layer",
+    )
+    labels = [row.label for row in chart_of([record], "s").rows]
+    assert labels == ["block", "from-site-0", "from-site-0, rank 2"]
+
+
+def test_a_single_value_has_no_law_and_no_second_value() -> None:
+    record = record_with([Reading("s", Site("decoder", 3), "value", 1.296)])
+    (row,) = chart_of([record], "s").rows
+    assert row.details == ("1.30 at layer 3",)
+
+
+def test_logarithms_that_rise_are_said_to_rise_by_a_difference() -> None:
+    values = [-0.273, -0.3, -0.2, -0.28, -0.26, -0.249]
+    readings = [Reading("s", Site("decoder", at), "value", x) for at, x in enumerate(values)]
+    (row,) = chart_of([record_with(readings, unit="log10")], "s").rows
+    assert row.details == ("−0.273 → −0.249, rises by 0.024",)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_no_line_is_said_to_have_no_law(name: str) -> None:
+    for chart in draw_charts([RECORDS[name]()]):
+        said = [chart.spoken, *(detail for row in chart.rows for detail in row.details)]
+        assert not [one for one in said if "no simple law" in one or "for a law" in one]

@@ -173,13 +173,15 @@ def test_two_records_are_compared_in_their_stream() -> None:
 
 
 def test_equal_records_have_no_difference() -> None:
-    (told,) = comparing_sentences([norms([1.0, 2.0]), norms([1.0, 2.0])], ["a", "b"])
+    alike, told = comparing_sentences([norms([1.0, 2.0]), norms([1.0, 2.0])], ["a", "b"])
+    assert alike == "The two are identical."
     assert "difference" not in told
 
 
-def test_of_records_that_share_no_quantity_it_is_said_that_they_do_not() -> None:
-    (sentence,) = comparing_sentences([Record(), gpt2_record()], ["a", "b"])
-    assert sentence.startswith("These records have nothing in common: b was written by `leadline")
+def test_records_that_share_no_quantity_are_not_compared() -> None:
+    assert comparing_sentences([Record(), gpt2_record()], ["a", "b"]) == [
+        "a holds no readings: there is nothing to compare."
+    ]
 
 
 def test_the_balance_names_the_worst_layer() -> None:

@@ -330,3 +330,12 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
 
 def test_the_same_record_gives_the_same_page() -> None:
     assert render_html([gpt2_record()]) == render_html([gpt2_record()])
+
+
+def test_long_names_stand_once_in_the_title_and_once_among_the_facts() -> None:
+    names = ["a model with a long name, deep", "a model with a long name, wide"]
+    page = render_html([gpt2_record(), gpt2_record(depth=6)], names=names)
+    markup = re.sub(r"<(script|title)\b.*?</\1>", "", page, flags=re.DOTALL)
+    assert "A: a model with a long name, deep; B: a model with a long name, wide</h1>" in markup
+    assert [markup.count(name) for name in names] == [2, 2]
+    assert "Not measured in" not in markup

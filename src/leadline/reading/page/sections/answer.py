@@ -100,6 +100,9 @@ def _facts(subject: PageSubject) -> str:
         for at, name in enumerate(subject.names)
     )
     rows: list[str] = []
+    if subject.full_names:
+        cells = "".join(f"<td>{safe(name)}</td>" for name in subject.full_names)
+        rows.append(f'<tr><th scope="row">Record</th>{cells}</tr>')
     for label in labels:
         cells = "".join(
             f'<td>{safe(one[label].value)} <small class="soft">{safe(one[label].detail)}</small></td>'

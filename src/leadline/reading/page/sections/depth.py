@@ -11,6 +11,7 @@ from leadline.reading.show.card import chart_card, controls
 from leadline.reading.show.markup import law, marker, safe
 from leadline.reading.show.palette import css_colour
 from leadline.reading.show.wording import number
+from leadline.record.words.shape import shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,7 @@ class GlanceSection:
             '<div class="card glance scroll"><table>'
             '<thead><tr><th scope="col">Quantity</th><th scope="col">Line</th>'
             '<th scope="col">Over depth</th><th scope="col" class="number">First → last</th>'
-            '<th scope="col">Growth</th></tr></thead>'
+            '<th scope="col">Shape</th></tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
         count = len(subject.charts)
@@ -124,10 +125,12 @@ def _glance(chart: Chart, at: int) -> str:
     row = chart.rows[at]
     line = row.headline
     link = "" if at else f'<a href="#{chart.key}">{safe(chart.title)}</a>'
-    spark = sparkline([float(value) for value in line.values], log=chart.scale == "log")
+    values = [float(value) for value in line.values]
+    spark = sparkline(values, log=chart.scale == "log") if len(values) > 1 else ""
+    ends = f"{number(line.first)} → {number(line.last)}" if len(values) > 1 else number(line.first)
+    shape = shape_text(line, scale=chart.scale, logarithm=chart.logarithm)
     return (
         f'<tr style="--c:{css_colour(row.colour)}"><th scope="row">{link}</th>'
         f"<td>{marker(row.symbol)}{safe(row_name(row, chart.panels))}</td><td>{spark}</td>"
-        f'<td class="number">{number(line.first)} → {number(line.last)}</td>'
-        f'<td class="soft wide">{law(line.growth.text)}</td></tr>'
+        f'<td class="number">{ends}</td><td class="soft wide">{law(shape)}</td></tr>'
     )
