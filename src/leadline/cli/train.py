@@ -154,9 +154,9 @@ def train(
         voice.show(screen_of(record, everything=everything).show)
         if output is not None:
             record.close()
-            voice.say(f"Record: {output}")
+            voice.say(f"The record is in {output}")
         if save is not None:
-            voice.say(f"Model: {save}")
+            voice.say(f"The model is in {save}")
 
 
 @contextmanager
