@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from leadline.cli.request import options as o
-from leadline.cli.request.models import AnatomyRequest, takes_request
+from leadline.cli.request.models import AnatomyRequest
 from leadline.cli.screen.voice import Voice
 
 
-@takes_request
 def anatomy(
+    voice: Voice,
     request: AnatomyRequest,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Find the stream and the sublayers of MODEL, and prove them.
 
@@ -20,20 +16,19 @@ def anatomy(
     """
     request.check()
 
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Loading the model") as gauge:
-            from leadline.instruments.passes.measurement import anatomy_of
+    with voice.progress("Loading the model") as gauge:
+        from leadline.instruments.passes.measurement import anatomy_of
 
-            declared = request.declaration()
-            loaded = request.load()
-            inputs = request.inputs(loaded)
-            gauge("Finding the anatomy")
-            found = anatomy_of(
-                loaded.model,
-                inputs,
-                anatomy=declared,
-                families=not request.no_families,
-                seed=request.seed,
-            )
-        voice.emit(found.to_json)
-        voice.say(str(found))
+        declared = request.declaration()
+        loaded = request.load()
+        inputs = request.inputs(loaded)
+        gauge("Finding the anatomy")
+        found = anatomy_of(
+            loaded.model,
+            inputs,
+            anatomy=declared,
+            families=not request.no_families,
+            seed=request.seed,
+        )
+    voice.emit(found.to_json)
+    voice.say(str(found))

@@ -7,15 +7,8 @@ from typing import Annotated
 
 import typer
 
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
-from leadline.cli.request.outputs import (
-    HtmlFile,
-    RecordFile,
-    check_outputs,
-    say_outputs,
-    write_outputs,
-)
+from leadline.cli.request.outputs import check_outputs, nothing_kept, say_outputs, write_outputs
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
@@ -25,82 +18,58 @@ ATTACK = "Attack"
 
 
 def bounds(
+    voice: Voice,
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE.leadline",
-            help="A record with readings of stream, attention, Jacobians or rank collapse; not needed "
+        o.argument(
+            "FILE.leadline",
+            "A record with readings of stream, attention, Jacobians or rank collapse; not needed "
             "with --attack.",
-            show_default=False,
         ),
     ] = None,
     bound: Annotated[
         list[str] | None,
-        typer.Option(
-            "--bound",
-            metavar="NAME",
-            help="This bound alone (`leadline list bounds` names them); may be repeated.",
-            show_default=False,
+        o.option(
+            "--bound NAME", "This bound alone (`leadline list bounds` names them); may be repeated."
         ),
     ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option("--layer", metavar="N", help="The heads of one layer.", show_default=False),
-    ] = None,
-    heads: Annotated[bool, typer.Option("--heads", help="A row for every head.")] = False,
+    layer: Annotated[int | None, o.option("--layer N", "The heads of one layer.")] = None,
+    heads: Annotated[bool, o.option("--heads", "A row for every head.")] = False,
     initial: Annotated[
         bool,
-        typer.Option(
+        o.option(
             "--initial",
-            help="The weights are as they were drawn, where the record does not know: laws of "
+            "The weights are as they were drawn, where the record does not know: laws of "
             "depth are about those.",
         ),
     ] = False,
     attack: Annotated[
         bool,
-        typer.Option(
-            "--attack",
-            help="Instead of FILE: search for networks that violate a bound.",
-            rich_help_panel=ATTACK,
-        ),
+        o.option("--attack", "Instead of FILE: search for networks that violate a bound.", ATTACK),
     ] = False,
     attacks: Annotated[
         int | None,
-        typer.Option(
-            "--attacks",
-            metavar="N",
-            help=f"How many random networks every bound meets; {ATTACKS} otherwise.",
-            rich_help_panel=ATTACK,
-            show_default=False,
+        o.option(
+            "--attacks N",
+            f"How many random networks every bound meets; {ATTACKS} otherwise.",
+            ATTACK,
         ),
     ] = None,
     optimised: Annotated[
         int | None,
-        typer.Option(
-            "--optimised",
-            metavar="N",
-            help=f"How many networks climb towards a violation; {OPTIMISED} otherwise.",
-            rich_help_panel=ATTACK,
-            show_default=False,
+        o.option(
+            "--optimised N",
+            f"How many networks climb towards a violation; {OPTIMISED} otherwise.",
+            ATTACK,
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            help="Seed of everything random; 0 otherwise.",
-            rich_help_panel=ATTACK,
-            show_default=False,
-        ),
+        int | None, o.option("--seed N", "Seed of everything random; 0 otherwise.", ATTACK)
     ] = None,
     plugin: o.Plugins = None,
-    output: RecordFile = None,
-    html: HtmlFile = None,
+    output: o.RecordFile = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Set the bounds of theorems beside what was measured, or attack them.
 
@@ -116,52 +85,28 @@ def bounds(
             f"`leadline report {file} -o FILE.html` writes its page with the bounds."
         )
     check_outputs(output, html)
-    for path in plugin or ():
-        load_plugin(path)
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        if file is None:
-            violated = _attack(
-                voice,
-                attacks=ATTACKS if attacks is None else attacks,
-                optimised=OPTIMISED if optimised is None else optimised,
-                seed=seed or 0,
-                names=bound,
-                output=output,
-                html=html,
-                everything=everything,
-            )
-        else:
-            violated = _compare(
-                voice,
-                file,
-                names=bound,
-                layer=layer,
-                heads=heads,
-                initial=initial or None,
-                everything=everything,
-            )
+    if file is None:
+        violated = _attack(
+            voice,
+            attacks=ATTACKS if attacks is None else attacks,
+            optimised=OPTIMISED if optimised is None else optimised,
+            seed=seed or 0,
+            names=bound,
+            output=output,
+            html=html,
+            everything=everything,
+        )
+    else:
+        from leadline.reading.bounds.evaluate import bounds as bounds_of
+
+        with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
+            table = bounds_of(record, names=bound, layer=layer, initial=initial or None)
+        violated = table.violated
+        voice.emit(table.to_json)
+        rows = {"heads": heads or layer is not None, "everything": everything}
+        voice.show(table.screen(**rows).show)
     if violated:
         raise typer.Exit(1)
-
-
-def _compare(
-    voice: Voice,
-    file: Path,
-    *,
-    names: list[str] | None,
-    layer: int | None,
-    heads: bool,
-    initial: bool | None,
-    everything: bool,
-) -> bool:
-    from leadline.reading.bounds.evaluate import bounds as bounds_of
-
-    with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
-        table = bounds_of(record, names=names, layer=layer, initial=initial)
-    voice.emit(table.to_json)
-    by_head = heads or layer is not None
-    voice.show(table.screen(heads=by_head, everything=everything).show)
-    return table.violated
 
 
 def _attack(
@@ -178,7 +123,7 @@ def _attack(
     from leadline.instruments.attacks.bounds import bounds as bounds_under
 
     with voice.progress("Attacking the bounds") as gauge:
-        try:
+        with nothing_kept("search"):
             record = bounds_under(
                 attack=True,
                 attacks=attacks,
@@ -187,8 +132,6 @@ def _attack(
                 names=names,
                 progress=gauge,
             )
-        except KeyboardInterrupt:
-            raise InputError("The search was interrupted, and nothing of it is kept.") from None
         write_outputs(record, output, html)
     table = record.attacks
     voice.emit(table.to_json)

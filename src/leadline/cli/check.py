@@ -45,19 +45,16 @@ class CheckedPart:
 
 
 def check(
+    voice: Voice,
     part: Annotated[
         str,
-        typer.Argument(
-            metavar="PART",
-            help="A Python file, all of whose parts are checked, or the name of a part, with "
+        o.argument(
+            "PART",
+            "A Python file, all of whose parts are checked, or the name of a part, with "
             "options if wanted, such as hyper(lanes=2).",
-            show_default=False,
         ),
     ],
     plugin: o.Plugins = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Check a part of a Transformer: your own file's, or any that `leadline list` shows.
 
@@ -65,14 +62,11 @@ def check(
     torch.compile, cache, balance; and what it declares of itself is proved. Exit code 1 means that
     a check failed.
     """
-    for file in plugin or ():
-        load_plugin(file)
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Reading the catalogs") as gauge:
-            found = [_checked(kind, choice, gauge) for kind, choice in _chosen(part)]
-        passed = not any(checked.failed for checked in found)
-        voice.emit(lambda: {"passed": passed, "parts": [c.to_json() for c in found]})
-        voice.show(lambda console: _draw(found, console))
+    with voice.progress("Reading the catalogs") as gauge:
+        found = [_checked(kind, choice, gauge) for kind, choice in _chosen(part)]
+    passed = not any(checked.failed for checked in found)
+    voice.emit(lambda: {"passed": passed, "parts": [c.to_json() for c in found]})
+    voice.show(lambda console: _draw(found, console))
     if not passed:
         raise typer.Exit(1)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
+from leadline.cli.request.commands import takes_options
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import InputError, RecordError, UnknownName
@@ -24,154 +24,118 @@ OWN = Path("claims.jsonl")
 """Where a run keeps its measurements unless told otherwise."""
 
 claims = typer.Typer(
+    name="claims",
     rich_markup_mode=None,
     invoke_without_command=True,
     help="What five notes say about residual connections, ruled on by measurement.",
 )
-RecordFile = Annotated[
+LedgerFile = Annotated[
     Path | None,
-    typer.Option(
-        "--record",
-        metavar="FILE",
-        help="The ledger of a run: claims.jsonl if it is there, otherwise the one that comes with "
+    o.option(
+        "--record FILE",
+        "The ledger of a run: claims.jsonl if it is there, otherwise the one that comes with "
         "this version.",
-        show_default=False,
     ),
 ]
-Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ID", help="Claims by their names.", show_default=False),
-]
+Names = Annotated[list[str] | None, o.argument("ID", "Claims by their names.")]
 
 
 @claims.callback()
+@takes_options
 def list_claims(
     context: typer.Context,
+    voice: Voice,
     group: Annotated[
         str | None,
-        typer.Option(
-            "--group",
-            metavar="GROUP",
-            help="One group alone: algebra, norms, attention, collapse, training.",
-            show_default=False,
+        o.option(
+            "--group GROUP", "One group alone: algebra, norms, attention, collapse, training."
         ),
     ] = None,
     note: Annotated[
         str | None,
-        typer.Option(
-            "--note",
-            metavar="NOTE",
-            help="The claims of one note alone: shortcuts, summary, textbook, card, deep-dive.",
-            show_default=False,
+        o.option(
+            "--note NOTE",
+            "The claims of one note alone: shortcuts, summary, textbook, card, deep-dive.",
         ),
     ] = None,
     verdict: Annotated[
-        str | None,
-        typer.Option(
-            "--verdict",
-            metavar="VERDICT",
-            help='One verdict alone, such as "false as stated".',
-            show_default=False,
-        ),
+        str | None, o.option("--verdict VERDICT", 'One verdict alone, such as "false as stated".')
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
-            metavar="PAGE",
-            help="Write the page for learners here: one file, English, Chinese and Russian. "
+        o.option(
+            "--html PAGE",
+            "Write the page for learners here: one file, English, Chinese and Russian. "
             "Claims of a plug-in stay in the language they are written in.",
-            show_default=False,
         ),
     ] = None,
-    record: RecordFile = None,
+    record: LedgerFile = None,
     plugin: o.Plugins = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """List the claims with their verdicts, or write them as a page for learners."""
     if context.invoked_subcommand is not None:
         return
-    _load(plugin)
     if page is not None:
         check_page(page, library="latex2mathml")
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Reading the claims") as gauge:
-            from leadline.claims import CLAIMS
-            from leadline.claims.claim import GROUPS, NOTES
-            from leadline.claims.page.terminal import claims_answer, claims_screen
-            from leadline.claims.ruling import VERDICTS
+    with voice.progress("Reading the claims") as gauge:
+        from leadline.claims import CLAIMS
+        from leadline.claims.claim import GROUPS, NOTES
+        from leadline.claims.page.terminal import claims_answer, claims_screen
+        from leadline.claims.ruling import VERDICTS
 
-            for kind, value, known in (
-                ("group", group, GROUPS),
-                ("note", note, NOTES),
-                ("verdict", verdict, VERDICTS),
-            ):
-                if value is not None and value not in known:
-                    raise UnknownName(kind, value, known)
-            ledger = _ledger(record)
-            rulings = [ledger.ruling(name) for name in _ordered(CLAIMS.names())]
-            some = [
-                ruling
-                for ruling in rulings
-                if group in (None, ruling.claim.group)
-                and (note is None or note in ruling.claim.notes)
-                and verdict in (None, ruling.verdict)
-            ]
-            if page is not None:
-                gauge("writing the page")
-                page.write_text(_page(some, ledger), encoding="utf-8")
-        voice.emit(
-            lambda: {
-                "answer": [claims_answer(some)],
-                "measured": about(ledger, some),
-                "claims": [r.to_json() for r in some],
-            }
-        )
-        if page is None:
-            voice.show(claims_screen(some, everything=everything).show)
-            voice.say(_where(ledger, some))
-        else:
-            voice.say(f"Open {page} in a browser.")
+        for kind, value, known in (
+            ("group", group, GROUPS),
+            ("note", note, NOTES),
+            ("verdict", verdict, VERDICTS),
+        ):
+            if value is not None and value not in known:
+                raise UnknownName(kind, value, known)
+        ledger = _ledger(record)
+        rulings = [ledger.ruling(name) for name in _ordered(CLAIMS.names())]
+        some = [
+            ruling
+            for ruling in rulings
+            if group in (None, ruling.claim.group)
+            and (note is None or note in ruling.claim.notes)
+            and verdict in (None, ruling.verdict)
+        ]
+        if page is not None:
+            gauge("writing the page")
+            page.write_text(_page(some, ledger), encoding="utf-8")
+    voice.emit(
+        lambda: {
+            "answer": [claims_answer(some)],
+            "measured": about(ledger, some),
+            "claims": [r.to_json() for r in some],
+        }
+    )
+    if page is None:
+        voice.show(claims_screen(some, everything=everything).show)
+        voice.say(_where(ledger, some))
+    else:
+        voice.say(f"Open {page} in a browser.")
 
 
 @claims.command("run", cls=GroupedCommand)
+@takes_options
 def run(
+    voice: Voice,
     names: Names = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every claim.")] = False,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", metavar="GROUP", help="Every claim of a group.", show_default=False
-        ),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", help="How often what is random is drawn.")
-    ] = 5,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="The first seed; the others follow it.")
-    ] = 0,
+    everything: Annotated[bool, o.option("--all", "Every claim.")] = False,
+    group: Annotated[str | None, o.option("--group GROUP", "Every claim of a group.")] = None,
+    seeds: Annotated[int, o.option("--seeds N", "How often what is random is drawn.")] = 5,
+    seed: Annotated[int, o.option("--seed N", "The first seed; the others follow it.")] = 0,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="Processes, of one thread each; as many as there are cores unless given.",
-            show_default=False,
+        o.option(
+            "--workers N", "Processes, of one thread each; as many as there are cores unless given."
         ),
     ] = None,
     record: Annotated[
-        Path,
-        typer.Option(
-            "--record", metavar="FILE", help="The ledger: what it holds is not measured again."
-        ),
+        Path, o.option("--record FILE", "The ledger: what it holds is not measured again.")
     ] = OWN,
     plugin: o.Plugins = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Measure claims anew and rule on them.
 
@@ -179,117 +143,99 @@ def run(
     when the same command is given again. At the end the verdicts stand beside those that come with
     this version. Leaves with 1 where something could not be measured or a correction fails.
     """
-    _load(plugin)
     if seeds < 1:
         raise InputError(f"--seeds is {seeds}; give a whole number from 1 on.")
     if seed < 0:
         raise InputError(f"--seed is {seed}; give a whole number from 0 on.")
     check_writable(record, "ledger")
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Reading the claims") as gauge:
-            from leadline.claims import CLAIMS
-            from leadline.claims.ledger import SHIPPED, Ledger
-            from leadline.claims.running import run_claims
+    with voice.progress("Reading the claims") as gauge:
+        from leadline.claims import CLAIMS
+        from leadline.claims.ledger import SHIPPED, Ledger
+        from leadline.claims.running import run_claims
 
-            chosen = _chosen(names or [], everything=everything, group=group)
-            drawn = tuple(range(seed, seed + seeds))
-            try:
-                done = run_claims(
-                    chosen,
-                    drawn,
-                    record,
-                    workers=workers,
-                    plugins=plugin or (),
-                    progress=gauge,
-                )
-            except KeyboardInterrupt:
-                voice.note(
-                    f"Interrupted. What was measured is in {record}; the same command goes on."
-                )
-                raise typer.Exit(130) from None
-            ledger = Ledger(record)
-            rulings = [ledger.ruling(name, seeds=drawn) for name in chosen]
-            shipped = Ledger(SHIPPED)
-            others = {
-                name: shipped.ruling(name).verdict for name in chosen if CLAIMS.get(name).measure
-            }
-        differ = {
-            ruling.claim.name: (ruling.verdict, others[ruling.claim.name])
-            for ruling in rulings
-            if ruling.claim.name in others
-            and others[ruling.claim.name] not in ("not measured", ruling.verdict)
+        chosen = _chosen(names or [], everything=everything, group=group)
+        drawn = tuple(range(seed, seed + seeds))
+        try:
+            done = run_claims(
+                chosen,
+                drawn,
+                record,
+                workers=workers,
+                plugins=plugin or (),
+                progress=gauge,
+            )
+        except KeyboardInterrupt:
+            voice.note(f"Interrupted. What was measured is in {record}; the same command goes on.")
+            raise typer.Exit(130) from None
+        ledger = Ledger(record)
+        rulings = [ledger.ruling(name, seeds=drawn) for name in chosen]
+        shipped = Ledger(SHIPPED)
+        others = {name: shipped.ruling(name).verdict for name in chosen if CLAIMS.get(name).measure}
+    differ = {
+        ruling.claim.name: (ruling.verdict, others[ruling.claim.name])
+        for ruling in rulings
+        if ruling.claim.name in others
+        and others[ruling.claim.name] not in ("not measured", ruling.verdict)
+    }
+    voice.emit(
+        lambda: {
+            "measured": about(ledger, rulings),
+            "differ": {n: {"here": h, "shipped": s} for n, (h, s) in differ.items()},
+            "failed": done.failed,
+            "claims": [ruling.to_json() for ruling in rulings],
         }
-        voice.emit(
-            lambda: {
-                "measured": about(ledger, rulings),
-                "differ": {n: {"here": h, "shipped": s} for n, (h, s) in differ.items()},
-                "failed": done.failed,
-                "claims": [ruling.to_json() for ruling in rulings],
-            }
-        )
-        from leadline.claims.page.terminal import claims_screen
+    )
+    from leadline.claims.page.terminal import claims_screen
 
-        voice.show(claims_screen(rulings).show)
-        voice.say(f"{done.measured} measured, {done.kept} were in {record} already.")
-        compared = sum(1 for verdict in others.values() if verdict != "not measured")
-        if compared:
-            voice.say(f"{compared - len(differ)} of {compared} verdicts are those of this version.")
-        for name, (here, there) in differ.items():
-            voice.say(f"  {name}: {here} here, {there} in this version")
-        for name, reason in done.failed.items():
-            voice.note(f"leadline: {name} could not be measured: {reason}")
-        if done.failed or any(ruling.correction == "fails" for ruling in rulings):
-            raise typer.Exit(1)
+    voice.show(claims_screen(rulings).show)
+    voice.say(f"{done.measured} measured, {done.kept} were in {record} already.")
+    compared = sum(1 for verdict in others.values() if verdict != "not measured")
+    if compared:
+        voice.say(f"{compared - len(differ)} of {compared} verdicts are those of this version.")
+    for name, (here, there) in differ.items():
+        voice.say(f"  {name}: {here} here, {there} in this version")
+    for name, reason in done.failed.items():
+        voice.note(f"leadline: {name} could not be measured: {reason}")
+    if done.failed or any(ruling.correction == "fails" for ruling in rulings):
+        raise typer.Exit(1)
 
 
 @claims.command("show", cls=GroupedCommand)
+@takes_options
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="ID", help="A claim by its name.", show_default=False)
-    ],
+    voice: Voice,
+    name: Annotated[str, o.argument("ID", "A claim by its name.")],
     picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--picture",
-            "-o",
-            metavar="FILE.svg",
-            help="Write the claim's picture here.",
-            show_default=False,
-        ),
+        Path | None, o.option("--picture -o FILE.svg", "Write the claim's picture here.")
     ] = None,
-    record: RecordFile = None,
+    record: LedgerFile = None,
     plugin: o.Plugins = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Show one claim: verdict, numbers, picture, correction, and the code that measured it."""
-    _load(plugin)
     if picture is not None:
         if picture.suffix.lower() != ".svg":
             raise RecordError(
                 f"The picture is an SVG, so its name must end in .svg; {picture} does not."
             )
         check_writable(picture, "picture")
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.claims import CLAIMS
-        from leadline.claims.digest import place_of, source_of
-        from leadline.claims.page.terminal import show_claim
+    from leadline.claims import CLAIMS
+    from leadline.claims.digest import place_of, source_of
+    from leadline.claims.page.terminal import show_claim
 
-        entry = CLAIMS.get(name)
-        ledger = _ledger(record)
-        ruling = ledger.ruling(name)
-        code = source_of(entry) if entry.measure else ""
-        place = place_of(entry)
-        voice.emit(lambda: {**ruling.to_json(), "place": place, "code": code})
-        voice.show(lambda console: show_claim(ruling, console, code=code, place=place))
-        voice.say("")
-        voice.say(_where(ledger, [ruling]))
-        if picture is not None:
-            from leadline.claims.page.svg import claim_svg
+    entry = CLAIMS.get(name)
+    ledger = _ledger(record)
+    ruling = ledger.ruling(name)
+    code = source_of(entry) if entry.measure else ""
+    place = place_of(entry)
+    voice.emit(lambda: {**ruling.to_json(), "place": place, "code": code})
+    voice.show(lambda console: show_claim(ruling, console, code=code, place=place))
+    voice.say("")
+    voice.say(_where(ledger, [ruling]))
+    if picture is not None:
+        from leadline.claims.page.svg import claim_svg
 
-            picture.write_text(claim_svg(ruling), encoding="utf-8")
-            voice.say(f"The picture is in {picture}")
+        picture.write_text(claim_svg(ruling), encoding="utf-8")
+        voice.say(f"The picture is in {picture}")
 
 
 def about(ledger: Ledger, rulings: list[Ruling]) -> dict[str, Any]:
@@ -309,11 +255,6 @@ def about(ledger: Ledger, rulings: list[Ruling]) -> dict[str, Any]:
         "versions": {what: sorted(found) for what, found in versions.items()},
         "seconds": round(sum(line.seconds for line in lines), 1),
     }
-
-
-def _load(plugins: list[Path] | None) -> None:
-    for file in plugins or ():
-        load_plugin(file)
 
 
 def _ledger(path: Path | None) -> Ledger:

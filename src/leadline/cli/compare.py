@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from leadline.cli.request import options as o
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice, check_page
@@ -14,34 +12,24 @@ from leadline.errors import RecordError
 
 
 def compare(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE.leadline", help="Two or more records.", show_default=False),
-    ],
+    voice: Voice,
+    files: Annotated[list[Path], o.argument("FILE.leadline", "Two or more records.")],
     names: Annotated[
         str | None,
-        typer.Option(
-            "--names",
-            metavar="A,B,...",
-            help="What to call the records, in their order; their models' names otherwise.",
-            show_default=False,
+        o.option(
+            "--names A,B,...",
+            "What to call the records, in their order; their models' names otherwise.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.html",
-            help="Write the report with all records laid over each other here.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE.html",
+            "Write the report with all records laid over each other here.",
+            o.OUTPUT,
         ),
     ] = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Compare records: where they start, end and differ most."""
     if len(files) < 2:
@@ -55,18 +43,17 @@ def compare(
     if output is not None:
         check_page(output)
 
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.reading.compare.answer import nothing_in_common
-        from leadline.reading.compare.compare import compare as compare_records
-        from leadline.reading.page import report
+    from leadline.reading.compare.answer import nothing_in_common
+    from leadline.reading.compare.compare import compare as compare_records
+    from leadline.reading.page import report
 
-        with voice.progress("Comparing"), open_records(voice, files) as records:
-            comparison = compare_records(*records, names=called)
-            if comparison.shares_nothing:
-                raise RecordError(nothing_in_common(comparison, [str(file) for file in files]))
-            if output is not None:
-                report(records, output, names=called)
-        voice.emit(comparison.to_json)
-        voice.show(comparison.screen(everything=everything).show)
+    with voice.progress("Comparing"), open_records(voice, files) as records:
+        comparison = compare_records(*records, names=called)
+        if comparison.shares_nothing:
+            raise RecordError(nothing_in_common(comparison, [str(file) for file in files]))
         if output is not None:
-            voice.say(f"The report is in {output}")
+            report(records, output, names=called)
+    voice.emit(comparison.to_json)
+    voice.show(comparison.screen(everything=everything).show)
+    if output is not None:
+        voice.say(f"The report is in {output}")

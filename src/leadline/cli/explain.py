@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
 from leadline.cli.screen.columns import print_line, print_text, two_columns
 from leadline.cli.screen.voice import Voice
@@ -18,35 +15,29 @@ if TYPE_CHECKING:
 
 
 def explain(
+    voice: Voice,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="The name of anything that `leadline list` shows, such as stream.norm or deepnorm.",
-            show_default=False,
+        o.argument(
+            "NAME",
+            "The name of anything that `leadline list` shows, such as stream.norm or deepnorm.",
         ),
     ],
     plugin: o.Plugins = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Explain one probe, quantity, model family, part or recipe in full.
 
     Where several things have the name, all of them are told.
     """
-    for file in plugin or ():
-        load_plugin(file)
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Reading the catalogs"):
-            shelves = {kind: open_shelf(kind) for kind in SHELVES}
-            found = {
-                kind: in_full(kind, pages[name]) for kind, pages in shelves.items() if name in pages
-            }
-        if not found:
-            raise CatalogError(_nothing(name, shelves))
-        voice.emit(lambda: {kind: page.to_json() for kind, page in found.items()})
-        voice.show(lambda console: _draw(found, console))
+    with voice.progress("Reading the catalogs"):
+        shelves = {kind: open_shelf(kind) for kind in SHELVES}
+        found = {
+            kind: in_full(kind, pages[name]) for kind, pages in shelves.items() if name in pages
+        }
+    if not found:
+        raise CatalogError(_nothing(name, shelves))
+    voice.emit(lambda: {kind: page.to_json() for kind, page in found.items()})
+    voice.show(lambda console: _draw(found, console))
 
 
 def _nothing(name: str, shelves: dict[str, dict[str, Page]]) -> str:

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer.models import OptionInfo
 
 from leadline.cli.request import options as o
-from leadline.cli.request.models import AnatomyRequest, takes_request
-from leadline.cli.request.outputs import (
-    HtmlFile,
-    RecordFile,
-    check_outputs,
-    deliver_view,
-    nothing_kept,
-)
+from leadline.cli.request.models import AnatomyRequest
+from leadline.cli.request.outputs import check_outputs, deliver_view, nothing_kept
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
 
-def _number(name: str, text: str) -> typer.models.OptionInfo:
-    return typer.Option(
-        name, metavar="N", help=text, rich_help_panel=o.MEASURING, show_default=False
-    )
+def _number(name: str, text: str) -> OptionInfo:
+    return o.option(f"{name} N", text, o.MEASURING, show_default=False)
 
 
-@takes_request
 def jacobian(
+    voice: Voice,
     request: AnatomyRequest,
     layer: Annotated[int | None, _number("--layer", "One block, counted from 1.")] = None,
     sublayer: Annotated[
@@ -41,11 +33,8 @@ def jacobian(
         int, _number("--smallest", "How many of the smallest singular values; 0.")
     ] = 0,
     stack: o.StackName = None,
-    output: RecordFile = None,
-    html: HtmlFile = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
+    output: o.RecordFile = None,
+    html: o.HtmlFile = None,
 ) -> None:
     """Measure the Jacobian of one block of MODEL, or of a stretch of blocks.
 
@@ -60,23 +49,22 @@ def jacobian(
         raise InputError("--layer is one block, --from and --to are a stretch of them: give one.")
     if start is not None and end is None:
         raise InputError(f"--from {start} begins a stretch; say where it ends, such as --to 6.")
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Loading the model") as gauge, nothing_kept():
-            from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
+    with voice.progress("Loading the model") as gauge, nothing_kept():
+        from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
 
-            declared = request.declaration()
-            loaded = request.load()
-            record = measure_jacobian(
-                loaded,
-                request.inputs(loaded),
-                layer=layer if end is None else (start or 0, end),
-                sublayer=sublayer,
-                k=k,
-                smallest=smallest,
-                stack=stack,
-                anatomy=declared,
-                families=not request.no_families,
-                seed=request.seed,
-                progress=gauge,
-            )
-        deliver_view(voice, record, loaded=loaded, output=output, html=html)
+        declared = request.declaration()
+        loaded = request.load()
+        record = measure_jacobian(
+            loaded,
+            request.inputs(loaded),
+            layer=layer if end is None else (start or 0, end),
+            sublayer=sublayer,
+            k=k,
+            smallest=smallest,
+            stack=stack,
+            anatomy=declared,
+            families=not request.no_families,
+            seed=request.seed,
+            progress=gauge,
+        )
+    deliver_view(voice, record, loaded=loaded, output=output, html=html)

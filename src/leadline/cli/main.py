@@ -30,6 +30,7 @@ from leadline.cli.measure import measure
 from leadline.cli.paths import paths
 from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
+from leadline.cli.request.commands import takes_options
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import wrapped
 from leadline.cli.sweep import sweep
@@ -45,23 +46,15 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("measure", cls=GroupedCommand)(measure)
-app.command("compare", cls=GroupedCommand)(compare)
-app.command("bounds", cls=GroupedCommand)(bounds)
-app.command("paths", cls=GroupedCommand)(paths)
-app.command("collapse", cls=GroupedCommand)(collapse)
-app.command("jacobian", cls=GroupedCommand)(jacobian)
-app.command("lyapunov", cls=GroupedCommand)(lyapunov)
-app.command("train", cls=GroupedCommand)(train)
-app.command("sweep", cls=GroupedCommand)(sweep)
-app.command("map", cls=GroupedCommand)(map_)
-app.command("report", cls=GroupedCommand)(report)
-app.add_typer(reproduce, name="reproduce")
-app.add_typer(claims, name="claims")
-app.command("anatomy", cls=GroupedCommand)(anatomy)
-app.command("list", cls=GroupedCommand)(list_)
-app.command("explain", cls=GroupedCommand)(explain)
-app.command("check", cls=GroupedCommand)(check)
+for _command in (
+    *(measure, compare, bounds, paths, collapse, jacobian, lyapunov, train, sweep, map_, report),
+    *(reproduce, claims, anatomy, list_, explain, check),
+):
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command)
+    else:
+        _name = _command.__name__.rstrip("_")  # map_ and list_ would hide what Python has
+        app.command(_name, cls=GroupedCommand)(takes_options(_command))
 
 
 def _version(asked: bool) -> None:

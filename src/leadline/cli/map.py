@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from leadline.cli.request import options as o
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice, check_page, check_writable
@@ -20,46 +18,33 @@ MARGIN, SHARE = 0.3, 2 / 3
 
 
 def map_(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE.leadline", help="The record of a sweep.", show_default=False),
-    ],
+    voice: Voice,
+    file: Annotated[Path, o.argument("FILE.leadline", "The record of a sweep.")],
     margin: Annotated[
         float,
-        typer.Option(
-            "--margin",
-            metavar="NATS",
-            help="A cell trains when its validation loss is so far below the unigram entropy.",
+        o.option(
+            "--margin NATS",
+            "A cell trains when its validation loss is so far below the unigram entropy.",
         ),
     ] = MARGIN,
     share: Annotated[
         float,
-        typer.Option(
-            "--share",
-            metavar="SHARE",
-            help="A place trains when this share of its seeds does; two of three otherwise.",
+        o.option(
+            "--share SHARE",
+            "A place trains when this share of its seeds does; two of three otherwise.",
             show_default=False,
         ),
     ] = SHARE,
-    columns: Annotated[
-        str,
-        typer.Option("--columns", metavar="AXIS", help="The axis that the columns are."),
-    ] = "depth",
+    columns: Annotated[str, o.option("--columns AXIS", "The axis that the columns are.")] = "depth",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the map here: a picture (.svg), or the whole report (.html).",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE",
+            "Write the map here: a picture (.svg), or the whole report (.html).",
+            o.OUTPUT,
         ),
     ] = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Draw the map of what trains from the record of a sweep.
 
@@ -67,17 +52,16 @@ def map_(
     every smaller measured one train. Beside the loss stands the gauge that predicted it best.
     """
     _check(output)
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        from leadline.reading.map.trainability import trainability
+    from leadline.reading.map.trainability import trainability
 
-        with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
-            found = trainability(record, margin=margin, share=share, depth=columns)
-            if output is not None:
-                _write(output, found, record)
-        voice.emit(found.to_json)
-        voice.show(found.screen(everything=everything).show)
+    with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
+        found = trainability(record, margin=margin, share=share, depth=columns)
         if output is not None:
-            voice.say(f"The map is in {output}")
+            _write(output, found, record)
+    voice.emit(found.to_json)
+    voice.show(found.screen(everything=everything).show)
+    if output is not None:
+        voice.say(f"The map is in {output}")
 
 
 def _write(output: Path, found: Trainability, record: Record) -> None:

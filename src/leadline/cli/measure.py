@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from leadline.catalog import split_choices
 from leadline.cli.request import options as o
-from leadline.cli.request.models import AnatomyRequest, takes_request
-from leadline.cli.request.outputs import HtmlFile, check_outputs
+from leadline.cli.request.models import AnatomyRequest
+from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs, write_outputs
 from leadline.cli.screen.voice import Voice
 from leadline.errors import ProbeError
 
@@ -18,54 +16,43 @@ Loss = Literal["auto", "next-token", "masked", "random"]
 Ablate = Literal["block", "sublayer"]
 
 
-@takes_request
 def measure(
+    voice: Voice,
     request: AnatomyRequest,
     probes: Annotated[
         str | None,
-        typer.Option(
-            "--probes",
-            metavar="CHOICES",
-            help="Which probes, such as stream,update,recall(ridge=0.01); "
+        o.option(
+            "--probes CHOICES",
+            "Which probes, such as stream,update,recall(ridge=0.01); "
             "`leadline list probes` names them.",
-            rich_help_panel=o.MEASURING,
-            show_default=False,
+            o.MEASURING,
         ),
     ] = None,
     loss: Annotated[
         Loss,
-        typer.Option(
+        o.option(
             "--loss",
-            help="What the backward pass starts from; auto takes what the model's head is for.",
-            rich_help_panel=o.MEASURING,
+            "What the backward pass starts from; auto takes what the model's head is for.",
+            o.MEASURING,
         ),
     ] = "auto",
     ablate: Annotated[
         Ablate | None,
-        typer.Option(
-            "--ablate",
-            help="Also leave out one block, or one sublayer, after the other.",
-            rich_help_panel=o.MEASURING,
-            show_default=False,
+        o.option(
+            "--ablate", "Also leave out one block, or one sublayer, after the other.", o.MEASURING
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.leadline",
-            help="Save the record here. A measurement block by block that was cut off goes on "
+        o.option(
+            "--output -o FILE.leadline",
+            "Save the record here. A measurement block by block that was cut off goes on "
             "there when the same command is given again.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+            o.OUTPUT,
         ),
     ] = None,
-    html: HtmlFile = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
 
@@ -77,45 +64,36 @@ def measure(
     request.check()
     choices = None if probes is None else split_choices(probes)
 
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Loading the model") as gauge:
-            from leadline.instruments.passes.measurement import measure as measure_model
+    with voice.progress("Loading the model") as gauge:
+        from leadline.instruments.passes.measurement import measure as measure_model
 
-            declared = request.declaration()
-            loaded = request.load()
-            try:
-                record = measure_model(
-                    loaded.model,
-                    request.inputs(loaded),
-                    probes=choices,
-                    anatomy=declared,
-                    families=not request.no_families,
-                    loss=loss,
-                    ablate=ablate,
-                    seed=request.seed,
-                    name=loaded.name,
-                    source=loaded.source,
-                    path=output,
-                    progress=gauge,
-                )
-            except KeyboardInterrupt:
-                raise ProbeError(_interrupted(output)) from None
-            if html is not None:
-                from leadline.reading.page import report
+        declared = request.declaration()
+        loaded = request.load()
+        try:
+            record = measure_model(
+                loaded.model,
+                request.inputs(loaded),
+                probes=choices,
+                anatomy=declared,
+                families=not request.no_families,
+                loss=loss,
+                ablate=ablate,
+                seed=request.seed,
+                name=loaded.name,
+                source=loaded.source,
+                path=output,
+                progress=gauge,
+            )
+        except KeyboardInterrupt:
+            raise ProbeError(_interrupted(output)) from None
+        write_outputs(record, None, html)  # the record was written to -o while measuring
+    say_missing(voice, loaded)
+    from leadline.reading.page import as_json as record_to_json
+    from leadline.reading.page import screen_of
 
-                report(record, html)
-        if loaded.missing:
-            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
-        from leadline.reading.page import as_json as record_to_json
-        from leadline.reading.page import screen_of
-
-        voice.emit(lambda: record_to_json(record))
-        voice.show(screen_of(record, everything=everything).show)
-        for what, path in (("record", output), ("report", html)):
-            if path is not None:
-                voice.say(f"The {what} is in {path}")
-        if output is None and html is None and not as_json:
-            voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
+    voice.emit(lambda: record_to_json(record))
+    voice.show(screen_of(record, everything=everything).show)
+    say_outputs(voice, output, html, remind=True)
 
 
 def _interrupted(output: Path | None) -> str:

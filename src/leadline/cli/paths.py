@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from leadline.cli.request import options as o
-from leadline.cli.request.models import AnatomyRequest, takes_request
+from leadline.cli.request.models import AnatomyRequest
+from leadline.cli.request.outputs import nothing_kept, say_missing, say_outputs, write_outputs
 from leadline.cli.screen.voice import Voice, check_page, check_writable
-from leadline.errors import ProbeError, RecordError
+from leadline.errors import RecordError
 
 if TYPE_CHECKING:
     from leadline.record import Record
@@ -20,61 +19,40 @@ Loss = Literal["auto", "next-token", "masked", "random"]
 _WRITES = {".leadline": "record is", ".json": "numbers are", ".svg": "picture is"}
 
 
-@takes_request
 def paths(
+    voice: Voice,
     request: AnatomyRequest,
     samples: Annotated[
         int,
-        typer.Option(
-            "--samples",
-            metavar="N",
-            min=0,
-            help="Also draw N random paths of every length, to see how far sampling gets.",
-            rich_help_panel=o.MEASURING,
+        o.option(
+            "--samples N",
+            "Also draw N random paths of every length, to see how far sampling gets.",
+            o.MEASURING,
+            least=0,
         ),
     ] = 0,
     no_logits: Annotated[
         bool,
-        typer.Option(
-            "--no-logits",
-            help="Stop at the last layer: neither logits nor losses.",
-            rich_help_panel=o.MEASURING,
-        ),
+        o.option("--no-logits", "Stop at the last layer: neither logits nor losses.", o.MEASURING),
     ] = False,
     loss: Annotated[
         Loss,
-        typer.Option(
+        o.option(
             "--loss",
-            help="The loss of the logits; auto takes what the model's head is for.",
-            rich_help_panel=o.MEASURING,
+            "The loss of the logits; auto takes what the model's head is for.",
+            o.MEASURING,
         ),
     ] = "auto",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Save the record (FILE.leadline), the numbers (FILE.json) or a picture "
-            "(FILE.svg).",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE",
+            "Save the record (FILE.leadline), the numbers (FILE.json) or a picture (FILE.svg).",
+            o.OUTPUT,
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            metavar="FILE.html",
-            help="Write the report here: one file that needs no network.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Take one forward pass of MODEL apart by the number of attention hops.
 
@@ -83,41 +61,34 @@ def paths(
     """
     _check_outputs(output, html)
     request.check()
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Loading the model") as gauge:
-            from leadline.instruments.paths.recording import paths as measure_paths
+    with voice.progress("Loading the model") as gauge:
+        from leadline.instruments.paths.recording import paths as measure_paths
 
-            declared = request.declaration()
-            loaded = request.load()
-            try:
-                record = measure_paths(
-                    loaded.model,
-                    request.inputs(loaded),
-                    logits=not no_logits,
-                    samples=samples,
-                    seed=request.seed,
-                    loss=loss,
-                    anatomy=declared,
-                    families=not request.no_families,
-                    name=loaded.name,
-                    progress=gauge,
-                )
-            except KeyboardInterrupt:
-                raise ProbeError("The pass was interrupted, and nothing of it is kept.") from None
-            if html is not None:
-                from leadline.reading.page import report
+        declared = request.declaration()
+        loaded = request.load()
+        with nothing_kept("pass"):
+            record = measure_paths(
+                loaded.model,
+                request.inputs(loaded),
+                logits=not no_logits,
+                samples=samples,
+                seed=request.seed,
+                loss=loss,
+                anatomy=declared,
+                families=not request.no_families,
+                name=loaded.name,
+                progress=gauge,
+            )
+        write_outputs(record, None, html)
+    say_missing(voice, loaded)
+    if output is not None:
+        _write(record, output)
 
-                report(record, html)
-        if loaded.missing:
-            voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
-        if output is not None:
-            _write(record, output)
-        voice.emit(record.paths.to_json)
-        voice.show(record.screen(everything=everything).show)
-        if output is not None:
-            voice.say(f"The {_WRITES[output.suffix.lower()]} in {output}")
-        if html is not None:
-            voice.say(f"The report is in {html}")
+    voice.emit(record.paths.to_json)
+    voice.show(record.screen(everything=everything).show)
+    if output is not None:
+        voice.say(f"The {_WRITES[output.suffix.lower()]} in {output}")
+    say_outputs(voice, None, html)
 
 
 def _check_outputs(output: Path | None, html: Path | None) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from leadline.cli.request import options as o
+from leadline.cli.request.commands import takes_options
 from leadline.cli.request.experiment import ExperimentCommand, command_of
 from leadline.cli.screen.columns import two_columns
 from leadline.cli.screen.voice import Voice
@@ -24,6 +25,7 @@ __all__ = ["depth_limits", "reproduce"]
 DEPTH_LIMITS = "depth-limits"
 
 reproduce = typer.Typer(
+    name="reproduce",
     rich_markup_mode=None,
     invoke_without_command=True,
     help="Do a noted experiment again: table, picture, records.",
@@ -31,27 +33,25 @@ reproduce = typer.Typer(
 
 
 @reproduce.callback()
+@takes_options
 def list_experiments(
     context: typer.Context,
+    voice: Voice,
     listing: Annotated[
-        bool, typer.Option("--list", help="Name the experiments and the figures they redo.")
+        bool, o.option("--list", "Name the experiments and the figures they redo.")
     ] = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Do a noted experiment again: table, picture, records."""
     if context.invoked_subcommand is not None:
         return
-    if not (listing or as_json):
+    if not (listing or voice.as_json):
         typer.echo(context.get_help())
         raise typer.Exit(2)
     listed = _listed()
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        voice.emit(lambda: {"experiments": listed})
-        rows = [(one["name"], f"{one['summary']} ({one['redoes']})") for one in listed]
-        voice.show(lambda console: two_columns(rows, console))
-        voice.say("\n`leadline reproduce NAME` runs one; NAME --help tells its options.")
+    voice.emit(lambda: {"experiments": listed})
+    rows = [(one["name"], f"{one['summary']} ({one['redoes']})") for one in listed]
+    voice.show(lambda console: two_columns(rows, console))
+    voice.say("\n`leadline reproduce NAME` runs one; NAME --help tells its options.")
 
 
 def _listed() -> list[dict[str, Any]]:
@@ -67,59 +67,38 @@ def _listed() -> list[dict[str, Any]]:
 
 
 def depth_limits(
+    voice: Voice,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The places at which the designs part, in minutes.")
+        bool, o.option("--quick", "The places at which the designs part, in minutes.")
     ] = False,
     seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            metavar="N",
-            help="How many seeds, from 0 on; 3 unless given.",
-            show_default=False,
-        ),
+        int | None, o.option("--seeds N", "How many seeds, from 0 on; 3 unless given.")
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget",
-            metavar="TIME",
-            help="Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
-            show_default=False,
+        o.option(
+            "--budget TIME",
+            "Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.leadline",
-            help="The record; depth-limits.leadline or depth-limits-quick.leadline unless given.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE.leadline",
+            "The record; depth-limits.leadline or depth-limits-quick.leadline unless given.",
+            o.OUTPUT,
         ),
     ] = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """How deep can each design be and still train? The map of `leadline sweep --preset depth-limits`.
 
     Ten designs from 6 to 96 layers, with and without warm-up: hours on a small machine. --quick
     takes minutes. `leadline sweep` has more options.
     """
-    sweep(
-        preset=DEPTH_LIMITS,
-        quick=quick,
-        seeds=seeds,
-        budget=budget,
-        output=output,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    sweep(voice=voice, preset=DEPTH_LIMITS, quick=quick, seeds=seeds, budget=budget, output=output)
 
 
 _COMMANDS = {name: command_of(declared) for name, declared in EXPERIMENTS.items()}
-_COMMANDS[DEPTH_LIMITS] = depth_limits
+_COMMANDS[DEPTH_LIMITS] = takes_options(depth_limits)
 for _name in sorted(_COMMANDS):
     reproduce.command(_name, cls=ExperimentCommand)(_COMMANDS[_name])

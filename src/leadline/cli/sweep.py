@@ -10,16 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from leadline.catalog import Choice, load_plugin
+from leadline.catalog import Choice
 from leadline.cli.request import options as o
 from leadline.cli.screen.sweep_screen import deliver, show_costs, watching
-from leadline.cli.screen.voice import Gauge, Voice, check_writable
+from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:
-    from leadline.lab.estimate import CellCost
     from leadline.lab.grid import Sweep
 
 GRID, RUNNING = "Grid", "Running"
@@ -27,160 +24,98 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def sweep(
+    voice: Voice,
     axes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="AXIS=V,V",
-            help="Fields of the recipe or the training with the values to try, such as "
+        o.argument(
+            "AXIS=V,V",
+            "Fields of the recipe or the training with the values to try, such as "
             "depth=6,12,24 placement=pre,post; with --preset, the values to keep.",
-            show_default=False,
         ),
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="AXIS=V,V",
-            help="The same as an option; may be repeated.",
-            rich_help_panel=GRID,
-            show_default=False,
-        ),
+        o.option("--grid AXIS=V,V", "The same as an option; may be repeated.", GRID),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help="A sweep that is ready, such as depth-limits; `leadline list presets` names them.",
-            rich_help_panel=GRID,
-            show_default=False,
+        o.option(
+            "--preset NAME",
+            "A sweep that is ready, such as depth-limits; `leadline list presets` names them.",
+            GRID,
         ),
     ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="The preset in minutes.", rich_help_panel=GRID),
-    ] = False,
+    quick: Annotated[bool, o.option("--quick", "The preset in minutes.", GRID)] = False,
     overrides: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="A field that is the same in all cells, such as width=64 or task=copy; "
+        o.option(
+            "--set FIELD=VALUE",
+            "A field that is the same in all cells, such as width=64 or task=copy; "
             "may be repeated.",
-            rich_help_panel=GRID,
-            show_default=False,
+            GRID,
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task",
-            metavar="CHOICE",
-            help="What every cell learns: stdlib unless given; `leadline list tasks` names them.",
-            rich_help_panel=GRID,
-            show_default=False,
+        o.option(
+            "--task CHOICE",
+            "What every cell learns: stdlib unless given; `leadline list tasks` names them.",
+            GRID,
         ),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            metavar="N",
-            help="Updates of every cell; 200 unless given.",
-            rich_help_panel=GRID,
-            show_default=False,
-        ),
+        int | None, o.option("--steps N", "Updates of every cell; 200 unless given.", GRID)
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds",
-            metavar="N",
-            help="How many seeds, from 0 on; 3 unless given.",
-            rich_help_panel=GRID,
-            show_default=False,
-        ),
+        int | None, o.option("--seeds N", "How many seeds, from 0 on; 3 unless given.", GRID)
     ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine", metavar="NAME", help="Who runs: local or ray.", rich_help_panel=RUNNING
-        ),
-    ] = "local",
+    engine: Annotated[str, o.option("--engine NAME", "Who runs: local or ray.", RUNNING)] = "local",
     address: Annotated[
         str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="The Ray cluster, or auto for the one of this machine.",
-            rich_help_panel=RUNNING,
-            show_default=False,
+        o.option(
+            "--address HOST:PORT", "The Ray cluster, or auto for the one of this machine.", RUNNING
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="Cells at a time; as many as there are cores unless given.",
-            rich_help_panel=RUNNING,
-            show_default=False,
+        o.option(
+            "--workers N", "Cells at a time; as many as there are cores unless given.", RUNNING
         ),
     ] = None,
-    threads: Annotated[
-        int,
-        typer.Option(
-            "--threads", metavar="N", help="Threads of each worker.", rich_help_panel=RUNNING
-        ),
-    ] = 1,
+    threads: Annotated[int, o.option("--threads N", "Threads of each worker.", RUNNING)] = 1,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget",
-            metavar="TIME",
-            help="Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
-            rich_help_panel=RUNNING,
-            show_default=False,
+        o.option(
+            "--budget TIME",
+            "Stop after this time, such as 90s, 30m or 8h; the same command goes on.",
+            RUNNING,
         ),
     ] = None,
     every: Annotated[
-        float,
-        typer.Option(
-            "--every",
-            metavar="SECONDS",
-            help="Between two checkpoints of a cell.",
-            rich_help_panel=RUNNING,
-        ),
+        float, o.option("--every SECONDS", "Between two checkpoints of a cell.", RUNNING)
     ] = 10.0,
     retry: Annotated[
-        bool,
-        typer.Option("--retry", help="Try cells that failed once more.", rich_help_panel=RUNNING),
+        bool, o.option("--retry", "Try cells that failed once more.", RUNNING)
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
+        o.option(
             "--dry-run",
-            help="Only list the cells with their FLOPs and about how long they take.",
-            rich_help_panel=RUNNING,
+            "Only list the cells with their FLOPs and about how long they take.",
+            RUNNING,
         ),
     ] = False,
     plugin: o.Plugins = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.leadline",
-            help="The record; the same command goes on where a sweep was cut off. The name of the "
+        o.option(
+            "--output -o FILE.leadline",
+            "The record; the same command goes on where a sweep was cut off. The name of the "
             "preset, or sweep.leadline, unless given.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+            o.OUTPUT,
         ),
     ] = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Train every combination of the axes with every seed, and draw the map of what trains.
 
@@ -192,51 +127,43 @@ def sweep(
     path = output or Path(f"{preset or 'sweep'}{'-quick' if preset and quick else ''}.leadline")
     if not dry_run:
         check_writable(path, "record")
-    for file in plugin or ():
-        load_plugin(file)
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Preparing the sweep") as gauge:
-            from leadline.lab.sweep import check_numbers
+    with voice.progress("Preparing the sweep") as gauge:
+        from leadline.lab.estimate import estimate
+        from leadline.lab.sweep import check_numbers
 
-            given = {"steps": steps, "task": task}
-            changes = [*(overrides or ())]
-            changes += [f"{name}={value}" for name, value in given.items() if value is not None]
-            asked = [*(grid or ()), *(axes or ())]
-            what = _asked(asked, changes, preset=preset, quick=quick, seeds=seeds)
-            check_numbers(workers=workers, threads=threads, budget=seconds, every=every)
-            costs = _costs(what, gauge) if dry_run else None
-        if costs is not None:
-            show_costs(voice, costs, workers=workers, threads=threads)
-            return
-        from leadline.lab.sweep import sweep as run_sweep
+        given = {"steps": steps, "task": task}
+        changes = [*(overrides or ())]
+        changes += [f"{name}={value}" for name, value in given.items() if value is not None]
+        asked = [*(grid or ()), *(axes or ())]
+        what = _asked(asked, changes, preset=preset, quick=quick, seeds=seeds)
+        check_numbers(workers=workers, threads=threads, budget=seconds, every=every)
+        costs = estimate(what, progress=gauge) if dry_run else None
+    if costs is not None:
+        show_costs(voice, costs, workers=workers, threads=threads)
+        return
+    from leadline.lab.sweep import sweep as run_sweep
 
-        with watching(voice, _workers(chosen, workers, threads)) as progress, _interruptible():
-            try:
-                record = run_sweep(
-                    what,
-                    path,
-                    engine=chosen,
-                    workers=workers,
-                    threads=threads,
-                    budget=seconds,
-                    every=every,
-                    retry=retry,
-                    plugins=plugin or (),
-                    progress=progress,
-                )
-            except KeyboardInterrupt:
-                raise LabError(
-                    f"The sweep was interrupted; the finished cells are in {path} and the "
-                    "checkpoints of the others beside it. The same command goes on from there."
-                ) from None
-        with record:
-            deliver(voice, record, path, everything=everything)
-
-
-def _costs(what: Sweep, gauge: Gauge) -> list[CellCost]:
-    from leadline.lab.estimate import estimate
-
-    return estimate(what, progress=gauge)
+    with watching(voice, _workers(chosen, workers, threads)) as progress, _interruptible():
+        try:
+            record = run_sweep(
+                what,
+                path,
+                engine=chosen,
+                workers=workers,
+                threads=threads,
+                budget=seconds,
+                every=every,
+                retry=retry,
+                plugins=plugin or (),
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            raise LabError(
+                f"The sweep was interrupted; the finished cells are in {path} and the "
+                "checkpoints of the others beside it. The same command goes on from there."
+            ) from None
+    with record:
+        deliver(voice, record, path, everything=everything)
 
 
 def _asked(

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
 from leadline.cli.request.models import read_overrides
 from leadline.cli.screen.voice import Gauge, Voice, check_writable
@@ -24,92 +21,61 @@ TRAINING = "Training"
 
 
 def train(
+    voice: Voice,
     recipe: o.RecipeName = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Change a field of the recipe or of the training, such as depth=24, "
+        o.option(
+            "--set FIELD=VALUE",
+            "Change a field of the recipe or of the training, such as depth=24, "
             "placement=post, warmup=300 or task=copy; may be repeated.",
-            rich_help_panel=o.MODEL,
-            show_default=False,
+            o.MODEL,
         ),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task",
-            metavar="CHOICE",
-            help="What to learn: stdlib (the text of Python's own library) unless given; "
+        o.option(
+            "--task CHOICE",
+            "What to learn: stdlib (the text of Python's own library) unless given; "
             "`leadline list tasks` names them.",
-            rich_help_panel=TRAINING,
-            show_default=False,
+            TRAINING,
         ),
     ] = None,
     corpus: Annotated[
         str | None,
-        typer.Option(
-            "--corpus",
-            metavar="PATH",
-            help="Learn the bytes of this file or folder: the task text.",
-            rich_help_panel=TRAINING,
-            show_default=False,
+        o.option(
+            "--corpus PATH", "Learn the bytes of this file or folder: the task text.", TRAINING
         ),
     ] = None,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps",
-            metavar="N",
-            help="Updates; 200 unless given.",
-            rich_help_panel=TRAINING,
-            show_default=False,
-        ),
+        int | None, o.option("--steps N", "Updates; 200 unless given.", TRAINING)
     ] = None,
     layers: Annotated[
         bool,
-        typer.Option(
-            "--layers",
-            help="Keep the gauges of every layer, not of the whole model alone.",
-            rich_help_panel=TRAINING,
+        o.option(
+            "--layers", "Keep the gauges of every layer, not of the whole model alone.", TRAINING
         ),
     ] = False,
     seed: o.Seed = 0,
     plugin: o.Plugins = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.leadline",
-            help="The record of the run; the same command goes on where a run was cut off.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
+        o.option(
+            "--output -o FILE.leadline",
+            "The record of the run; the same command goes on where a run was cut off.",
+            o.OUTPUT,
         ),
     ] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(
-            "--save",
-            metavar="FOLDER",
-            help="Save the trained model here.",
-            rich_help_panel=o.OUTPUT,
-            show_default=False,
-        ),
+        Path | None, o.option("--save FOLDER", "Save the trained model here.", o.OUTPUT)
     ] = None,
     everything: o.Everything = False,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
-    debug: o.Debug = False,  # main reads it
 ) -> None:
     """Train a Transformer of a recipe on a task and watch its gauges.
 
     Everything stays on this machine. The record holds the losses and the gauges step by step;
     `leadline report` draws them.
     """
-    for file in plugin or ():
-        load_plugin(file)
     asked: dict[str, Any] = read_overrides(overrides or ())
     if corpus is not None:
         if task is not None or "task" in asked:
@@ -122,41 +88,40 @@ def train(
             asked[name] = value
     if output is not None:
         check_writable(output, "record")
-    with Voice(as_json=as_json, quiet=quiet) as voice:
-        with voice.progress("Preparing the run") as gauge, _interruptible(gauge) as beat:
-            from leadline.lab.cell import OF_THE_TASK
-            from leadline.lab.fields import split_fields
-            from leadline.lab.recording import train as train_model
-            from leadline.lab.training import Training
-            from leadline.models.loading.recipes import recipe_of
+    with voice.progress("Preparing the run") as gauge, _interruptible(gauge) as beat:
+        from leadline.lab.cell import OF_THE_TASK
+        from leadline.lab.fields import split_fields
+        from leadline.lab.recording import train as train_model
+        from leadline.lab.training import Training
+        from leadline.models.loading.recipes import recipe_of
 
-            for name in OF_THE_TASK:
-                if name in asked:
-                    raise LabError(f"The {name} of the model follows from the task; leave it out.")
-            of_recipe, of_training = split_fields(asked)
-            training = Training.from_json(of_training)
-            try:
-                trained = train_model(
-                    recipe_of(recipe, of_recipe),
-                    output,
-                    training=training,
-                    seed=seed,
-                    save=save,
-                    beat=beat,
-                )
-            except KeyboardInterrupt:
-                raise LabError(_paused(output)) from None
-        from leadline.reading.page import as_json as record_to_json
-        from leadline.reading.page import screen_of
+        for name in OF_THE_TASK:
+            if name in asked:
+                raise LabError(f"The {name} of the model follows from the task; leave it out.")
+        of_recipe, of_training = split_fields(asked)
+        training = Training.from_json(of_training)
+        try:
+            trained = train_model(
+                recipe_of(recipe, of_recipe),
+                output,
+                training=training,
+                seed=seed,
+                save=save,
+                beat=beat,
+            )
+        except KeyboardInterrupt:
+            raise LabError(_paused(output)) from None
+    from leadline.reading.page import as_json as record_to_json
+    from leadline.reading.page import screen_of
 
-        record = trained.record
-        voice.emit(lambda: record_to_json(record))
-        voice.show(screen_of(record, everything=everything).show)
-        if output is not None:
-            record.close()
-            voice.say(f"The record is in {output}")
-        if save is not None:
-            voice.say(f"The model is in {save}")
+    record = trained.record
+    voice.emit(lambda: record_to_json(record))
+    voice.show(screen_of(record, everything=everything).show)
+    if output is not None:
+        record.close()
+        voice.say(f"The record is in {output}")
+    if save is not None:
+        voice.say(f"The model is in {save}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from leadline.claims import CLAIMS
 from leadline.claims.ledger import Ledger, LedgerLine
+from leadline.cli.screen.voice import Voice
 
 NAME = "power-of-nine-tenths"
 NUMBERS = {"vanishing": 2.656e-5, "exploding": 13780.6}
@@ -150,6 +151,6 @@ def test_depth_limits_is_the_sweep_of_that_name(monkeypatch):
 
     asked = {}
     monkeypatch.setattr(command, "sweep", lambda **given: asked.update(given))
-    command.depth_limits(quick=True, seeds=2)
+    command.depth_limits(Voice(), quick=True, seeds=2)
     assert (asked["preset"], asked["quick"], asked["seeds"]) == ("depth-limits", True, 2)
     assert asked["preset"] in PRESETS

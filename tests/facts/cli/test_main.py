@@ -45,7 +45,7 @@ def test_an_error_is_one_sentence_and_with_debug_a_traceback(
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(report_command, "Voice", fail)
+    monkeypatch.setattr(report_command, "open_records", fail)
     said = leadline("report", "x.leadline")
     assert said.code == code
     assert said.out == ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from leadline.cli.request import options as o
+from leadline.cli.request.commands import parameter_of, takes_options
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, nearest_names
@@ -72,7 +73,7 @@ def command_of(declared: type[ExperimentOptions]) -> Callable[..., None]:
     hints = get_type_hints(declared)
     shown = _shown(declared)
 
-    def command(**values: Any) -> None:
+    def command(*, voice: Voice, **values: Any) -> None:
         context: typer.Context = values["context"]
         chosen = {
             one.name: _value(one, hints[one.name], values[one.name])
@@ -84,20 +85,20 @@ def command_of(declared: type[ExperimentOptions]) -> Callable[..., None]:
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
             check_writable(output / "table.csv", "table")
-        with Voice(as_json=values["as_json"], quiet=values["quiet"]) as voice:
-            with voice.progress(declared.beginning) as gauge:
-                outcome = options.run(folder=output, progress=gauge, tell=gauge.tell)
-            _deliver(voice, outcome, output, asdict(options))
+        with voice.progress(declared.beginning) as gauge:
+            outcome = options.run(folder=output, progress=gauge, tell=gauge.tell)
+        _deliver(voice, outcome, output, asdict(options))
 
     parameters = [
-        _parameter("context", typer.Context, inspect.Parameter.empty),
+        parameter_of("voice", Voice, inspect.Parameter.empty),
+        parameter_of("context", typer.Context, inspect.Parameter.empty),
         *(_parameter_of(one, hints[one.name], declared.group) for one in shown),
         *_common_parameters(declared),
     ]
     command.__doc__ = inspect.getdoc(declared)
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     vars(command)["__signature__"] = inspect.Signature(parameters)
-    return command
+    return takes_options(command)
 
 
 def _shown(declared: type[ExperimentOptions]) -> list[Field[Any]]:
@@ -110,43 +111,27 @@ def _shown(declared: type[ExperimentOptions]) -> list[Field[Any]]:
 def _parameter_of(one: Field[Any], kind: Any, group: str) -> inspect.Parameter:
     default = None if kind in _READ_AS else one.default
     if "shared" in one.metadata:
-        return _parameter(one.name, _SHARED[one.name], default)
+        return parameter_of(one.name, _SHARED[one.name], default)
     text: OptionText = one.metadata["text"]
     name = text.name or f"--{one.name.replace('_', '-')}"
     if one.default is True:
         name = f"{name}/--no-{name.removeprefix('--')}"
-    declaration = typer.Option(
-        name,
-        metavar=None if kind is bool else text.metavar or _METAVARS[kind],
-        help=text.help,
-        rich_help_panel=text.group or group,
+    metavar = "" if kind is bool else text.metavar or _METAVARS[kind]
+    declaration = o.option(
+        f"{name} {metavar}",
+        text.help,
+        text.group or group,
         show_default=default is not None and not text.names_default,
     )
-    return _parameter(one.name, Annotated[_READ_AS.get(kind, kind), declaration], default)
+    return parameter_of(one.name, Annotated[_READ_AS.get(kind, kind), declaration], default)
 
 
 def _common_parameters(declared: type[ExperimentOptions]) -> Iterator[inspect.Parameter]:
     if declared.quick_text:
-        quick = typer.Option("--quick", help=declared.quick_text, rich_help_panel=declared.group)
-        yield _parameter("quick", Annotated[bool, quick], False)
-    folder = typer.Option(
-        "--output",
-        "-o",
-        metavar="FOLDER",
-        help=_FOLDER_TEXTS[declared.keeps_records],
-        rich_help_panel=o.OUTPUT,
-        show_default=False,
-    )
-    yield _parameter("output", Annotated[Path | None, folder], None)
-    yield _parameter("as_json", o.AsJson, False)
-    yield _parameter("quiet", o.Quiet, False)
-    yield _parameter("debug", o.Debug, False)  # main reads it
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+        quick = o.option("--quick", declared.quick_text, declared.group)
+        yield parameter_of("quick", Annotated[bool, quick], False)
+    folder = o.option("--output -o FOLDER", _FOLDER_TEXTS[declared.keeps_records], o.OUTPUT)
+    yield parameter_of("output", Annotated[Path | None, folder], None)
 
 
 def _value(one: Field[Any], kind: Any, value: Any) -> Any:

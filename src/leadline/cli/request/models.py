@@ -5,15 +5,12 @@ Texts are checked at once; torch is imported only when something is loaded.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type_hints
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from leadline.catalog import load_plugin
 from leadline.cli.request import options as o
 from leadline.cli.request.declaration import read_declaration
 from leadline.errors import InputError, LoadingError
@@ -28,7 +25,6 @@ __all__ = [
     "ModelRequest",
     "read_overrides",
     "read_size",
-    "takes_request",
 ]
 
 DEFAULT_SIZE = "4x128"
@@ -139,53 +135,9 @@ class AnatomyRequest(ModelRequest):
     no_families: o.NoFamilies = False
     plugin: o.Plugins = None
 
-    def check(self) -> None:
-        """Refuse what cannot be asked for, and run the plug-ins."""
-        super().check()
-        for file in self.plugin or ():
-            load_plugin(file)
-
     def declaration(self) -> Declaration | None:
         """Read the declaration of the anatomy, if there is one."""
         return read_declaration(self.declare)
-
-
-def takes_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command with a parameter that is a request the options of the request instead."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    kinds: dict[str, type[ModelRequest]] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        if isinstance(hints[name], type) and issubclass(hints[name], ModelRequest):
-            kinds[name] = hints[name]
-            parameters += _options_of(hints[name])
-        else:
-            parameters.append(parameter.replace(annotation=hints[name]))
-    ((request, kind),) = kinds.items()
-    options = [one.name for one in _options_of(kind)]
-
-    @wraps(command)
-    def called(**values: Any) -> None:
-        command(**{request: kind(**{name: values.pop(name) for name in options})}, **values)
-
-    called.__annotations__ = {one.name: one.annotation for one in parameters}
-    vars(called)["__signature__"] = inspect.Signature(parameters)
-    return called
-
-
-def _options_of(kind: type[ModelRequest]) -> list[inspect.Parameter]:
-    """The fields with the type of an option, as parameters of a command."""
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(
-            one.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=one.default,
-            annotation=hints[one.name],
-        )
-        for one in fields(kind)
-        if get_origin(hints[one.name]) is Annotated
-    ]
 
 
 def _size(text: str | None, option: str, loaded: LoadedModel) -> tuple[int, int]:

@@ -2,206 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from leadline.catalog import load_plugin
 
 MODEL, INPUT, MEASURING, OUTPUT = "Model", "Input", "Measuring", "Output"
 
+
+def option(
+    spelling: str,
+    text: str,
+    group: str | None = None,
+    *,
+    show_default: bool = True,
+    least: int | None = None,
+    callback: Callable[..., Any] | None = None,
+) -> OptionInfo:
+    """Declare an option by how it is written, such as `--output -o FILE`, and its help.
+
+    `group` is where the help shows it, `least` the smallest number that is taken.
+    """
+    words = spelling.split()
+    names = [word for word in words if word.startswith("-")]
+    return typer.Option(
+        *names,
+        metavar=" ".join(words[len(names) :]) or None,
+        help=text,
+        rich_help_panel=group,
+        show_default=show_default,
+        min=least,
+        callback=callback,
+    )
+
+
+def argument(metavar: str, text: str) -> ArgumentInfo:
+    """Declare an argument by what the usage calls it and its help."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+def _load_plugins(files: list[Path] | None) -> list[Path] | None:
+    """Run the plug-ins while the command line is read, so that commands find their entries."""
+    for file in files or ():
+        load_plugin(file)
+    return files
+
+
 Model = Annotated[
     str | None,
-    typer.Argument(
-        metavar="MODEL",
-        help="A local folder, a hub id, a .gguf file, or package.module:function "
+    argument(
+        "MODEL",
+        "A local folder, a hub id, a .gguf file, or package.module:function "
         "(or file.py:function) that returns a module.",
-        show_default=False,
     ),
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="MODEL",
-        help="Hub ids, local folders, .gguf files, package.module:function; recipe:NAME for a "
+    argument(
+        "MODEL",
+        "Hub ids, local folders, .gguf files, package.module:function; recipe:NAME for a "
         "Transformer of a recipe, random:TYPE for random weights. The experiment's own models "
         "otherwise.",
-        show_default=False,
     ),
 ]
 RandomInit = Annotated[
     str | None,
-    typer.Option(
-        "--random-init",
-        metavar="TYPE",
-        help="Instead of MODEL: a model type with random weights, such as gpt2.",
-        rich_help_panel=MODEL,
-        show_default=False,
+    option(
+        "--random-init TYPE",
+        "Instead of MODEL: a model type with random weights, such as gpt2.",
+        MODEL,
     ),
 ]
 RecipeName = Annotated[
     str | None,
-    typer.Option(
-        "--recipe",
-        metavar="NAME",
-        help="Instead of MODEL: a Transformer of a recipe with random weights, such as gpt2 "
+    option(
+        "--recipe NAME",
+        "Instead of MODEL: a Transformer of a recipe with random weights, such as gpt2 "
         "(`leadline list recipes` names them), default, or a JSON file of its fields.",
-        rich_help_panel=MODEL,
-        show_default=False,
+        MODEL,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a field of the configuration or the recipe, such as n_layer=48 or "
+    option(
+        "--set KEY=VALUE",
+        "Change a field of the configuration or the recipe, such as n_layer=48 or "
         "connection=hyper(lanes=4); may be repeated.",
-        rich_help_panel=MODEL,
-        show_default=False,
+        MODEL,
     ),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option(
-        "--dtype",
-        metavar="TYPE",
-        help="float32, bfloat16, float16 or float64 instead of the model's own.",
-        rich_help_panel=MODEL,
-        show_default=False,
+    option(
+        "--dtype TYPE", "float32, bfloat16, float16 or float64 instead of the model's own.", MODEL
     ),
 ]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device", metavar="NAME", help="Where to compute, such as cuda.", rich_help_panel=MODEL
-    ),
-]
+Device = Annotated[str, option("--device NAME", "Where to compute, such as cuda.", MODEL)]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option(
-        "--trust-remote-code",
-        help="Let the model folder bring its own Python code and run it.",
-        rich_help_panel=MODEL,
+    option(
+        "--trust-remote-code", "Let the model folder bring its own Python code and run it.", MODEL
     ),
 ]
 NoFamilies = Annotated[
     bool,
-    typer.Option(
-        "--no-families",
-        help="Leave the family files aside: discovery alone finds the anatomy.",
-        rich_help_panel=MODEL,
+    option(
+        "--no-families", "Leave the family files aside: discovery alone finds the anatomy.", MODEL
     ),
 ]
 Declare = Annotated[
     str | None,
-    typer.Option(
-        "--declare",
-        metavar="FILE.json",
-        help="Your own declaration of the anatomy: a JSON file, or the JSON itself, such as "
+    option(
+        "--declare FILE.json",
+        "Your own declaration of the anatomy: a JSON file, or the JSON itself, such as "
         '{"blocks": "transformer.h", "writes": ["attn", "mlp"]}.',
-        rich_help_panel=MODEL,
-        show_default=False,
+        MODEL,
     ),
 ]
 StackName = Annotated[
     str | None,
-    typer.Option(
-        "--stack",
-        metavar="NAME",
-        help="Which stack, where a model has several, such as decoder.",
-        rich_help_panel=MEASURING,
-        show_default=False,
-    ),
+    option("--stack NAME", "Which stack, where a model has several, such as decoder.", MEASURING),
 ]
-Texts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--text",
-        metavar="TEXT",
-        help="A text; may be repeated.",
-        rich_help_panel=INPUT,
-        show_default=False,
-    ),
-]
+Texts = Annotated[list[str] | None, option("--text TEXT", "A text; may be repeated.", INPUT)]
 TextFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--text-file",
-        metavar="FILE",
-        help="A text file, cut into windows.",
-        rich_help_panel=INPUT,
-        show_default=False,
-    ),
+    Path | None, option("--text-file FILE", "A text file, cut into windows.", INPUT)
 ]
 Windows = Annotated[
     str | None,
-    typer.Option(
-        "--windows",
-        metavar="EXAMPLESxLENGTH",
-        help="How many windows of how many tokens to take from the text file; 4x128 otherwise.",
-        rich_help_panel=INPUT,
-        show_default=False,
+    option(
+        "--windows EXAMPLESxLENGTH",
+        "How many windows of how many tokens to take from the text file; 4x128 otherwise.",
+        INPUT,
     ),
 ]
 TokensFile = Annotated[
     Path | None,
-    typer.Option(
-        "--tokens-file",
-        metavar="FILE",
-        help="A file of token ids: .txt, .json, .npy or .safetensors.",
-        rich_help_panel=INPUT,
-        show_default=False,
-    ),
+    option("--tokens-file FILE", "A file of token ids: .txt, .json, .npy or .safetensors.", INPUT),
 ]
 RandomSize = Annotated[
     str | None,
-    typer.Option(
-        "--random",
-        metavar="EXAMPLESxLENGTH",
-        help="Random inputs of this size; 4x128 when no input is given.",
-        rich_help_panel=INPUT,
-        show_default=False,
+    option(
+        "--random EXAMPLESxLENGTH",
+        "Random inputs of this size; 4x128 when no input is given.",
+        INPUT,
     ),
 ]
 Truncate = Annotated[
-    bool,
-    typer.Option(
-        "--truncate",
-        help="Cut a text that is longer than the model's context.",
-        rich_help_panel=INPUT,
-    ),
+    bool, option("--truncate", "Cut a text that is longer than the model's context.", INPUT)
 ]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", help="Seed of everything random.", rich_help_panel=INPUT),
-]
+Seed = Annotated[int, option("--seed N", "Seed of everything random.", INPUT)]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--plugin",
-        metavar="FILE.py",
-        help="Run this Python file first, so that it can add entries; may be repeated.",
-        show_default=False,
+    option(
+        "--plugin FILE.py",
+        "Run this Python file first, so that it can add entries; may be repeated.",
+        callback=_load_plugins,
     ),
+]
+RecordFile = Annotated[
+    Path | None, option("--output -o FILE.leadline", "Save the record here.", OUTPUT)
+]
+HtmlFile = Annotated[
+    Path | None,
+    option("--html FILE.html", "Write the report here: one file that needs no network.", OUTPUT),
 ]
 Everything = Annotated[
-    bool,
-    typer.Option(
-        "--all",
-        help="Show every row, not those alone that matter most.",
-        rich_help_panel=OUTPUT,
-    ),
+    bool, option("--all", "Show every row, not those alone that matter most.", OUTPUT)
 ]
 AsJson = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print JSON to standard output, and nothing else.", rich_help_panel=OUTPUT
-    ),
+    bool, option("--json", "Print JSON to standard output, and nothing else.", OUTPUT)
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=OUTPUT)
-]
-Debug = Annotated[
-    bool,
-    typer.Option("--debug", help="Show the whole traceback of an error.", rich_help_panel=OUTPUT),
-]
+Quiet = Annotated[bool, option("--quiet -q", "Print nothing but errors.", OUTPUT)]
+Debug = Annotated[bool, option("--debug", "Show the whole traceback of an error.", OUTPUT)]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from leadline.cli.request import options as o
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import ProbeError, RecordError
 
@@ -18,35 +15,12 @@ if TYPE_CHECKING:
     from leadline.record import Record
 
 __all__ = [
-    "HtmlFile",
-    "RecordFile",
     "check_outputs",
     "deliver_view",
     "nothing_kept",
+    "say_missing",
     "say_outputs",
     "write_outputs",
-]
-
-RecordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.leadline",
-        help="Save the record here.",
-        rich_help_panel=o.OUTPUT,
-        show_default=False,
-    ),
-]
-HtmlFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--html",
-        metavar="FILE.html",
-        help="Write the report here: one file that needs no network.",
-        rich_help_panel=o.OUTPUT,
-        show_default=False,
-    ),
 ]
 
 
@@ -76,20 +50,30 @@ def write_outputs(record: Record, output: Path | None, html: Path | None) -> Non
         report(record, html)
 
 
-def say_outputs(voice: Voice, output: Path | None, html: Path | None) -> None:
-    """Say which files were written."""
+def say_missing(voice: Voice, loaded: LoadedModel) -> None:
+    """Say which weights the file of a model does not have."""
+    if loaded.missing:
+        voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+
+
+def say_outputs(
+    voice: Voice, output: Path | None, html: Path | None, *, remind: bool = False
+) -> None:
+    """Say which files were written, or with `remind` how to write them where none was."""
     for what, path in (("record", output), ("report", html)):
         if path is not None:
             voice.say(f"The {what} is in {path}")
+    if remind and output is None and html is None and not voice.as_json:
+        voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Say in a sentence that an interrupted measurement left nothing behind."""
+def nothing_kept(what: str = "measurement") -> Iterator[None]:
+    """Say in a sentence that what was interrupted left nothing behind."""
     try:
         yield
     except KeyboardInterrupt:
-        raise ProbeError("The measurement was interrupted, and nothing of it is kept.") from None
+        raise ProbeError(f"The {what} was interrupted, and nothing of it is kept.") from None
 
 
 def deliver_view(
@@ -102,10 +86,7 @@ def deliver_view(
 ) -> None:
     """Save the record of an instrument and its page, then print the answer and its numbers."""
     write_outputs(record, output, html)
-    if loaded.missing:
-        voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+    say_missing(voice, loaded)
     voice.emit(record.view(record.instrument).to_json)
     voice.show(record.screen().show)
-    say_outputs(voice, output, html)
-    if output is None and html is None and not voice.as_json:
-        voice.note("Not saved; -o FILE.leadline keeps the record, --html FILE the report.")
+    say_outputs(voice, output, html, remind=True)

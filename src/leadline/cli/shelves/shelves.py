@@ -7,6 +7,7 @@ quantities. What takes time to compute, such as what a part costs, is added to o
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -99,34 +100,19 @@ def _bounds() -> dict[str, Page]:
     from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
 
     pages = _without_options(_pages(BOUNDS) | _pages(COLLAPSE_BOUNDS) | _pages(LAWS))
-    entries = [(name, bound, bound.quantity) for name, bound in BOUNDS.items()]
-    entries += [(name, bound, RESIDUALS[bound.measure]) for name, bound in COLLAPSE_BOUNDS.items()]
-    for name, bound, quantity in entries:
-        facts = {
-            "statement": bound.statement,
-            "source": bound.source,
-            "side": bound.side,
-            "quantity": quantity,
-        }
-        pages[name] = replace(
-            pages[name], summary=bound.title, facts={**facts, **pages[name].facts}
-        )
-    for name, law in LAWS.items():
-        facts = {
-            "statement": law.statement,
-            "source": law.source,
-            "along": law.along,
-            "quantity": law.quantity,
-        }
-        pages[name] = replace(pages[name], summary=law.title, facts={**facts, **pages[name].facts})
+    entries: list[tuple[str, Any, dict[str, str]]] = [
+        *((n, b, {"side": b.side, "quantity": b.quantity}) for n, b in BOUNDS.items()),
+        *(
+            (n, b, {"side": b.side, "quantity": RESIDUALS[b.measure]})
+            for n, b in COLLAPSE_BOUNDS.items()
+        ),
+        *((n, law, {"along": law.along, "quantity": law.quantity}) for n, law in LAWS.items()),
+    ]
+    for name, entry, further in entries:
+        facts = {"statement": entry.statement, "source": entry.source, **further}
+        facts |= pages[name].facts
+        pages[name] = replace(pages[name], summary=entry.title, facts=facts)
     return pages
-
-
-def _families() -> dict[str, Page]:
-    from leadline.anatomy.families.family import FAMILIES
-
-    # A family takes the model, which is no option.
-    return _without_options(_pages(FAMILIES))
 
 
 def _parts(kind: str) -> dict[str, Page]:
@@ -135,28 +121,10 @@ def _parts(kind: str) -> dict[str, Page]:
     return _pages(PARTS[kind])
 
 
-def _recipes() -> dict[str, Page]:
-    from leadline.parts.recipes import RECIPES
-
-    return _without_options(_pages(RECIPES))
-
-
-def _tasks() -> dict[str, Page]:
-    from leadline.lab.tasks import TASKS
-
-    return _pages(TASKS)
-
-
-def _presets() -> dict[str, Page]:
-    from leadline.lab.presets import PRESETS
-
-    return _without_options(_pages(PRESETS))
-
-
-def _engines() -> dict[str, Page]:
-    from leadline.lab.engines import ENGINES
-
-    return _pages(ENGINES)
+def _catalog(module: str, name: str, *, options: bool = True) -> dict[str, Page]:
+    """Return the pages of a catalog that is imported when its shelf is opened."""
+    pages = _pages(getattr(importlib.import_module(f"leadline.{module}"), name))
+    return pages if options else _without_options(pages)
 
 
 def _without_options(pages: dict[str, Page]) -> dict[str, Page]:
@@ -194,12 +162,13 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "probes": _probes,
     "quantities": _quantities,
     "bounds": _bounds,
-    "families": _families,
+    # A family takes the model, which is no option.
+    "families": partial(_catalog, "anatomy.families.family", "FAMILIES", options=False),
     **{plural: partial(_parts, kind) for plural, kind in PART_KINDS.items()},
-    "recipes": _recipes,
-    "tasks": _tasks,
-    "presets": _presets,
-    "engines": _engines,
+    "recipes": partial(_catalog, "parts.recipes", "RECIPES", options=False),
+    "tasks": partial(_catalog, "lab.tasks", "TASKS"),
+    "presets": partial(_catalog, "lab.presets", "PRESETS", options=False),
+    "engines": partial(_catalog, "lab.engines", "ENGINES"),
 }
 
 SINGULAR = {

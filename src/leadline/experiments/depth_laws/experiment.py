@@ -27,7 +27,7 @@ from leadline.experiments.depth_laws.verdicts import (
     at_depth,
     judged,
 )
-from leadline.experiments.gradient_flow.growth import mean_error
+from leadline.experiments.gradient_flow.growth import mean_error, mean_errors
 from leadline.experiments.outcome.outcome import Outcome
 from leadline.reading.show.panels import Line, Places, Table
 from leadline.theory.depth import LAWS
@@ -128,18 +128,16 @@ def _stretched(case: LawCase) -> bool:
 def _mean_logs(several: Sequence[Seen]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The mean over seeds of log10 at every site, and its standard error."""
     logs = [[math.log10(value) for value in one.values] for one in several]
-    pairs = [mean_error(column) for column in zip(*logs, strict=True)]
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+    return mean_errors(zip(*logs, strict=True))
 
 
 def _over_depth(found: LawVerdicts, case: LawCase) -> Iterator[Line]:
     several = found.seen[case.title]
     depths = sorted({one.depth for one in several})
     panel, facts = _panel(case, depths[-1]), {"model": case.name, "law": case.law}
-    pairs = [
-        mean_error([math.log10(one.values[0]) for one in at_depth(several, d)]) for d in depths
-    ]
-    values, errors = (tuple(part) for part in zip(*pairs, strict=True))
+    values, errors = mean_errors(
+        [math.log10(one.values[0]) for one in at_depth(several, d)] for d in depths
+    )
     yield Line(panel, case.name, values, facts=facts, errors=errors)
     exact = _exact(found, case)
     if exact is not None:

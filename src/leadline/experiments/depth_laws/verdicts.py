@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leadline.experiments.depth_laws.cases import CASES, LawCase, Seen, bands_of, checked, law_of
-from leadline.experiments.gradient_flow.growth import mean_error
+from leadline.experiments.gradient_flow.growth import mean_errors
 from leadline.experiments.outcome.exponent import Exponent, fit_exponent
 from leadline.theory.depth import Band, DepthFacts
 
@@ -131,8 +131,7 @@ def _facts(several: Sequence[Seen]) -> DepthFacts:
 
 
 def _beside(case: LawCase, depth: int, several: Sequence[Seen]) -> Beside:
-    pairs = [mean_error(column) for column in zip(*(one.values for one in several), strict=True)]
-    values, errors = (tuple(part) for part in zip(*pairs, strict=True))
+    values, errors = mean_errors(zip(*(one.values for one in several), strict=True))
     if law_of(case).strict:  # every model has a band of its own
         own = [bands_of(case, checked(case, _facts([one]))) for one in several]
         counts = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,16 @@ from leadline.parts import Recipe
 from leadline.reading.bounds.depth.facts import EPS
 from leadline.theory.depth import DepthFacts
 
-__all__ = ["FITTED_FROM", "Fit", "FlowGrowth", "facts_of", "fitted", "mean_error", "straight"]
+__all__ = [
+    "FITTED_FROM",
+    "Fit",
+    "FlowGrowth",
+    "facts_of",
+    "fitted",
+    "mean_error",
+    "mean_errors",
+    "straight",
+]
 
 FITTED_FROM = 12
 """Exponents are fitted from this depth on where there are two: below, the power law is not
@@ -102,6 +111,12 @@ def mean_error(values: Sequence[float]) -> tuple[float, float]:
     return float(found.mean()), float(
         found.std(ddof=1) / math.sqrt(count)
     ) if count > 1 else math.nan
+
+
+def mean_errors(columns: Iterable[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean of every column, and its standard error; NaN where a column is empty."""
+    pairs = [mean_error(column) if column else (math.nan, math.nan) for column in columns]
+    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
 def facts_of(design: str, depth: int, *, width: int, mean_square: Sequence[float]) -> DepthFacts:

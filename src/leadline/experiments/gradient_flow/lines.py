@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from leadline.experiments.gradient_flow.growth import FlowGrowth, facts_of, mean_error
+from leadline.experiments.gradient_flow.growth import FlowGrowth, facts_of, mean_error, mean_errors
 from leadline.experiments.gradient_flow.starts import ADDS, DESIGNS, Start
 from leadline.experiments.gradient_flow.training import TRAINED, TrainedDesigns
 from leadline.reading.show.panels import Line, Places, Table
@@ -17,27 +17,12 @@ WEIGHT = "Untrained: log₁₀ |∂L/∂W₂| of the last block, over depth"
 RATIO = "Untrained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
 AFTER = "Trained: log₁₀ |∂L/∂x₀| / |∂L/∂x_L|, over depth"
 COSINE = "Trained: token cosine at the last site, over depth"
+SQUARE = "Untrained, {} layers: mean square of the stream"
+PROFILE = "Untrained, {} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
+LARGEST = "Untrained, {} layers: log₁₀ σ₁ of each block"
+DISTANCE = "Untrained, {} layers: |J − I|_F / √N of each block"
+TRAINED_PROFILE = "Trained, {} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
 LAST_GRADIENT, STREAM = "xiong-last-gradient", "xiong-stream"
-
-
-def _square(depth: int) -> str:
-    return f"Untrained, {depth} layers: mean square of the stream"
-
-
-def _profile(depth: int) -> str:
-    return f"Untrained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
-
-
-def _largest(depth: int) -> str:
-    return f"Untrained, {depth} layers: log₁₀ σ₁ of each block"
-
-
-def _distance(depth: int) -> str:
-    return f"Untrained, {depth} layers: |J − I|_F / √N of each block"
-
-
-def _trained_profile(depth: int) -> str:
-    return f"Trained, {depth} layers: log₁₀ |∂L/∂x_l| / |∂L/∂x_L|"
 
 
 def lines(found: FlowGrowth, *, width: int) -> Iterator[Line]:
@@ -55,24 +40,24 @@ def places(found: FlowGrowth) -> dict[str, Places]:
     stands = {
         WEIGHT: depths,
         RATIO: depths,
-        _square(found.deepest): sites,
-        _profile(found.deepest): sites,
+        SQUARE.format(found.deepest): sites,
+        PROFILE.format(found.deepest): sites,
     }
     if found.blocks:
         deepest = max(one.depth for one in found.blocks)
         blocks = Places("block", tuple(float(k) for k in range(1, deepest + 1)))
-        stands |= {_largest(deepest): blocks, _distance(deepest): blocks}
+        stands |= {LARGEST.format(deepest): blocks, DISTANCE.format(deepest): blocks}
     if found.trained:
         own = sorted({one.depth for one in found.trained})
         trained = Places("depth", tuple(float(d) for d in own), logarithmic=True)
         layers = Places("layer", tuple(float(site) for site in range(own[-1] + 1)))
-        stands |= {AFTER: trained, COSINE: trained, _trained_profile(own[-1]): layers}
+        stands |= {AFTER: trained, COSINE: trained, TRAINED_PROFILE.format(own[-1]): layers}
     return stands
 
 
 def scales(found: FlowGrowth) -> dict[str, str]:
     """Every panel has a scale of its own; logarithms that may be large have one for exponents."""
-    large = {RATIO, AFTER, _profile(found.deepest)}
+    large = {RATIO, AFTER, PROFILE.format(found.deepest)}
     named = list(dict.fromkeys(line.panel for line in lines(found, width=1)))
     return {
         panel: "exponent" if panel in large or panel.startswith("Trained, ") else "own"
@@ -84,13 +69,12 @@ def across_depth(
     found: FlowGrowth, design: str, number: Callable[[Start], float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """log10 of a number at every depth, the mean over seeds, with its standard error."""
-    pairs = [
-        mean_error([math.log10(number(one)) for one in found.at(design, depth)])
+    return mean_errors(
+        [math.log10(number(one)) for one in found.at(design, depth)]
         if found.whole(design, depth)
-        else (math.nan, math.nan)
+        else []
         for depth in found.depths
-    ]
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+    )
 
 
 def law_exponent(found: FlowGrowth, design: str, *, width: int) -> float | None:
@@ -134,8 +118,9 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
     for design in DESIGNS:
         if design == "no norm":
             continue  # it leaves the axis: the profile of its gradient stands beside
-        values, errors = _by_site([one.squares for one in found.at(design, depth)])
-        yield Line(_square(depth), design, values, facts={"model": design}, errors=errors)
+        several = [one.squares for one in found.at(design, depth)]
+        values, errors = mean_errors(zip(*several, strict=True))
+        yield Line(SQUARE.format(depth), design, values, facts={"model": design}, errors=errors)
         if design == "pre":
             yield from _band(found, width=width)
     for design in DESIGNS:
@@ -145,8 +130,8 @@ def _over_sites(found: FlowGrowth, *, width: int) -> Iterator[Line]:
             [math.log10(g / one.gradients[-1]) for g in one.gradients]
             for one in found.at(design, depth)
         ]
-        values, errors = _by_site(logs)
-        yield Line(_profile(depth), design, values, facts={"model": design}, errors=errors)
+        values, errors = mean_errors(zip(*logs, strict=True))
+        yield Line(PROFILE.format(depth), design, values, facts={"model": design}, errors=errors)
 
 
 def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
@@ -155,12 +140,9 @@ def _band(found: FlowGrowth, *, width: int) -> Iterator[Line]:
         if bands is not None:
             drawn = tuple(band[end] for band in bands)
             what = f"pre: {name} (after Xiong et al.)"
-            yield Line(_square(found.deepest), what, drawn, faint=True, facts={"model": "pre"})
-
-
-def _by_site(several: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs = [mean_error(column) for column in zip(*several, strict=True)]
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
+            yield Line(
+                SQUARE.format(found.deepest), what, drawn, faint=True, facts={"model": "pre"}
+            )
 
 
 def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
@@ -170,31 +152,30 @@ def _of_blocks(found: FlowGrowth) -> Iterator[Line]:
     some = [one for one in found.blocks if one.depth == deepest]
     for one in some:
         logs = tuple(math.log10(value) for value in one.largest)
-        yield Line(_largest(deepest), one.design, logs, facts={"model": one.design})
+        yield Line(LARGEST.format(deepest), one.design, logs, facts={"model": one.design})
     for one in some:
         if one.design == "no norm":
             continue  # it leaves the axis: the table has it
-        yield Line(_distance(deepest), one.design, one.distance, facts={"model": one.design})
+        yield Line(DISTANCE.format(deepest), one.design, one.distance, facts={"model": one.design})
 
 
 def _of_training(found: FlowGrowth) -> Iterator[Line]:
     if not found.trained:
         return
     depths = sorted({one.depth for one in found.trained})
-    for design in TRAINED:
-        for moment, name in ((1, design), (0, f"{design}, before the training")):
-            values, errors = _over_trained(
-                found, design, depths, lambda one, at=moment: _log(one.ratio[at])
-            )
-            facts = {"model": design}
-            yield Line(AFTER, name, values, faint=not moment, facts=facts, errors=errors)
-    for design in TRAINED:
-        for moment, name in ((1, design), (0, f"{design}, before the training")):
-            values, errors = _over_trained(
-                found, design, depths, lambda one, at=moment: one.cosine[at]
-            )
-            facts = {"model": design}
-            yield Line(COSINE, name, values, faint=not moment, facts=facts, errors=errors)
+    numbers: dict[str, Callable[[TrainedDesigns, int], float]] = {
+        AFTER: lambda one, at: _log(one.ratio[at]),
+        COSINE: lambda one, at: one.cosine[at],
+    }
+    for panel, number in numbers.items():
+        for design in TRAINED:
+            own = [one for one in found.trained if one.design == design]
+            for moment, name in ((1, design), (0, f"{design}, before the training")):
+                values, errors = mean_errors(
+                    [number(one, moment) for one in own if one.depth == depth] for depth in depths
+                )
+                facts = {"model": design}
+                yield Line(panel, name, values, faint=not moment, facts=facts, errors=errors)
     for design in TRAINED:
         logs = [
             [_log(g / one.profile[-1]) for g in one.profile]
@@ -202,20 +183,9 @@ def _of_training(found: FlowGrowth) -> Iterator[Line]:
             if (one.design, one.depth) == (design, depths[-1]) and _usable(one.profile)
         ]
         if logs:
-            values, errors = _by_site(logs)
-            panel = _trained_profile(depths[-1])
+            values, errors = mean_errors(zip(*logs, strict=True))
+            panel = TRAINED_PROFILE.format(depths[-1])
             yield Line(panel, design, values, facts={"model": design}, errors=errors)
-
-
-def _over_trained(
-    found: FlowGrowth, design: str, depths: Sequence[int], number: Callable[[TrainedDesigns], float]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    pairs: list[tuple[float, float]] = []
-    for depth in depths:
-        own = [one for one in found.trained if (one.design, one.depth) == (design, depth)]
-        values = [number(one) for one in own]
-        pairs.append(mean_error(values) if values else (math.nan, math.nan))
-    return tuple(mean for mean, _ in pairs), tuple(error for _, error in pairs)
 
 
 def _usable(profile: Sequence[float]) -> bool:

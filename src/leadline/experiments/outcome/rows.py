@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import chain, count
 from typing import Any
 
@@ -58,27 +58,17 @@ def outcome_record(outcome: Outcome, *, options: Mapping[str, Any] | None = None
 
 def read_outcome(record: Record) -> KeptOutcome:
     """Read an outcome from the rows and the provenance."""
-    kept = record.provenance["instrument"]
-    return KeptOutcome(
-        experiment=kept["experiment"],
-        title=kept["title"],
-        value_label=kept["value_label"],
-        lines=tuple(_line(record, one) for one in kept["lines"]),
-        remarks=tuple(kept["remarks"]),
-        records=_records_beside(record, kept["records"]),
-        failures=kept["failures"],
-        start=kept["start"],
-        axis=kept["axis"],
-        scales=kept["scales"],
-        tables=tuple(_table(one) for one in kept["tables"]),
-        captioned=kept["captioned"],
-        places={
-            name: Places(one["label"], tuple(one["at"]), one["logarithmic"])
-            for name, one in kept["places"].items()
-        },
-        across=kept["across"],
-        planes=tuple(_plane(one) for one in kept["planes"]),
-    )
+    instrument = record.provenance["instrument"]
+    kept = {one.name: instrument[one.name] for one in fields(Outcome)}
+    kept |= {
+        "lines": tuple(_line(record, one) for one in kept["lines"]),
+        "remarks": tuple(kept["remarks"]),
+        "records": _records_beside(record, kept["records"]),
+        "tables": tuple(Table(**_with_tuples(one)) for one in kept["tables"]),
+        "places": {name: Places(**_with_tuples(one)) for name, one in kept["places"].items()},
+        "planes": tuple(Plane(**_with_tuples(one)) for one in kept["planes"]),
+    }
+    return KeptOutcome(**kept)
 
 
 def _quantity_names(outcome: Outcome) -> dict[str, str]:
@@ -154,12 +144,8 @@ def _instrument(
     outcome: Outcome, names: Mapping[str, str], points: list[str], options: dict[str, Any]
 ) -> dict[str, Any]:
     """What rows cannot hold."""
-    return {
-        "name": "reproduce",
-        "experiment": outcome.experiment,
-        "options": options,
-        "title": outcome.title,
-        "value_label": outcome.value_label,
+    kept = {one.name: getattr(outcome, one.name) for one in fields(Outcome)}
+    kept |= {
         "lines": [
             {
                 "panel": line.panel,
@@ -172,18 +158,14 @@ def _instrument(
             }
             for line, point in zip(outcome.lines, points, strict=True)
         ],
-        "remarks": list(outcome.remarks),
         "records": sorted(outcome.records),
         "failures": dict(outcome.failures),
-        "start": outcome.start,
-        "axis": outcome.axis,
         "scales": dict(outcome.scales),
         "tables": [asdict(one) for one in outcome.tables],
-        "captioned": outcome.captioned,
         "places": {name: asdict(one) for name, one in outcome.places.items()},
-        "across": outcome.across,
         "planes": [asdict(one) for one in outcome.planes],
     }
+    return {"name": "reproduce", "options": options, **kept}
 
 
 def _line(record: Record, kept: Mapping[str, Any]) -> Line:
@@ -198,25 +180,13 @@ def _line(record: Record, kept: Mapping[str, Any]) -> Line:
     )
 
 
-def _table(kept: Mapping[str, Any]) -> Table:
-    return Table(
-        title=kept["title"],
-        columns=tuple(kept["columns"]),
-        rows=tuple(map(tuple, kept["rows"])),
-        digits=kept["digits"],
-        names=tuple(kept["names"]),
-    )
-
-
-def _plane(kept: Mapping[str, Any]) -> Plane:
-    return Plane(
-        panel=kept["panel"],
-        points={name: tuple((x, y) for x, y in one) for name, one in kept["points"].items()},
-        centre=(kept["centre"][0], kept["centre"][1]),
-        radius=kept["radius"],
-        region=kept["region"],
-        label=kept["label"],
-    )
+def _with_tuples(kept: Any) -> Any:
+    """What JSON gives back, with the tuples that were lists there."""
+    if isinstance(kept, list):
+        return tuple(_with_tuples(one) for one in kept)
+    if isinstance(kept, dict):
+        return {name: _with_tuples(one) for name, one in kept.items()}
+    return kept
 
 
 def _records_beside(record: Record, names: list[str]) -> dict[str, Record]:

@@ -12,6 +12,7 @@ proved on top. Nothing here knows the formula of a part: that is for the tests o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from leadline.catalog import Choice
@@ -100,46 +101,13 @@ def check_part(
     return answer(questions, entry=case.entry, progress=progress)
 
 
-def check_connection(choice: Spelling) -> list[PartCheck]:
-    """Check how an update joins the stream, and what the connection declares."""
-    return check_part("connection", choice)
-
-
-def check_placement(choice: Spelling) -> list[PartCheck]:
-    """Check where norms stand, and what the placement declares."""
-    return check_part("placement", choice)
-
-
-def check_norm(choice: Spelling) -> list[PartCheck]:
-    """Check a norm."""
-    return check_part("norm", choice)
-
-
-def check_attention(choice: Spelling) -> list[PartCheck]:
-    """Check an attention branch."""
-    return check_part("attention", choice)
-
-
-def check_mlp(choice: Spelling) -> list[PartCheck]:
-    """Check an MLP branch."""
-    return check_part("mlp", choice)
-
-
-def check_positions(choice: Spelling) -> list[PartCheck]:
-    """Check positions."""
-    return check_part("positions", choice)
-
-
-def check_init(choice: Spelling) -> list[PartCheck]:
-    """Check how weights start."""
-    return check_part("init", choice)
-
-
-def check_embedding(choice: Spelling) -> list[PartCheck]:
-    """Check where the stream begins."""
-    return check_part("embedding", choice)
-
-
-def check_head(choice: Spelling) -> list[PartCheck]:
-    """Check where the stream ends."""
-    return check_part("head", choice)
+check_connection = partial(check_part, "connection")
+check_placement = partial(check_part, "placement")
+check_norm = partial(check_part, "norm")
+check_attention = partial(check_part, "attention")
+check_mlp = partial(check_part, "mlp")
+check_positions = partial(check_part, "positions")
+check_init = partial(check_part, "init")
+check_embedding = partial(check_part, "embedding")
+check_head = partial(check_part, "head")
+"""The same for one kind of part: `check_norm("rmsnorm")`."""

@@ -25,19 +25,11 @@ COMPILED = 1e-5
 def questions(case: PartCase) -> list[Question]:
     """The checks of precision."""
     return [
-        ("float64", lambda: _float64(case)),
-        ("bfloat16", lambda: _bfloat16(case)),
+        ("float64", lambda: _precision(case, torch.float64, 1e-4)),
+        ("bfloat16", lambda: _precision(case, torch.bfloat16, HALF)),
         ("autocast", lambda: _autocast(case)),
         ("compile", lambda: _compile(case)),
     ]
-
-
-def _float64(case: PartCase) -> str:
-    return _precision(case, torch.float64, 1e-4)
-
-
-def _bfloat16(case: PartCase) -> str:
-    return _precision(case, torch.bfloat16, HALF)
 
 
 def _precision(case: PartCase, dtype: torch.dtype, tolerance: float) -> str:

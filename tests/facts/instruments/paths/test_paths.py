@@ -529,9 +529,15 @@ def test_counts_are_written_in_few_letters(count, text):
     assert count_text(count) == text
 
 
+def below_the_answer(text):
+    lines = text.splitlines()
+    return lines[lines.index("") + 1 :]
+
+
 def test_the_text_has_a_row_per_length_the_remainder_and_the_caveat(found):
     text = str(found)
-    lines = text.splitlines()
+    assert text.startswith("Half of the output and of the logits comes along paths of at most 1")
+    lines = below_the_answer(text)
     assert lines[0] == "Paths by length: identity pre 3x24"
     assert "3 attention layers, 3 heads each, 64 paths; float64, 2 examples, 14 tokens" in lines[1]
     assert [line.split()[:2] for line in lines[4:8]] == [
@@ -581,11 +587,11 @@ def by_hand(sizes, **fields):
 
 def test_faint_lengths_stand_in_one_line():
     text = str(by_hand((1.0, 1.1e-6, 0.9e-6, -0.5e-6, 1e-9), loss_at_most=(5.0, 4, 3, 2, 1)))
-    rows = [line.split() for line in text.splitlines()[4:7]]
+    rows = [line.split() for line in below_the_answer(text)[4:7]]
     assert rows[0][0] == "0" and rows[1][0] == "1"
     assert rows[2] == ["2-4", "72", "<", "1e-6", "<", "1e-6", "1"]
 
 
 def test_a_loud_length_between_faint_ones_has_a_line_of_its_own():
-    lines = str(by_hand((1e-9, 1e-9, 1.0, 1e-9, 1e-9))).splitlines()
+    lines = below_the_answer(str(by_hand((1e-9, 1e-9, 1.0, 1e-9, 1e-9))))
     assert [line.split()[0] for line in lines[4:7]] == ["0-1", "2", "3-4"]

@@ -177,8 +177,9 @@ def test_equal_records_have_no_difference() -> None:
     assert "difference" not in told
 
 
-def test_records_that_share_no_quantity_are_not_compared() -> None:
-    assert comparing_sentences([Record(), gpt2_record()], ["a", "b"]) == []
+def test_of_records_that_share_no_quantity_it_is_said_that_they_do_not() -> None:
+    (sentence,) = comparing_sentences([Record(), gpt2_record()], ["a", "b"])
+    assert sentence.startswith("These records have nothing in common: b was written by `leadline")
 
 
 def test_the_balance_names_the_worst_layer() -> None:
