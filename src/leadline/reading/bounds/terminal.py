@@ -45,7 +45,7 @@ def bounds_screen(table: BoundsTable, *, heads: bool = False, everything: bool =
     """Return the answer and the nearest bounds; every bound with `everything` or `heads`."""
     if not everything and not heads:
         return _first_screen(table)
-    parts: list[Sentence | TextTable] = _answer(table)
+    parts = _answer(table, idle=False)  # the reasons stand below every table
     for family in table.families():
         rows = _head_table(family) if heads else summary_table(family.bounds)
         parts += [Sentence(), Sentence(title_of(family), "bold")]
@@ -54,13 +54,13 @@ def bounds_screen(table: BoundsTable, *, heads: bool = False, everything: bool =
     return Screen(tuple(parts))
 
 
-def _answer(table: BoundsTable) -> list[Sentence | TextTable]:
-    """What is violated, whether any bound is, which is tight, and which do not apply."""
+def _answer(table: BoundsTable, *, idle: bool) -> list[Sentence | TextTable]:
+    """What is violated, whether any bound is, which is tight, and with `idle` which do not apply."""
     title = f"Bounds: {table.name}" if table.name else "Bounds"
     return [
         Sentence(title, "bold"),
         *(Sentence(sentence, _RED) for sentence in violations(table)),
-        *map(Sentence, bounds_answer(table)),
+        *map(Sentence, bounds_answer(table, idle=idle)),
     ]
 
 
@@ -69,7 +69,7 @@ def _first_screen(table: BoundsTable) -> Screen:
     applying = [bound for bound in table.bounds if bound.applying] or list(table.bounds)
     order = sorted(applying, key=lambda one: (not one.violations, tightness(one)))
     shown = order[:MOST_ROWS]
-    parts = _answer(table)
+    parts = _answer(table, idle=True)
     if shown:
         parts += [Sentence(), summary_table(shown), Sentence(_LEGEND, "dim")]
         kept = f"{len(shown)} of {len(table.bounds)} bounds, the nearest first; "
