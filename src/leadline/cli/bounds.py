@@ -79,10 +79,10 @@ def bounds(
     assumptions hold.
     """
     _check(file, attack, of_record=(layer, heads, initial), of_attack=(attacks, optimised, seed))
-    if file is not None and (output is not None or html is not None):
+    if file is not None and output is not None:
         raise InputError(
-            f"-o and --html keep what --attack finds; {file} is a record already, and "
-            f"`leadline report {file} -o FILE.html` writes its page with the bounds."
+            f"-o keeps what --attack finds, and {file} is a record already; "
+            "--html FILE.html writes its page with the bounds."
         )
     check_outputs(output, html)
     if file is None:
@@ -101,10 +101,12 @@ def bounds(
 
         with voice.progress("Computing the bounds"), open_records(voice, [file]) as [record]:
             table = bounds_of(record, names=bound, layer=layer, initial=initial or None)
+            write_outputs(record, None, html)
         violated = table.violated
         voice.emit(table.to_json)
         rows = {"heads": heads or layer is not None, "everything": everything}
         voice.show(table.screen(**rows).show)
+        say_outputs(voice, None, html)
     if violated:
         raise typer.Exit(1)
 

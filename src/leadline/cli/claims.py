@@ -12,6 +12,7 @@ from leadline.cli.request.commands import takes_options
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import InputError, RecordError, UnknownName
+from leadline.record.words.screen import print_line
 
 if TYPE_CHECKING:
     from leadline.claims.catalog import Entry
@@ -112,7 +113,7 @@ def list_claims(
     )
     if page is None:
         voice.show(claims_screen(some, everything=everything).show)
-        voice.say(_where(ledger, some))
+        voice.show(lambda console: print_line(console, _where(ledger, some)))
     else:
         voice.say(f"Open {page} in a browser.")
 
@@ -230,7 +231,7 @@ def show(
     voice.emit(lambda: {**ruling.to_json(), "place": place, "code": code})
     voice.show(lambda console: show_claim(ruling, console, code=code, place=place))
     voice.say("")
-    voice.say(_where(ledger, [ruling]))
+    voice.show(lambda console: print_line(console, _where(ledger, [ruling])))
     if picture is not None:
         from leadline.claims.page.svg import claim_svg
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from leadline.cli.request import options as o
+from leadline.cli.request.outputs import check_outputs, say_outputs
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
@@ -44,6 +45,7 @@ def map_(
             o.OUTPUT,
         ),
     ] = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
 ) -> None:
     """Draw the map of what trains from the record of a sweep.
@@ -52,16 +54,20 @@ def map_(
     every smaller measured one train. Beside the loss stands the gauge that predicted it best.
     """
     _check(output)
+    check_outputs(None, html)
     from leadline.reading.map.trainability import trainability
 
     with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
         found = trainability(record, margin=margin, share=share, depth=columns)
         if output is not None:
             _write(output, found, record)
+        if html is not None:
+            _write(html, found, record)
     voice.emit(found.to_json)
     voice.show(found.screen(everything=everything).show)
     if output is not None:
         voice.say(f"The map is in {output}")
+    say_outputs(voice, None, html)
 
 
 def _write(output: Path, found: Trainability, record: Record) -> None:

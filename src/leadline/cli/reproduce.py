@@ -89,13 +89,22 @@ def depth_limits(
             o.OUTPUT,
         ),
     ] = None,
+    html: o.HtmlFile = None,
 ) -> None:
     """How deep can each design be and still train? The map of `leadline sweep --preset depth-limits`.
 
     Ten designs from 6 to 96 layers, with and without warm-up: hours on a small machine. --quick
     takes minutes. `leadline sweep` has more options.
     """
-    sweep(voice=voice, preset=DEPTH_LIMITS, quick=quick, seeds=seeds, budget=budget, output=output)
+    sweep(
+        voice=voice,
+        preset=DEPTH_LIMITS,
+        quick=quick,
+        seeds=seeds,
+        budget=budget,
+        output=output,
+        html=html,
+    )
 
 
 _COMMANDS = {name: command_of(declared) for name, declared in EXPERIMENTS.items()}

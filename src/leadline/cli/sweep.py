@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from leadline.catalog import Choice
 from leadline.cli.request import options as o
+from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
 from leadline.cli.screen.sweep_screen import deliver, show_costs, watching
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import LabError
@@ -115,6 +116,7 @@ def sweep(
             o.OUTPUT,
         ),
     ] = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
 ) -> None:
     """Train every combination of the axes with every seed, and draw the map of what trains.
@@ -127,6 +129,7 @@ def sweep(
     path = output or Path(f"{preset or 'sweep'}{'-quick' if preset and quick else ''}.leadline")
     if not dry_run:
         check_writable(path, "record")
+    check_outputs(None, html)
     with voice.progress("Preparing the sweep") as gauge:
         from leadline.lab.estimate import estimate
         from leadline.lab.sweep import check_numbers
@@ -163,7 +166,9 @@ def sweep(
                 "checkpoints of the others beside it. The same command goes on from there."
             ) from None
     with record:
+        write_outputs(record, None, html)
         deliver(voice, record, path, everything=everything)
+        say_outputs(voice, None, html)
 
 
 def _asked(

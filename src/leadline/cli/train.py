@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import read_overrides
+from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
 from leadline.cli.screen.voice import Gauge, Voice, check_writable
 from leadline.errors import LabError
 
@@ -69,6 +70,7 @@ def train(
     save: Annotated[
         Path | None, o.option("--save FOLDER", "Save the trained model here.", o.OUTPUT)
     ] = None,
+    html: o.HtmlFile = None,
     everything: o.Everything = False,
 ) -> None:
     """Train a Transformer of a recipe on a task and watch its gauges.
@@ -88,6 +90,7 @@ def train(
             asked[name] = value
     if output is not None:
         check_writable(output, "record")
+    check_outputs(None, html)
     with voice.progress("Preparing the run") as gauge, _interruptible(gauge) as beat:
         from leadline.lab.cell import OF_THE_TASK
         from leadline.lab.fields import split_fields
@@ -115,13 +118,14 @@ def train(
     from leadline.reading.page import screen_of
 
     record = trained.record
+    write_outputs(record, None, html)
     voice.emit(lambda: record_to_json(record))
     voice.show(screen_of(record, everything=everything).show)
     if output is not None:
         record.close()
-        voice.say(f"Record: {output}")
+    say_outputs(voice, output, html)
     if save is not None:
-        voice.say(f"Model: {save}")
+        voice.say(f"The model is in {save}")
 
 
 @contextmanager

@@ -71,6 +71,14 @@ def test_json_stands_alone(leadline, fine):
     assert rows == {name: 3 if name == "product" else 6 for name in BOUNDS.names()}
 
 
+def test_html_writes_the_page_with_the_bounds(leadline, fine, tmp_path):
+    said = leadline("bounds", fine, "--html", tmp_path / "page.html")
+    assert said.code == 0 and said.out.endswith(f"The report is in {tmp_path / 'page.html'}\n")
+    assert "column-sum" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    refused = leadline("bounds", fine, "-o", tmp_path / "other.leadline")
+    assert refused.code == 2 and "--html FILE.html" in refused.err
+
+
 def keys_of(value):
     if isinstance(value, list):
         return set().union(*map(keys_of, value))

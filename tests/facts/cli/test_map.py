@@ -54,7 +54,14 @@ def test_the_page_follows_the_margin_that_was_asked(leadline, file, tmp_path):
     assert (said.code, said.out) == (0, "")
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert "is 0.9 nats or more below the unigram entropy" in page
-    assert "Does not train, not even at depth 6: pre; post; plain." in page
+    assert "None of pre; post; plain trains within 200 steps, even at depth 6." in page
+
+
+def test_html_writes_the_page_beside_a_picture(leadline, file, tmp_path):
+    picture, page = tmp_path / "map.svg", tmp_path / "map.html"
+    said = leadline("map", file, "-o", picture, "--html", page)
+    assert said.out.endswith(f"The map is in {picture}\nThe report is in {page}\n")
+    assert picture.exists() and "Sweep report" in page.read_text(encoding="utf-8")
 
 
 def test_report_shows_a_sweep_too(leadline, file, tmp_path):

@@ -39,8 +39,8 @@ def test_the_table_the_remainder_and_the_caveat_are_printed(leadline, tiny):
     assert said.code == 0, said.err
     assert said.err == ""
     first, _, rest = said.out.partition("\n\n")
-    assert first.startswith("Half of the output ")
-    assert len(first.splitlines()) == 3 and first.endswith(".")
+    assert first.startswith("More than 99% of the output and ")
+    assert len(first.splitlines()) == 2 and first.endswith(".")
     lines = rest.splitlines()
     assert lines[0].startswith("Paths by length: ")
     assert lines[1].startswith("2 attention layers, 2 heads each, 9 paths; float32, 2 examples")

@@ -20,7 +20,7 @@ def test_a_run_is_shown_and_kept(leadline, tmp_path):
     assert said.code == 0, said.err
     assert said.err == ""
     assert "validation.loss" in said.out
-    assert f"Record: {path}" in said.out.replace("\n", "")
+    assert f"The record is in {path}" in said.out.replace("\n", "")
     with Record.open(path) as record:
         assert record.provenance["outcome"]["steps"] == 20
     assert ll.load(str(folder)).model.recipe.depth == 2

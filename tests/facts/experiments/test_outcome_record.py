@@ -9,6 +9,7 @@ import leadline as ll
 from leadline.experiments.outcome.folder import write_outcome
 from leadline.experiments.outcome.outcome import Outcome
 from leadline.experiments.outcome.rows import outcome_record, read_outcome
+from leadline.reading.page.figures import draw_charts
 from leadline.reading.show.panels import Line, Places, Plane, Table
 from leadline.record import Record
 
@@ -66,6 +67,34 @@ def test_panels_are_quantities_and_lines_stand_at_their_places():
     assert record.profiles("my-experiment.panel_4")[0].values[0] == -7.0
 
 
+def test_names_that_meet_are_told_apart():
+    lines = (
+        Line("by depth", "a", (1.0,)),
+        Line("by depth", "a", (2.0,)),
+        Line("by depth", "a (2)", (3.0,)),
+        Line("by-depth", "a", (4.0,)),
+        Line("by depth 2", "a", (5.0,)),
+        Line("By depth", "a", (6.0,)),
+    )
+    record = outcome_record(Outcome("e", "T", "v", lines, (), {}))
+    assert [line.values for line in read_outcome(record).lines] == [line.values for line in lines]
+    assert [one.title for one in record.quantities.values()] == [
+        "by depth",
+        "by-depth",
+        "by depth 2",
+        "By depth",
+    ]
+
+
+def test_the_page_of_an_outcome_begins_with_what_came_out_and_tells_its_lines_apart(tmp_path):
+    page = ll.report(outcome_record(OUTCOME), tmp_path / "o.html").read_text(encoding="utf-8")
+    headline = page[page.index("<main>") : page.index('id="charts"')]
+    assert "It holds." in headline and "Mostly." in headline
+    assert "is a my-experiment stack" not in page
+    (first, *_) = draw_charts([outcome_record(OUTCOME)])
+    assert len({row.colour for row in first.rows}) == len(first.rows) == 3
+
+
 def test_the_folder_has_the_record_and_its_numbers_are_those_of_the_table(tmp_path):
     inner = ll.Record()
     inner.note("model", {"name": "inner"})
@@ -92,7 +121,9 @@ def test_an_outcome_is_printed_reported_and_compared_without_torch(tmp_path):
     said = subprocess.run(
         [sys.executable, "-c", script, place], check=True, capture_output=True, text=True
     ).stdout
-    assert said.startswith("Does it hold?\nÜber ‖A‖₂")
+    assert said.startswith(
+        "b could not be measured: It broke.\nIt holds.\nMostly.\n\nDoes it hold?\n"
+    )
     assert "It holds." in said and "b could not be measured: It broke." in said
     assert "my-experiment.by_depth[pre norm]" in said
     page = (tmp_path / "outcome.leadline.html").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ import typer
 
 from leadline.cli.request import options as o
 from leadline.cli.request.commands import parameter_of, takes_options
+from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, nearest_names
@@ -85,9 +86,11 @@ def command_of(declared: type[ExperimentOptions]) -> Callable[..., None]:
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
             check_writable(output / "table.csv", "table")
+        html: Path | None = values["html"]
+        check_outputs(None, html)
         with voice.progress(declared.beginning) as gauge:
             outcome = options.run(folder=output, progress=gauge, tell=gauge.tell)
-        _deliver(voice, outcome, output, asdict(options))
+        _deliver(voice, outcome, (output, html), asdict(options))
 
     parameters = [
         parameter_of("voice", Voice, inspect.Parameter.empty),
@@ -132,6 +135,7 @@ def _common_parameters(declared: type[ExperimentOptions]) -> Iterator[inspect.Pa
         yield parameter_of("quick", Annotated[bool, quick], False)
     folder = o.option("--output -o FOLDER", _FOLDER_TEXTS[declared.keeps_records], o.OUTPUT)
     yield parameter_of("output", Annotated[Path | None, folder], None)
+    yield parameter_of("html", o.HtmlFile, None)
 
 
 def _value(one: Field[Any], kind: Any, value: Any) -> Any:
@@ -147,17 +151,27 @@ def _value(one: Field[Any], kind: Any, value: Any) -> Any:
     return tuple(value) if kind in _READ_AS else value
 
 
-def _deliver(voice: Voice, outcome: Outcome, output: Path | None, options: dict[str, Any]) -> None:
+def _deliver(
+    voice: Voice,
+    outcome: Outcome,
+    files: tuple[Path | None, Path | None],
+    options: dict[str, Any],
+) -> None:
     """Print the outcome, write its files; leave with 2 where a model could not be measured."""
     from leadline.experiments.outcome.folder import write_outcome
     from leadline.experiments.outcome.picture import outcome_screen
+    from leadline.experiments.outcome.rows import outcome_record
 
+    output, html = files
     voice.show(outcome_screen(outcome).show)
     voice.emit(outcome.to_json)
     if output is not None:
         write_outcome(outcome, output, options=options)
         records = "records" if outcome.records else "record"
         voice.say(f"Picture, table and {records} are in {output}")
+    if html is not None:
+        write_outputs(outcome_record(outcome, options=options), None, html)
+        say_outputs(voice, None, html)
     if outcome.failures:
         for why in outcome.failures.values() if voice.quiet or voice.as_json else ():
             print(f"leadline: {why}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The outcome of an experiment on a screen: a table for every panel, and the remarks."""
+"""The outcome of an experiment on a screen: the remarks, then a table for every panel."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MOST_LAYERS = 8
 
 
 def outcome_screen(outcome: Outcome) -> Screen:
-    """Return a table for every panel, a row per line, the tables of numbers, and the remarks."""
-    parts: list[Sentence | TextTable] = [Sentence(outcome.title, "bold")]
+    """Return what came out in sentences, then a table for every panel, a row per line."""
+    parts: list[Sentence | TextTable] = [
+        Sentence(f"{name} could not be measured: {why}", "red")
+        for name, why in outcome.failures.items()
+    ]
+    parts += map(Sentence, outcome.remarks)
+    parts += [Sentence(), Sentence(outcome.title, "bold"), Sentence()]
     for panel in outcome.panels:
         parts += _panel(outcome, panel)
     for table in outcome.tables:
         parts += [Sentence(table.title, "italic"), _numbers(table), Sentence()]
-    parts += map(Sentence, outcome.remarks)
-    parts += [
-        Sentence(f"{name} could not be measured: {why}", "red")
-        for name, why in outcome.failures.items()
-    ]
     return Screen(tuple(parts))
 
 

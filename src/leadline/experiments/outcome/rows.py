@@ -10,8 +10,9 @@ an outcome stay files of their own; they are found beside the file of the outcom
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, fields
+from itertools import chain, count
 from typing import Any
 
 from leadline import __version__
@@ -71,24 +72,33 @@ def read_outcome(record: Record) -> KeptOutcome:
 
 
 def _quantity_names(outcome: Outcome) -> dict[str, str]:
-    """A name for every panel: its words, or its number where two panels have the same ones."""
+    """A name for every panel: its words, with a number where another panel has the same ones."""
     names: dict[str, str] = {}
     for number, panel in enumerate(outcome.panels, start=1):
         words = re.sub(r"[^a-z0-9]+", "_", panel.lower()).strip("_") or f"panel_{number}"
         name = f"{outcome.experiment}.{words}"
-        names[panel] = name if name not in names.values() else f"{name}_{number}"
+        names[panel] = _unique(name, set(names.values()), "{name}_{number}")
     return names
 
 
 def _points(outcome: Outcome) -> list[str]:
-    """What the lines are called; the same name again in a panel gets a number."""
+    """What the lines are called; the same name again in a panel gets a number that no other has."""
     points: list[str] = []
-    times: dict[tuple[str, str], int] = {}
+    by_panel: dict[str, set[str]] = {}
     for line in outcome.lines:
-        key = (line.panel, line.name)
-        times[key] = times.get(key, 0) + 1
-        points.append(line.name if times[key] == 1 else f"{line.name} ({times[key]})")
+        names = {other.name for other in outcome.lines if other.panel == line.panel}
+        used = by_panel.setdefault(line.panel, set())
+        # The first line of a name keeps it, so that no number may make the name of another line.
+        taken = used | (names if line.name in used else set())
+        points.append(_unique(line.name, taken, "{name} ({number})"))
+        used.add(points[-1])
     return points
+
+
+def _unique(name: str, taken: Set[str], pattern: str) -> str:
+    """Return the name, or the first one with a number that is not taken."""
+    numbered = (pattern.format(name=name, number=number) for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def _quantity(outcome: Outcome, panel: str, name: str) -> Quantity:

@@ -70,10 +70,13 @@ class Collapse(Showable):
             return log[..., 1:] / log[..., :-1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as strict JSON."""
+        """Return the answer and everything else as strict JSON."""
+        from leadline.instruments.collapse.text import answer
+
         return {
             "schema": 1,
             "name": self.name,
+            "answer": answer(self),
             "depth": self.depth,
             "causal": self.causal,
             "log10_residual": _strict(self.log10_residual),

@@ -28,6 +28,7 @@ SMALL = -1.0
 """log10 of the residual from which on the ratio of logarithms says something: at 1 it is 0 / 0."""
 STEADY = 0.98
 """The least R² of a straight line through the logarithms that is called a constant factor."""
+_VERDICTS = ("become equal", "are equal from the first", "become more alike", "stay apart")
 
 
 _COLUMNS = (
@@ -45,8 +46,8 @@ _COLUMNS = (
 def collapse_screen(result: Collapse, *, everything: bool) -> Screen:
     """Return the answer, the layers, and how to see the rest; of several examples their ends."""
     if not result.examples:
-        return Screen((Sentence(answer(result), "bold"), Sentence(), *_layers(result, everything)))
-    parts = _examples(result)
+        return Screen((*_answer(result), Sentence(), *_layers(result, everything)))
+    parts = [*_answer(result), Sentence(), *_examples(result, everything)]
     if everything:
         for number, one in enumerate(result.examples, 1):
             parts += [Sentence(), Sentence(f"example {number}", "bold"), *_layers(one, True)]
@@ -77,30 +78,58 @@ def _cells(result: Collapse, layer: int) -> tuple[str, ...]:
     return (str(layer), *logs, step, ratio, f"{result.error[layer]:.1e}")
 
 
-def answer(result: Collapse) -> str:
-    """Say in a sentence whether the tokens of one example become equal, how far and how fast."""
+def answer(result: Collapse) -> list[str]:
+    """Say whether tokens become equal, how far and how fast; of several examples the slowest."""
+    if not result.examples:
+        return [f"Tokens {_verdict(result)}: {_course(result)}."]
+    verdicts = [_verdict(one) for one in result.examples]
+    counts = {verdict: verdicts.count(verdict) for verdict in _VERDICTS if verdict in verdicts}
+    (first, count), *others = counts.items()
+    where = f"all {count} examples" if not others else f"{count} of {len(verdicts)} examples"
+    several = "".join(f", {verdict} in {number}" for verdict, number in others)
+    ends = [float(one.log10_relative[-1]) for one in result.examples]
+    slowest = int(np.argmax(ends))
+    return [
+        f"Tokens {first} in {where}{several}.",
+        f"They differ most in example {slowest + 1}: {_course(result.examples[slowest])}.",
+    ]
+
+
+def _answer(result: Collapse) -> list[Sentence]:
+    return [Sentence(" ".join(answer(result)), "bold")]
+
+
+def _verdict(result: Collapse) -> str:
+    """Say what becomes of the tokens of one example."""
+    first, last = float(result.log10_relative[0]), float(result.log10_relative[-1])
+    equal, always, alike, apart = _VERDICTS
+    if last <= EQUAL:
+        return always if first <= EQUAL else equal
+    return alike if last - first <= ALIKE else apart
+
+
+def _course(result: Collapse) -> str:
+    """Say how the relative residual of one example changes from the first site to the last."""
     first, last = float(result.log10_relative[0]), float(result.log10_relative[-1])
     layers = f"{result.depth} layer{'' if result.depth == 1 else 's'}"
     if last == -math.inf:
-        gone = int(np.argmax(np.isneginf(result.log10_residual)))
-        return (
-            f"Tokens become equal: from layer {gone} of {result.depth} on they are exactly equal."
-        )
-    change = f"from {_power(first)} to {_power(last)} over {layers}"
-    if last <= EQUAL:
-        return f"Tokens become equal: the relative residual falls {change}{_speed(result)}."
-    if last - first <= ALIKE:
-        return f"Tokens become more alike: the relative residual falls {change}{_speed(result)}."
+        zero = int(np.argmax(np.isneginf(result.log10_residual)))
+        return f"from layer {zero} of {result.depth} on they are exactly equal"
     if _power(first) == _power(last):
-        change = f"is {_power(last)} before and after {layers}"
-    else:
-        change = f"{'rises' if last > first else 'falls only'} {change}"
-    return f"Tokens stay apart: the relative residual {change}."
+        return f"the relative residual is {_power(last)} before and after {layers}"
+    way = "rises" if last > first else "falls"
+    if way == "falls" and _verdict(result) == _VERDICTS[-1]:
+        way = "falls only"
+    speed = _speed(result) if way == "falls" else ""
+    change = f"{way} from {_power(first)} to {_power(last)}"
+    return f"the relative residual {change} over {layers}{speed}"
 
 
 def _speed(result: Collapse) -> str:
-    """Say how the residual falls: cubically, by a steady factor, or neither."""
-    log, ratio = result.log10_residual, result.log_ratio
+    """Say how the relative residual falls: cubically, by a steady factor, or neither."""
+    log = result.log10_relative
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = log[1:] / log[:-1]
     cubic = (log[:-1] < SMALL) & (ratio >= CUBIC[0]) & (ratio <= CUBIC[1])
     if (start := _steady_from(cubic)) is not None:
         return f", cubically from layer {start + 1} on (ratio of logarithms {ratio[-1]:.2f})"
@@ -121,13 +150,12 @@ def _steady_from(holds: NDArray[np.bool_]) -> int | None:
     return start if len(holds) - start > 1 else None
 
 
-def _examples(result: Collapse) -> list[Sentence | TextTable]:
-    """The answer of the example in which tokens differ most, and the ends of those that do."""
+def _examples(result: Collapse, everything: bool) -> list[Sentence | TextTable]:
+    """The first and the last site of the examples in which tokens differ most."""
     examples = result.examples
     ends = [float(one.log10_relative[-1]) for one in examples]
-    slowest = int(np.argmax(ends))
-    equal = sum(end <= EQUAL for end in ends)
-    order = sorted(range(len(examples)), key=lambda at: -ends[at])[:MOST_ROWS]
+    most = len(examples) if everything else MOST_ROWS
+    order = sorted(range(len(examples)), key=lambda at: -ends[at])[:most]
     rows = tuple(
         Row(
             (
@@ -142,17 +170,13 @@ def _examples(result: Collapse) -> list[Sentence | TextTable]:
     )
     titles = ("example", "relative residual at first", "at last", "log10 residual at last", "error")
     count = f"{len(order)} of {len(examples)} examples, " if len(order) < len(examples) else ""
-    return [
-        Sentence(
-            f"Tokens become equal in {equal} of {len(examples)} examples. The one in which they "
-            f"differ most, example {slowest + 1}: {answer(examples[slowest])}",
-            "bold",
-        ),
-        Sentence(),
+    parts: list[Sentence | TextTable] = [
         TextTable(tuple(TableColumn(title, right=True) for title in titles), rows),
         *map(Sentence, result.remarks),
-        _rest(f"{count}at the first and the last layer", "every layer of each"),
     ]
+    if not everything:
+        parts.append(_rest(f"{count}at the first and the last layer", "every layer of each"))
+    return parts
 
 
 def _rest(shown: str, everything: str) -> Sentence:

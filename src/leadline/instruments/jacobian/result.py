@@ -122,12 +122,15 @@ class Jacobian(Showable):
             return self.lipschitz / self.values[:, 0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the vectors as strict JSON."""
+        """Return the answer and everything but the vectors as strict JSON."""
+        from leadline.instruments.jacobian.text import jacobian_answer
+
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
         return strict_json(
             {
                 "schema": 1,
                 "model": self.model,
+                "answer": jacobian_answer(self),
                 "stack": self.stack,
                 "start": self.start,
                 "end": self.end,
@@ -204,11 +207,14 @@ class Lyapunov(Showable):
         return self.shape[1] * self.shape[2]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as strict JSON."""
+        """Return the answer and everything else as strict JSON."""
+        from leadline.instruments.jacobian.text import lyapunov_answer
+
         return strict_json(
             {
                 "schema": 1,
                 "model": self.model,
+                "answer": lyapunov_answer(self),
                 "stack": self.stack,
                 "depth": self.depth,
                 "backward": self.backward,

@@ -22,16 +22,21 @@ if TYPE_CHECKING:
 
 __all__ = ["jacobian_answer", "jacobian_screen", "lyapunov_answer", "lyapunov_screen"]
 
+HARDLY = math.log(1.5)
+"""Below this logarithm of the factor of all layers directions neither grow nor fade."""
+REST = 0.1
+"""Which share of the logarithm all other layers may give where one layer gives nearly all of it."""
+
 
 def jacobian_screen(result: Jacobian) -> Screen:
     """Return the answer, a row per number, and what is remarkable."""
-    above = (jacobian_answer(result), _title(result), _facts(result))
+    above = (" ".join(jacobian_answer(result)), _title(result), _facts(result))
     return _screen(above, _table(result), _below(result))
 
 
 def lyapunov_screen(result: Lyapunov) -> Screen:
     """Return the answer, a row per exponent, and the whole product."""
-    above = (lyapunov_answer(result), _lyapunov_title(result), _facts(result))
+    above = (" ".join(lyapunov_answer(result)), _lyapunov_title(result), _facts(result))
     return _screen(above, _exponents(result), _lyapunov_below(result))
 
 
@@ -51,34 +56,55 @@ def _screen(above: tuple[str, str, str], table: TextTable, below: Sequence[str])
     )
 
 
-def jacobian_answer(result: Jacobian) -> str:
+def jacobian_answer(result: Jacobian) -> list[str]:
     """Say how much a change of the stream is stretched, and how far J is from the identity."""
     single = "The block" if result.sublayer is None else "The write"
     where = single if result.end == result.start + 1 else "The stretch"
     norm, distance = (format_number(float(one.mean())) for one in (result.norm, result.distance))
-    answer = (
+    sentences = [
         f"{where} multiplies a random small change of the stream by {norm} and is {distance} away "
         "from the identity (root mean squares over all directions)."
-    )
+    ]
     if result.values.shape[1]:
         most = format_number(float(result.values[:, 0].max()))
-        answer += f" No change comes out more than {most} times as large."
-    return answer
+        sentences.append(f"No change comes out more than {most} times as large.")
+    return sentences
 
 
-def lyapunov_answer(result: Lyapunov) -> str:
-    """Say by what factor the leading direction grows or fades in a layer, and in all."""
+def lyapunov_answer(result: Lyapunov) -> list[str]:
+    """Say by what factor the strongest direction changes in all layers, and where most of it is."""
     what = "Gradients" if result.backward else "Small changes of the stream"
+    dead = int(np.isneginf(result.exponents[:, 0]).sum())
+    if dead:
+        examples = len(result.exponents)
+        where = f" in {dead} of {examples} examples" if dead < examples else ""
+        return [f"{what} die out{where}: no direction passes all layers."]
     exponent = float(result.exponents[:, 0].mean())
-    if exponent == -math.inf:
-        return f"{what} die out: no direction passes all layers."
-    log10 = exponent * result.depth / math.log(10)
-    total = f"{10**log10:.3g}" if abs(log10) < 3 else f"10^{log10:.1f}"
-    several = f", and by {total} in all {result.depth}" if result.depth > 1 else ""
-    return (
-        f"{what} {'grow' if exponent > 0 else 'fade'}: on their way through a layer the strongest "
-        f"direction is multiplied by {math.exp(exponent):.4g}{several}."
-    )
+    total = exponent * result.depth
+    change = "hardly change" if abs(total) < HARDLY else "grow" if total > 0 else "fade"
+    factor = f"the strongest direction is multiplied by {_factor(total)}"
+    if result.depth == 1:
+        return [f"{what} {change}: on their way through the layer {factor}."]
+    by_layer = _growth_by_rank(result)[:, :, 0].mean(1)
+    main = int(np.argmax(by_layer * np.sign(total)))
+    sentence = f"{what} {change}: on their way through all {result.depth} layers {factor}"
+    if change != "hardly change" and abs(total - by_layer[main]) <= REST * abs(total):
+        sentence += f", nearly all of it in layer {main + 1} ({_factor(float(by_layer[main]))})"
+    else:
+        sentence += f", by {math.exp(exponent):.4g} per layer in the geometric mean"
+    return [f"{sentence}."]
+
+
+def _factor(log: float) -> str:
+    """Write a factor of which the natural logarithm is known."""
+    log10 = log / math.log(10)
+    return f"{10**log10:.3g}" if abs(log10) < 3 else f"10^{log10:.1f}"
+
+
+def _growth_by_rank(result: Lyapunov) -> Floats:
+    """Return the growth [layer, example, k] in the order of the exponents of each example."""
+    order = np.argsort(-result.growth.sum(0), axis=1, kind="stable")
+    return np.take_along_axis(result.growth, order[None], axis=2)
 
 
 def _title(result: Jacobian) -> str:
@@ -184,6 +210,7 @@ def _exponents(result: Lyapunov) -> TextTable:
         TableColumn("growth by layer", style="cyan", gives_way=(1,)),
     )
     rows: list[Row] = []
+    growth = _growth_by_rank(result)
     for i in range(result.exponents.shape[1]):
         values = result.exponents[:, i]
         several = len(values) > 1
@@ -193,7 +220,7 @@ def _exponents(result: Lyapunov) -> TextTable:
             f"{values.min():.5f}" if several else "",
             f"{values.max():.5f}" if several else "",
             f"{np.exp(values.mean()):.5f}",
-            sparkline(result.growth[:, :, i].mean(1), scale="linear"),
+            sparkline(growth[:, :, i].mean(1), scale="linear"),
         )
         rows.append(Row(cells))
     return TextTable(columns, tuple(rows)).without_empty_columns()

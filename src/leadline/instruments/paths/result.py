@@ -166,9 +166,13 @@ class Paths(Showable):
         return self.output.bias_share
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON; counts are whole numbers of any size."""
+        """Return the answer and everything else as JSON; counts are whole numbers of any size."""
+        from leadline.instruments.paths.text import answer
+
         return {
+            "schema": 1,
             "model": self.model,
+            "answer": answer(self),
             "dtype": self.dtype,
             "depth": self.depth,
             "heads": list(self.heads),

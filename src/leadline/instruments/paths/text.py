@@ -67,20 +67,23 @@ def answer(paths: Paths) -> list[str]:
         why = "no number of hops gives half of it for good" if finite else "it is not finite"
         return [f"The output cannot be told by the length of its paths: {why}."]
     if len(halves) == 2 and halves["output"] == halves["logits"]:
-        sentence = _half("output and of the logits", halves["output"], paths)
+        sentence = _half(("output", "logits"), halves["output"], paths)
     else:
-        sentence = "; ".join(_half(name, hops, paths) for name, hops in halves.items())
+        sentence = "; ".join(_half((name,), hops, paths) for name, hops in halves.items())
     sentences = [f"{sentence[:1].upper()}{sentence[1:]}."]
     largest = max(range(len(paths.share)), key=lambda length: abs(paths.share[length]))
-    second = f"The largest share of the output, {paths.share[largest]:.0%}, has {_hops(largest)}"
+    parts: list[str] = []
+    if largest != halves["output"]:
+        parts.append(f"the largest share, {paths.share[largest]:.0%}, has {_hops(largest)}")
     if paths.output.bias_share:
-        second += f"; biases give {paths.output.bias_total:.0%}"
-    sentences.append(f"{second}.")
+        parts.append(f"biases give {paths.output.bias_total:.0%}")
+    if parts:
+        sentences.append(f"Of the output {'; '.join(parts)}.")
     if paths.loss_at_most is not None and paths.loss is not None:
         most = halves.get("logits", halves["output"])
         loss = paths.loss_at_most[most]
         if math.isfinite(loss) and math.isfinite(paths.loss):
-            with_them = f"With at most {_hops(most)}" if most else "Without any hop"
+            with_them = f"With at most {_hops(most)}" if most else "Without attention"
             sentences.append(
                 f"{with_them} the loss is {format_number(loss)}; that of the model is "
                 f"{format_number(paths.loss)}."
@@ -114,12 +117,26 @@ def most_important(paths: Paths, rows: list[list[str]], most: int) -> list[list[
     return [rows[at] for at in sorted(best)]
 
 
-def _half(name: str, hops: int, paths: Paths) -> str:
-    """Say along which paths half of a tensor comes."""
+def _half(names: Sequence[str], hops: int, paths: Paths) -> str:
+    """Say which share of tensors comes along the shortest paths that give half of them."""
+    tensors = {"output": paths.output, "logits": paths.logits}
+    shares = [_share_up_to(tensor, hops) for name in names if (tensor := tensors[name])]
+    texts = [f"{_percent(share)} of the {name}" for share, name in zip(shares, names, strict=True)]
+    passes = "passes" if names == ("output",) else "pass"
     if hops == 0:
-        return f"half of the {name}, or more, comes along paths through no attention layer"
+        return f"{' and '.join(texts)} {passes} through no attention layer"
     layers = "attention layer" if paths.depth == 1 else "attention layers"
-    return f"half of the {name} comes along paths of at most {hops} of {paths.depth} {layers}"
+    return f"{' and '.join(texts)} {passes} through at most {hops} of {paths.depth} {layers}"
+
+
+def _percent(share: float) -> str:
+    """Write a share of nearly all as such: 100% is all."""
+    return "more than 99%" if 0.995 <= share < 1.0 else f"{share:.0%}"
+
+
+def _share_up_to(shares: Shares, hops: int) -> float:
+    """Return the share of all components with at most so many hops, biases among them."""
+    return math.fsum(shares.share[: hops + 1]) + math.fsum(shares.bias_share[: hops + 1])
 
 
 def _hops(count: int) -> str:

@@ -35,6 +35,7 @@ from leadline.reading.bounds.refusals import (
     check_record_or_facts,
     no_attention_facts,
     not_along_layers,
+    not_known,
     nothing_measured,
 )
 from leadline.reading.bounds.table import FAMILIES, BoundAtHead, BoundResult, BoundsTable
@@ -291,7 +292,7 @@ def _row(
 def _because(bound: Bound, facts: Iterable[AttentionFacts]) -> tuple[str, ...]:
     """Say which assumptions fail on any of the shapes, each once."""
     reasons = (
-        condition.because or f"not given: {condition.assumption}"
+        condition.because or not_known(condition.assumption)
         for one in facts
         for condition in bound.conditions(one)
         if not condition.holds

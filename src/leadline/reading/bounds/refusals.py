@@ -10,7 +10,13 @@ from leadline.record import Record
 from leadline.record.views import written_by
 from leadline.theory import StackFacts
 
-__all__ = ["check_record_or_facts", "no_attention_facts", "not_along_layers", "nothing_measured"]
+__all__ = [
+    "check_record_or_facts",
+    "no_attention_facts",
+    "not_along_layers",
+    "not_known",
+    "nothing_measured",
+]
 
 _THROUGH = '`--probes "jacobian(through=true)"`'
 """What measures the norm of the product of the blocks, which costs passes of all of them."""
@@ -94,3 +100,11 @@ def not_along_layers(name: str) -> str:
         "`leadline reproduce depth-laws` measures several, `leadline explain "
         f"{name}` states the law."
     )
+
+
+def not_known(assumption: str) -> str:
+    """Say that nothing tells whether an assumption holds, and how to measure what would."""
+    what = assumption.removesuffix(" was measured")
+    if what == assumption:
+        return f"it is not known whether {assumption}"
+    return f"{what} was not measured; `leadline measure MODEL` with {_THROUGH} does"

@@ -45,14 +45,23 @@ def bounds_screen(table: BoundsTable, *, heads: bool = False, everything: bool =
     """Return the answer and the nearest bounds; every bound with `everything` or `heads`."""
     if not everything and not heads:
         return _first_screen(table)
-    parts: list[Sentence | TextTable] = []
+    parts = _answer(table, idle=False)  # the reasons stand below every table
     for family in table.families():
         rows = _head_table(family) if heads else summary_table(family.bounds)
         parts += [Sentence(), Sentence(title_of(family), "bold")]
-        parts += [Sentence(), *(Sentence(sentence, _RED) for sentence in violations(family))]
         parts += [Sentence(), rows, Sentence(), Sentence(legend(family), "dim")]
         parts += [Sentence(), *(Sentence(sentence) for sentence in reasons(family))]
     return Screen(tuple(parts))
+
+
+def _answer(table: BoundsTable, *, idle: bool) -> list[Sentence | TextTable]:
+    """What is violated, whether any bound is, which is tight, and with `idle` which do not apply."""
+    title = f"Bounds: {table.name}" if table.name else "Bounds"
+    return [
+        Sentence(title, "bold"),
+        *(Sentence(sentence, _RED) for sentence in violations(table)),
+        *map(Sentence, bounds_answer(table, idle=idle)),
+    ]
 
 
 def _first_screen(table: BoundsTable) -> Screen:
@@ -60,10 +69,7 @@ def _first_screen(table: BoundsTable) -> Screen:
     applying = [bound for bound in table.bounds if bound.applying] or list(table.bounds)
     order = sorted(applying, key=lambda one: (not one.violations, tightness(one)))
     shown = order[:MOST_ROWS]
-    title = f"Bounds: {table.name}" if table.name else "Bounds"
-    parts: list[Sentence | TextTable] = [Sentence(title, "bold")]
-    parts += [Sentence(sentence, _RED) for sentence in violations(table)]
-    parts += [Sentence(sentence) for sentence in bounds_answer(table)]
+    parts = _answer(table, idle=True)
     if shown:
         parts += [Sentence(), summary_table(shown), Sentence(_LEGEND, "dim")]
         kept = f"{len(shown)} of {len(table.bounds)} bounds, the nearest first; "

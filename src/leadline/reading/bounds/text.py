@@ -57,8 +57,8 @@ _OVER_EXAMPLES = {
 }
 
 
-def bounds_answer(table: BoundsTable) -> list[str]:
-    """Say whether a bound is violated, which one is tight, and which do not apply and why."""
+def bounds_answer(table: BoundsTable, *, idle: bool = True) -> list[str]:
+    """Say whether a bound is violated, which is tight, and with `idle` which do not apply and why."""
     if not table.bounds:
         return ["There are no bounds to compare with."]
     applying = [bound for bound in table.bounds if bound.applying]
@@ -80,8 +80,9 @@ def bounds_answer(table: BoundsTable) -> list[str]:
         sentences.append(
             f"The tightest is {tight.label}: measured / predicted is {ratio} at {place}."
         )
-    if idle := [bound for bound in table.bounds if not bound.applying]:
-        sentences.append(f"{_idle(idle)}.")
+    elsewhere = [bound for bound in table.bounds if not bound.applying]
+    if idle and elsewhere:
+        sentences.append(f"{_idle(elsewhere)}.")
     return sentences
 
 

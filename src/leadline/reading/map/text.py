@@ -43,36 +43,51 @@ def map_answer(training_map: Trainability) -> list[str]:
     """Say which rows train how deep, the deepest first."""
     if not training_map.rows:
         return ["No cell has ended yet."]
-    groups: dict[str, list[MapRow]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for row in sorted(training_map.rows, key=_usable, reverse=True):
-        groups.setdefault(_reach(row, training_map.axis), []).append(row)
-    sentences: list[str] = []
-    for reach, rows in list(groups.items())[:_MOST_REACHES]:
-        names = [row.name for row in rows]
-        listed = "; ".join(names[:_MOST_NAMES])
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        sentences.append(f"{reach[:1].upper()}{reach[1:]}: {listed}{more}.")
+        groups.setdefault(_reach(row, training_map), []).append(row.name)
+    sentences = [
+        _reach_sentence(reach, names) for reach, names in list(groups.items())[:_MOST_REACHES]
+    ]
     if len(groups) > _MOST_REACHES:
         others = sum(map(len, list(groups.values())[_MOST_REACHES:]))
         sentences.append(f"{others} more rows train less deep.")
     return sentences
 
 
+def _reach_sentence(reach: tuple[str, str], names: list[str]) -> str:
+    """Say how deep rows train, the rows first."""
+    verb, rest = reach
+    more = len(names) - _MOST_NAMES
+    listed = "; ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    if verb == "does not train":
+        if len(names) == 1:
+            return f"{listed} does not train{rest}."
+        subject = f"Neither {' nor '.join(names)}" if len(names) == 2 else f"None of {listed}"
+        return f"{subject} trains{rest}."
+    if len(names) == 1:
+        return f"{listed} {verb}{rest}."
+    plural = {"trains": "train", "was not measured": "were not measured"}[verb]
+    return f"{' and '.join(names) if len(names) == 2 else listed} {plural}{rest}."
+
+
 def _usable(row: MapRow) -> float:
     return -1.0 if row.usable is None else float(row.usable.depth)
 
 
-def _reach(row: MapRow, axis: str) -> str:
-    """Say how deep a row trains."""
-    usable = row.usable
+def _reach(row: MapRow, training_map: Trainability) -> tuple[str, str]:
+    """Return how deep a row trains as the verb of a sentence and what follows it."""
+    usable, axis = row.usable, training_map.axis
     if usable is None:
-        return "nothing was measured"
+        return "was not measured", ""
     if usable.fails_at is None:
-        return f"trains at every {axis} that was measured, up to {depth_text(usable.depth)}"
+        return "trains", f" at every {axis} that was measured, up to {depth_text(usable.depth)}"
     fails = depth_text(usable.fails_at)
-    if usable.depth == 0:
-        return f"does not train, not even at {axis} {fails}"
-    return f"trains up to {axis} {depth_text(usable.depth)}, not at {fails}"
+    if usable.depth > 0:
+        return "trains", f" up to {axis} {depth_text(usable.depth)}, not at {fails}"
+    steps = {cell.steps for cell in training_map.cells if cell.status == "finished"}
+    within = f" within {steps.pop()} steps" if len(steps) == 1 else ""
+    return "does not train", f"{within}, even at {axis} {fails}"
 
 
 def map_title(training_map: Trainability) -> str:

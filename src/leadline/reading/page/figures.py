@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.errors import LeadlineError, UnknownName
 from leadline.reading.compare.names import distinct_names, name_records
 from leadline.reading.show.chart import Chart, ChartLine, KeyRow
-from leadline.reading.show.palette import dash_of, point_colour, record_colour, symbol_of
+from leadline.reading.show.palette import dash_of, is_point, point_colour, record_colour, symbol_of
 from leadline.reading.show.wording import layer_ranges, number, statistic_in_words
 from leadline.record.provenance import text_at
 from leadline.record.rows.selection import group_into_lines
@@ -236,6 +236,8 @@ class _RowPen:
         for lane, profiles in lanes.items():
             for line in profiles:
                 groups.setdefault((line.stack, line.point, line.sublayer, lane), []).append(line)
+        # Lines that are no points of a model, such as those of an experiment, are told by order.
+        others = [one for one in dict.fromkeys(key[1] for key in groups) if not is_point(one)]
         for (stack, point, sublayer, lane), group in groups.items():
             twins = [one for one in groups if (one[0], one[1], one[3]) == (stack, point, lane)]
             nth = twins.index((stack, point, sublayer, lane))
@@ -244,8 +246,11 @@ class _RowPen:
                 label = f"lane {lane}"
             elif self._name and label in ("stream", "block"):
                 label = ""
-            colour = point_colour(point) if lane is None else record_colour(lane - 1)
-            symbol = symbol_of(point, lane=lane) + ("-open" if nth else "")
+            number = lane
+            if lane is None and len(others) > 1 and point in others:
+                number = others.index(point) + 1
+            colour = point_colour(point) if number is None else record_colour(number - 1)
+            symbol = symbol_of(point, lane=number) + ("-open" if nth else "")
             self._add(label, group, record_colour(self._record) if self._name else colour, symbol)
 
     def add_beside(self, record: Record, quantity: Quantity) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from leadline.reading.compare.answer import comparison_answer
@@ -10,7 +11,8 @@ from leadline.reading.compare.compare import compare
 from leadline.reading.show.blocks import read_blocks
 from leadline.reading.show.wording import count, number
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.words.answer import depth_sentences
+from leadline.record.words.answer import answer, depth_sentences
+from leadline.record.words.screen import Sentence
 from leadline.record.words.summary import passes_text
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __all__ = [
     "balance_sentence",
     "comparing_sentences",
     "facts",
+    "record_answer",
     "sentences",
     "structure_sentence",
 ]
@@ -47,12 +50,20 @@ class Fact:
 
 
 def sentences(record: Record) -> list[str]:
-    """Say what one record answers, then what the model is."""
+    """Say what one record answers, then what the model is, where there is one."""
+    has_model = bool(record.stacks) and value_at(record.provenance, "anatomy") is not None
     if record.instrument:
-        # The first line of what such a record prints is its answer.
-        answer = str(record).partition("\n")[0]
-        return [answer, structure_sentence(record)] if record.stacks else [answer]
+        structure = [structure_sentence(record)] if has_model else []
+        return [*record_answer(record), *structure]
     return [*depth_sentences(record), structure_sentence(record)]
+
+
+def record_answer(record: Record) -> list[str]:
+    """Return the sentences with which a record begins where it is printed: its answer."""
+    if not record.instrument:
+        return answer(record)
+    begins = takewhile(lambda part: isinstance(part, Sentence) and part.text, record.screen().parts)
+    return [part.text for part in begins if isinstance(part, Sentence)]
 
 
 def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:

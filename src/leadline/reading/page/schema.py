@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from leadline.reading.page.headline import record_answer
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.rows.address import Address, address_of
 from leadline.record.run.curve import curves_of
-from leadline.record.words.answer import answer
 from leadline.record.words.summary import headline_lines
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def as_json(record: Record) -> dict[str, Any]:
     }
     return {
         "schema": SCHEMA,
-        "answer": answer(record),
+        "answer": record_answer(record),
         "model": strict_json(provenance.get("model") or {}),
         "anatomy": _anatomy(record, provenance),
         "input": strict_json(provenance.get("input") or {}),

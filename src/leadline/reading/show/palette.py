@@ -69,6 +69,11 @@ _STATISTIC_DASHES = {
 }
 
 
+def is_point(point: str) -> bool:
+    """Whether a point of a model has a colour of its own."""
+    return point in _POINTS
+
+
 def point_colour(point: str) -> str:
     """The colour of a point where there is one record."""
     return _POINTS.get(point, _GREY)

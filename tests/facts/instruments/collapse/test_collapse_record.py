@@ -233,7 +233,7 @@ def test_every_example_is_a_stack_of_its_own(two):
 
 
 def test_a_record_without_facts_says_what_to_do():
-    record = ll.collapse_weights(stream(6, 8), matrices(2))
+    record = ll.collapse_weights(stream(6, 8), matrices(2), facts=False)
     with pytest.raises(ll.RecordError, match="facts=True"):
         ll.bounds(record)
     with pytest.raises(ll.RecordError, match="attention matrices"):
@@ -258,7 +258,7 @@ def test_the_answer_comes_first():
 
 def test_several_examples_are_summed_up(two):
     lines = str(two).splitlines()
-    assert lines[0].startswith("Tokens become equal in 2 of 2 examples.")
+    assert lines[0].startswith("Tokens become equal in all 2 examples.")
     ends = two.collapse.log10_relative[:, -1]
     assert lines[3].split()[0] == str(int(np.argmax(ends)) + 1)
 
@@ -269,6 +269,24 @@ def test_a_causal_mask_makes_the_fall_a_factor_per_layer():
     text = str(ll.collapse_weights(stream(3, 8), [even] * 60, causal=True))
     # Token 2 approaches the first by 1/2 per layer, token 3 by 1/3 and towards token 2.
     assert "by a factor of about 0.5 per layer from layer 31 on" in text.splitlines()[0]
+
+
+def test_the_factor_is_that_of_the_relative_residual_which_the_sentence_is_about():
+    values = torch.eye(8, dtype=torch.float64)
+    # Values of a quarter make every layer four times smaller, and tokens no more alike.
+    small = {"W_Q": 0 * values, "W_K": 0 * values, "W_V": values / 4, "W_O": values}
+    result = ll.collapse_weights(stream(3, 8), [small] * 60, causal=True).collapse
+    assert result.rate[-1] == pytest.approx(math.log10(1 / 8), abs=1e-6)
+    assert "by a factor of about 0.5 per layer from layer 31 on" in result.to_json()["answer"][0]
+
+
+def test_all_rows_say_nothing_of_rows_that_are_not_shown(two):
+    assert "Shown:" in two.screen().text()
+    assert "Shown:" not in two.screen(everything=True).text()
+
+
+def test_a_record_of_collapse_has_what_bounds_need():
+    assert ll.bounds(ll.collapse_weights(stream(6, 8), matrices(2))).bounds
 
 
 def test_records_of_collapse_are_compared_reported_and_exported(two, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from leadline.instruments.jacobian.result import Direction, Jacobian, Lyapunov
+from leadline.record.words.numbers import sparkline
 
 
 def direction():
@@ -153,6 +154,32 @@ def test_exponents_are_told_with_the_factor_of_a_layer():
     assert row[:3] == ["1", "0.20000", "1.22140"]  # exp(0.2)
     assert "decoder, 2 layers, from the last site to the first (J')" in text
     assert "|J|_F / sqrt N is 0.500 +- 0.010" in text
+
+
+def test_directions_that_hardly_change_neither_grow_nor_fade():
+    growth = np.full((12, 1, 1), 0.0064)
+    found = lyapunov(exponents=np.array([[0.0064]]), growth=growth).to_json()["answer"]
+    assert found == [
+        "Gradients hardly change: on their way through all 12 layers the strongest direction is "
+        "multiplied by 1.08, by 1.006 per layer in the geometric mean."  # exp(12 * 0.0064)
+    ]
+
+
+def test_a_layer_that_gives_nearly_all_of_the_growth_is_named():
+    growth = np.log([30.0, 1.05, 1.0, 1.0])[:, None, None]
+    found = lyapunov(exponents=growth.mean(0), growth=growth).to_json()["answer"][0]
+    assert found.endswith("is multiplied by 31.5, nearly all of it in layer 1 (30).")
+    even = lyapunov(exponents=np.array([[0.5]]), growth=np.full((4, 1, 1), 0.5))
+    assert "Gradients grow: " in str(even) and "nearly all" not in str(even)
+
+
+def test_the_growth_by_layer_stands_beside_the_exponent_that_it_sums_to():
+    # The second column of the frame grows more, so that it is the first exponent.
+    growth = np.array([[[0.0, 1.0]], [[0.0, 2.0]], [[0.0, 6.0]]])
+    text = str(lyapunov(exponents=np.array([[3.0, 0.0]]), growth=growth))
+    rows = {line[:1]: line.split() for line in text.splitlines() if line[:4] in ("1   ", "2   ")}
+    assert rows["1"][-1] == sparkline([1.0, 2.0, 6.0], scale="linear")
+    assert rows["2"][-1] == sparkline([0.0, 0.0, 0.0], scale="linear")
 
 
 def test_a_product_that_is_zero_is_told_without_logarithms():

@@ -107,7 +107,7 @@ def test_a_saved_record_is_read_without_torch(record, tmp_path):
         [sys.executable, "-c", script, place], check=True, capture_output=True, text=True
     )
     assert json.loads(said.stdout) == record.paths.to_json()
-    assert said.stderr.startswith("Half of the output")
+    assert said.stderr.startswith(record.paths.to_json()["answer"][0])
     assert "\nPaths by length: " in said.stderr
 
 
@@ -204,8 +204,8 @@ def test_half_of_a_tensor_comes_along_paths_of_at_most(share, bias, half):
 def test_the_answer_is_at_most_three_sentences():
     found = made((0.2, 0.4, 0.3), (0.05, 0.05, 0.0), loss=3.0, loss_at_most=(5.0, 3.5, 3.0))
     assert answer(found) == [
-        "Half of the output comes along paths of at most 1 of 2 attention layers.",
-        "The largest share of the output, 40%, has 1 hop; biases give 10%.",
+        "70% of the output passes through at most 1 of 2 attention layers.",
+        "Of the output biases give 10%.",
         "With at most 1 hop the loss is 3.5; that of the model is 3.",
     ]
     assert answer(made((math.nan, math.nan))) == [
@@ -214,6 +214,13 @@ def test_the_answer_is_at_most_three_sentences():
     assert answer(made((0.6, -0.4, 0.1)))[0].endswith(
         "no number of hops gives half of it for good."
     )
+
+
+def test_what_passes_no_attention_layer_is_one_sentence():
+    found = made((0.98, 0.02))
+    assert answer(found) == ["98% of the output passes through no attention layer."]
+    assert found.to_json()["answer"] == answer(found) and found.to_json()["schema"] == 1
+    assert answer(made((0.999, 0.001)))[0].startswith("More than 99% of the output")
 
 
 def test_the_most_important_rows_keep_their_order_and_the_biases():

@@ -567,7 +567,8 @@ def test_facts_of_a_stack_take_the_place_of_a_record() -> None:
     assert table.name == "" and not table.violated
     assert {one.name for one in table.bounds} == set(COLLAPSE_BOUNDS.names())
     assert all(row.stack == "stack" for one in table.bounds for row in one.rows)
-    assert full(table).startswith("Bounds on rank collapse\n")
+    assert full(table).startswith("Bounds\nNo bound is violated")
+    assert "\nBounds on rank collapse\n" in full(table)
     assert [row.layer for row in leadline.bounds(facts, layer=3).bounds[0].rows] == [3]
 
 

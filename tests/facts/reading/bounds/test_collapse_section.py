@@ -67,7 +67,8 @@ def test_places_of_collapse_are_layers() -> None:
 def test_a_table_of_attention_alone_is_as_before() -> None:
     table = bounds(attention_record(layers=2, heads=2, tokens=8))
     assert table.families() == [table]
-    assert printed(table).startswith("Bounds on attention: tiny\n")
+    assert printed(table).startswith("Bounds: tiny\nNo bound is violated")
+    assert "\nBounds on attention: tiny\n" in printed(table)
     assert re.search(r" \d/\d$", printed(table, width=80), re.MULTILINE)
 
 

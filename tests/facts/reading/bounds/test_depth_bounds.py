@@ -73,14 +73,17 @@ def test_of_a_module_that_was_handed_over_it_is_not_known_whether_it_was_trained
     table = bounds(measured())
     for end in ends(table, "xiong-stream"):
         assert not end.applying
-        assert end.rows[0].because == ("not given: the weights are as they were drawn",)
+        assert end.rows[0].because == (
+            "it is not known whether the weights are as they were drawn",
+        )
     # Both ends have one reason and one name.
-    assert full(table).count("not given: the weights are as they were drawn") == 1
+    assert full(table).count("it is not known whether the weights are as they were drawn") == 1
 
 
 def test_the_words_tell_both_ends_and_what_was_measured() -> None:
     text = full(bounds(measured(), initial=True))
-    assert text.startswith("Laws of depth: identity pre 3x32")
+    assert text.startswith("Bounds: identity pre 3x32\nNo bound is violated; all 2 apply")
+    assert "\nLaws of depth: identity pre 3x32\n" in text
     assert "xiong-stream ≤" in text
     assert "xiong-stream ≥" in text
     assert "measured: the mean over the tokens." in text
@@ -167,7 +170,7 @@ def test_without_a_recipe_a_law_is_told_only_when_it_is_asked_for() -> None:
     with pytest.raises(RecordError, match="neither attention readings"):
         bounds(gpt2_record())
     upper, _ = ends(bounds(gpt2_record(), names=["xiong-stream"]), "xiong-stream")
-    assert "not given: the init is xavier" in upper.rows[0].because
+    assert "it is not known whether the init is xavier" in upper.rows[0].because
     assert upper.rows[0].predicted is None
     assert upper.rows[0].measured is not None
 
@@ -261,3 +264,11 @@ def test_a_law_in_the_mean_over_weights_is_never_violated() -> None:
 def test_every_law_along_the_layers_can_be_asked_for(name: str) -> None:
     upper, lower = ends(bounds(measured(), names=[name]), name)
     assert len(upper.rows) == len(lower.rows) == DEPTH
+
+
+def test_what_was_not_measured_is_told_with_what_measures_it() -> None:
+    model = leadline.Transformer(depth=2, width=16, heads=2, vocabulary=20)
+    whole = leadline.jacobian(model, leadline.random_tokens(model, examples=1, length=4, seed=0))
+    answer = bounds(whole).to_json()["answer"]
+    assert "|J_k - I| of every block was not measured; `leadline measure MODEL` with" in answer[-1]
+    assert "jacobian(through=true)" in answer[-1]

@@ -28,7 +28,7 @@ def test_the_page_of_a_default_record_shows_the_law_of_its_design() -> None:
     assert ">Laws of depth</a>" in page
     assert "xiong-stream ≤" in page
     assert "xiong-stream ≥" in page
-    assert "not given: the weights are as they were drawn" in page
+    assert "it is not known whether the weights are as they were drawn" in page
 
 
 def test_laws_stand_behind_attention_on_the_page() -> None:

@@ -48,6 +48,13 @@ def large():
     )
 
 
+def test_designs_of_which_none_trains_are_the_subject_of_a_sentence() -> None:
+    strict = trainability(sweep_record(limits={"pre": 6, "post": 6}), margin=9.0)
+    assert strict.to_json()["answer"] == [
+        "Neither pre nor post trains within 200 steps, even at depth 6."
+    ]
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
 def test_the_map_fits_the_terminal_and_nothing_is_cut_off(width: int) -> None:
     console = terminal(width)

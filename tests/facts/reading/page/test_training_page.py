@@ -176,7 +176,7 @@ def test_the_map_the_curves_and_the_reasons_of_a_sweep_are_on_its_page() -> None
     page = page_of(sweep_record(changes=SWEEP_WITH_HOLES))
     for words in (
         "Sweep report",
-        "Trains up to depth 12, not at 24: post.",
+        "post trains up to depth 12, not at 24.",
         "12, not 24",
         "Gauges as predictors of failure",
         "Cells that were not measured",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
+from leadline.reading.bounds.refusals import not_known
 from leadline.reading.bounds.table import BoundAtHead, BoundResult
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _rows(law: Law, stack: DepthStack, end: End) -> list[BoundAtHead]:
     """Return a row for every layer; site 0 is what predictions start from, and has none."""
     bands = law.predicted(stack.facts)
     failing = [c for c in law.conditions(stack.facts) if not c.holds]
-    because = tuple(dict.fromkeys(c.because or f"not given: {c.assumption}" for c in failing))
+    because = tuple(dict.fromkeys(c.because or not_known(c.assumption) for c in failing))
     rows: list[BoundAtHead] = []
     for layer in range(1, stack.facts.depth + 1):
         predicted = None if bands is None else bands[layer][end == "upper"]

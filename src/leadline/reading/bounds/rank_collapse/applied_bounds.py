@@ -20,6 +20,7 @@ import math
 from typing import TYPE_CHECKING
 
 from leadline.reading.bounds.rank_collapse.residuals import RESIDUALS
+from leadline.reading.bounds.refusals import not_known
 from leadline.reading.bounds.table import BoundAtHead, BoundResult
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _because(bound: CollapseBound, stack: CollapseStack, prefix: CollapsePrefix)
     if prefix.remarks:
         return prefix.remarks
     reasons = [
-        condition.because or f"not given: {condition.assumption}"
+        condition.because or not_known(condition.assumption)
         for condition in bound.conditions(prefix.facts)
         if not condition.holds
     ]
