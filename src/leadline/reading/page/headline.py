@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from leadline.reading.compare.answer import comparison_answer
-from leadline.reading.compare.compare import compare
 from leadline.reading.show.blocks import read_blocks
 from leadline.reading.show.wording import count, number
 from leadline.record.provenance import number_at, text_at, value_at
@@ -68,6 +66,9 @@ def record_answer(record: Record) -> list[str]:
 
 def comparing_sentences(records: Sequence[Record], names: Sequence[str]) -> list[str]:
     """Say how records differ."""
+    from leadline.reading.compare.answer import comparison_answer
+    from leadline.reading.compare.compare import compare
+
     return comparison_answer(compare(*records, names=list(names)), names=names)
 
 
