@@ -121,6 +121,8 @@ def read_all(record: Record) -> str:
             as_json(record),
         )
     )
+    if record.path is None:
+        return everything
     return everything.replace(str(record.path), NAME)  # an unfinished record names its file
 
 

@@ -44,7 +44,8 @@ def test_a_part_keeps_to_its_protocol_and_to_what_it_declares(kind: str, choice:
 @pytest.mark.parametrize("kind", PARTS)
 def test_every_kind_of_part_has_its_own_function(kind: str) -> None:
     function = getattr(conformance, f"check_{kind}")
-    assert function.__name__ in conformance.__all__
+    assert f"check_{kind}" in conformance.__all__
+    assert (function.func, function.args) == (check_part, (kind,))
 
 
 def test_a_check_tells_what_it_found_and_how_long_it_took() -> None:

@@ -12,9 +12,10 @@ from leadline.cli.request.commands import takes_options
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import InputError, RecordError, UnknownName
-from leadline.record.words.screen import print_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from leadline.claims.catalog import Entry
     from leadline.claims.ledger import Ledger
     from leadline.claims.ruling import Ruling
@@ -113,7 +114,7 @@ def list_claims(
     )
     if page is None:
         voice.show(claims_screen(some, everything=everything).show)
-        voice.show(lambda console: print_line(console, _where(ledger, some)))
+        voice.show(lambda console: _say_where(console, ledger, some))
     else:
         voice.say(f"Open {page} in a browser.")
 
@@ -231,7 +232,7 @@ def show(
     voice.emit(lambda: {**ruling.to_json(), "place": place, "code": code})
     voice.show(lambda console: show_claim(ruling, console, code=code, place=place))
     voice.say("")
-    voice.show(lambda console: print_line(console, _where(ledger, [ruling])))
+    voice.show(lambda console: _say_where(console, ledger, [ruling]))
     if picture is not None:
         from leadline.claims.page.svg import claim_svg
 
@@ -262,6 +263,13 @@ def _ledger(path: Path | None) -> Ledger:
     from leadline.claims.ledger import default_ledger
 
     return default_ledger(OWN if path is None and OWN.exists() else path)
+
+
+def _say_where(console: Console, ledger: Ledger, rulings: list[Ruling]) -> None:
+    """Print where the numbers come from, in the width of the terminal."""
+    from leadline.record.words.screen import print_line  # needs numpy, which no help may load
+
+    print_line(console, _where(ledger, rulings))
 
 
 def _where(ledger: Ledger, rulings: list[Ruling]) -> str:

@@ -11,12 +11,10 @@ import sqlite3
 import warnings
 import weakref
 from collections.abc import Iterable
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
 
 from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
 from leadline.record.file import store, tables
@@ -400,10 +398,13 @@ class Record(Showable):
             raise NoSuchView(
                 f"This record{made} holds no result of {instrument}: use {how_to_make(instrument)}."
             )
-        return self._reader.keep(("view", instrument), lambda: _protected(read(self)))
+        # A copy, because its arrays could be written to.
+        return deepcopy(self._reader.keep(("view", instrument), lambda: read(self)))
 
     def __getattr__(self, name: str) -> Any:
         """Hand over what the result of an instrument had before results became records."""
+        if name in VIEWS and self._open_connection:
+            return self.view(name)  # it raised an AttributeError: raise it again, with its words
         instrument = "" if name.startswith("_") or not self._open_connection else self.instrument
         view = self.view(instrument) if instrument in VIEWS else None
         if view is None or not hasattr(view, name):
@@ -486,10 +487,13 @@ class Record(Showable):
             try:
                 yield self._connection
             except BaseException:
-                self._connection.execute("ROLLBACK TO part")
+                # Where the disk is full SQLite has ended the whole transaction already.
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK TO part")
                 raise
             finally:
-                self._connection.execute("RELEASE part")
+                with suppress(sqlite3.Error):
+                    self._connection.execute("RELEASE part")
                 self._read_once.forget()
             return
         try:
@@ -553,19 +557,6 @@ class Record(Showable):
             last = max(reading.step for reading in readings)
             readings = [reading for reading in readings if reading.step == last]
         return group_into_lines(readings, over=self.quantities[quantity].over)
-
-
-def _protected(view: Any) -> Any:
-    """Return a result whose arrays cannot be changed: it is handed out again and again."""
-    parts = (
-        [getattr(view, field.name, None) for field in fields(view)] if is_dataclass(view) else []
-    )
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            part.setflags(write=False)
-        elif is_dataclass(part):
-            _protected(part)
-    return view
 
 
 def check_record(value: object) -> None:

@@ -318,4 +318,4 @@ def test_the_first_screen_has_fifteen_bounds_and_all_has_every_one(leadline):
 
 def test_outputs_of_a_record_are_refused(leadline, tmp_path):
     said = leadline("bounds", "some.leadline", "-o", tmp_path / "other.leadline")
-    assert said.code == 2 and "leadline report some.leadline" in said.err
+    assert said.code == 2 and "some.leadline is a record already; --html" in said.err

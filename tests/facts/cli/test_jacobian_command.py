@@ -41,7 +41,7 @@ def test_exponents_are_printed_and_saved(leadline, tmp_path, forward):
     said = leadline("lyapunov", *MODEL, "--k", "2", *["--forward"] * forward, "-o", file)
     assert said.code == 0, said.err
     what = "Small changes of the stream" if forward else "Gradients"
-    assert said.out.startswith((f"{what} grow: ", f"{what} fade: "))
+    assert said.out.startswith(f"{what} hardly change: ")  # a model of small random weights
     with Record.open(file) as record:
         assert record.lyapunov.backward is not forward
         assert str(record) in said.out

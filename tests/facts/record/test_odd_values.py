@@ -104,11 +104,10 @@ def test_what_is_handed_out_is_the_callers_own():
     assert made.findings[0].details == {"x": [1]}
 
 
-def test_the_numbers_of_a_view_cannot_be_overwritten():
+def test_the_numbers_of_a_view_are_the_callers_own():
     model = ll.Transformer(depth=2, width=8, heads=2)
     made = ll.jacobian(model, ll.random_tokens(model, examples=1, length=4, seed=0), layer=1, k=1)
-    with pytest.raises(ValueError, match="read-only"):
-        made.jacobian.values[:] = 0
+    made.jacobian.values[:] = 0
     assert np.all(made.jacobian.values > 0)
 
 

@@ -141,7 +141,7 @@ def _is_told(row: ComparisonRow) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Journey:
     """How a line travels in one record, and what is wrong with that; `ill` is empty if nothing."""
 
     name: str
@@ -169,7 +169,7 @@ def _travel(row: ComparisonRow, names: Sequence[str]) -> list[str]:
     return [f"{verdict}{'; '.join(told)}."]
 
 
-def _way(name: str, line: Profile, topic: str) -> _Way | None:
+def _way(name: str, line: Profile, topic: str) -> _Journey | None:
     """Say how a line travels; None of one that has no course, such as a single value."""
     shrinking, growing, _ = _ILLS[topic]
     noun = "gradients" if topic == "gradient" else "a signal"
@@ -181,17 +181,17 @@ def _way(name: str, line: Profile, topic: str) -> _Way | None:
     ]
     if lost:
         words = f"is not finite at {layer_ranges(lost)}"
-        return _Way(name, words, f"{noun} that {verb} not finite")
+        return _Journey(name, words, f"{noun} that {verb} not finite")
     if not np.any(line.values):
-        return _Way(name, "is 0 at every layer", f"{noun} that {verb} 0")
+        return _Journey(name, "is 0 at every layer", f"{noun} that {verb} 0")
     course = course_of(line, backward=topic in BACKWARD)
     if course is None:
         return None
     ill = (shrinking if course.shrinks else growing) if course.size >= FAR else ""
-    return _Way(name, course.words, ill)
+    return _Journey(name, course.words, ill)
 
 
-def _verdict(ways: Sequence[_Way], topic: str, *, everyone: bool) -> str:
+def _verdict(ways: Sequence[_Journey], topic: str, *, everyone: bool) -> str:
     """Say which records have the illness: `post has vanishing gradients, pre has not: `"""
     ill = [f"{way.name} has {way.ill}" for way in ways if way.ill]
     if not ill:

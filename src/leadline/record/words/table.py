@@ -213,9 +213,14 @@ class TextTable:
         over = sum(widths[at] for at in part) + gap * (len(part) - 1) - room
         wrapping = [at for at in part if self.columns[at].wraps]
         for at in sorted(wrapping, key=lambda one: -widths[one]):
-            fitting[at] = min(widths[at], max(widths[at] - max(over, 0), NARROWEST_WRAP))
+            least = max(NARROWEST_WRAP, self._longest_word(at))  # a name is never cut in two
+            fitting[at] = min(widths[at], max(widths[at] - max(over, 0), least))
             over -= widths[at] - fitting[at]
         return fitting
+
+    def _longest_word(self, at: int) -> int:
+        words = (word for row in self.rows for word in _form(row.cells[at], 0).split())
+        return max(map(width_of, words), default=0)
 
     def _lines_of(
         self,

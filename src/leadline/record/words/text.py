@@ -53,8 +53,10 @@ def record_screen(
     everything: bool = False,
     in_place_of_runs: Iterable[Sentence | TextTable] | None = None,
 ) -> Screen:
-    """Return that it is unfinished, the name and the findings, the answer, the rows that matter most, and the facts.
+    """Return the findings, the answer, the rows that matter most, and the facts.
 
+    That the record is unfinished, or its gradients are of no loss, is said first of all, and what
+    is unusual about the model before the answer.
     With `everything` every row is shown. Numbers of a run come before the others, over its steps;
     `in_place_of_runs` stands for them if it is given.
     """
@@ -66,11 +68,14 @@ def record_screen(
     shown = rows if everything else rows_that_matter(rows, most)
     warning = cotangent_text(record)
     unfinished = unfinished_sentence(record)
-    parts: list[Sentence | TextTable] = [Sentence(unfinished, "bold yellow")] if unfinished else []
+    parts: list[Sentence | TextTable] = [
+        Sentence(one, "bold yellow") for one in (unfinished, warning) if one
+    ]
     parts.append(Sentence(title, "bold"))
     parts += [Sentence(finding_text(one), SEVERITY[one.severity]) for one in record.findings]
-    sentences = [one for one in answer(record) if one != unfinished]
-    parts += [Sentence(one, "yellow" if one == warning else "") for one in sentences]
+    sentences = [one for one in answer(record) if one not in (unfinished, warning)]
+    unusual = [fact for fact in facts if fact.startswith("unusual: ")]
+    parts += [Sentence(one) for one in (*unusual, *sentences)]
     parts += [Sentence(), *(in_place_of_runs or ())]
     if shown_runs:
         parts += [curve_table(shown_runs, several=len(record.runs) > 1), Sentence()]
@@ -79,7 +84,8 @@ def record_screen(
     hidden = len(runs) - len(shown_runs) + len(rows) - len(shown)
     if hidden:
         parts.append(_how_to_see_more(hidden, len(runs) + len(rows)))
-    parts += [Sentence(fact, "dim") for fact in facts if fact not in sentences]
+    said = {*unusual, *sentences, warning}
+    parts += [Sentence(fact, "dim") for fact in facts if fact not in said]
     parts += [Sentence(), *(Sentence(remark) for remark in remarks(record, shown))]
     return Screen(tuple(parts))
 

@@ -233,7 +233,7 @@ def test_the_sentences_stand_near_the_top_wherever_a_record_is_shown(tmp_path: P
     assert str(anatomy).splitlines()[2] == f"unusual: {SENTENCE}"
     assert anatomy.to_json()["unusual"] == [SENTENCE]
     # The first line says that the gradients are of no loss.
-    assert str(record).splitlines()[3] == f"unusual: {SENTENCE}"
+    assert str(record).splitlines()[2] == f"unusual: {SENTENCE}"
     assert as_json(record)["anatomy"]["unusual"] == [SENTENCE]
     page = leadline.report(record, tmp_path / "page.html").read_text()
     assert "<p>Unusual: Every layer adds 0.5 x what" in page

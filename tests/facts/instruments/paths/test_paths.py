@@ -536,7 +536,9 @@ def below_the_answer(text):
 
 def test_the_text_has_a_row_per_length_the_remainder_and_the_caveat(found):
     text = str(found)
-    assert text.startswith("Half of the output and of the logits comes along paths of at most 1")
+    assert text.startswith(
+        "65% of the output and 63% of the logits pass through at most 1 of 3 attention layers."
+    )
     lines = below_the_answer(text)
     assert lines[0] == "Paths by length: identity pre 3x24"
     assert "3 attention layers, 3 heads each, 64 paths; float64, 2 examples, 14 tokens" in lines[1]

@@ -380,7 +380,9 @@ def test_attention_behind_the_last_block_has_rows_of_its_own():
     assert math.fsum(found.logits.share) + found.logits.bias_total == pytest.approx(1, abs=1e-12)
     assert found.loss == pytest.approx(float(model(X).logits.detach().square().mean()), rel=1e-12)
     assert found.loss_at_most[-1] == pytest.approx(found.loss, rel=1e-10)
-    rows = [line.split() for line in str(found).splitlines()[4:8]]
+    lines = str(found).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("hops")) + 1
+    rows = [line.split() for line in lines[start : start + 4]]
     assert [row[0] for row in rows] == ["0", "1", "2", "3"]
     assert len(rows[3]) == 3 and float(rows[3][2]) == pytest.approx(found.loss, rel=1e-3)
     assert "they have up to 3 hops; the counts are those of the stream" in str(found)
