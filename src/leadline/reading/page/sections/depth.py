@@ -74,7 +74,7 @@ class GlanceSection:
             f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
         count = len(subject.charts)
-        remark = f"{count} quantit{'y' if count == 1 else 'ies'}, first to last layer"
+        remark = f"{count} {'quantity' if count == 1 else 'quantities'}, first to last layer"
         return [PagePart("glance", "At a glance", content, remark=remark)] if rows else []
 
 
