@@ -12,9 +12,11 @@ import warnings
 import weakref
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
-from copy import deepcopy
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from leadline.errors import RecordError, UnknownName, as_whole_number, check_path, shown
 from leadline.record.file import store, tables
@@ -398,8 +400,7 @@ class Record(Showable):
             raise NoSuchView(
                 f"This record{made} holds no result of {instrument}: use {how_to_make(instrument)}."
             )
-        # A copy, because its arrays could be written to.
-        return deepcopy(self._reader.keep(("view", instrument), lambda: read(self)))
+        return _own_copy(self._reader.keep(("view", instrument), lambda: read(self)))
 
     def __getattr__(self, name: str) -> Any:
         """Hand over what the result of an instrument had before results became records."""
@@ -557,6 +558,16 @@ class Record(Showable):
             last = max(reading.step for reading in readings)
             readings = [reading for reading in readings if reading.step == last]
         return group_into_lines(readings, over=self.quantities[quantity].over)
+
+
+def _own_copy(view: Any) -> Any:
+    """Return a result with arrays of its own, which the caller may write to."""
+    copied = copy(view)
+    for name in getattr(view, "__dataclass_fields__", ()):
+        value = getattr(view, name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(copied, name, value.copy())
+    return copied
 
 
 def check_record(value: object) -> None:
