@@ -57,7 +57,7 @@ class Tokens:
     @cached_property
     def norm(self) -> Tensor:
         """[example, token]"""
-        return torch.linalg.vector_norm(self.x, dim=-1)
+        return row_norms(self.x)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -155,6 +155,21 @@ def _centre(x: Tensor) -> _Centred:
     # (first - coarse) - fine, in this order: the first difference is exact for close tokens.
     apart = torch.linalg.vector_norm((first - coarse[:, 0]) - fine[:, 0], dim=-1)
     return _Centred(centred, inner, torch.hypot(inner, apart * (count / (count + 1)) ** 0.5))
+
+
+def row_norms(x: Tensor) -> Tensor:
+    """Norms over the last axis, also where a sum of squares would leave the range of float32.
+
+    A gradient of 1e-24 is a number, and its square is 0 in float32.
+    """
+    norms = torch.linalg.vector_norm(x, dim=-1)
+    if x.dtype == torch.float64 or x.numel() == 0:
+        return norms
+    largest = torch.linalg.vector_norm(x, ord=float("inf"), dim=-1)
+    unsafe = (largest > 0) & ((norms < 1 / _SAFE) | (norms > _SAFE))
+    if unsafe.any():
+        norms[unsafe] = torch.linalg.vector_norm(x[unsafe].double(), dim=-1).to(norms.dtype)
+    return norms
 
 
 def _frobenius(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.numerics import reference
-from leadline.numerics.tokens import Tokens, dot, ranks
+from leadline.numerics.tokens import Tokens, dot, ranks, row_norms
 
 
 def _draw(seed: int, *, tokens: int, width: int, collapse: float, massive: float) -> torch.Tensor:
@@ -171,3 +171,16 @@ def test_cosine_of_a_zero_token_is_zero() -> None:
     first, second = Tokens(torch.zeros(1, 1, 3)), Tokens(torch.ones(1, 1, 3))
     assert float(dot(first, second)) == 0.0
     assert float(dot(second, second)) == pytest.approx(1.0)
+
+
+def test_norms_whose_squares_leave_float32_are_those_of_float64() -> None:
+    x = torch.randn(4, 7, generator=torch.Generator().manual_seed(0))
+    x *= torch.tensor([1e-30, 1.0, 1e25, 0.0]).unsqueeze(-1)
+
+    norms = row_norms(x)
+
+    expected = [math.sqrt(math.fsum(float(v) ** 2 for v in row)) for row in x]
+    assert norms.tolist() == pytest.approx(expected, rel=1e-6)
+    assert norms[1] == torch.linalg.vector_norm(x[1])
+    assert norms[3] == 0
+    assert row_norms(torch.zeros(3, 0)).tolist() == [0, 0, 0]

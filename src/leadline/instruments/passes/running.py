@@ -29,6 +29,7 @@ from leadline.models.inputs import Inputs, Loss, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
 from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.model_facts import forward_names, is_pair
+from leadline.numerics.tokens import row_norms
 
 __all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
 
@@ -286,7 +287,7 @@ def _parameter_norms(
         if gradient is None or name not in owners:
             return
         # By rows first: one long float32 sum is biased.
-        rows = torch.linalg.vector_norm(gradient, dim=-1) if gradient.ndim else gradient
+        rows = row_norms(gradient) if gradient.ndim else gradient
         norms[name] = torch.linalg.vector_norm(rows.double())
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -392,11 +393,22 @@ def test_a_ratio_to_a_stream_of_zeros_is_a_finding_with_its_reason() -> None:
     )
 
 
+@pytest.mark.parametrize("factor", [1e-30, 1e25])
+def test_gradients_whose_squares_leave_float32_are_measured(factor: float) -> None:
+    records = [
+        leadline.measure(_Tower(), _stream(), loss=lambda o, i, f=f: f * o.sum())
+        for f in (1.0, factor)
+    ]
+    plain, scaled = ([r.value for r in r_.select("gradient.stream")] for r_ in records)
+    assert scaled == pytest.approx([factor * value for value in plain], rel=1e-4)
+
+
 def test_an_infinite_number_is_a_finding_although_it_is_no_nan() -> None:
-    # Finite gradients whose squares float32 cannot hold.
-    record = leadline.measure(_Tower(), _stream(), loss=lambda o, i: 1e25 * o.sum())
+    # Finite gradients whose norm float32 cannot hold.
+    record = leadline.measure(_Tower(), _stream(), loss=lambda o, i: 1.7e38 * o.sum())
     values = [r.value for r in record.select("gradient.stream", statistic="mean")]
-    assert float("inf") in values and not any(v != v for v in values)
+    first = next(value for value in values if not math.isfinite(value))
+    assert first == math.inf
     assert "gradient.stream" in {f.quantity for f in record.findings}
 
 
