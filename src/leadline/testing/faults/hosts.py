@@ -209,23 +209,27 @@ def drawn_inputs(model: nn.Module, seed: int) -> Inputs:
 
 
 @functools.cache
-def _standard_library() -> Any:
+def _standard_library(length: int) -> Any:
     from leadline.lab.tasks.stdlib import StandardLibrary
 
-    return StandardLibrary(length=BYTES)
+    return StandardLibrary(length=length)
 
 
 def text_inputs(
     model: nn.Module, seed: int, *, name: str = "input_ids", masked: bool = False
 ) -> Inputs:
-    """Four windows of 64 bytes that no trained host has seen; for a masked model some are hidden."""
+    """Four windows of 64 bytes that no trained host has seen.
+
+    A masked model gets 16 windows of 16 bytes, as it was trained on, with some bytes hidden.
+    """
     import torch
 
     from leadline.models.inputs import Inputs
 
-    windows = _standard_library().validation(256).ids
+    length, examples = (16, 4 * EXAMPLES) if masked else (BYTES, EXAMPLES)
+    windows = _standard_library(length).validation(256).ids
     generator = torch.Generator().manual_seed(seed)
-    ids = windows[torch.randperm(len(windows), generator=generator)[:EXAMPLES]]
+    ids = windows[torch.randperm(len(windows), generator=generator)[:examples]]
     preview = bytes(ids[0].tolist()).decode(errors="replace")[:60]
     if not masked:
         return Inputs({name: ids}, kind="text", preview=preview, made=True)

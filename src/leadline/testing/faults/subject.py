@@ -168,6 +168,12 @@ class Subject:
         text = new.format(stream=one.stream, update=f"({one.update})", add=one.add)
         rewrite(self.owner(layer, one), Edit(one.add, text, place=one.place), names=names)
 
+    def edit_all(self, layer: int, new: str, **names: Any) -> None:
+        """Rewrite every addition of a layer alike."""
+        # The last one first: equal additions are counted from the top of the source.
+        for one in reversed(self.layout.additions):
+            self.edit(layer, one.role, new, **names)
+
     def wrap(self, module: nn.Module, forward: Callable[..., Any]) -> None:
         """Give a module another forward, which gets the old one as its first argument."""
         old = type(module)

@@ -56,7 +56,9 @@ def scale_dropped_one_layer(subject: Subject) -> FaultSite:
 )
 def logits_zero(subject: Subject) -> FaultSite:
     """The scale is 1 // sqrt(head width), which is zero: every token sees all equally."""
-    return _scale_everywhere(subject, 0.0)
+    return _everywhere(
+        subject, lambda q, k, v, allowed, _scale, bias: attend(q, k, v, allowed, 0.0, bias)
+    )
 
 
 @fault(

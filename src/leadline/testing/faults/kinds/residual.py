@@ -39,8 +39,7 @@ def _changed(subject: Subject, new: str, *, role: str = "") -> FaultSite:
 
 def _changed_everywhere(subject: Subject, new: str) -> FaultSite:
     for layer in subject.layers:
-        for one in subject.layout.additions:
-            subject.edit(layer, one.role, new)
+        subject.edit_all(layer, new)
     return FaultSite()
 
 

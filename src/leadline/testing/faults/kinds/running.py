@@ -65,8 +65,7 @@ def stream_large_in_bfloat16(subject: Subject) -> FaultSite:
 def dropout_always_on(subject: Subject) -> FaultSite:
     """F.dropout without training=self.training, on every update."""
     for layer in subject.layers:
-        for one in subject.layout.additions:
-            subject.edit(layer, one.role, "{stream} + dropout({update}, 0.1)", dropout=F.dropout)
+        subject.edit_all(layer, "{stream} + dropout({update}, 0.1)", dropout=F.dropout)
     return FaultSite()
 
 

@@ -49,6 +49,10 @@ def _is_uniform(host: Host) -> bool:
 def one_module_for_all_layers(subject: Subject) -> FaultSite:
     """ModuleList([block] * depth): all layers are one module."""
     blocks = subject.blocks
+    config: Any = getattr(subject.model, "config", None)
+    if hasattr(config, "use_cache"):
+        # One module has one place in a cache, where all layers would find the first one's keys.
+        config.use_cache = False
     for layer in subject.layers[1:]:
         blocks[layer - 1] = blocks[0]
     return FaultSite()

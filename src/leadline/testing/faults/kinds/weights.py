@@ -246,7 +246,8 @@ def low_rank_layer(subject: Subject) -> FaultSite:
 
 def _one_value(subject: Subject, value: float) -> FaultSite:
     layer, role = subject.inner_layer(), subject.random.choice(subject.matrices)
-    subject.weight(layer, role)[..., 0].view(-1)[:1].fill_(value)
+    weight = subject.weight(layer, role)
+    weight[(0,) * weight.ndim] = value
     return FaultSite((layer,), _sublayer(role), subject.parameter(layer, role))
 
 
