@@ -49,7 +49,7 @@ class _Course:
 _PLAIN = _Course()
 # A masked model has to learn for every place where its neighbours are, before it can learn anything
 # else: with windows of 64 bytes none of many trials got below the entropy of single bytes.
-_MASKED = _Course(length=16, examples=64, steps=400, rate=2e-3, warmup=50)
+_MASKED = _Course(length=16, examples=64, steps=600, rate=2e-3, warmup=50)
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gpt2": {"vocab_size": 256, "n_layer": 6, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
