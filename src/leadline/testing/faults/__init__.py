@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from leadline.testing.faults.answer import Answer
 from leadline.testing.faults.cases import FaultCase, cases, make
-from leadline.testing.faults.controls import Control, control, controls
+from leadline.testing.faults.controls import Control, control, control_names, controls
 from leadline.testing.faults.fault import FAULTS, Fault
 from leadline.testing.faults.host import Host
 from leadline.testing.faults.hosts import all_hosts, host
 
 __all__ = ["FAULTS", "Answer", "Control", "Fault", "FaultCase", "Host"]
-__all__ += ["all_hosts", "cases", "control", "controls", "host", "make"]
+__all__ += ["all_hosts", "cases", "control", "control_names", "controls", "host", "make"]

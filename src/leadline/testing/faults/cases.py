@@ -77,8 +77,6 @@ def cases(side: Side) -> list[Triple]:
 def _some(fault: str, host_side: Side, count: int) -> list[Triple]:
     """The hosts of a side that the digests choose for a fault, each with its seed."""
     fits = FAULTS.get(fault).fits
-    names = [
-        one.name for one in all_hosts() if side_of_host(one.name) == host_side and fits(one)
-    ]
+    names = [one.name for one in all_hosts() if side_of_host(one.name) == host_side and fits(one)]
     names.sort(key=lambda name: digest(f"{fault} {name}"))
     return [(fault, name, digest(f"{fault} {name} seed") % 1000) for name in names[:count]]

@@ -1,11 +1,11 @@
 """Healthy controls: models and inputs in which a diagnosis must find nothing wrong.
 
-    connection, placement, norm, init, mlp, recipe    Transformers of parts, at initialisation
-    default, lively    model types of the zoo: as transformers draws them, and with redrawn weights
-    inputs             odd but valid inputs
-    tuning             fine-tuning at its start: adapters, frozen layers, dropout in eval mode
-    design             zero-initialised, deep, narrow and half-precision models
-    host               the hosts of the faults themselves
+connection, placement, norm, init, mlp, recipe    Transformers of parts, at initialisation
+default, lively    model types of the zoo: as transformers draws them, and with redrawn weights
+inputs             odd but valid inputs
+tuning             fine-tuning at its start: adapters, frozen layers, dropout in eval mode
+design             zero-initialised, deep, narrow and half-precision models
+host               the hosts of the faults themselves
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecipeError, UnknownName
-from leadline.testing.faults.hosts import VOCABULARY, build_recipe, drawn_inputs, host
+from leadline.testing.faults.families import VOCABULARY
+from leadline.testing.faults.hosts import build_recipe, drawn_inputs, host
 from leadline.testing.faults.split import CONTROLS as NAMES
 from leadline.testing.faults.split import HOSTS, Side, side_of_control
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from leadline.parts import Recipe
 
-__all__ = ["Control", "control", "controls"]
+__all__ = ["Control", "control", "control_names", "controls"]
 
 Build = Callable[[int], "nn.Module"]
 Feed = Callable[["nn.Module", int], Any]
@@ -46,22 +47,22 @@ class Control:
 
 def controls(side: Side | None = None) -> list[Control]:
     """Every control of a side, or of both."""
-    return [
-        control(name) for name in _all_names() if side is None or side_of_control(name) == side
-    ]
+    return [control(name) for name in control_names(side)]
 
 
-def _all_names() -> list[str]:
+def control_names(side: Side | None = None) -> list[str]:
+    """The names of the controls of a side, or of both; loads no torch."""
     listed = [f"{kind}/{name}" for kind, names in NAMES.items() for name in names]
-    return [*listed, *(f"host/{name}" for names in HOSTS.values() for name in names)]
+    listed += [f"host/{name}" for names in HOSTS.values() for name in names]
+    return [name for name in listed if side is None or side_of_control(name) == side]
 
 
 @functools.cache
 def control(name: str) -> Control:
     """The control of this name, such as `connection/rezero`."""
     kind, _, choice = name.partition("/")
-    if name not in _all_names():
-        raise UnknownName("control", name, _all_names())
+    if name not in control_names():
+        raise UnknownName("control", name, control_names())
     if kind in ("default", "lively"):
         return _zoo_control(name, choice, lively=kind == "lively")
     if kind == "host":

@@ -4,58 +4,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from leadline.testing.faults.layout import WriteCode, Layout, Outer, Slot
+from leadline.testing.faults.layout import Layout, Outer, Role, Slot, WriteCode
 
 __all__ = ["HF_LAYOUTS"]
 
 
-def _statement(norm: str, saved: str = "residual", name: str = "hidden_states") -> tuple[str, str]:
-    line = f"{name} = self.{norm}({name})"
-    return line, f"{line}\n{saved} = {name}"
+def _statement(norm: str) -> tuple[str, str]:
+    """The line that norms, and the same line with the stream saved after it instead of before."""
+    line = f"hidden_states = self.{norm}(hidden_states)"
+    return line, f"{line}\nresidual = hidden_states"
+
+
+def _write(role: Role, norm: str, add: str, update: str, place: int = 0) -> WriteCode:
+    return WriteCode(
+        role=role,
+        add=add,
+        stream="residual",
+        update=update,
+        place=place,
+        normed=f"self.{norm}(hidden_states)",
+        norm=f"self.{norm}",
+        after_norm=_statement(norm),
+    )
 
 
 def _serial(
     attention_norm: str,
     mlp_norm: str,
     *,
-    add: tuple[str, str] = ("residual + hidden_states", "residual + hidden_states"),
-    updates: tuple[str, str] = ("hidden_states", "hidden_states"),
+    add: str = "residual + hidden_states",
+    update: str = "hidden_states",
 ) -> tuple[WriteCode, WriteCode]:
-    """The usual pre-norm block: save, norm, branch, add, twice."""
-    first, second = (
-        WriteCode(
-            role=role,
-            add=text,
-            stream="residual",
-            update=update,
-            place=place,
-            normed=f"self.{norm}(hidden_states)",
-            norm=f"self.{norm}",
-            after_norm=_statement(norm),
-        )
-        for role, norm, text, update, place in (
-            ("attention", attention_norm, add[0], updates[0], 0),
-            ("mlp", mlp_norm, add[1], updates[1], int(add[0] == add[1])),
-        )
+    """The usual pre-norm block: save, norm, branch, add, twice, with the same names both times."""
+    return (
+        _write("attention", attention_norm, add, update),
+        _write("mlp", mlp_norm, add, update, place=1),
     )
-    return first, second
-
-
-def _outer_norms(attention_norm: str, mlp_norm: str) -> tuple[WriteCode, WriteCode]:
-    """Blocks that norm only what a branch returns."""
-    first, second = (
-        WriteCode(
-            role,
-            "residual + hidden_states",
-            "residual",
-            "hidden_states",
-            place=place,
-            normed=f"self.{norm}(hidden_states)",
-            norm=f"self.{norm}",
-        )
-        for role, norm, place in (("attention", attention_norm, 0), ("mlp", mlp_norm, 1))
-    )
-    return first, second
 
 
 _SPLIT = {
@@ -88,11 +72,14 @@ _GPT2 = Layout(
         "down": Slot("mlp.c_proj", turned=True),
     },
     norms={"attention": "ln_1", "mlp": "ln_2"},
-    additions=_serial(
-        "ln_1",
-        "ln_2",
-        add=("attn_output + residual", "residual + feed_forward_hidden_states"),
-        updates=("attn_output", "feed_forward_hidden_states"),
+    additions=(
+        _write("attention", "ln_1", "attn_output + residual", "attn_output"),
+        _write(
+            "mlp",
+            "ln_2",
+            "residual + feed_forward_hidden_states",
+            "feed_forward_hidden_states",
+        ),
     ),
     depth_scaled=True,
 )
@@ -118,8 +105,8 @@ _GRANITE = replace(
     additions=_serial(
         "input_layernorm",
         "post_attention_layernorm",
-        add=("residual + hidden_states * self.residual_multiplier",) * 2,
-        updates=("hidden_states * self.residual_multiplier",) * 2,
+        add="residual + hidden_states * self.residual_multiplier",
+        update="hidden_states * self.residual_multiplier",
     ),
     traits=frozenset({"granite"}),
 )
@@ -131,7 +118,11 @@ _STARCODER2 = replace(
 _OLMO2 = replace(
     _LLAMA,
     norms={"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"},
-    additions=_outer_norms("post_attention_layernorm", "post_feedforward_layernorm"),
+    additions=tuple(
+        # The norm stands on what a branch returns: there is nothing to be saved too late.
+        replace(one, after_norm=None)
+        for one in _serial("post_attention_layernorm", "post_feedforward_layernorm")
+    ),
     placement="output",
 )
 
@@ -238,7 +229,19 @@ _OPT = Layout(
 def _bert(prefix: str) -> Layout:
     inside = {name: f"attention.self.{name}" for name in ("query", "key", "value")}
     add, stream = "hidden_states + input_tensor", "input_tensor"
-    norm = {"normed": f"self.LayerNorm({add})", "bare": add, "norm": "self.LayerNorm"}
+
+    def write(role: Role, owner: str) -> WriteCode:
+        return WriteCode(
+            role,
+            add,
+            stream,
+            "hidden_states",
+            owner=owner,
+            normed=f"self.LayerNorm({add})",
+            bare=add,
+            norm="self.LayerNorm",
+        )
+
     return Layout(
         outer=Outer(
             f"{prefix}.encoder.layer",
@@ -257,8 +260,8 @@ def _bert(prefix: str) -> Layout:
         },
         norms={"attention": "attention.output.LayerNorm", "mlp": "output.LayerNorm"},
         additions=(
-            WriteCode("attention", add, stream, "hidden_states", owner="attention.output", **norm),
-            WriteCode("mlp", add, stream, "hidden_states", owner="output", **norm),
+            write("attention", "attention.output"),
+            write("mlp", "output"),
         ),
         placement="post",
         stack="encoder",
@@ -332,11 +335,10 @@ _VIT = Layout(
         "down": Slot("mlp.fc2"),
     },
     norms={"attention": "layernorm_before", "mlp": "layernorm_after"},
-    additions=_serial("layernorm_before", "layernorm_after", add=("hidden_states + residual",) * 2),
+    additions=_serial("layernorm_before", "layernorm_after", add="hidden_states + residual"),
     stack="encoder",
     causal=False,
 )
-
 
 
 HF_LAYOUTS: dict[str, Layout] = {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import UnknownName, require
+from leadline.testing.faults.families import FAMILIES, RECIPES, VOCABULARY
 from leadline.testing.faults.hf_layouts import HF_LAYOUTS
 from leadline.testing.faults.host import Host
 from leadline.testing.faults.layout import Layout
@@ -27,178 +28,6 @@ __all__ = ["all_hosts", "build_hf", "build_recipe", "drawn_inputs", "host", "tex
 
 EXAMPLES, TOKENS = 4, 24
 BYTES = 64
-VOCABULARY = 200
-
-_SIZES: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 64,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 4,
-    "intermediate_size": 160,
-    "max_position_embeddings": 160,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-_DROPPED = {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
-_GROUPED = {**_SIZES, "num_key_value_heads": 2}
-_LEARNED = {
-    "vocab_size": VOCABULARY,
-    "n_positions": 160,
-    "n_embd": 64,
-    "n_layer": 8,
-    "n_head": 4,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-
-# Model type, class, settings, layout, kind, traits.
-_FAMILIES: Mapping[str, tuple[str, str, Mapping[str, Any], str, str, str]] = {
-    "gpt2": ("gpt2", "GPT2LMHeadModel", _LEARNED, "gpt2", "decoder", "tied dropout"),
-    "opt": (
-        "opt",
-        "OPTForCausalLM",
-        {
-            **_SIZES,
-            "ffn_dim": 256,
-            "num_hidden_layers": 6,
-            "word_embed_proj_dim": 64,
-        },
-        "opt",
-        "decoder",
-        "tied",
-    ),
-    "llama": ("llama", "LlamaForCausalLM", _GROUPED, "llama", "decoder", "rotary"),
-    "mistral": ("mistral", "MistralForCausalLM", _GROUPED, "llama", "decoder", "rotary"),
-    "qwen2": ("qwen2", "Qwen2ForCausalLM", _GROUPED, "llama", "decoder", "rotary"),
-    "qwen3": (
-        "qwen3",
-        "Qwen3ForCausalLM",
-        {**_GROUPED, "head_dim": 16, "num_hidden_layers": 7},
-        "llama",
-        "decoder",
-        "rotary qk-norm",
-    ),
-    "starcoder2": (
-        "starcoder2",
-        "Starcoder2ForCausalLM",
-        {**_GROUPED, "num_hidden_layers": 7},
-        "starcoder2",
-        "decoder",
-        "rotary tied",
-    ),
-    "granite": (
-        "granite",
-        "GraniteForCausalLM",
-        {**_GROUPED, "residual_multiplier": 0.22, "attention_multiplier": 0.25},
-        "granite",
-        "decoder",
-        "rotary",
-    ),
-    "olmo2": ("olmo2", "Olmo2ForCausalLM", _GROUPED, "olmo2", "decoder", "rotary qk-norm"),
-    "gemma2": (
-        "gemma2",
-        "Gemma2ForCausalLM",
-        {**_GROUPED, "head_dim": 16, "query_pre_attn_scalar": 16, "num_hidden_layers": 8},
-        "gemma",
-        "decoder",
-        "rotary tied",
-    ),
-    "gemma3": (
-        "gemma3_text",
-        "Gemma3ForCausalLM",
-        {**_GROUPED, "head_dim": 16, "query_pre_attn_scalar": 16, "num_hidden_layers": 6},
-        "gemma",
-        "decoder",
-        "rotary tied qk-norm",
-    ),
-    "gpt_neox": ("gpt_neox", "GPTNeoXForCausalLM", _SIZES, "gpt_neox", "decoder", "rotary"),
-    "phi": ("phi", "PhiForCausalLM", _SIZES, "phi", "decoder", "rotary"),
-    "bert": ("bert", "BertForMaskedLM", _SIZES, "bert", "encoder", "tied dropout"),
-    "roberta": (
-        "roberta",
-        "RobertaForMaskedLM",
-        {**_SIZES, "num_hidden_layers": 7},
-        "roberta",
-        "encoder",
-        "tied dropout",
-    ),
-    "t5": (
-        "t5",
-        "T5ForConditionalGeneration",
-        {
-            "vocab_size": VOCABULARY,
-            "d_model": 64,
-            "d_kv": 16,
-            "d_ff": 160,
-            "num_layers": 6,
-            "num_decoder_layers": 6,
-            "num_heads": 4,
-            "pad_token_id": 0,
-            "decoder_start_token_id": 0,
-        },
-        "t5",
-        "encoder-decoder",
-        "tied dropout",
-    ),
-    "vit": (
-        "vit",
-        "ViTForImageClassification",
-        {
-            "hidden_size": 64,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 4,
-            "intermediate_size": 160,
-            "image_size": 16,
-            "patch_size": 4,
-            "num_labels": 10,
-        },
-        "vit",
-        "vision",
-        "",
-    ),
-}
-
-_RECIPES: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
-    "recipe-pre": ({"depth": 8}, "recipe-pre", "plain-residual"),
-    "recipe-post": ({"placement": "post", "depth": 6}, "recipe-post", "plain-residual"),
-    "recipe-llama": (
-        {
-            "norm": "rmsnorm",
-            "mlp": "swiglu",
-            "positions": "rotary",
-            "attention": "multihead(bias=false, groups=2)",
-        },
-        "recipe-llama",
-        "plain-residual rotary",
-    ),
-    "recipe-sandwich": (
-        {"placement": "sandwich", "norm": "rmsnorm"},
-        "recipe-sandwich",
-        "plain-residual",
-    ),
-    "recipe-deepnorm": ({"connection": "deepnorm", "placement": "post"}, "recipe-post", "deepnorm"),
-    "recipe-deepnorm-12": (
-        {"connection": "deepnorm", "placement": "post", "depth": 12, "mlp": "relu"},
-        "recipe-post",
-        "deepnorm",
-    ),
-    "recipe-layerscale": ({"connection": "layerscale"}, "recipe-pre", "layerscale"),
-    "recipe-layerscale-rms": (
-        {"connection": "layerscale", "norm": "rmsnorm", "depth": 8},
-        "recipe-pre",
-        "layerscale",
-    ),
-    "recipe-hyper": ({"connection": "hyper"}, "recipe-pre", "lanes"),
-    "recipe-hyper-static": (
-        {"connection": "hyper(dynamic=false, lanes=2)", "depth": 8},
-        "recipe-pre",
-        "lanes",
-    ),
-}
 
 
 def drawn_inputs(model: nn.Module, seed: int) -> Inputs:
@@ -246,7 +75,7 @@ def build_hf(family: str, seed: int, **settings: Any) -> nn.Module:
     import torch
 
     transformers = require("transformers", extra="hf")
-    model_type, class_name, sizes, *_ = _FAMILIES[family]
+    model_type, class_name, sizes, *_ = FAMILIES[family]
     config = transformers.CONFIG_MAPPING[model_type](**{**sizes, **settings})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -291,7 +120,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 def _hf_host(name: str) -> Host:
-    _, _, _, layout, kind, traits = _FAMILIES[name]
+    _, _, _, layout, kind, traits = FAMILIES[name]
     return Host(
         name,
         kind,
@@ -303,7 +132,7 @@ def _hf_host(name: str) -> Host:
 
 
 def _recipe_host(name: str) -> Host:
-    fields, layout, traits = _RECIPES[name]
+    fields, layout, traits = RECIPES[name]
     build = functools.partial(build_recipe, fields)
     return Host(
         name, "decoder", build, drawn_inputs, OWN_LAYOUTS[layout], traits=_set(traits) | {"recipe"}
@@ -354,9 +183,9 @@ def _trained_host(name: str) -> Host:
 @functools.cache
 def host(name: str) -> Host:
     """The host of this name."""
-    if name in _FAMILIES:
+    if name in FAMILIES:
         return _hf_host(name)
-    if name in _RECIPES:
+    if name in RECIPES:
         return _recipe_host(name)
     if name in OWN_LAYOUTS:
         return _nano_host(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["WriteCode", "Layout", "Outer", "Slot"]
+__all__ = ["Layout", "Outer", "Role", "Slot", "WriteCode"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,14 @@ class Slot:
     """Whether the matrix is stored as [in, out], as GPT-2 does."""
 
 
+Role = Literal["attention", "mlp", "both"]
+
+
 @dataclass(frozen=True)
 class WriteCode:
     """The code in which a sublayer's update joins the stream."""
 
-    role: Literal["attention", "mlp", "both"]
+    role: Role
     add: str
     stream: str
     update: str
@@ -91,5 +94,3 @@ class Layout:
     def addition(self, role: str) -> WriteCode | None:
         """How the attention or the MLP is added, or None where both are added at once."""
         return next((one for one in self.additions if one.role == role), None)
-
-

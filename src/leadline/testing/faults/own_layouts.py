@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leadline.testing.faults.layout import WriteCode, Layout, Outer, Slot
+from leadline.testing.faults.layout import Layout, Outer, Slot, WriteCode
 
 __all__ = ["OWN_LAYOUTS"]
 

@@ -169,9 +169,8 @@ def _dealt(strata: Mapping[str, tuple[str, ...]], *, prefixed: bool = False) -> 
 
 _FAULT_SIDES = _dealt(FAULTS)
 _HOST_SIDES = _dealt(HOSTS)
-_CONTROL_SIDES = _dealt(CONTROLS, prefixed=True) | {
-    f"host/{name}": side for name, side in _HOST_SIDES.items()
-}
+_CONTROL_SIDES: dict[str, Side] = _dealt(CONTROLS, prefixed=True)
+_CONTROL_SIDES |= {f"host/{name}": side for name, side in _HOST_SIDES.items()}
 
 
 def _by_parity(name: str) -> Side:

@@ -32,7 +32,7 @@ class Subject:
         self.host = host
         self.layout = host.layout
         self.fault = fault
-        self.random = random.Random(f"{fault} {host.name} {seed}")
+        self.random = random.Random(f"{fault} {host.name} {seed}")  # noqa: S311
         self.generator = torch.Generator().manual_seed(self.random.randrange(2**31))
 
     # --- modules -----------------------------------------------------------------------------

@@ -127,7 +127,11 @@ def _key(family: str) -> str:
     """What decides the weights, as a short digest."""
     course = _course(family)
     facts = [family, dict(_SETTINGS[family]), asdict(course), SHARE]
-    facts += [_task(course.length).digest, torch.__version__, require("transformers", extra="hf").__version__]
+    facts += [
+        _task(course.length).digest,
+        torch.__version__,
+        require("transformers", extra="hf").__version__,
+    ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leadline.testing.faults.families import VOCABULARY
 from leadline.testing.faults.host import Host
 from leadline.testing.faults.hosts import (
-    VOCABULARY,
     build_hf,
     build_recipe,
     drawn_inputs,
@@ -139,10 +139,11 @@ def _freeze_all_but_last(model: nn.Module, healthy: Host) -> None:
 
 
 def _drop_out(model: nn.Module, _healthy: Host) -> None:
+    module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.1
-        if isinstance(getattr(module, "dropout", None), float):  # OPT calls F.dropout
+        elif isinstance(getattr(module, "dropout", None), float):  # OPT calls F.dropout
             module.dropout = 0.1
     model.eval()
 

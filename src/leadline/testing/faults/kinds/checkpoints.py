@@ -134,9 +134,12 @@ def _each_head(subject: Subject, roles: tuple[str, ...], order: Callable[[Tensor
 def rope_layout_wrong(subject: Subject) -> FaultSite:
     """Queries and keys are stored as neighbouring pairs, and the model turns halves."""
 
+    # Some families turn only the first part of a head.
+    turned = 2 * len(frequencies(subject)[0][1])
+
     def neighbours(rows: Tensor) -> Tensor:
-        half = rows.shape[1] // 2
-        return rows.view(len(rows), 2, half, *rows.shape[2:]).transpose(1, 2).reshape(rows.shape)
+        order = torch.arange(turned).view(2, -1).t().flatten()
+        return torch.cat([rows[:, order], rows[:, turned:]], dim=1)
 
     _each_head(subject, ("query", "key"), neighbours)
     return FaultSite(sublayer="attention")
@@ -192,9 +195,7 @@ def vocabulary_permuted(subject: Subject) -> FaultSite:
     return _with_other_ids(subject, order)
 
 
-@fault(
-    "logits-negated", "loss-worse-than-uniform", "loss-worse-than-unigram", fits=_is_trained
-)
+@fault("logits-negated", "loss-worse-than-uniform", "loss-worse-than-unigram", fits=_is_trained)
 def logits_negated(subject: Subject) -> FaultSite:
     """The head returns its logits with the wrong sign."""
 

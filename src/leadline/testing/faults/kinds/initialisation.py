@@ -158,9 +158,7 @@ def head_times_30(subject: Subject) -> FaultSite:
     "final-gain-times-30",
     "output-head-too-large",
     "norm-gain-odd",
-    fits=lambda host: not host.trained
-    and host.kind == "decoder"
-    and bool(host.layout.outer.final),
+    fits=lambda host: not host.trained and host.kind == "decoder" and bool(host.layout.outer.final),
 )
 def final_gain_times_30(subject: Subject) -> FaultSite:
     """The norm before the head has thirty times its gain."""
@@ -180,8 +178,8 @@ def _is_plain_pre(host: Host) -> bool:
 
 @fault(
     "post-norm-24-layers",
-    "gradient-vanishing",
     "tokens-equal",
+    "gradient-vanishing",
     fits=lambda host: host.has("recipe") and host.layout.placement == "post" and not host.trained,
 )
 def post_norm_24_layers(subject: Subject) -> FaultSite:

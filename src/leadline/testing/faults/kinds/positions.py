@@ -23,7 +23,9 @@ from leadline.testing.faults.subject import Subject
 def positions_all_equal(subject: Subject) -> FaultSite:
     """Every token gets the vector of the first position."""
 
-    def first_of_all(forward: Callable[..., Tensor], _module: nn.Module, *ids: Any, **k: Any) -> Tensor:
+    def first_of_all(
+        forward: Callable[..., Tensor], _module: nn.Module, *ids: Any, **k: Any
+    ) -> Tensor:
         vectors = forward(*ids, **k)
         return vectors[..., :1, :].expand_as(vectors)
 
@@ -81,7 +83,11 @@ def _queries_only(both: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., A
 
 
 @fault(
-    "frequencies-in-bfloat16", "rotary-precision", "buffer-wrong", "positions-wrong", fits=_is_rotary
+    "frequencies-in-bfloat16",
+    "rotary-precision",
+    "buffer-wrong",
+    "positions-wrong",
+    fits=_is_rotary,
 )
 def frequencies_in_bfloat16(subject: Subject) -> FaultSite:
     """The rotary frequencies went through bfloat16 with the rest of the model, and back."""

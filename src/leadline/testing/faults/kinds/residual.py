@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from leadline.testing.faults.fault import FaultSite, fault
 from leadline.testing.faults.host import Host
 from leadline.testing.faults.rewriting import Edit, rewrite
@@ -214,7 +216,7 @@ def alpha_on_branch(subject: Subject) -> FaultSite:
     """DeepNorm's alpha multiplies the update instead of the stream."""
     for layer in subject.layers:
         for role in _ROLES:
-            connection = subject.module(layer, f"{role}.connection")
+            connection: Any = subject.module(layer, f"{role}.connection")
             connection.keep, connection.gain = 1.0, connection.keep
     return FaultSite()
 
@@ -224,8 +226,8 @@ def alpha_exponent_half(subject: Subject) -> FaultSite:
     """DeepNorm's alpha is (2 L)^(1/2) instead of (2 L)^(1/4)."""
     for layer in subject.layers:
         for role in _ROLES:
-            connection = subject.module(layer, f"{role}.connection")
-            connection.keep = connection.keep**2  # type: ignore[operator]
+            connection: Any = subject.module(layer, f"{role}.connection")
+            connection.keep = connection.keep**2
     return FaultSite()
 
 

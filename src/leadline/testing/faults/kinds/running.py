@@ -69,9 +69,7 @@ def dropout_always_on(subject: Subject) -> FaultSite:
     return FaultSite()
 
 
-@fault(
-    "dropout-in-training-mode", "random-in-evaluation", fits=lambda host: host.has("dropout")
-)
+@fault("dropout-in-training-mode", "random-in-evaluation", fits=lambda host: host.has("dropout"))
 def dropout_in_training_mode(subject: Subject) -> FaultSite:
     """The dropout modules are still in training mode."""
     for module in subject.model.modules():

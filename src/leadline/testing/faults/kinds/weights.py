@@ -65,7 +65,15 @@ def _has_mlp_bias(host: Host) -> bool:
     """Families whose MLP is not gated and has biases."""
     own = host.has("recipe") and not host.has("rotary")
     return own or host.name.removeprefix("trained-") in (
-        "gpt2 opt starcoder2 gpt_neox phi bert roberta vit nano-gpt".split()
+        "gpt2",
+        "opt",
+        "starcoder2",
+        "gpt_neox",
+        "phi",
+        "bert",
+        "roberta",
+        "vit",
+        "nano-gpt",
     )
 
 
@@ -288,9 +296,7 @@ def frequencies_garbage(subject: Subject) -> FaultSite:
     return FaultSite(parameter=frequencies(subject)[0][0])
 
 
-@fault(
-    "frequencies-zero", "buffer-wrong", "positions-unused", "positions-wrong", fits=_is_rotary
-)
+@fault("frequencies-zero", "buffer-wrong", "positions-unused", "positions-wrong", fits=_is_rotary)
 def frequencies_zero(subject: Subject) -> FaultSite:
     """The rotary frequencies are zero, so that no token is turned."""
     for _, buffer in frequencies(subject):
