@@ -138,7 +138,8 @@ def _zoo_control(name: str, specimen_name: str, *, lively: bool) -> Control:
 
         return ZOO[specimen_name].inputs(model, seed)
 
-    return Control(name, build, inputs)
+    # Some types keep fixed positions as parameters that do not learn.
+    return Control(name, build, inputs, frozenset({"parameters-frozen"}))
 
 
 def _as_initialised(model: nn.Module, seed: int) -> nn.Module:

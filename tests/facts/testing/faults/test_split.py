@@ -20,7 +20,7 @@ past-unreached positions-unused positions-wrong examples-mixed attention-sinks m
 heads-split-wrong softmax-axis-wrong float16-overflow bfloat16-write-loss massive-activations
 not-finite rotary-precision loss-worse-than-uniform loss-worse-than-unigram logit-drift
 random-in-evaluation adapter-cannot-learn lanes-gain lanes-equal experts-unused write-harmful
-""".split()
+"""
 
 
 def names(strata):
@@ -88,7 +88,7 @@ def test_a_name_outside_of_the_split_has_a_side_of_its_own():
 
 
 def test_the_causes_of_faults_are_names_of_rules():
-    unknown = {cause for _, fault in FAULTS.items() for cause in fault.causes} - set(CAUSES)
+    unknown = {cause for _, fault in FAULTS.items() for cause in fault.causes} - set(CAUSES.split())
     assert not unknown
     assert all(fault.causes for _, fault in FAULTS.items())
 
