@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecipeError, UnknownName
+from leadline.testing.faults.building import build_recipe
 from leadline.testing.faults.families import VOCABULARY
-from leadline.testing.faults.hosts import build_recipe, drawn_inputs, host
+from leadline.testing.faults.hosts import drawn_inputs, host
 from leadline.testing.faults.split import CONTROLS as NAMES
 from leadline.testing.faults.split import HOSTS, Side, side_of_control
 

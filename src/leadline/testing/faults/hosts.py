@@ -8,11 +8,12 @@ library and get text of it that they were not trained on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from leadline.errors import UnknownName, require
-from leadline.testing.faults.families import FAMILIES, RECIPES, VOCABULARY
+from leadline.errors import UnknownName
+from leadline.testing.faults.building import build_hf, build_nano, build_recipe
+from leadline.testing.faults.families import FAMILIES, RECIPES
 from leadline.testing.faults.hf_layouts import HF_LAYOUTS
 from leadline.testing.faults.host import Host
 from leadline.testing.faults.layout import Layout
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from leadline.models.inputs import Inputs
 
-__all__ = ["all_hosts", "build_hf", "build_recipe", "drawn_inputs", "host", "text_inputs"]
+__all__ = ["all_hosts", "drawn_inputs", "host", "text_inputs"]
 
 EXAMPLES, TOKENS = 4, 24
 BYTES = 64
@@ -70,38 +71,6 @@ def text_inputs(
     )
 
 
-def build_hf(family: str, seed: int, **settings: Any) -> nn.Module:
-    """A host of Hugging Face as its own class initialises it; `settings` change its configuration."""
-    import torch
-
-    transformers = require("transformers", extra="hf")
-    model_type, class_name, sizes, *_ = FAMILIES[family]
-    config = transformers.CONFIG_MAPPING[model_type](**{**sizes, **settings})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return getattr(transformers, class_name)(config).eval()
-
-
-def build_recipe(fields: Mapping[str, Any], seed: int) -> nn.Module:
-    """A Transformer of parts: width 64, 4 heads, 6 layers unless the fields say otherwise."""
-    from leadline.parts import Transformer
-
-    sizes = {"depth": 6, "width": 64, "heads": 4, "vocabulary": VOCABULARY, "context": 160}
-    return Transformer(seed=seed, **{**sizes, **fields}).eval()
-
-
-def _build_nano(name: str, seed: int) -> nn.Module:
-    import torch
-
-    from leadline.testing.faults import plain
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if name == "nano-gpt":
-            return plain.NanoGpt(plain.NanoGptConfig()).eval()
-        return plain.NanoLlama(plain.NanoLlamaConfig()).eval()
-
-
 def _build_pair(name: str, _seed: int) -> nn.Module:
     from leadline.lab import pair
 
@@ -141,7 +110,7 @@ def _recipe_host(name: str) -> Host:
 
 def _nano_host(name: str) -> Host:
     traits = _set("plain-residual" + (" tied dropout" if name == "nano-gpt" else " rotary"))
-    build = functools.partial(_build_nano, name)
+    build = functools.partial(build_nano, name)
     return Host(name, "decoder", build, drawn_inputs, OWN_LAYOUTS[name], traits=traits)
 
 

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 
 import leadline
 from leadline.errors import require
+from leadline.testing.faults.building import build_hf, build_nano
 
 __all__ = ["MASK", "cache_folder", "hide", "trained_model"]
 
@@ -96,13 +97,7 @@ def trained_model(family: str) -> nn.Module:
 def _build(family: str) -> nn.Module:
     settings = _SETTINGS[family]
     if family == "nano-gpt":
-        from leadline.testing.faults.plain import NanoGpt, NanoGptConfig
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return NanoGpt(NanoGptConfig(**settings))
-    from leadline.testing.faults.hosts import build_hf
-
+        return build_nano(family, 0, **settings)
     model = build_hf(family, 0, **settings)
     if family == "bert":
         positions = model.get_submodule("bert.embeddings.position_embeddings")

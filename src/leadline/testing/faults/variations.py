@@ -8,15 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leadline.testing.faults.building import build_hf, build_recipe
 from leadline.testing.faults.families import VOCABULARY
 from leadline.testing.faults.host import Host
-from leadline.testing.faults.hosts import (
-    build_hf,
-    build_recipe,
-    drawn_inputs,
-    host,
-    text_inputs,
-)
+from leadline.testing.faults.hosts import drawn_inputs, host, text_inputs
 from leadline.testing.faults.lora import add_lora
 from leadline.testing.faults.subject import Subject
 

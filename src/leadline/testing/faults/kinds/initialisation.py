@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leadline.testing.faults.building import build_hf, build_recipe
 from leadline.testing.faults.fault import FaultSite, fault
 from leadline.testing.faults.host import Host
-from leadline.testing.faults.hosts import build_hf, build_recipe
 from leadline.testing.faults.subject import Subject
 
 

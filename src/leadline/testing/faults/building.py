@@ -1,0 +1,51 @@
+"""Build small models of every kind that hosts are: Hugging Face, recipes, plain modules.
+
+Weights are those that the library itself draws for the seed; the global random numbers stay as
+they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from leadline.errors import require
+from leadline.testing.faults.families import FAMILIES, VOCABULARY
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["build_hf", "build_nano", "build_recipe"]
+
+
+def build_hf(family: str, seed: int, **settings: Any) -> nn.Module:
+    """A host of Hugging Face as its own class initialises it; `settings` change its configuration."""
+    import torch
+
+    transformers = require("transformers", extra="hf")
+    model_type, class_name, sizes, *_ = FAMILIES[family]
+    config = transformers.CONFIG_MAPPING[model_type](**{**sizes, **settings})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return getattr(transformers, class_name)(config).eval()
+
+
+def build_recipe(fields: Mapping[str, Any], seed: int) -> nn.Module:
+    """A Transformer of parts: width 64, 4 heads, 6 layers unless the fields say otherwise."""
+    from leadline.parts import Transformer
+
+    sizes = {"depth": 6, "width": 64, "heads": 4, "vocabulary": VOCABULARY, "context": 160}
+    return Transformer(seed=seed, **{**sizes, **fields}).eval()
+
+
+def build_nano(name: str, seed: int, **settings: Any) -> nn.Module:
+    """A plain module, `nano-gpt` or `nano-llama`; `settings` change its configuration."""
+    import torch
+
+    from leadline.testing.faults import plain
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if name == "nano-gpt":
+            return plain.NanoGpt(plain.NanoGptConfig(**settings)).eval()
+        return plain.NanoLlama(plain.NanoLlamaConfig(**settings)).eval()
