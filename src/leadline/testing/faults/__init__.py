@@ -1,0 +1,1 @@
+"""Models with known faults, on which a diagnosis is scored."""
