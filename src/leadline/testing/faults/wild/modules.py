@@ -191,6 +191,8 @@ class ReadingBlock(nn.Module):
 class Sinusoids(nn.Module):
     """Adds fixed sines and cosines of the position."""
 
+    table: Tensor
+
     def __init__(self, width: int = WIDTH, length: int = LENGTH) -> None:
         super().__init__()
         self.register_buffer("table", self.waves(width, length))
@@ -209,7 +211,7 @@ class Sinusoids(nn.Module):
 
 
 class PlainDecoder(nn.Module):
-    """A language model: learned positions unless `positions` is given, blocks, norm and head."""
+    """A language model: embedding, learned positions if wanted, blocks, norm and head."""
 
     def __init__(
         self,
@@ -222,7 +224,7 @@ class PlainDecoder(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = nn.Embedding(LENGTH, WIDTH) if learned_positions else None
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(WIDTH) if final_norm else nn.Identity()
+        self.norm: nn.Module = nn.LayerNorm(WIDTH) if final_norm else nn.Identity()
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         draw_weights(self, depth=len(self.blocks))
 

@@ -91,9 +91,9 @@ def mask_that_logits_undercut(repaired: bool) -> nn.Module:
             return logits.masked_fill(future, -1e4)
 
     attention = PlainAttention if repaired else CausalSelfAttention
-    blocks = [PlainBlock(attention()) for _ in range(DEPTH)]
-    model = PlainDecoder(blocks)
-    drifted = blocks[1].attention
+    attentions = [attention() for _ in range(DEPTH)]
+    model = PlainDecoder(PlainBlock(part) for part in attentions)
+    drifted = attentions[1]
     nn.init.constant_(drifted.query.bias, 66.0)
     nn.init.constant_(drifted.key.bias, -66.0)
     return model

@@ -128,6 +128,7 @@ def gains_shifted_twice(repaired: bool) -> nn.Module:
 def epsilon_of_another_family(repaired: bool) -> nn.Module:
     """Qwen 2 with embeddings of standard deviation 0.02."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
     model = Qwen2ForCausalLM(
         Qwen2Config(
@@ -143,6 +144,6 @@ def epsilon_of_another_family(repaired: bool) -> nn.Module:
     )
     if not repaired:
         for module in model.modules():
-            if hasattr(module, "variance_epsilon"):
+            if isinstance(module, Qwen2RMSNorm):
                 module.variance_epsilon = 1e-5
     return model

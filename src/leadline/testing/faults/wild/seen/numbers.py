@@ -78,6 +78,8 @@ def phases_in_bfloat16(repaired: bool) -> nn.Module:
     """The phases inherit their type from a buffer that was cast with the model."""
 
     class RotaryAttention(PlainAttention):
+        inv_freq: Tensor
+
         def __init__(self) -> None:
             super().__init__(causal=True)
             half = WIDTH // HEADS // 2

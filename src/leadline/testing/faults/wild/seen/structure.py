@@ -95,8 +95,8 @@ def gate_of_two_zeros(repaired: bool) -> nn.Module:
     model = PlainEncoder(blocks)
     if not repaired:
         for block in blocks:
-            nn.init.zeros_(block.gate[0].weight)
-            nn.init.zeros_(block.gate[2].weight)
+            for weight in block.gate.parameters():
+                nn.init.zeros_(weight)
     return model
 
 
