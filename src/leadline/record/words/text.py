@@ -91,9 +91,15 @@ def record_screen(
 
 
 def rows_that_matter(rows: Sequence[SummaryRow], most: int = MOST_ROWS) -> list[SummaryRow]:
-    """Choose the rows that lead their topics and those that change most; they keep their order."""
+    """Choose the rows that lead their topics and those that change most; they keep their order.
+
+    Where not all rows have room, those that do not change at all are left out.
+    """
+    if len(rows) <= most:
+        return list(rows)
     order = sorted(range(len(rows)), key=lambda at: (not rows[at].leads, -rows[at].change))
-    return [rows[at] for at in sorted(order[:most])]
+    moving = [at for at in order if rows[at].leads or rows[at].change > 0]
+    return [rows[at] for at in sorted((moving or order)[:most])]
 
 
 def _how_to_see_more(hidden: int, count: int) -> Sentence:

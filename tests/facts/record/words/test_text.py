@@ -349,3 +349,29 @@ def test_half_precision_is_said_as_it_was_used(dtype, precision, words) -> None:
     if precision is not None:
         record.note("precision", precision)
     assert words in str(record)
+
+
+def constants_record(count: int) -> Record:
+    """A record of two lines that change and `count` quantities with one value each."""
+    record = Record()
+    moving = [("m.a", [1.0, 2.0, 4.0]), ("m.b", [3.0, 3.0, 9.0])]
+    for name, values in [(f"c.q{at}", [float(at)]) for at in range(count)] + moving:
+        record.describe(Quantity(name, "T", "t", "t", headline="value", topic="other"))
+        record.append(
+            Reading(name, Site("decoder", layer), "value", value)
+            for layer, value in enumerate(values)
+        )
+    return record
+
+
+def test_rows_that_do_not_change_are_not_among_those_that_change_most():
+    text = str(constants_record(20))
+    assert "m.a" in text and "m.b" in text
+    assert "c.q" not in text
+    assert "2 of 22 rows, those that change most" in text
+
+
+def test_rows_that_do_not_change_stand_where_all_rows_have_room():
+    text = str(constants_record(3))
+    assert all(name in text for name in ("m.a", "m.b", "c.q0", "c.q1", "c.q2"))
+    assert "those that change most" not in text
