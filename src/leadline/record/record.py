@@ -430,18 +430,20 @@ class Record(Showable):
 
     def screen(self, *, everything: bool = False) -> Screen:
         """Return what is shown of it: the answer first, then the rows that matter most."""
+        from leadline.record.words.printable import printable_screen
         from leadline.record.words.text import record_screen
 
         if self.instrument in VIEWS:
-            return self.view(self.instrument).screen(everything=everything)
-        return record_screen(self, everything=everything)
+            return printable_screen(self.view(self.instrument).screen(everything=everything))
+        return printable_screen(record_screen(self, everything=everything))
 
     def table(self) -> TextTable:
         """Return every line over depth as a table; `print(record)` shows those that matter most."""
+        from leadline.record.words.printable import printable_table
         from leadline.record.words.summary import summarize
         from leadline.record.words.text import depth_table
 
-        return depth_table(summarize(self))
+        return printable_table(depth_table(summarize(self)))
 
     def close(self) -> None:
         """Close the record; a file that grew becomes one plain file."""

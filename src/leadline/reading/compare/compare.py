@@ -23,7 +23,9 @@ from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number
 from leadline.record.rows.address import address_of
 from leadline.record.views import written_by
+from leadline.record.words.printable import printable_screen, printable_table
 from leadline.record.words.screen import Screen, Showable
+from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import (
     TOPICS,
     carried_by_few,
@@ -144,13 +146,13 @@ class Comparison(Showable):
         """Return every line over depth as a table; `print` shows those that differ most."""
         from leadline.reading.compare.text import depth_table, shared_rows
 
-        return depth_table(self, shared_rows(self))
+        return printable_table(depth_table(self, shared_rows(self)))
 
     def screen(self, *, everything: bool = False) -> Screen:
         """Return the answer, the rows in which records differ most, and what is not shared."""
         from leadline.reading.compare.text import comparison_screen
 
-        return comparison_screen(self, everything=everything)
+        return printable_screen(comparison_screen(self, everything=everything))
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as strict JSON: NaN is null, infinities are strings."""
@@ -166,7 +168,9 @@ class Comparison(Showable):
                     "label": row.label,
                     "quantity": row.quantity,
                     "statistic": row.statistic,
-                    "records": [None if side is None else _side_json(side) for side in row.sides],
+                    "records": [
+                        None if side is None else _side_json(side, row) for side in row.sides
+                    ],
                 }
                 for row in self.rows
             ],
@@ -262,12 +266,12 @@ def _side(line: _Line, measure: _Line) -> ComparisonSide:
     )
 
 
-def _side_json(side: ComparisonSide) -> dict[str, Any]:
+def _side_json(side: ComparisonSide, row: ComparisonRow) -> dict[str, Any]:
     parting = side.parting
     return {
         "first": strict_number(side.first),
         "last": strict_number(side.last),
-        "growth": side.growth.to_json(),
+        "growth": growth_json(side.profile, scale=row.scale, logarithm=row.nats_per_unit > 0),
         "compared_layers": [end.layer for end in side.ends],
         "ratio_at_first": strict_number(side.ratio_at_first),
         "ratio_at_last": strict_number(side.ratio_at_last),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.show.palette import DASHES, css_colour
 from leadline.reading.show.wording import with_indices
-from leadline.record.words.signs import printable
+from leadline.record.words.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

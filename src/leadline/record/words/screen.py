@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from leadline.record.words.signs import encodable, printable
-from leadline.record.words.table import TextTable
+from leadline.record.words.table import TextTable, encodable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +39,7 @@ class Screen:
     def text(self) -> str:
         """Return it as plain text."""
         return "\n".join(
-            printable(part.in_python or part.text) if isinstance(part, Sentence) else part.text()
+            part.in_python or part.text if isinstance(part, Sentence) else part.text()
             for part in self._without_gaps()
         )
 
@@ -60,7 +59,7 @@ class Screen:
                 pieces.append(part.html())
             elif part.text:
                 bold = "bold" in part.style
-                text = escape(printable(part.in_python or part.text))
+                text = escape(part.in_python or part.text)
                 pieces.append(f"<div>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 
@@ -99,7 +98,7 @@ def print_line(console: Console, line: str = "", *, style: str = "") -> None:
     """Print one line of words, never as markup, broken between words; into a pipe in one piece."""
     from rich.text import Text
 
-    text = encodable(printable(line), console)
+    text = encodable(line, console)
     lines = [text]
     if console.is_terminal:
         lines = textwrap.wrap(text, console.width, break_on_hyphens=False) or [""]

@@ -8,22 +8,27 @@ as in a pipe, every column stands in full.
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from leadline.record.words.signs import encodable, printable, width_of
+from leadline.record.words.numbers import BARS, INFINITE, NOT_A_NUMBER, PLAIN_BARS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Row", "TableCell", "TableColumn", "TextTable"]
+__all__ = ["Row", "TableCell", "TableColumn", "TextTable", "encodable"]
 
 GAPS = (2, 1)
 """Spaces between columns; one where two leave no room."""
 NARROWEST_WRAP = 20
 """A text is not wrapped into fewer places than these."""
+# For output that cannot carry the signs: bars of sparklines, marks of maps and claims.
+_SIGNS = str.maketrans(
+    {**dict(zip(BARS, PLAIN_BARS, strict=True)), NOT_A_NUMBER: ".", INFINITE: "!", "✓": "+", "✗": "x"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class TextTable:
         """Return it as a `table` element."""
         sides = ["right" if column.right else "left" for column in self.columns]
         titles = "".join(
-            f'<th style="text-align:{side}">{escape(printable(column.title))}</th>'
+            f'<th style="text-align:{side}">{escape(column.title)}</th>'
             for side, column in zip(sides, self.columns, strict=True)
         )
         head = f"<thead><tr>{titles}</tr></thead>" if self._has_titles else ""
@@ -189,7 +194,7 @@ class TextTable:
             if form is None
             else max(
                 (
-                    width_of(printable(column.title)),
+                    width_of(column.title),
                     *(width_of(_form(row.cells[at], form)) for row in self.rows),
                 )
             )
@@ -227,9 +232,7 @@ class TextTable:
         wraps: bool,
     ) -> Iterator[list[tuple[str, str]]]:
         if self._has_titles:
-            yield self._line(
-                [(printable(self.columns[at].title), "dim") for at in part], part, widths, gap
-            )
+            yield self._line([(self.columns[at].title, "dim") for at in part], part, widths, gap)
         for row in self.rows:
             cells = [
                 (_form(row.cells[at], forms[at] or 0), _style(row, row.cells[at], self.columns[at]))
@@ -264,13 +267,31 @@ class TextTable:
         return line
 
 
+def encodable(text: str, console: Console) -> str:
+    """Return a text with plain signs where the output cannot carry others."""
+    try:
+        text.encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(_SIGNS)
+    return text
+
+
+def width_of(text: str) -> int:
+    """Return how many places a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
+
+
 def _form(cell: str | TableCell, form: int) -> str:
-    text = cell if isinstance(cell, str) else cell.forms[min(form, len(cell.forms) - 1)]
-    return printable(text)
+    return cell if isinstance(cell, str) else cell.forms[min(form, len(cell.forms) - 1)]
 
 
 def _cell_html(cell: str | TableCell) -> str:
-    return ("" if isinstance(cell, str) else cell.html) or escape(_form(cell, 0))
+    return escape(cell) if isinstance(cell, str) else cell.html or escape(cell.forms[0])
 
 
 def _style(row: Row, cell: str | TableCell, column: TableColumn) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import leadline as ll
-from leadline.record.words.answer import FAR
+from leadline.record.words.course import FAR
 
 DEPTH = 24
 IDS = torch.randint(0, 256, (2, 24), generator=torch.Generator().manual_seed(3))

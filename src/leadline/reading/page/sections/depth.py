@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
     from leadline.reading.show.chart import Chart
     from leadline.record import Record
+    from leadline.record.rows.quantity import Over
 
 __all__ = ["GlanceSection", "StreamSection", "TopicsSection"]
 
@@ -111,7 +112,9 @@ def _leading(charts: Sequence[Chart]) -> list[Chart]:
 
 def _over(charts: Sequence[Chart]) -> str:
     """Say what charts are drawn over, as a title; one of single values is drawn over nothing."""
-    axes = [chart.across for chart in charts if any(len(line.x) > 1 for line in chart.lines)]
+    axes: list[Over] = [
+        chart.across for chart in charts if any(len(line.x) > 1 for line in chart.lines)
+    ]
     return f"Over {axes_in_words(axes)}"
 
 

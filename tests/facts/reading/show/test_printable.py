@@ -9,7 +9,7 @@ import pytest
 import leadline
 from leadline.reading.page.html import render_html
 from leadline.record import Finding, Record
-from leadline.record.words.signs import printable
+from leadline.record.words.printable import printable
 from tests.synthetic import gpt2_record
 
 WILD = "evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
