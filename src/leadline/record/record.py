@@ -24,7 +24,7 @@ from leadline.record.file.checksum import keep_unclosed
 from leadline.record.file.faults import cannot_write
 from leadline.record.file.reader import Reader
 from leadline.record.provenance import number_at, text_at
-from leadline.record.rows.address import parse_address
+from leadline.record.rows.address import WHOLE_POINTS, parse_address
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
@@ -333,9 +333,10 @@ class Record(Showable):
         line = parse_address(address) if is_text else None
         if line is None or line.quantity not in self:
             raise UnknownName("quantity of this record", address, self.quantities)
-        return self.by_layer(
-            line.quantity, stack=line.stack, point=line.point, sublayer=line.sublayer
-        )
+        points = {profile.point for profile in self.profiles(line.quantity)}
+        line = parse_address(address, points=points) or line
+        point = line.point or next((one for one in WHOLE_POINTS if one in points), None)
+        return self.by_layer(line.quantity, stack=line.stack, point=point, sublayer=line.sublayer)
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame, one column per field."""
