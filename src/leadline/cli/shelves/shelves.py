@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from leadline.catalog import Catalog
 from leadline.errors import UnknownName
+from leadline.record.rows.quantity import Quantity
 
 __all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
 
@@ -86,12 +88,37 @@ def _quantities() -> dict[str, Page]:
     measured_by = [(q, f"the probe {name}") for name, e in PROBES.items() for q in e.quantities]
     measured_by += [(BLOCK, "--ablate block"), (SUBLAYER, "--ablate sublayer")]
     measured_by += [(quantity, "leadline train, leadline sweep") for quantity in TRAINING + GAUGES]
+    known = {quantity.name for quantity, _ in measured_by}
+    measured_by += [pair for pair in _of_instruments() if pair[0].name not in known]
     pages: dict[str, Page] = {}
     for quantity, means in measured_by:
         facts = {k: str(v) for k, v in asdict(quantity).items() if v and k != "name"}
         facts["measured_by"] = means
         pages[quantity.name] = Page(quantity.name, summary=quantity.title, facts=facts)
     return dict(sorted(pages.items()))
+
+
+def _of_instruments() -> Iterator[tuple[Quantity, str]]:
+    """Yield the quantities that instruments write to their records, and the command of each."""
+    from leadline.record.views import VIEWS
+
+    commands = {"attacks": "bounds --attack"}
+    for instrument, (reader, _) in VIEWS.items():
+        for quantity in _declared(importlib.import_module(reader.partition(":")[0])):
+            # Two instruments may share a file; the topic says whose quantity it is.
+            name = quantity.topic if quantity.topic in VIEWS else instrument
+            yield quantity, f"leadline {commands.get(name, name)}"
+
+
+def _declared(module: ModuleType) -> Iterator[Quantity]:
+    """Yield the quantities that a module holds, by themselves, in tuples or in a file of them."""
+    for value in vars(module).values():
+        if isinstance(value, Quantity):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (one for one in cast("tuple[Any, ...]", value) if isinstance(one, Quantity))
+        elif isinstance(value, ModuleType) and value.__name__.endswith(".quantities"):
+            yield from _declared(value)
 
 
 def _bounds() -> dict[str, Page]:
