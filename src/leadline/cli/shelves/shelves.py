@@ -92,7 +92,11 @@ def _quantities() -> dict[str, Page]:
     measured_by += [pair for pair in _of_instruments() if pair[0].name not in known]
     pages: dict[str, Page] = {}
     for quantity, means in measured_by:
-        facts = {k: str(v) for k, v in asdict(quantity).items() if v and k != "name"}
+        facts = {
+            key: ", ".join(value) if isinstance(value, tuple) else str(value)
+            for key, value in asdict(quantity).items()
+            if value and key != "name"
+        }
         facts["measured_by"] = means
         pages[quantity.name] = Page(quantity.name, summary=quantity.title, facts=facts)
     return dict(sorted(pages.items()))
