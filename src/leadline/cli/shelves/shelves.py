@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.catalog import Catalog
 from leadline.errors import UnknownName
-from leadline.record.rows.quantity import Quantity
+
+if TYPE_CHECKING:
+    from leadline.record.rows.quantity import Quantity
 
 __all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
 
@@ -116,6 +118,8 @@ def _of_instruments() -> Iterator[tuple[Quantity, str]]:
 
 def _declared(module: ModuleType) -> Iterator[Quantity]:
     """Yield the quantities that a module holds, by themselves, in tuples or in a file of them."""
+    from leadline.record.rows.quantity import Quantity
+
     for value in vars(module).values():
         if isinstance(value, Quantity):
             yield value
