@@ -22,8 +22,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxpro
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.ready-all ## compare two small trained models, pre-norm and post-norm; say where the report is
+demo: $(VENV)/.ready-all ## diagnose a healthy and a sick model, compare two trained ones; say where the report is
 	@mkdir -p out/demo
+	$(BIN)/leadline diagnose leadline.lab.pair:pre --text-file README.md --windows 2x64
+	$(BIN)/leadline diagnose examples/sick_model.py:build --random 2x64
 	for norm in pre post; do \
 	  $(BIN)/leadline measure leadline.lab.pair:$$norm --text-file README.md --windows 4x128 \
 	    --probes default,attention,attention_spectrum,residual -o out/demo/$$norm.leadline || exit; \

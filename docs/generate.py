@@ -168,6 +168,63 @@ def _bounds_in_full(pages: Sequence[Page]) -> list[str]:
     return lines
 
 
+RULES_INTRODUCTION = """\
+What a [diagnosis](diagnosis.md) looks for. `leadline explain CODE` prints the same in the terminal,
+`leadline diagnose MODEL --select CODE` asks one rule alone.
+
+A rule reads a record and never a model. What it expects is no fixed number unless physics gives it:
+it comes from an identity, a twin with random weights, the nearest layers, or the law of the design.
+"""
+
+LETTERS = {
+    "R": "Residual connections",
+    "N": "Norms",
+    "W": "Weights",
+    "I": "Initialisation",
+    "S": "Structure",
+    "D": "Depth",
+    "A": "Attention and positions",
+    "P": "Precision",
+    "O": "Output",
+    "T": "Training",
+    "L": "Lanes",
+    "M": "Mixtures of experts",
+    "X": "Intentions and references",
+}
+
+
+def rules_page() -> str:
+    """Every rule of the diagnosis, from what the rules say of themselves."""
+    from leadline.reading.diagnosis.page import rule_entries
+    from leadline.reading.diagnosis.rule import RULES
+
+    rules = sorted((rule for _, rule in RULES.items()), key=lambda rule: rule.code)
+    lines = [
+        "# Rules",
+        "",
+        GENERATED.format(source="the files in src/leadline/reading/diagnosis/rules"),
+    ]
+    lines += [
+        "",
+        RULES_INTRODUCTION,
+        "| code | rule | severity | rests on | |",
+        "|---|---|---|---|---|",
+    ]
+    for rule in rules:
+        link = f"[{rule.name}](#{rule.code.lower()}-{rule.name})"
+        cells = (rule.code, link, rule.severity, rule.basis, _cell(rule.summary))
+        lines.append(f"| {' | '.join(cells)} |")
+    group = ""
+    for rule in rules:
+        if rule.code[0] != group:
+            group = rule.code[0]
+            lines += ["", f"## {LETTERS.get(group, group)}"]
+        lines += ["", f"### {rule.code} {rule.name}"]
+        for title, text in rule_entries(rule):
+            lines += ["", f"**{title}.** {' '.join(text.split())}"]
+    return "\n".join(lines) + "\n"
+
+
 def models_page() -> str:
     """Model types that were built tiny, found and balanced, or refused, with the reason."""
     from leadline.anatomy import read_anatomy, untouched
@@ -479,6 +536,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "parts.md": parts_page,
     "python.md": python_page,
     "quantities.md": quantities_page,
+    "rules.md": rules_page,
 }
 
 

@@ -53,6 +53,9 @@ IMPORTS: dict[str, tuple[str, ...]] = {
         "switched_off",
     ),
     "leadline.lab.grid": ("Axis", "Grid"),
+    "leadline.reading.diagnosis.case": ("Case", "outliers"),
+    "leadline.reading.diagnosis.rule": ("Evidence", "Rule", "rule"),
+    "leadline.testing": ("assert_healthy",),
     "leadline.lab.pair": ("post", "pre"),
     "leadline.lab.tasks": ("TASKS", "Batch", "Drawn", "Task", "build_task"),
     "leadline.parts.branches": ("ATTENTIONS", "MLPS", "Branch", "Run"),
@@ -77,7 +80,7 @@ IMPORTS: dict[str, tuple[str, ...]] = {
     "leadline.lab.presets": ("PRESETS", "Preset"),
     "leadline.parts.recipes": ("RECIPES",),
     "leadline.probes": ("PROBES", "At", "Each", "PerToken", "Single"),
-    "leadline.record": ("Quantity",),
+    "leadline.record": ("Finding", "Quantity"),
     "leadline.reproduce": ("EXPERIMENTS",),
     "leadline.theory": (
         "BOUNDS",

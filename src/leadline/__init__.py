@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from leadline.instruments.jacobian.recording import jacobian, lyapunov
     from leadline.instruments.passes.measurement import anatomy_of, measure
     from leadline.instruments.paths.recording import paths
+    from leadline.instruments.visit.diagnose import diagnose
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
@@ -49,9 +50,10 @@ if TYPE_CHECKING:
     )
     from leadline.parts import Recipe, Transformer
     from leadline.reading.compare.compare import compare
+    from leadline.reading.diagnosis.diagnosis import Diagnosis
     from leadline.reading.map.trainability import trainability
     from leadline.reading.page import report
-    from leadline.record import Record
+    from leadline.record import Finding, Record
 
 __version__ = "0.1.0"
 
@@ -60,6 +62,8 @@ __all__ = [
     "BalanceError",
     "CatalogError",
     "Choice",
+    "Diagnosis",
+    "Finding",
     "InputError",
     "LabError",
     "LeadlineError",
@@ -83,6 +87,7 @@ __all__ = [
     "collapse_weights",
     "compare",
     "declare",
+    "diagnose",
     "jacobian",
     "load",
     "lyapunov",
@@ -101,6 +106,8 @@ __all__ = [
 _HOME = (
     {
         "Choice": "catalog",
+        "Diagnosis": "reading.diagnosis.diagnosis",
+        "Finding": "record",
         "Recipe": "parts",
         "Record": "record",
         "Sweep": "lab.grid",
@@ -113,6 +120,7 @@ _HOME = (
         "collapse_weights": "instruments.collapse.recording",
         "compare": "reading.compare.compare",
         "declare": "anatomy",
+        "diagnose": "instruments.visit.diagnose",
         "jacobian": "instruments.jacobian.recording",
         "load": "models.loading",
         "lyapunov": "instruments.jacobian.recording",

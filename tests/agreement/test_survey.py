@@ -9,7 +9,7 @@ import pytest
 
 from leadline.anatomy import TOLERANCE
 from leadline.testing.zoo import ZOO
-from leadline.testing.zoo.survey import OUTCOMES, TYPES, Answer, survey
+from leadline.testing.zoo.survey import OUTCOMES, TYPES, SurveyAnswer, survey
 
 PAGE = Path(__file__).parents[2] / "docs" / "survey.md"
 
@@ -49,7 +49,7 @@ TRUE_REASONS = (
 )
 
 
-def _holds(answer: Answer) -> None:
+def _holds(answer: SurveyAnswer) -> None:
     assert answer.outcome in OUTCOMES
     if answer.outcome == "balanced":
         assert answer.anatomy is not None and answer.anatomy.balance is not None

@@ -138,7 +138,8 @@ def test_the_default_set_is_everything_that_costs_next_to_nothing() -> None:
     attention = {"attention", "attention_product", "attention_spectrum"}
     costly = {"recall", "residual", "collapse", "jacobian", "lyapunov"} | attention
     # It costs nothing, and says something of stacks that keep an identity only.
-    special = {"identity_share"}
+    # Extremes are for a diagnosis.
+    special = {"identity_share", "extremes"}
     assert set(DEFAULT) == set(PROBES.names()) - costly - special
     assert plan("all").backward and not plan("stream").backward
 

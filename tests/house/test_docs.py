@@ -13,6 +13,7 @@ WITH_SCRIPTS = [
     "README.md",
     "docs/attention.md",
     "docs/collapse.md",
+    "docs/diagnosis.md",
     "docs/first-measurement.md",
     "docs/gradient-flow.md",
     "docs/jacobians.md",

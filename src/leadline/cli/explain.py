@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from leadline.cli.request import options as o
 from leadline.cli.screen.columns import print_line, print_text, two_columns
 from leadline.cli.screen.voice import Voice
+from leadline.cli.shelves.concepts import concept_key
 from leadline.cli.shelves.shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
 from leadline.errors import CatalogError, did_you_mean
 
@@ -20,29 +23,38 @@ def explain(
         str,
         o.argument(
             "NAME",
-            "The name of anything that `leadline list` shows, such as stream.norm or deepnorm.",
+            "The name of anything that `leadline list` shows, such as stream.norm or deepnorm; a rule "
+            "by its code too, such as R01.",
         ),
     ],
     plugin: o.Plugins = None,
 ) -> None:
-    """Explain one probe, quantity, model family, part or recipe in full.
+    """Explain one rule, probe, quantity, model family, part, recipe or concept in full.
 
     Where several things have the name, all of them are told.
     """
     with voice.progress("Reading the catalogs"):
         shelves = {kind: open_shelf(kind) for kind in SHELVES}
+        by_code = {page.facts["code"]: page.name for page in shelves["rules"].values()}
+        names = {name, by_code.get(name.upper(), name), concept_key(name)}
         found = {
-            kind: in_full(kind, pages[name]) for kind, pages in shelves.items() if name in pages
+            kind: in_full(kind, page)
+            for kind, pages in shelves.items()
+            for key, page in pages.items()
+            if key in names
         }
     if not found:
-        raise CatalogError(_nothing(name, shelves))
+        raise CatalogError(_nothing(name, shelves, by_code))
     voice.emit(lambda: {kind: page.to_json() for kind, page in found.items()})
     voice.show(lambda console: _draw(found, console))
 
 
-def _nothing(name: str, shelves: dict[str, dict[str, Page]]) -> str:
+def _nothing(name: str, shelves: dict[str, dict[str, Page]], codes: Iterable[str]) -> str:
     """The sentence for a name that nothing has. All names would fill the screen."""
-    hint = did_you_mean(name, sorted({known for pages in shelves.values() for known in pages}))
+    names = {known for pages in shelves.values() for known in pages}
+    # A code is near to codes alone: every short name is near to a letter and two digits.
+    like_code = re.fullmatch(r"[A-Za-z]\d+", name)
+    hint = did_you_mean(name.upper(), codes) if like_code else did_you_mean(name, sorted(names))
     return f"Nothing is called {name!r}.{hint} `leadline list` shows every name."
 
 
@@ -50,9 +62,22 @@ def _draw(found: dict[str, Page], console: Console) -> None:
     for number, (kind, page) in enumerate(found.items()):
         if number:
             console.print()
-        print_line(console, f"{page.name} ({SINGULAR[kind]})", style="bold")
+        code = f"{page.facts['code']} " if kind == "rules" else ""
+        print_line(console, f"{code}{page.name} ({SINGULAR[kind]})", style="bold")
+        if kind == "rules":
+            _draw_rule(page, console)
+            continue
         if page.text:
             print_text(page.text, console)
             console.print()
         facts = ((key.replace("_", " "), value) for key, value in page.facts.items())
         two_columns(facts, console)
+
+
+def _draw_rule(page: Page, console: Console) -> None:
+    """Print the page of a rule: a heading and a paragraph for everything that it says."""
+    for title, text in page.facts.items():
+        if title != "code":
+            console.print()
+            print_line(console, title, style="bold cyan")
+            print_text(text, console)

@@ -20,13 +20,17 @@ def list_(
     ] = None,
     plugin: o.Plugins = None,
 ) -> None:
-    """List what there is: probes, quantities, bounds, model families, parts, recipes."""
+    """List what there is: rules, probes, quantities, bounds, families, parts, recipes, concepts."""
     with voice.progress("Reading the catalogs"):
         kinds = list(SHELVES) if kind is None else [kind]
         shelves = {name: open_shelf(name) for name in kinds}
     voice.emit(
         lambda: {
-            name: [{"name": page.name, "summary": page.summary} for page in pages.values()]
+            name: [
+                {"name": page.name, "summary": page.summary}
+                | ({"code": page.facts["code"]} if name == "rules" else {})
+                for page in pages.values()
+            ]
             for name, pages in shelves.items()
         }
     )
@@ -36,6 +40,8 @@ def list_(
 def _draw(shelves: dict[str, dict[str, Page]], console: Console) -> None:
     for kind, pages in shelves.items():
         print_line(console, kind, style="bold")
-        two_columns(((page.name, page.summary) for page in pages.values()), console)
+        codes = {name: f"{page.facts['code']} " for name, page in pages.items() if kind == "rules"}
+        rows = ((f"{codes.get(name, '')}{name}", page.summary) for name, page in pages.items())
+        two_columns(rows, console)
         console.print()
     console.print("`leadline explain NAME` tells one of them in full.")

@@ -21,6 +21,7 @@ from leadline.cli.check import check
 from leadline.cli.claims import claims
 from leadline.cli.collapse import collapse
 from leadline.cli.compare import compare
+from leadline.cli.diagnose import diagnose
 from leadline.cli.explain import explain
 from leadline.cli.jacobian import jacobian
 from leadline.cli.list import list_
@@ -47,7 +48,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 for _command in (
-    *(measure, compare, bounds, paths, collapse, jacobian, lyapunov, train, sweep, map_, report),
+    *(
+        diagnose,
+        measure,
+        compare,
+        bounds,
+        paths,
+        collapse,
+        jacobian,
+        lyapunov,
+        train,
+        sweep,
+        map_,
+        report,
+    ),
     *(reproduce, claims, anatomy, list_, explain, check),
 ):
     if isinstance(_command, typer.Typer):

@@ -24,13 +24,20 @@ from leadline.record.file.checksum import keep_unclosed
 from leadline.record.file.faults import cannot_write
 from leadline.record.file.reader import Reader
 from leadline.record.provenance import number_at, text_at
-from leadline.record.rows.address import parse_address
+from leadline.record.rows.address import WHOLE_POINTS, parse_address
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
-from leadline.record.rows.site import RUN
-from leadline.record.views import VIEWS, NoSuchView, how_to_make, view_reader, written_by
+from leadline.record.rows.site import OUTSIDE, RUN
+from leadline.record.views import (
+    VIEWS,
+    NoSuchView,
+    findings_to_show,
+    how_to_make,
+    view_reader,
+    written_by,
+)
 from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
@@ -207,8 +214,12 @@ class Record(Showable):
 
     @property
     def stacks(self) -> list[str]:
-        """The stacks, in the order in which their readings came; numbers of a run have none."""
-        return [name for name in self._reader.distinct("stack") if name != RUN.stack]
+        """The stacks, in the order in which their readings came.
+
+        Numbers of a run have none, and neither have tensors outside of the blocks.
+        """
+        without = (RUN.stack, OUTSIDE)
+        return [name for name in self._reader.distinct("stack") if name not in without]
 
     @property
     def runs(self) -> list[str]:
@@ -333,9 +344,10 @@ class Record(Showable):
         line = parse_address(address) if is_text else None
         if line is None or line.quantity not in self:
             raise UnknownName("quantity of this record", address, self.quantities)
-        return self.by_layer(
-            line.quantity, stack=line.stack, point=line.point, sublayer=line.sublayer
-        )
+        points = {profile.point for profile in self.profiles(line.quantity)}
+        line = parse_address(address, points=points) or line
+        point = line.point or next((one for one in WHOLE_POINTS if one in points), None)
+        return self.by_layer(line.quantity, stack=line.stack, point=point, sublayer=line.sublayer)
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame, one column per field."""
@@ -430,18 +442,21 @@ class Record(Showable):
 
     def screen(self, *, everything: bool = False) -> Screen:
         """Return what is shown of it: the answer first, then the rows that matter most."""
+        from leadline.record.words.printable import printable_screen
         from leadline.record.words.text import record_screen
 
         if self.instrument in VIEWS:
-            return self.view(self.instrument).screen(everything=everything)
-        return record_screen(self, everything=everything)
+            return printable_screen(self.view(self.instrument).screen(everything=everything))
+        findings = findings_to_show(self)
+        return printable_screen(record_screen(self, findings=findings, everything=everything))
 
     def table(self) -> TextTable:
         """Return every line over depth as a table; `print(record)` shows those that matter most."""
+        from leadline.record.words.printable import printable_table
         from leadline.record.words.summary import summarize
         from leadline.record.words.text import depth_table
 
-        return depth_table(summarize(self))
+        return printable_table(depth_table(summarize(self)))
 
     def close(self) -> None:
         """Close the record; a file that grew becomes one plain file."""

@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError, UnknownName
 from leadline.record.provenance import text_at
 
-__all__ = ["VIEWS", "NoSuchView", "how_to_make", "view_reader", "written_by"]
+if TYPE_CHECKING:
+    from leadline.record.rows.finding import Finding
+
+__all__ = [
+    "VIEWS",
+    "NoSuchView",
+    "findings_to_show",
+    "how_to_make",
+    "view_reader",
+    "written_by",
+]
 
 
 class NoSuchView(RecordError, AttributeError):
@@ -46,12 +56,24 @@ def view_reader(instrument: str) -> Callable[[Any], Any]:
     return getattr(importlib.import_module(module), name)
 
 
+_FINDINGS = "leadline.reading.diagnosis.standing:standing_findings"
+
+
+def findings_to_show(record: Any) -> list[Finding]:
+    """Return what rules say of a record and what is stored in it, the worst first.
+
+    Rules read records, so they stand above them; like a view they are imported when first used.
+    """
+    module, _, name = _FINDINGS.partition(":")
+    return getattr(importlib.import_module(module), name)(record)
+
+
 def written_by(provenance: Mapping[str, Any]) -> str:
     """Return the function and command that wrote a record, such as "measure"; "" if it is unknown."""
     instrument = text_at(provenance, "instrument", "name")
     if instrument:
         return {"attacks": "bounds"}.get(instrument, instrument)
-    marks = {"sweep": "sweep", "training": "train", "probes": "measure"}
+    marks = {"sweep": "sweep", "training": "train", "visit": "diagnose", "probes": "measure"}
     return next((name for key, name in marks.items() if key in provenance), "")
 
 

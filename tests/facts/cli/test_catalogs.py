@@ -3,13 +3,15 @@
 import io
 import json
 
+import torch
 from rich.console import Console
 
+import leadline as ll
 from leadline.catalog import Catalog
 from leadline.cli.screen.columns import print_text, two_columns
-from leadline.cli.shelves.shelves import SHELVES, SINGULAR
+from leadline.cli.shelves.shelves import SHELVES, SINGULAR, open_shelf
 from leadline.instruments.passes.probes import PROBES
-from leadline.parts import PARTS
+from leadline.parts import PARTS, Recipe, Transformer
 from leadline.parts.recipes import RECIPES
 
 
@@ -38,6 +40,31 @@ def test_an_unknown_kind_is_answered_with_the_nearest(leadline):
     said = leadline("list", "probe")
     assert said.code == 2
     assert "Did you mean 'probes'?" in said.err
+
+
+def test_every_quantity_that_an_instrument_writes_is_on_the_shelf():
+    model = Transformer(Recipe(depth=2, width=8, heads=2, vocabulary=16, context=8)).eval()
+    ids = torch.arange(6)[None]
+    records = {
+        "jacobian": ll.jacobian(model, ids, layer=1, smallest=1),
+        "lyapunov": ll.lyapunov(model, ids, backward=False),
+        "paths": ll.paths(model, ids, samples=2),
+        "collapse": ll.collapse(model, ids),
+    }
+    shelf = open_shelf("quantities")
+    for instrument, record in records.items():
+        assert set(record.quantities) <= set(shelf), instrument
+    commands = {
+        name: shelf[name].facts["measured_by"]
+        for name in ("jacobian.strongest_entry", "lyapunov.forward_exponent", "path.share")
+    }
+    assert list(commands.values()) == ["leadline jacobian", "leadline lyapunov", "leadline paths"]
+
+
+def test_explain_knows_a_quantity_that_only_an_instrument_writes(leadline):
+    said = leadline("explain", "jacobian.strongest_entry")
+    assert said.code == 0
+    assert "At which tokens the strongest direction of a Jacobian enters." in said.out
 
 
 def test_every_kind_has_a_singular():

@@ -296,7 +296,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--probes", "strem"], "No probe is called 'strem'. Did you mean 'stream'?"),
+        (["--probes", "strem"], "No probe is called 'strem'. Did you mean 'stream' or 'extremes'?"),
         (["--probes", "recall(rigde=1)"], "has no option 'rigde'. Did you mean 'ridge'?"),
         (["--probes", "stream("], "Cannot read the choice 'stream('"),
         (["--set", "n_layers=3"], "n_layer"),

@@ -37,7 +37,7 @@ from leadline.anatomy.find.trace import CallRow, ModuleCall, find_rows, trace_ca
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, words_of
 
-__all__ = ["block_calls", "discover", "parameters_of", "refit"]
+__all__ = ["block_calls", "discover", "name_stacks", "parameters_of", "refit"]
 
 Forward = Callable[[], object]
 
@@ -401,6 +401,11 @@ def parameters_of(replay: Replay, writes: list[FittedWrite]) -> list[tuple[str, 
         if isinstance(write.gain, str):
             owned[index].append(write.gain)
     return [tuple(dict.fromkeys(names)) for names in owned]
+
+
+def name_stacks(stacks: list[Stack]) -> list[Stack]:
+    """Stacks with short names: by what their paths say, otherwise by causality."""
+    return _name_stacks(stacks)
 
 
 _HINTS = ("vision", "visual", "audio", "text", "decoder", "encoder")

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.catalog import Catalog
 from leadline.errors import UnknownName
+
+if TYPE_CHECKING:
+    from leadline.record.rows.quantity import Quantity
 
 __all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
 
@@ -81,17 +85,52 @@ def _probes() -> dict[str, Page]:
 def _quantities() -> dict[str, Page]:
     from leadline.instruments.passes.ablation import BLOCK, SUBLAYER
     from leadline.instruments.passes.probes import PROBES
+    from leadline.instruments.visit.check import CHECKS
     from leadline.record.run.training import GAUGES, TRAINING
 
     measured_by = [(q, f"the probe {name}") for name, e in PROBES.items() for q in e.quantities]
+    measured_by += [
+        (q, "leadline diagnose") for _, check in CHECKS.items() for q in check.quantities
+    ]
     measured_by += [(BLOCK, "--ablate block"), (SUBLAYER, "--ablate sublayer")]
     measured_by += [(quantity, "leadline train, leadline sweep") for quantity in TRAINING + GAUGES]
+    known = {quantity.name for quantity, _ in measured_by}
+    measured_by += [pair for pair in _of_instruments() if pair[0].name not in known]
     pages: dict[str, Page] = {}
     for quantity, means in measured_by:
-        facts = {k: str(v) for k, v in asdict(quantity).items() if v and k != "name"}
+        facts = {
+            key: ", ".join(value) if isinstance(value, tuple) else str(value)
+            for key, value in asdict(quantity).items()
+            if value and key != "name"
+        }
         facts["measured_by"] = means
         pages[quantity.name] = Page(quantity.name, summary=quantity.title, facts=facts)
     return dict(sorted(pages.items()))
+
+
+def _of_instruments() -> Iterator[tuple[Quantity, str]]:
+    """Yield the quantities that instruments write to their records, and the command of each."""
+    from leadline.record.views import VIEWS
+
+    commands = {"attacks": "bounds --attack"}
+    for instrument, (reader, _) in VIEWS.items():
+        for quantity in _declared(importlib.import_module(reader.partition(":")[0])):
+            # Two instruments may share a file; the topic says whose quantity it is.
+            name = quantity.topic if quantity.topic in VIEWS else instrument
+            yield quantity, f"leadline {commands.get(name, name)}"
+
+
+def _declared(module: ModuleType) -> Iterator[Quantity]:
+    """Yield the quantities that a module holds, by themselves, in tuples or in a file of them."""
+    from leadline.record.rows.quantity import Quantity
+
+    for value in vars(module).values():
+        if isinstance(value, Quantity):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (one for one in cast("tuple[Any, ...]", value) if isinstance(one, Quantity))
+        elif isinstance(value, ModuleType) and value.__name__.endswith(".quantities"):
+            yield from _declared(value)
 
 
 def _bounds() -> dict[str, Page]:
@@ -113,6 +152,30 @@ def _bounds() -> dict[str, Page]:
         facts |= pages[name].facts
         pages[name] = replace(pages[name], summary=entry.title, facts=facts)
     return pages
+
+
+def _rules() -> dict[str, Page]:
+    """The rules of the diagnosis by name, in the order of their codes."""
+    from leadline.reading.diagnosis.page import rule_entries
+    from leadline.reading.diagnosis.rule import RULES
+
+    rules = sorted((rule for _, rule in RULES.items()), key=lambda rule: rule.code)
+    return {
+        rule.name: Page(
+            rule.name, rule.summary, facts={"code": rule.code, **dict(rule_entries(rule))}
+        )
+        for rule in rules
+    }
+
+
+def _concepts() -> dict[str, Page]:
+    """The vocabulary: the nouns of all pages, and the illnesses by the names that papers use."""
+    from leadline.cli.shelves.concepts import CONCEPTS
+
+    return {
+        name: Page(name, concept.summary, facts=concept.facts(), text=concept.in_full())
+        for name, concept in CONCEPTS.items()
+    }
 
 
 def _parts(kind: str) -> dict[str, Page]:
@@ -159,6 +222,7 @@ PART_KINDS = {
 """The shelves of parts, and the field of a recipe that chooses from each."""
 
 SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
+    "rules": _rules,
     "probes": _probes,
     "quantities": _quantities,
     "bounds": _bounds,
@@ -169,9 +233,11 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "tasks": partial(_catalog, "lab.tasks", "TASKS"),
     "presets": partial(_catalog, "lab.presets", "PRESETS", options=False),
     "engines": partial(_catalog, "lab.engines", "ENGINES"),
+    "concepts": _concepts,
 }
 
 SINGULAR = {
+    "rules": "rule",
     "probes": "probe",
     "quantities": "quantity",
     "bounds": "bound",
@@ -181,4 +247,5 @@ SINGULAR = {
     "tasks": "task",
     "presets": "preset",
     "engines": "engine",
+    "concepts": "concept",
 }

@@ -14,9 +14,10 @@ import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
 from leadline.record.run.training import VALIDATION_LOSS
-from leadline.record.words.answer import BACKWARD, FAR, opening
+from leadline.record.words.answer import BACKWARD
+from leadline.record.words.course import FAR, STEADY, course_of
 from leadline.record.words.numbers import format_number
-from leadline.record.words.shape import STEADY, course_of
+from leadline.record.words.places import opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,10 @@ from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number
 from leadline.record.rows.address import address_of
-from leadline.record.views import written_by
+from leadline.record.views import findings_to_show, written_by
+from leadline.record.words.printable import printable_screen, printable_table
 from leadline.record.words.screen import Screen, Showable
+from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import (
     TOPICS,
     carried_by_few,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.reading.compare.training_curves import CurveComparison
-    from leadline.record import Growth, Profile
+    from leadline.record import Finding, Growth, Profile
     from leadline.record.rows.quantity import AxisScale, Quantity
     from leadline.record.run.ending import RunEnding
     from leadline.record.words.table import TextTable
@@ -129,6 +131,8 @@ class Comparison(Showable):
     """The command that wrote each record; empty where it is unknown."""
     unfinished: tuple[str, ...] = ()
     """How far each record has come that still grows; empty for a finished one."""
+    findings: tuple[tuple[Finding, ...], ...] = ()
+    """What rules and passes found in each record, the worst first."""
 
     @property
     def shares_nothing(self) -> bool:
@@ -144,13 +148,13 @@ class Comparison(Showable):
         """Return every line over depth as a table; `print` shows those that differ most."""
         from leadline.reading.compare.text import depth_table, shared_rows
 
-        return depth_table(self, shared_rows(self))
+        return printable_table(depth_table(self, shared_rows(self)))
 
     def screen(self, *, everything: bool = False) -> Screen:
         """Return the answer, the rows in which records differ most, and what is not shared."""
         from leadline.reading.compare.text import comparison_screen
 
-        return comparison_screen(self, everything=everything)
+        return printable_screen(comparison_screen(self, everything=everything))
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as strict JSON: NaN is null, infinities are strings."""
@@ -161,12 +165,26 @@ class Comparison(Showable):
             "names": list(self.names),
             "answer": comparison_answer(self, names=self.names),
             "unfinished": list(self.unfinished),
+            "findings": [
+                [
+                    {
+                        "severity": finding.severity,
+                        "code": finding.code,
+                        "name": finding.name,
+                        "verdict": finding.verdict,
+                    }
+                    for finding in findings
+                ]
+                for findings in self.findings
+            ],
             "rows": [
                 {
                     "label": row.label,
                     "quantity": row.quantity,
                     "statistic": row.statistic,
-                    "records": [None if side is None else _side_json(side) for side in row.sides],
+                    "records": [
+                        None if side is None else _side_json(side, row) for side in row.sides
+                    ],
                 }
                 for row in self.rows
             ],
@@ -196,7 +214,8 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     writers = tuple(written_by(record.provenance) for record in records)
     how_far = tuple(unfinished_text(record.provenance) for record in records)
     curves, endings = compare_curves(records), run_endings(records)
-    return Comparison(titles, rows, curves, endings, writers, how_far)
+    findings = tuple(tuple(findings_to_show(record)) for record in records)
+    return Comparison(titles, rows, curves, endings, writers, how_far, findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +281,12 @@ def _side(line: _Line, measure: _Line) -> ComparisonSide:
     )
 
 
-def _side_json(side: ComparisonSide) -> dict[str, Any]:
+def _side_json(side: ComparisonSide, row: ComparisonRow) -> dict[str, Any]:
     parting = side.parting
     return {
         "first": strict_number(side.first),
         "last": strict_number(side.last),
-        "growth": side.growth.to_json(),
+        "growth": growth_json(side.profile, scale=row.scale, logarithm=row.nats_per_unit > 0),
         "compared_layers": [end.layer for end in side.ends],
         "ratio_at_first": strict_number(side.ratio_at_first),
         "ratio_at_last": strict_number(side.ratio_at_last),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from leadline.record.words.shape import STEADY
+from leadline.record.words.course import STEADY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from leadline.record.words.numbers import format_number
 from leadline.record.words.screen import MOST_ROWS, Screen, Sentence
 from leadline.record.words.shape import axis_text
 from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
-from leadline.record.words.text import LEAST_ROWS, shape_cell
+from leadline.record.words.text import LEAST_ROWS, finding_sentences, shape_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,11 @@ def comparison_screen(comparison: Comparison, *, everything: bool = False) -> Sc
     order = sorted(range(len(rows)), key=lambda at: _place(rows[at]))
     shown = rows if everything else [rows[at] for at in sorted(order[:most])]
     parts: list[Sentence | TextTable] = [Sentence(_title(comparison), "bold")]
+    for name, findings in zip(comparison.labels, comparison.findings, strict=False):
+        # What passes store of values that are not finite, the answer says in its own words.
+        rules = [finding for finding in findings if finding.code]
+        faults = [finding for finding in rules if finding.severity != "note" or everything]
+        parts += finding_sentences(faults, of=name, everything=everything)
     parts += [Sentence(sentence) for sentence in comparison_answer(comparison)]
     if shown_curves:
         parts += [Sentence(), _curve_table(comparison, shown_curves)]

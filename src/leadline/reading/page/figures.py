@@ -19,7 +19,7 @@ from leadline.errors import LeadlineError, UnknownName
 from leadline.reading.compare.names import distinct_names, name_records
 from leadline.reading.show.chart import Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import dash_of, is_point, point_colour, record_colour, symbol_of
-from leadline.reading.show.wording import layer_ranges, number, statistic_in_words
+from leadline.reading.show.wording import axes_in_words, layer_ranges, number, statistic_in_words
 from leadline.record.provenance import text_at
 from leadline.record.rows.selection import group_into_lines
 from leadline.record.words.shape import shape_text
@@ -147,7 +147,7 @@ def _draw(
         scale=quantity.scale,
         rows=tuple(rows),
         lines=tuple(lines),
-        spoken=f"{quantity.title} over depth. {spoken}",
+        spoken=f"{quantity.title} over {axes_in_words([quantity.over])}. {spoken}",
         name=quantity.name,
         topic=quantity.topic,
         leads=quantity.leads,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
+    from leadline.reading.diagnosis.diagnosis import Diagnosis
     from leadline.reading.map.trainability import Trainability
     from leadline.reading.page.section import PagePart
     from leadline.reading.show.chart import HeldLine, LineAddress
@@ -43,11 +44,17 @@ def write_html(
     names: Sequence[str] | None = None,
     title: str | None = None,
     training_map: Trainability | None = None,
+    diagnoses: Sequence[Diagnosis] = (),
 ) -> Path:
     """Write the report of one record, or the comparison of several, in one step."""
     place = check_path(path)
     text = render_html(
-        records, names=names, title=title, file=place.stem, training_map=training_map
+        records,
+        names=names,
+        title=title,
+        file=place.stem,
+        training_map=training_map,
+        diagnoses=diagnoses,
     )
     write_text_file(place, text, problem=f"The report cannot be written to {place}")
     return place
@@ -60,10 +67,12 @@ def render_html(
     title: str | None = None,
     file: str = "leadline",
     training_map: Trainability | None = None,
+    diagnoses: Sequence[Diagnosis] = (),
 ) -> str:
     """Return the page as text. `file` names the files that the page offers for download.
 
-    `training_map` is the map of a single sweep, if it was computed already.
+    `training_map` is the map of a single sweep, and `diagnoses` what the rules say of each record,
+    if these were computed already.
     """
     if not records:
         raise RecordError("A report needs at least one record, but got none.")
@@ -77,6 +86,7 @@ def render_html(
         title or (explained if shortened else join_words(titles)),
         full_names=titles if shortened else (),
         training_maps={} if training_map is None else {0: training_map},
+        diagnoses=dict(enumerate(diagnoses)),
     )
     parts = write_parts(subject)
     body = "\n".join(part.to_html() for part in parts)

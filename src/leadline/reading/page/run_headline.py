@@ -12,7 +12,7 @@ from leadline.reading.page.headline import Fact
 from leadline.reading.show.wording import number
 from leadline.record.provenance import number_at, text_at
 from leadline.record.run.ending import ending_of, is_cell
-from leadline.record.words.answer import loss_curve, run_answer
+from leadline.record.words.run_answer import loss_curve, run_answer
 
 if TYPE_CHECKING:
     from leadline.reading.map.trainability import Trainability

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from leadline.reading.diagnosis.standing import standing_findings
 from leadline.reading.page.headline import record_answer
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.rows.address import Address, address_of
 from leadline.record.run.curve import curves_of
+from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import headline_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.record import Finding, Profile, Record, Site
+    from leadline.record.rows.quantity import Quantity
     from leadline.record.run.curve import Curve
 
 __all__ = ["SCHEMA", "as_json"]
@@ -60,9 +63,13 @@ def as_json(record: Record) -> dict[str, Any]:
             }
             for name, quantity in record.quantities.items()
         },
-        "series": [_series(line) for profiles in lines.values() for line in profiles],
+        "series": [
+            _series(line, record.quantities[name])
+            for name, profiles in lines.items()
+            for line in profiles
+        ],
         "curves": [_curve(curve) for curve in curves_of(record)],
-        "findings": [_finding(finding) for finding in record.findings],
+        "findings": [_finding(finding) for finding in standing_findings(record)],
         "provenance": {
             key: strict_json(value) for key, value in provenance.items() if key not in _AT_THE_TOP
         },
@@ -120,7 +127,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
 
 
-def _series(line: Profile) -> dict[str, Any]:
+def _series(line: Profile, quantity: Quantity) -> dict[str, Any]:
     return {
         "quantity": line.quantity,
         "statistic": line.statistic,
@@ -129,7 +136,7 @@ def _series(line: Profile) -> dict[str, Any]:
         "sublayer": line.sublayer,
         "layers": list(line.layers),
         "values": [strict_number(value) for value in line.values],
-        "growth": line.growth.to_json(),
+        "growth": growth_json(line, scale=quantity.scale, logarithm=quantity.nats_per_unit > 0),
     }
 
 

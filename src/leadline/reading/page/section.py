@@ -7,7 +7,7 @@
         def reads(self, record): ...     # cheap: looks at provenance and quantities only
         def write(self, subject): ...    # a list of parts, of whatever records it reads
 
-`place` is where its parts stand: 0 the answer, 10 the stream and its gradients, 20 to 30 training,
+`place` is where its parts stand: 0 the answer, 5 the findings, 10 the stream and its gradients, 20 to 30 training,
 40 to 80 what is folded by topic, 90 the provenance. A section whose `reads` says no of every
 record is not written, and whatever it needs for that is imported inside `write`. A plug-in adds a
 section by the same decorator, or through an entry point of the group `leadline.sections`.
@@ -25,9 +25,10 @@ from leadline.reading.page.figures import draw_charts
 from leadline.reading.show.markup import safe
 
 if TYPE_CHECKING:
+    from leadline.reading.diagnosis.diagnosis import Diagnosis
     from leadline.reading.map.trainability import Trainability
     from leadline.reading.show.chart import Chart
-    from leadline.record import Record
+    from leadline.record import Finding, Record
 
 __all__ = ["SECTIONS", "PagePart", "PageSubject", "Section", "holds_run", "is_sweep", "write_parts"]
 
@@ -44,11 +45,26 @@ class PageSubject:
     title: str
     full_names: Sequence[str] = ()
     training_maps: dict[int, Trainability] = field(default_factory=dict["int", "Trainability"])
+    diagnoses: dict[int, Diagnosis] = field(default_factory=dict["int", "Diagnosis"])
 
     @cached_property
     def charts(self) -> list[Chart]:
         """The charts over depth."""
         return draw_charts(self.records, names=self.names)
+
+    def diagnosis(self, at: int) -> Diagnosis:
+        """Return what the rules say of record number `at`: what was handed over, or asked now."""
+        if at not in self.diagnoses:
+            from leadline.reading.diagnosis.standing import standing_diagnosis
+
+            self.diagnoses[at] = standing_diagnosis(self.records[at])
+        return self.diagnoses[at]
+
+    def findings(self, at: int) -> list[Finding]:
+        """Return what rules and passes found in record number `at`, the worst first."""
+        from leadline.reading.diagnosis.standing import without_repetition
+
+        return without_repetition(self.diagnosis(at), self.records[at].findings)
 
     def training_map(self, at: int) -> Trainability:
         """Return the map of the sweep that is record number `at`, computed once."""

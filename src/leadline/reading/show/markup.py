@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.show.palette import DASHES, css_colour
 from leadline.reading.show.wording import with_indices
+from leadline.record.words.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,18 +25,18 @@ _SHAPES = {
 
 
 def safe(text: object) -> str:
-    """Escape a text for HTML."""
-    return html.escape(str(text))
+    """Escape a text for HTML; control characters, which it cannot hold, are spelled out."""
+    return html.escape(printable(str(text), keep="\n\t"))
 
 
 def formula(text: str) -> str:
     """Escape a text with indices and exponents, and set them as such."""
-    return with_indices(html.escape(text))
+    return with_indices(safe(text))
 
 
 def law(text: str) -> str:
     """Escape a sentence with laws of growth, and raise the exponent of l^0.5; names stay."""
-    escaped = html.escape(text).replace("best R²", "best\u00a0R²").replace("R² ", "R²\u00a0")
+    escaped = safe(text).replace("best R²", "best\u00a0R²").replace("R² ", "R²\u00a0")
     return re.sub(r"\bl\^([-−]?\d+(?:\.\d+)?)", "<i>l</i>\u200a<sup>\\1</sup>", escaped)
 
 

@@ -7,9 +7,25 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["count", "layer_ranges", "number", "statistic_in_words", "times", "with_indices"]
+    from leadline.record.rows.quantity import Over
+
+__all__ = [
+    "axes_in_words",
+    "count",
+    "layer_ranges",
+    "number",
+    "statistic_in_words",
+    "times",
+    "with_indices",
+]
+
+_AXES: dict[Over, str] = {
+    "layer": "depth",
+    "hops": "the length of paths",
+    "step": "the steps of the run",
+}
 
 _STATISTICS = {
     "value": "value",
@@ -30,6 +46,11 @@ def with_indices(escaped: str) -> str:
     """
     lowered = _SUBSCRIPT.sub(lambda match: f"<sub>{match[1] or match[2]}</sub>", escaped)
     return _SUPERSCRIPT.sub(lambda match: f"<sup>{match[1] or match[2]}</sup>", lowered)
+
+
+def axes_in_words(axes: Iterable[Over]) -> str:
+    """Say what charts are drawn over: `depth`, `the length of paths`, or several of them."""
+    return " and ".join(_AXES[axis] for axis in dict.fromkeys(axes)) or _AXES["layer"]
 
 
 def statistic_in_words(statistic: str) -> str:

@@ -8,16 +8,79 @@ process ends, however it ends.
 from __future__ import annotations
 
 import os
+import platform
+import sqlite3
+import time
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from leadline.errors import RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
-__all__ = ["only_writer", "take_lock"]
+__all__ = ["WritingConnection", "only_writer", "take_lock"]
+
+
+class WritingConnection(sqlite3.Connection):
+    """A connection that writes a record, the only one of all processes until it is closed.
+
+    A measurement holds the lock of `only_writer` for longer, also before its file is there, so this
+    lock has a file of its own, which says who holds it.
+    """
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self._beside = Path(f"{os.path.realpath(path)}.writer")
+        self._lock = take_lock(self._beside)
+        if self._lock is None:
+            raise RecordError(_already_written(path, self._beside))
+        self._lock.truncate(0)
+        self._lock.write(
+            f"{os.getpid()}\n{platform.node()}\n{time.strftime('%Y-%m-%d %H:%M:%S')}\n"
+        )
+        self._lock.flush()
+        try:
+            super().__init__(path, **options)
+        except sqlite3.Error:
+            self._let_go()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, then let the next writer in."""
+        super().close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._lock is None:
+            return
+        if os.name != "nt":  # while it is held, so that nobody waits for a lost file
+            self._beside.unlink(missing_ok=True)
+        self._lock.close()
+        self._lock = None
+        if os.name == "nt":
+            with suppress(OSError):
+                self._beside.unlink(missing_ok=True)
+
+
+def _already_written(path: Path, beside: Path) -> str:
+    """Say who writes a record, and what to do; on Windows a lock that is held cannot be read."""
+    with suppress(OSError, ValueError):
+        process, host, since = beside.read_text().splitlines()
+        if (int(process), host) == (os.getpid(), platform.node()):
+            return (
+                f"The record {path} is open for writing in this process already, since {since}: "
+                "close that record first (record.close()), or read this one with "
+                "leadline.Record.open(path)."
+            )
+        return (
+            f"Process {process} on {host} has been writing the record {path} since {since}: wait "
+            "until it ends, or choose another file; leadline.Record.open(path) reads it meanwhile."
+        )
+    return (
+        f"Another process is writing the record {path}: wait until it ends, or choose another "
+        "file; leadline.Record.open(path) reads it meanwhile."
+    )
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from leadline.record.file.faults import (
     cannot_write,
     damaged,
 )
+from leadline.record.file.lock import WritingConnection
 from leadline.record.file.migrations import FIRST_SCHEMA, migrate
 from leadline.record.file.schema import APPLICATION_ID, SCHEMA, write_schema
 
@@ -71,20 +72,26 @@ def create_file(path: Path) -> sqlite3.Connection:
     except OSError as error:
         raise cannot_save(path, error) from error
     try:
-        connection = sqlite3.connect(path, check_same_thread=False)
+        connection = WritingConnection(path, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         write_schema(connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         path.unlink(missing_ok=True)
         raise cannot_save(path, error) from error
     return connection
 
 
 def reopen_file(path: Path) -> sqlite3.Connection:
-    """Open a record file to add to it. What a killed writer had committed is there."""
+    """Open a record file to add to it. What a killed writer had committed is there.
+
+    A file that is being written, by another process or by this one, is refused.
+    """
     open_file(path)[0].close()
-    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection = WritingConnection(path, check_same_thread=False)
+    except (sqlite3.Error, OSError) as error:
+        raise cannot_write(path, error) from error
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
 
+import numpy as np
+
 from leadline.errors import RecordError, check_text, shown
 from leadline.record import provenance
 from leadline.record.file.faults import READING_ERRORS, cannot_read, damaged
@@ -30,17 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
-    "SUMMED_AXES",
     "add_finding",
     "add_quantity",
     "add_readings",
     "as_readings",
     "count_readings",
     "distinct",
-    "drawn_conditions",
     "foreign_changes",
     "last_layer",
     "read_findings",
+    "read_places",
     "read_provenance",
     "read_quantities",
     "read_rows",
@@ -59,9 +60,10 @@ _TEXT_COLUMNS = [
 ]
 _SITE_FIELDS = tuple(field.name for field in dataclasses.fields(Site))
 _FINDING_FIELDS = ("verdict", "quantity", "severity", "code", "name", "details", *_SITE_FIELDS)
-SUMMED_AXES = ("lane", "head", "token", "rank", "example")
+_SUMMED_AXES = ("lane", "head", "token", "rank", "example")
 """The axes along which a quantity has numbers beside its summary."""
-_PLACE = ("statistic", "stack", "point", "coalesce(sublayer, -1)", "layer", "coalesce(hops, -1)")
+_PLACE = ("run", "step", "quantity", "statistic", "stack", "point", "sublayer", "layer")
+_SUMMARY = " AND ".join(f"{axis} IS NULL" for axis in _SUMMED_AXES)
 _WORDS: dict[str, Any] = {
     "lives_on": LivesOn,
     "scale": AxisScale,
@@ -248,27 +250,44 @@ def read_rows(connection: sqlite3.Connection, conditions: Mapping[str, object]) 
 
 
 @_reader
-def drawn_conditions(
+def read_places(
     connection: sqlite3.Connection, conditions: Mapping[str, object]
-) -> dict[str, object]:
-    """Add to the conditions the run, the step and the summaries that a line is drawn from."""
+) -> list[RecordRow] | None:
+    """Read one row per place of a line, of the run and the step that are drawn.
+
+    Its value is the mean of the summaries there, or of everything where there is no summary. The
+    rows come in the order in which the places were first written. None where a place is more than
+    its layer and its value more than a float: lines over hops, exponents beyond float64.
+    """
     drawn = dict(conditions)
 
-    def one(expression: str, ending: str = "") -> Any:
+    def select(columns: str, ending: str = "") -> sqlite3.Cursor:
         where = " AND ".join(f"{column} IS ?" for column in drawn) or "1"
-        query = f"SELECT {expression} FROM reading WHERE {where} {ending}"  # noqa: S608
-        return (connection.execute(query, tuple(drawn.values())).fetchone() or (None,))[0]
+        query = f"SELECT {columns} FROM reading WHERE {where} {ending}"  # noqa: S608
+        return connection.execute(query, tuple(drawn.values()))
 
     if "run" not in drawn:
-        drawn["run"] = one("run", "ORDER BY rowid LIMIT 1")
+        (drawn["run"],) = select("run", "ORDER BY rowid LIMIT 1").fetchone() or (None,)
     if "step" not in drawn:
-        drawn["step"] = one("max(step)")
-    place = " || char(31) || ".join(_PLACE)  # a sign between units, which no name has
-    is_summary = " AND ".join(f"{axis} IS NULL" for axis in SUMMED_AXES)
-    summed = f"CASE WHEN {is_summary} THEN {place} END"
-    if one(f"count(DISTINCT {place})") == one(f"count(DISTINCT {summed})"):
-        drawn |= dict.fromkeys(SUMMED_AXES)
-    return drawn
+        (drawn["step"],) = select("max(step)").fetchone()
+    if select("count(exponent) + count(hops)").fetchone()[0]:
+        return None
+    # SQLite's own mean differs in the last bits from that of a file that is kept in memory.
+    values: dict[RecordRow, tuple[list[float], list[float]]] = {}
+    for *place, is_summary, value in select(
+        f"{', '.join(_PLACE)}, {_SUMMARY}, value", "ORDER BY rowid"
+    ):
+        everything, summaries = values.setdefault(tuple(place), ([], []))
+        (summaries if is_summary else everything).append(math.nan if value is None else value)
+    return [
+        _placed(place, float(np.mean(summaries or everything)))
+        for place, (everything, summaries) in values.items()
+    ]
+
+
+def _placed(place: RecordRow, value: float) -> RecordRow:
+    columns = {**dict(zip(_PLACE, place, strict=True)), "value": value}
+    return tuple(columns.get(column) for column in READING_COLUMNS)
 
 
 @_reader

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RUN", "Site"]
+__all__ = ["OUTSIDE", "RUN", "Site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +54,7 @@ class Site:
         return " ".join(word for word in words if word)
 
 
+OUTSIDE = "model"
+"""The stack of tensors that belong to no block, each at layer 0 under its full name."""
 RUN = Site("run", 0, point="run")
 """The address of a number that belongs to a training run and to no place in the model."""

@@ -1,10 +1,7 @@
-"""What a record answers: how signal and gradient travel through depth, and what a run has learned.
+"""What a record answers: first what a run has learned, then how signal and gradient travel.
 
 Does anything vanish, explode, jump, become equal, or stop being finite, and where? Sentences are
-made from the quantities that lead their topics. The norm of the first token is not stored by
-itself. It follows from two means: with N tokens in E examples,
-N mean = E first + (N - E) mean_without_first, where `first` is the mean over the first tokens of
-the examples.
+made from the quantities that lead their topics.
 """
 
 from __future__ import annotations
@@ -15,14 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.record.provenance import number_at
-from leadline.record.run.curve import curves_of
-from leadline.record.run.ending import ending_of, ending_text
-from leadline.record.run.training import GAUGES, VALIDATION_LOSS
-from leadline.record.words.numbers import format_number
-from leadline.record.words.places import places_text
-from leadline.record.words.shape import FAR, STEADY, course_of
-from leadline.record.words.summary import cotangent_text, leading_lines, leading_quantity
+from leadline.record.words.course import FAR, course_of, fold_text
+from leadline.record.words.first_token import first_token_sentence
+from leadline.record.words.places import opening, places_text
+from leadline.record.words.run_answer import run_answer
+from leadline.record.words.summary import ROBUST, cotangent_text, leading_lines, leading_quantity
 from leadline.record.words.unfinished import unfinished_sentence
 
 if TYPE_CHECKING:
@@ -33,36 +27,26 @@ if TYPE_CHECKING:
     from leadline.record.record import Record
     from leadline.record.rows.profile import Profile
     from leadline.record.rows.quantity import Quantity
-    from leadline.record.run.curve import Curve
-    from leadline.record.words.shape import Course
+    from leadline.record.words.course import Course
 
 __all__ = [
+    "BACKWARD",
     "EQUAL",
-    "FAR",
-    "LEARNED",
     "answer",
     "depth_sentences",
-    "first_token_ratio",
-    "loss_curve",
-    "opening",
     "outcome_of",
-    "run_answer",
 ]
 
 EQUAL = 0.1
 """Tokens count as nearly equal below this share of their size in which they differ: cosines above
 0.99."""
-MASSIVE = 10.0
-"""From this ratio to the median of the others on, the first token counts as massive."""
-LEARNED = 0.3
-"""A run has learned from so many nats below the unigram entropy on: chance differences between
-runs that only know the frequencies of the symbols are a few hundredths of a nat."""
-MOVED = 0.1
-"""A cosine that a run changes by less than this is not told."""
-ROBUST = "median_without_first"
 PARTIAL = "jacobian.partial"
 """What becomes of a random gradient between the end of the stack and a site: it tells how gradients
 travel where none was measured."""
+PER_BLOCK = "nats per block"
+"""The unit of exponents: the logarithm of the growth of directions, over the blocks behind a site."""
+HARDLY = 1.5
+"""Below this factor gradients hardly change on their way through all blocks."""
 BACKWARD = ("gradient",)
 """The topics whose lines are followed from the last layer to the first."""
 
@@ -88,6 +72,8 @@ def depth_sentences(record: Record) -> list[str]:
             continue
         steady[noun] = all(course.size < FAR and course.is_sound for _, course in known)
         told.append(_travel(subject, topic, known))
+    if "gradient" not in steady:
+        told += _growth_of_gradients(record)
     tokens, apart = _tokens(record)
     calm = steady and all(steady.values()) and apart is not False
     lines_of_text = [
@@ -102,68 +88,6 @@ def depth_sentences(record: Record) -> list[str]:
     return [sentence for sentence in lines_of_text if sentence]
 
 
-def run_answer(record: Record) -> list[str]:
-    """Say whether a training run has learned, and how it ended; nothing without a run."""
-    curve = loss_curve(record)
-    return [] if curve is None else [*_loss_sentences(record, curve), *_gauge_sentences(record)]
-
-
-def _loss_sentences(record: Record, curve: Curve) -> list[str]:
-    ending = ending_of(record)
-    if ending is not None and ending.diverged:
-        read = (
-            f"The last validation loss, {format_number(curve.last, digits=3)} nats, was read before, "
-            f"at step {curve.steps[-1]}."
-        )
-        return [ending.sentence, *([read] if math.isfinite(curve.last) else [])]
-    if not math.isfinite(curve.last):
-        return [f"The validation loss is not a number at step {curve.steps[-1]}: the run diverged."]
-    steps = curve.steps[-1] if ending is None else ending.steps
-    first, last = (format_number(value, digits=3) for value in (curve.first, curve.last))
-    sentence = f"The validation loss went from {first} to {last} nats in {steps} steps"
-    unigram = number_at(record.provenance, "task", "unigram")
-    if unigram is not None:
-        below = unigram - curve.last
-        side = "below" if below >= 0 else "above"
-        apart = format_number(abs(below), digits=3)
-        sentence = f"{_learned(below)}: {sentence[:1].lower()}{sentence[1:]}"
-        sentence += f", {apart} {side} the unigram entropy of its task"
-    finished = ending is not None and ending.status == "finished"
-    ended = "" if finished else ending_text(record.provenance)
-    return [f"{sentence}.", *([ended] if ended else [])]
-
-
-def _gauge_sentences(record: Record) -> list[str]:
-    """Say which gauges of a run moved between their first and their last reading."""
-    told: list[str] = []
-    for gauge in GAUGES:
-        curve = next(iter(curves_of(record, gauge.name)), None) if gauge.name in record else None
-        if curve is None or len(curve) < 2:
-            continue
-        first, last = curve.first, curve.last
-        if gauge.scale == "log":
-            still = 0 < first < math.inf and first / STEADY < last < first * STEADY
-        else:
-            still = abs(last - first) < MOVED
-        if not still:
-            ends = " to ".join(format_number(value, digits=3) for value in (first, last))
-            steps = f"between steps {curve.steps[0]} and {curve.steps[-1]}"
-            told.append(f"{opening(gauge.title)} from {ends} {steps}")
-    return [f"Gauges that moved: {'; '.join(told)}."] if told else []
-
-
-def loss_curve(record: Record) -> Curve | None:
-    """Return the validation loss of a record that holds one run."""
-    if VALIDATION_LOSS.name not in record.quantities or len(record.runs) != 1:
-        return None
-    return next(iter(curves_of(record, VALIDATION_LOSS.name)), None)
-
-
-def opening(title: str) -> str:
-    """Return a title as the subject of a sentence."""
-    return f"the {title[:1].lower()}{title[1:]}"
-
-
 def outcome_of(course: Course, topic: str) -> str:
     """Say in two words that a line vanishes or explodes; empty where it does neither."""
     if course.size < FAR:
@@ -172,52 +96,6 @@ def outcome_of(course: Course, topic: str) -> str:
     plural = topic == "gradient"
     verb = "vanish" if course.shrinks else "explode"
     return f"{noun} {verb if plural else f'{verb}es' if verb == 'vanish' else f'{verb}s'}"
-
-
-def first_token_ratio(record: Record) -> Profile | None:
-    """Return the norm of the first token over the median norm of the others, by layer."""
-    tokens = number_at(record.provenance, "input", "tokens")
-    examples = number_at(record.provenance, "input", "examples")
-    quantity = leading_quantity(record, "stream")
-    if not tokens or not examples or examples >= tokens or len(record.stacks) != 1 or not quantity:
-        return None
-    lines = {profile.statistic: profile for profile in record.profiles(quantity.name)}
-    wanted = ("mean", "mean_without_first", ROBUST)
-    if any(one not in lines for one in wanted):
-        return None
-    mean, others, median = (lines[one] for one in wanted)
-    if not mean.layers == others.layers == median.layers:
-        return None
-    with np.errstate(all="ignore"):
-        first = (tokens * mean.values - (tokens - examples) * others.values) / examples
-        ratio = first / median.values
-    return type(mean)(
-        quantity="first token over median",
-        statistic="value",
-        stack=mean.stack,
-        point=mean.point,
-        sublayer=None,
-        layers=mean.layers,
-        values=ratio,
-    )
-
-
-def first_token_sentence(record: Record) -> str:
-    """Say where the first token is massive; empty where it is nowhere."""
-    ratio = first_token_ratio(record)
-    if ratio is None:
-        return ""
-    finite = {
-        layer: float(value)
-        for layer, value in zip(ratio.layers, ratio.values, strict=True)
-        if math.isfinite(value)
-    }
-    heavy = [layer for layer, value in finite.items() if value >= MASSIVE]
-    if not heavy:
-        return ""
-    where = places_text(heavy, ratio.layers, onward=True)
-    peak = f"{float(f'{max(finite.values()):.2g}'):g}"
-    return f"The first token carries up to {peak} times the median norm of the others {where}."
 
 
 def _telling_lines(record: Record, topic: str, statistic: str) -> tuple[str, list[Profile]]:
@@ -257,6 +135,43 @@ def _travel(subject: str, topic: str, known: Sequence[tuple[Profile, Course]]) -
     verdict = " and ".join(word for word in verdicts if word)
     sentence = f"{verdict}: {'; '.join(told)}." if verdict else f"{'; '.join(told)}."
     return sentence[:1].upper() + sentence[1:]
+
+
+def _growth_of_gradients(record: Record) -> list[str]:
+    """Say by how much gradients change through all blocks, where their growth per block leads."""
+    exponents = [
+        quantity
+        for quantity in record.quantities.values()
+        if quantity.leads and quantity.lives_on == "stream" and quantity.unit == PER_BLOCK
+    ]
+    told: list[str] = []
+    for line in record.profiles(exponents[0].name) if exponents else []:
+        # From site 0 on all blocks are behind it; a line without that site tells a part of them.
+        if line.statistic != exponents[0].headline or line.layers[0] != 0:
+            continue
+        depth = record.depth(line.stack)
+        blocks = "the one block" if depth == 1 else f"all {depth} blocks"
+        inside = f" of the {line.stack}" if len(record.stacks) > 1 else ""
+        log = depth * line.first
+        if log == -math.inf or math.isfinite(log):  # all else is told as not finite
+            told.append(_growth_sentence(log, f"on their way through {blocks}{inside}"))
+    return told
+
+
+def _growth_sentence(log: float, way: str) -> str:
+    """Say that gradients grow, shrink or hardly change by a factor with this logarithm."""
+    if log == -math.inf:
+        return f"Gradients vanish: nothing of them is left {way}."
+    if abs(log) < math.log(HARDLY):
+        times = f"multiplied by {math.exp(log):.3g} in the direction that grows most"
+        return f"Gradients hardly change: {way} they are {times}."
+    verb, verdict, most = (
+        ("shrink", "vanish", "even in the direction that shrinks least")
+        if log < 0
+        else ("grow", "explode", "in the direction that grows most")
+    )
+    subject = f"Gradients {verdict}: they" if abs(log) >= math.log(FAR) else "Gradients"
+    return f"{subject} {verb} {fold_text(abs(log))} {way}, {most}."
 
 
 def _tokens(record: Record) -> tuple[str, bool | None]:
@@ -342,9 +257,3 @@ def _nothing_wrong(nouns: list[str], apart: bool | None) -> str:
     if len(nouns) == 2:
         return f"Neither signal nor gradient vanishes or explodes{tokens}."
     return f"The {nouns[0]} neither vanishes nor explodes{tokens}."
-
-
-def _learned(below: float) -> str:
-    if below >= LEARNED:
-        return "The model has learned"
-    return "The model has learned no more than how frequent the symbols are"

@@ -1,4 +1,4 @@
-"""Layers in words: one, a stretch of them, several, all."""
+"""Parts of sentences: a title as their subject, and layers, one, a stretch of them, several, all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["places_text"]
+__all__ = ["opening", "places_text"]
 
 MOST_NAMED = 4
 """So many layers that do not lie side by side are named; more of them are counted."""
@@ -35,3 +35,8 @@ def places_text(chosen: Sequence[int], layers: Sequence[int], *, onward: bool = 
     if len(chosen) <= MOST_NAMED:
         return f"at layers {', '.join(map(str, chosen[:-1]))} and {last}"
     return f"at {len(chosen)} layers, the first of them {first} and the last {last}"
+
+
+def opening(title: str) -> str:
+    """Return a title as the subject of a sentence."""
+    return f"the {title[:1].lower()}{title[1:]}"

@@ -23,11 +23,13 @@ class Sentence:
     """A sentence of a screen, with its style on a terminal; an empty one parts what is around it.
 
     `in_python` stands for the text where Python prints it, and options of a command mean nothing.
+    Lines after the first are indented by `hang` columns where a terminal breaks it.
     """
 
     text: str = ""
     style: str = ""
     in_python: str = ""
+    hang: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Screen:
         """Print it on a terminal or into a pipe."""
         for part in self._without_gaps():
             if isinstance(part, Sentence):
-                print_line(console, part.text, style=part.style)
+                print_line(console, part.text, style=part.style, hang=part.hang)
             else:
                 part.show(console)
 
@@ -60,7 +62,8 @@ class Screen:
             elif part.text:
                 bold = "bold" in part.style
                 text = escape(part.in_python or part.text)
-                pieces.append(f"<div>{f'<strong>{text}</strong>' if bold else text}</div>")
+                indent = f' style="margin-left:{part.hang}ch"' if part.hang else ""
+                pieces.append(f"<div{indent}>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 
     def _without_gaps(self) -> list[Sentence | TextTable]:
@@ -94,13 +97,19 @@ class Showable:
         return self.screen().html()
 
 
-def print_line(console: Console, line: str = "", *, style: str = "") -> None:
-    """Print one line of words, never as markup, broken between words; into a pipe in one piece."""
+def print_line(console: Console, line: str = "", *, style: str = "", hang: int = 0) -> None:
+    """Print one line of words, never as markup, broken between words; into a pipe in one piece.
+
+    Lines after a break are indented by `hang` columns.
+    """
     from rich.text import Text
 
     text = encodable(line, console)
     lines = [text]
     if console.is_terminal:
-        lines = textwrap.wrap(text, console.width, break_on_hyphens=False) or [""]
+        indent = " " * min(hang, console.width // 2)
+        lines = textwrap.wrap(
+            text, console.width, break_on_hyphens=False, subsequent_indent=indent
+        ) or [""]
     for piece in lines:
         console.print(Text(piece, style=style), soft_wrap=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leadline.record.rows.quantity import AxisScale, Quantity
 
 __all__ = [
+    "ROBUST",
     "TOPICS",
     "SummaryRow",
     "carried_by_few",
@@ -45,6 +46,7 @@ TOPICS = ("stream", "gradient", "tokens")
 # The mean counts as carried by few tokens from this factor over the median without the first one.
 APART = 2.0
 ROBUST = "median_without_first"
+"""The statistic that neither the first token nor a few others can carry."""
 
 
 @dataclass(frozen=True, slots=True)

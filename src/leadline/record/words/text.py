@@ -35,12 +35,15 @@ __all__ = [
     "SEVERITY",
     "curve_table",
     "depth_table",
+    "finding_sentences",
     "finding_text",
     "record_screen",
     "rows_that_matter",
     "shape_cell",
 ]
 
+MOST_FINDINGS = 3
+"""How many findings stand before the answer; `leadline diagnose` shows all with their evidence."""
 LEAST_ROWS = 5
 """How many rows over depth there are at least beside those of a run."""
 SEVERITY = {"note": "yellow", "warning": "bold yellow", "serious": "bold red"}
@@ -50,6 +53,7 @@ _SHAPES = (24, 12, 8)
 def record_screen(
     record: Record,
     *,
+    findings: Sequence[Finding] | None = None,
     everything: bool = False,
     in_place_of_runs: Iterable[Sentence | TextTable] | None = None,
 ) -> Screen:
@@ -57,6 +61,7 @@ def record_screen(
 
     That the record is unfinished, or its gradients are of no loss, is said first of all, and what
     is unusual about the model before the answer.
+    `findings` are those that are stored in the record unless they are given.
     With `everything` every row is shown. Numbers of a run come before the others, over its steps;
     `in_place_of_runs` stands for them if it is given.
     """
@@ -72,7 +77,9 @@ def record_screen(
         Sentence(one, "bold yellow") for one in (unfinished, warning) if one
     ]
     parts.append(Sentence(title, "bold"))
-    parts += [Sentence(finding_text(one), SEVERITY[one.severity]) for one in record.findings]
+    parts += finding_sentences(
+        record.findings if findings is None else findings, everything=everything
+    )
     sentences = [one for one in answer(record) if one not in (unfinished, warning)]
     unusual = [fact for fact in facts if fact.startswith("unusual: ")]
     parts += [Sentence(one) for one in (*unusual, *sentences)]
@@ -91,9 +98,15 @@ def record_screen(
 
 
 def rows_that_matter(rows: Sequence[SummaryRow], most: int = MOST_ROWS) -> list[SummaryRow]:
-    """Choose the rows that lead their topics and those that change most; they keep their order."""
+    """Choose the rows that lead their topics and those that change most; they keep their order.
+
+    Where not all rows have room, those that do not change at all are left out.
+    """
+    if len(rows) <= most:
+        return list(rows)
     order = sorted(range(len(rows)), key=lambda at: (not rows[at].leads, -rows[at].change))
-    return [rows[at] for at in sorted(order[:most])]
+    moving = [at for at in order if rows[at].leads or rows[at].change > 0]
+    return [rows[at] for at in sorted((moving or order)[:most])]
 
 
 def _how_to_see_more(hidden: int, count: int) -> Sentence:
@@ -181,8 +194,30 @@ def shape_cell(
 
 
 def finding_text(finding: Finding) -> str:
-    """Write a finding in one line."""
-    return f"{finding.severity}: {finding.verdict}"
+    """Write a finding in one line, with the code of its rule where it has one."""
+    return ": ".join(word for word in (finding.severity, finding.code, finding.verdict) if word)
+
+
+def finding_sentences(
+    findings: Sequence[Finding], *, of: str = "", everything: bool = False
+) -> list[Sentence]:
+    """Return the worst findings in a line each, what to do below them, and how many more there are.
+
+    `of` is the name of the record where there are several.
+    """
+    shown = findings if everything else findings[:MOST_FINDINGS]
+    lines: list[Sentence] = []
+    for one in shown:
+        text = finding_text(one)
+        lines.append(Sentence(f"{of}: {text}" if of else text, SEVERITY[one.severity], hang=2))
+        if words := one.remedy.get("words"):
+            lines.append(Sentence(f"  do: {words}", hang=6))
+    hidden = len(findings) - len(shown)
+    if hidden:
+        more = f"{hidden} more finding{'' if hidden == 1 else 's'}"
+        lines.append(Sentence(f"{more}: --all or `leadline diagnose`", "dim",
+                              in_python=f"{more}: leadline.diagnose(record)"))  # fmt: skip
+    return lines
 
 
 def _extreme(line: Profile, *, lowest: bool) -> str:

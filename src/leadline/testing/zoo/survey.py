@@ -31,13 +31,13 @@ from leadline.testing.zoo._shrinking import small
 from leadline.testing.zoo._specimen import enliven
 from leadline.testing.zoo.types import TYPES
 
-__all__ = ["OUTCOMES", "TYPES", "Answer", "build", "survey"]
+__all__ = ["OUTCOMES", "TYPES", "SurveyAnswer", "build", "survey"]
 
 OUTCOMES = ("balanced", "refused", "own error")
 
 
 @dataclass(frozen=True)
-class Answer:
+class SurveyAnswer:
     """What Leadline says about one model type."""
 
     model_type: str
@@ -71,7 +71,7 @@ def _merged(defaults: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return merged
 
 
-def survey(model_type: str) -> Answer:
+def survey(model_type: str) -> SurveyAnswer:
     """Build the type, draw inputs for it and read its anatomy, judged on a second batch."""
     model = build(model_type)
     inputs = "nothing"
@@ -85,8 +85,8 @@ def survey(model_type: str) -> Answer:
     except LeadlineError as error:
         is_own = isinstance(error, InputError) and error.__cause__ is not None
         outcome = "own error" if is_own else "refused"
-        return Answer(model_type, _kind(model), outcome, inputs, reason=str(error))
-    return Answer(model_type, _kind(model), "balanced", inputs, anatomy=anatomy)
+        return SurveyAnswer(model_type, _kind(model), outcome, inputs, reason=str(error))
+    return SurveyAnswer(model_type, _kind(model), "balanced", inputs, anatomy=anatomy)
 
 
 def _kind(model: nn.Module) -> str:

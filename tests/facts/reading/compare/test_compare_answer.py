@@ -6,7 +6,7 @@ from leadline.reading.compare.answer import comparison_answer
 from leadline.reading.compare.compare import compare
 from leadline.reading.compare.names import short_names
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.words.answer import FAR
+from leadline.record.words.course import FAR
 
 
 def gradient(values: list[float], name: str) -> Record:

@@ -12,7 +12,7 @@ from leadline.reading.page.headline import (
     sentences,
 )
 from leadline.record import Quantity, Reading, Record, Site
-from leadline.record.words.answer import first_token_ratio
+from leadline.record.words.first_token import first_token_ratio
 from tests.synthetic import broken_record, gpt2_record, t5_record
 
 

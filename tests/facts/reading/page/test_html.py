@@ -339,3 +339,27 @@ def test_long_names_stand_once_in_the_title_and_once_among_the_facts() -> None:
     assert "A: a model with a long name, deep; B: a model with a long name, wide</h1>" in markup
     assert [markup.count(name) for name in names] == [2, 2]
     assert "Not measured in" not in markup
+
+
+@pytest.mark.parametrize(
+    ("lives_on", "heading"), [("stream", "Over depth"), ("path", "Over the length of paths")]
+)
+def test_the_heading_of_the_charts_says_what_their_axis_counts(lives_on, heading):
+    record = Record()
+    record.describe(Quantity("a.share", "Share", "s", "s", lives_on=lives_on, headline="value"))
+    record.append(
+        Reading(
+            "a.share",
+            Site("decoder", 3, hops=at) if lives_on == "path" else Site("decoder", at),
+            "value",
+            1.0 / (at + 1),
+        )
+        for at in range(3)
+    )
+    # A single value has no axis, wherever it stands.
+    record.describe(Quantity("a.norm", "Norm", "n", "n", headline="value"))
+    record.append([Reading("a.norm", Site("decoder", 3), "value", 1.0)])
+    page = render_html([record])
+    assert f'<th scope="col">{heading}</th>' in page
+    words = re.findall(r"Over [a-z ]+", re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page))
+    assert {word.strip() for word in words} == {heading}

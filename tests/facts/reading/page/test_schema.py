@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import leadline
 from leadline.reading.page import as_json
 from leadline.record import Quantity, Reading, Record, Site
 from tests.synthetic import RECORDS, broken_record, gpt2_record, t5_record
@@ -128,7 +129,9 @@ def test_series_hold_every_line_with_its_layers() -> None:
     for entry, line in zip(series, lines, strict=True):
         assert entry["values"] == line.values.tolist()
         assert entry["layers"] == list(line.layers)
-        assert entry["growth"]["text"] == line.growth.text
+        assert entry["growth"]["law"] == line.growth.law
+        if line.growth.law != "none":
+            assert entry["growth"]["text"] == line.growth.text
         for field in ("quantity", "statistic", "stack", "point", "sublayer"):
             assert entry[field] == getattr(line, field)
 
@@ -172,3 +175,22 @@ def test_example_in_the_documentation_is_what_the_program_says() -> None:
     shown = json.loads(example[1])
     assert list(shown) == list(strict(gpt2_record()))
     assert {type(value) for value in shown["quantities"].values()} == {list}
+
+
+def test_a_line_without_a_law_says_its_shape_and_a_single_value_nothing():
+    record = Record()
+    record.describe(Quantity("a.b", "A", "a", "a", headline="value"))
+    record.describe(Quantity("a.c", "A", "a", "a", headline="value"))
+    record.append(
+        Reading("a.b", Site("decoder", layer), "value", value)
+        for layer, value in enumerate([4.0, 1.0, 8.0])
+    )
+    record.append([Reading("a.c", Site("decoder", 1), "value", 3.0)])
+    shapes = {line["quantity"]: line["growth"] for line in as_json(record)["series"]}
+    assert [shapes[name]["law"] for name in ("a.b", "a.c")] == ["none", "none"]
+    assert [shapes[name]["text"] for name in ("a.b", "a.c")] == ["dips at layer 1", ""]
+    sides = leadline.compare(record, record).to_json()["rows"]
+    assert {side["growth"]["text"] for row in sides for side in row["records"]} == {
+        "dips at layer 1",
+        "",
+    }

@@ -18,7 +18,7 @@ import pytest
 
 from leadline.errors import RecordError
 from leadline.record import Finding, Quantity, Reading, Record, Site
-from leadline.record.file import checksum
+from leadline.record.file import checksum, store
 from tests.damage import PAGE, read_all
 from tests.synthetic import gpt2_record
 
@@ -376,14 +376,14 @@ def test_a_forked_copy_does_not_close_the_record_of_its_parent(tmp_path: Path) -
 
 def test_a_writer_that_goes_on_after_another_has_closed_the_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.leadline"
-    first = Record.create(path)
-    first.describe(NORM)
-    second = Record.reopen(path)
-    first.close()
-    second.append([_row(layer) for layer in range(3)])
+    writer = Record.create(path)
+    writer.describe(NORM)
+    # A program that asks for no lock, such as a version from before there was one.
+    store.finish(sqlite3.connect(path), written=path, process=os.getpid())
+    writer.append([_row(layer) for layer in range(3)])
     with Record.open(path) as reader:
         assert (reader.integrity, len(reader)) == ("unclosed", 3)
-    second.close()
+    writer.close()
     with Record.open(path) as reader:
         assert (reader.integrity, len(reader)) == ("checked", 3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
+import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -140,34 +141,38 @@ def test_a_reader_of_a_growing_record_sees_what_its_writer_adds(tmp_path: Path) 
             assert_changed(record)
 
 
-def test_two_writers_of_one_file_see_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "r.leadline"
-    with Record.create(path) as one:
-        one.describe(NORM)
-        one.append([reading()])
-        ask_everything(one)
-        with Record.reopen(path) as other:
-            change(other)
-            assert_changed(one)
-            one.append([reading(2, 7.0)])
-            assert [row.value for row in other.select("stream.norm")] == [1.0, 7.0]
-
-
-def test_a_reader_sees_what_another_process_writes(tmp_path: Path) -> None:
+def test_a_reader_sees_what_another_process_writes(tmp_path: Path, start: Any) -> None:
     path = tmp_path / "r.leadline"
     program = (
         "import sys; from leadline.record import Record;"
-        "from tests.facts.record.file.test_reader import change;"
-        "record = Record.reopen(sys.argv[1]); change(record); record.close()"
+        "from tests.facts.record.file.test_reader import NORM, change, reading;"
+        "record = Record.create(sys.argv[1]); record.describe(NORM); record.append([reading()]);"
+        "print('begun', flush=True); input(); change(record);"
+        "print('changed', flush=True); input(); record.close()"
     )
+    command = [sys.executable, "-c", program, str(path)]
+    pipe = subprocess.PIPE
+    writer = start(command, stdin=pipe, stdout=pipe, text=True)
+    assert writer.stdout.readline() == "begun\n"
+    with Record.open(path) as record:
+        ask_everything(record)
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        assert writer.stdout.readline() == "changed\n"
+        assert_changed(record)
+    writer.communicate("\n")
+    assert writer.returncode == 0
+
+
+def test_a_writer_sees_what_a_program_that_asks_for_no_lock_writes(tmp_path: Path) -> None:
+    path = tmp_path / "r.leadline"
     with Record.create(path) as writer:
-        writer.describe(NORM)
-        writer.append([reading()])
-        with Record.open(path) as record:
-            ask_everything(record)
-            subprocess.run([sys.executable, "-c", program, str(path)], check=True)
-            assert_changed(record)
-            assert_changed(writer)
+        writer.note("who", "leadline")
+        assert writer.provenance == {"who": "leadline"}
+        with sqlite3.connect(path) as foreign:
+            foreign.execute("INSERT INTO provenance (key, json) VALUES ('more', '1')")
+        foreign.close()
+        assert writer.provenance == {"who": "leadline", "more": 1}
 
 
 def test_a_finished_record_that_is_written_again_never_mixes_two_states(tmp_path: Path) -> None:
@@ -238,10 +243,10 @@ def test_findings_come_back_whole_and_the_worst_first(tmp_path: Path) -> None:
         record.save(tmp_path / "r.leadline")
     with Record.open(tmp_path / "r.leadline") as record:
         assert record.findings == [findings[at] for at in (2, 4, 1, 3, 0)]
-        text = str(record)
+        text = record.screen(everything=True).text()
         places = [text.index(word) for word in ("Three.", "Five.", "Two.", "Four.", "One.")]
         assert places == sorted(places)
-        assert "warning: Two." in text
+        assert "warning: LL012: Two.\n  do: Scale it." in text
 
 
 def test_a_finding_whose_details_are_no_json_is_refused() -> None:

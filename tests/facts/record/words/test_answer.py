@@ -251,6 +251,72 @@ def test_partial_jacobians_tell_of_gradients_where_none_was_measured() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("exponent", "depth", "sentence"),
+    [
+        # exp(4 * 0.02) = 1.083
+        (
+            0.02,
+            4,
+            "Gradients hardly change: on their way through all 4 blocks they are multiplied by 1.08 "
+            "in the direction that grows most.",
+        ),
+        # exp(-0.1) = 0.905
+        (
+            -0.1,
+            1,
+            "Gradients hardly change: on their way through the one block they are multiplied by "
+            "0.905 in the direction that grows most.",
+        ),
+        # 2^3 = 8
+        (
+            math.log(2),
+            3,
+            "Gradients grow 8-fold on their way through all 3 blocks, in the direction that grows "
+            "most.",
+        ),
+        # 2^10 = 1024
+        (
+            math.log(2),
+            10,
+            "Gradients explode: they grow 1000-fold on their way through all 10 blocks, in the "
+            "direction that grows most.",
+        ),
+        # 10^-8
+        (
+            -math.log(10),
+            8,
+            "Gradients vanish: they shrink 10^8-fold on their way through all 8 blocks, even in the "
+            "direction that shrinks least.",
+        ),
+        (
+            -math.inf,
+            2,
+            "Gradients vanish: nothing of them is left on their way through all 2 blocks.",
+        ),
+    ],
+)
+def test_growth_per_block_tells_of_gradients_where_none_was_measured(
+    exponent: float, depth: int, sentence: str
+) -> None:
+    record = Record()
+    unit = "nats per block"
+    record.describe(Quantity("any.exponent", "Exponent", "e", "e", unit=unit, leads=True))
+    record.append(
+        Reading("any.exponent", Site("decoder", layer), "mean", exponent) for layer in range(depth)
+    )
+    record.note("anatomy", {"stacks": {"decoder": {"depth": depth}}})
+    assert sentence in answer(record)
+    record.describe(
+        Quantity("gradient.stream", "Gradient", "g", "g", topic="gradient", scale="log")
+    )
+    record.append(
+        Reading("gradient.stream", Site("decoder", layer), "mean", 1.0)
+        for layer in range(depth + 1)
+    )
+    assert sentence not in answer(record)  # what was measured of gradients themselves is told
+
+
 def test_the_gauges_of_a_run_that_moved_are_in_its_answer() -> None:
     record = Record()
     for quantity, values in ((VALIDATION_LOSS, (4.0, 2.0)), (TOKEN_COSINE, (0.05, 0.977))):

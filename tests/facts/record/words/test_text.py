@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadline.errors import RecordError
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.rows.address import Address, parse_address
 from leadline.record.rows.quantity import AxisScale
@@ -116,6 +117,36 @@ def test_any_values_can_be_drawn(values: list[float], scale: str) -> None:
 def test_address_is_read_as_it_is_written(text: str, address: Address) -> None:
     assert parse_address(text) == address
     assert str(address) == text
+
+
+@pytest.mark.parametrize("point", ["from site 0", "from site 12", "mlp 3", "block", "a b"])
+def test_a_point_of_the_record_is_read_whole(point: str) -> None:
+    address = Address("jacobian.singular", "vision", point)
+    assert parse_address(str(address), points=[point]) == address
+
+
+def test_every_label_that_is_printed_is_an_address_of_its_line() -> None:
+    record = Record()
+    record.describe(Quantity("j.singular", "S", "s", "s", lives_on="layer", headline="value"))
+    record.describe(Quantity("u.norm", "N", "n", "n", lives_on="sublayer", headline="value"))
+    points = ("block", "from site 0", "from site 2")
+    record.append(
+        Reading("j.singular", Site("decoder", 4, point=point), "value", float(at))
+        for at, point in enumerate(points)
+    )
+    record.append(
+        Reading("u.norm", Site("decoder", layer, write, "mlp"), "value", float(write))
+        for layer in (1, 2)
+        for write in (1, 2)
+    )
+    labels = [row.label for row in summarize(record)]
+    assert "j.singular[from site 2]" in labels and "u.norm[mlp 2]" in labels
+    assert record["j.singular"].values.tolist() == [0.0]  # the block, which a label leaves out
+    assert record["j.singular[from site 0]"].values.tolist() == [1.0]
+    assert record["j.singular[from site 2]"].values.tolist() == [2.0]
+    assert record["u.norm[mlp 2]"].values.tolist() == [2.0, 2.0]
+    with pytest.raises(RecordError, match="no line with point='from site', sublayer=7"):
+        _ = record["j.singular[from site 7]"]
 
 
 @pytest.mark.parametrize("text", ["", "a[b", "a]", "a/b/c", "a[b][c]", "a[]"])
@@ -349,3 +380,29 @@ def test_half_precision_is_said_as_it_was_used(dtype, precision, words) -> None:
     if precision is not None:
         record.note("precision", precision)
     assert words in str(record)
+
+
+def constants_record(count: int) -> Record:
+    """A record of two lines that change and `count` quantities with one value each."""
+    record = Record()
+    moving = [("m.a", [1.0, 2.0, 4.0]), ("m.b", [3.0, 3.0, 9.0])]
+    for name, values in [(f"c.q{at}", [float(at)]) for at in range(count)] + moving:
+        record.describe(Quantity(name, "T", "t", "t", headline="value", topic="other"))
+        record.append(
+            Reading(name, Site("decoder", layer), "value", value)
+            for layer, value in enumerate(values)
+        )
+    return record
+
+
+def test_rows_that_do_not_change_are_not_among_those_that_change_most():
+    text = str(constants_record(20))
+    assert "m.a" in text and "m.b" in text
+    assert "c.q" not in text
+    assert "2 of 22 rows, those that change most" in text
+
+
+def test_rows_that_do_not_change_stand_where_all_rows_have_room():
+    text = str(constants_record(3))
+    assert all(name in text for name in ("m.a", "m.b", "c.q0", "c.q1", "c.q2"))
+    assert "those that change most" not in text

@@ -60,16 +60,20 @@ def _sentences(subject: PageSubject) -> tuple[str, list[str]]:
 
 
 def _findings(subject: PageSubject) -> str:
+    """The verdicts, the worst first; those of rules lead to their cards below."""
+    several = len(subject.records) > 1
     findings = [
-        (finding, f"{name}: " if len(subject.records) > 1 else "")
-        for record, name in zip(subject.records, subject.names, strict=True)
-        for finding in record.findings
+        (finding, f"{name}: " if several else "", f"finding-{at}-{number}")
+        for at, name in enumerate(subject.names)
+        for number, finding in enumerate(subject.findings(at))
     ]
-    findings.sort(key=lambda pair: SEVERITIES.index(pair[0].severity))
+    findings.sort(key=lambda one: SEVERITIES.index(one[0].severity))
     items = [
         f'<li class="{finding.severity}"><b>{finding.severity.capitalize()}</b>'
-        f"{safe(whose + finding.verdict)}</li>"
-        for finding, whose in findings
+        f"{safe(whose + finding.verdict)}"
+        + (f' <a href="#{anchor}">{safe(finding.code)}</a>' if finding.code else "")
+        + "</li>"
+        for finding, whose, anchor in findings
     ]
     return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
 

@@ -10,7 +10,7 @@ from leadline.reading.page.section import SECTIONS, PagePart
 from leadline.reading.show.card import chart_card, controls
 from leadline.reading.show.markup import law, marker, safe
 from leadline.reading.show.palette import css_colour
-from leadline.reading.show.wording import number
+from leadline.reading.show.wording import axes_in_words, number
 from leadline.record.words.shape import shape_text
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
     from leadline.reading.show.chart import Chart
     from leadline.record import Record
+    from leadline.record.rows.quantity import Over
 
 __all__ = ["GlanceSection", "StreamSection", "TopicsSection"]
 
@@ -46,7 +47,7 @@ class StreamSection:
             "<noscript><p>The charts need JavaScript; the rest of the page does not.</p></noscript>"
             f"{controls(subject.charts, depths_differ=len(depths) > 1)}{_cards(leading)}"
         )
-        return [PagePart("charts", "Over depth", content, tuple(leading), folded=False)]
+        return [PagePart("charts", _over(leading), content, tuple(leading), folded=False)]
 
 
 @SECTIONS.register("glance")
@@ -69,12 +70,13 @@ class GlanceSection:
         content = (
             '<div class="card glance scroll"><table>'
             '<thead><tr><th scope="col">Quantity</th><th scope="col">Line</th>'
-            '<th scope="col">Over depth</th><th scope="col" class="number">First → last</th>'
+            f'<th scope="col">{_over(subject.charts)}</th>'
+            '<th scope="col" class="number">First → last</th>'
             '<th scope="col">Shape</th></tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
         count = len(subject.charts)
-        remark = f"{count} {'quantity' if count == 1 else 'quantities'}, first to last layer"
+        remark = f"{count} {'quantity' if count == 1 else 'quantities'}, first to last value"
         return [PagePart("glance", "At a glance", content, remark=remark)] if rows else []
 
 
@@ -106,6 +108,14 @@ def _leading(charts: Sequence[Chart]) -> list[Chart]:
     groups = [[chart for chart in charts if chart.topic == topic] for topic in _OPEN]
     leading = [max(group, key=lambda chart: chart.leads) for group in groups if group]
     return leading or list(charts[:1])
+
+
+def _over(charts: Sequence[Chart]) -> str:
+    """Say what charts are drawn over, as a title; one of single values is drawn over nothing."""
+    axes: list[Over] = [
+        chart.across for chart in charts if any(len(line.x) > 1 for line in chart.lines)
+    ]
+    return f"Over {axes_in_words(axes)}"
 
 
 def _topics(charts: Sequence[Chart]) -> list[tuple[str, list[Chart]]]:

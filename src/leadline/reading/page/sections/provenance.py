@@ -69,12 +69,12 @@ class ProvenanceSection:
 def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """Flatten the provenance into (topic, entry) and text.
 
-    Blocks, attention and the cells of a sweep are shown elsewhere. Single values share the topic
+    Blocks, attention, what a visit found out and the cells of a sweep are shown elsewhere. Single values share the topic
     `run`.
     """
     entries: dict[tuple[str, str], str] = {}
     for head, value in known.items():
-        if head == "attention" or is_cell(head):
+        if head in ("attention", "visit") or is_cell(head):
             continue
         if not isinstance(value, Mapping):
             entries["run", head] = in_words(value)

@@ -1,0 +1,165 @@
+"""How often is a diagnosis right, on faults and hosts that no rule was tuned on?
+
+Every case of a side is a sick model with a known answer (`leadline.testing.faults`), every control a
+healthy one; wild faults are ports of public threads. Shares come with their 95 % intervals; the table by
+fault and by host stands in docs/diagnosis-scores.md. Outcomes are kept in out/diagnosis as they come, so
+that an interrupted run goes on; remove the folder to score again.
+
+    python benchmarks/bench_diagnosis.py held-out    one side alone, in this process
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from _harness import Result
+from leadline.testing.faults.scoring import (
+    FaultOutcome,
+    Share,
+    judge,
+    read_outcomes,
+    score,
+    write_outcome,
+)
+
+OUT = Path(__file__).parent.parent / "out" / "diagnosis"
+SETS = ("held-out", "held-out controls", "sealed", "seen", "tuning", "tuning controls")
+TARGETS = {
+    "detected": 0.97,
+    "right cause among the findings": 0.95,
+    "right cause first": 0.92,
+    "place right": 0.95,
+    "precision": 0.95,
+}
+WILD_TARGET = 0.75
+MOST_ALARMS = 1 / 80
+
+
+def run() -> Iterable[Result]:
+    """Score every set in processes of their own, then read the outcomes."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    workers = max(1, (os.cpu_count() or 1))
+    for name in SETS:
+        jobs = [
+            subprocess.Popen(  # noqa: S603  (this file itself)
+                [sys.executable, __file__, name, f"{at}/{workers}"],
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+            for at in range(workers)
+        ]
+        for job in jobs:
+            if job.wait():
+                raise RuntimeError(f"Scoring {name} ended with {job.returncode}.")
+    yield from results()
+
+
+def results() -> Iterator[Result]:
+    """The shares of the sets that were scored."""
+    sick, healthy = outcomes("held-out"), outcomes("held-out controls")
+    for share in score([*sick, *healthy]):
+        if share.name == "healthy models with an alarm":
+            yield _result("held-out", share, MOST_ALARMS, at_least=False)
+        else:
+            yield _result("held-out", share, TARGETS[share.name])
+    wild = [one for name in ("sealed", "seen") for one in outcomes(name)]
+    for name, rows in (("wild, sealed", outcomes("sealed")), ("wild, all", wild)):
+        right = sum(one.among for one in rows)
+        yield _result(name, Share("right cause among the findings", right, len(rows)), WILD_TARGET)
+    for share in score([*outcomes("tuning"), *outcomes("tuning controls")]):
+        yield _result("tuning", share, None)
+
+
+def _result(name: str, share: Share, target: float | None, *, at_least: bool = True) -> Result:
+    return Result(
+        name=f"{name}: {share.name}",
+        compared=f"{share.hits} of {share.trials}",
+        ratio=share.value,
+        target=target,
+        repetitions=share.trials,
+        spread=share.interval,
+        at_least=at_least,
+    )
+
+
+def outcomes(name: str) -> list[FaultOutcome]:
+    """What was scored of a set."""
+    files = sorted(OUT.glob(f"{name.replace(' ', '-')}.*.jsonl"))
+    return [one for file in files for one in read_outcomes(file)]
+
+
+def cases(name: str) -> list[tuple[str, Callable[[], FaultOutcome]]]:
+    """The cases of a set by name, each with the function that scores it."""
+    from leadline.testing import faults
+    from leadline.testing.faults.controls import controls
+    from leadline.testing.faults.wild import wild_faults
+
+    side: Any = name.partition(" ")[0]
+    if name in ("seen", "sealed"):
+        return [(f"wild/{one.name}", lambda one=one: _wild(one)) for one in wild_faults(name)]
+    if name.endswith("controls"):
+        return [(f"control/{one.name}", lambda one=one: _control(one)) for one in controls(side)]
+    return [
+        (f"{fault}/{host}/{seed}", lambda f=fault, h=host, s=seed: _fault(f, h, s))
+        for fault, host, seed in faults.cases(side)
+    ]
+
+
+def _wild(one: Any) -> FaultOutcome:
+    model, inputs, answer = one.build()
+    return _judge(f"wild/{one.name}", one.name, one.thread, model, inputs, answer, **one.means())
+
+
+def _control(one: Any) -> FaultOutcome:
+    model = one.build(0)
+    return _judge(f"control/{one.name}", "", one.name, model, one.inputs(model, 1), None)
+
+
+def _fault(fault: str, host: str, seed: int) -> FaultOutcome:
+    from leadline.testing.faults import make
+
+    case = make(fault, host, seed)
+    return _judge(case.name, fault, host, case.model, case.inputs, case.answer)
+
+
+def _judge(
+    name: str, fault: str, host: str, model: Any, inputs: Any, answer: Any, **means: Any
+) -> FaultOutcome:
+    import leadline
+
+    return judge(
+        name,
+        fault,
+        host,
+        causes=sorted(answer.causes) if answer else (),
+        layers=answer.layers if answer else (),
+        diagnose=lambda: leadline.diagnose(model, inputs, **means),
+    )
+
+
+def score_set(name: str, part: str = "0/1") -> None:
+    """Score the cases of a set that are not in the file yet; `part` is which of how many."""
+    import torch
+
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    OUT.mkdir(parents=True, exist_ok=True)
+    at, parts = map(int, part.split("/"))
+    file = OUT / f"{name.replace(' ', '-')}.{at}.jsonl"
+    known = {one.case for one in outcomes(name)}
+    for number, (case, run_case) in enumerate(cases(name)):
+        if number % parts == at and case not in known:
+            with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+                warnings.simplefilter("ignore")
+                write_outcome(file, run_case())
+
+
+if __name__ == "__main__":
+    score_set(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""One visit to a model: every cheap measurement that a diagnosis asks for, in one record."""

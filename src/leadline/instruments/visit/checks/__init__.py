@@ -1,0 +1,1 @@
+"""One file per check; each adds rows and facts to the record of a visit."""

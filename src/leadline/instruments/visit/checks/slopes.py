@@ -1,0 +1,177 @@
+"""Does the gradient of every block agree with what the block does?
+
+For the input x of a block, a small random change e u and the answer D = f(x + e u) - f(x - e u):
+
+    agreement = <v, J u> / (|D| / 2e),    v = D / |D|,    <v, J u> by autograd
+
+It is 1 to rounding for whatever autograd sees through, and less where a `detach` or `no_grad` stands
+in the block: 0 for a block without gradient, the share of the branches for a skip that was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.instruments.passes.running import call
+from leadline.instruments.visit.check import CouldNot, check
+from leadline.instruments.visit.patient import Patient
+from leadline.record import Quantity, Reading, Site
+
+__all__ = ["slopes"]
+
+STEP = 1e-3
+"""The change over the size of the stream: rounding of float32 is then 1e-4 of the answer."""
+JUMP = 0.05
+"""Where a change of a third gives another slope than the whole by more than this, the block jumps
+(a router chose another expert), and another direction is tried."""
+TRIES = 3
+
+_Block = Callable[[Tensor], Tensor | None]
+"""A block as a function of the stream."""
+
+AGREEMENT = Quantity(
+    "gradient.agreement",
+    "Gradient over slope",
+    "<v, J u> / |D|",
+    "<v, J u> / (|f(x + e u) - f(x - e u)| / 2e)",
+    lives_on="layer",
+    headline="value",
+    meaning="what autograd says a block does to a small change, over what it does",
+    better="one",
+    ingredient_of="diagnosis",
+)
+
+
+@check("slopes", quantities=(AGREEMENT,), pass_cost=0.3)
+def slopes(patient: Patient) -> Iterator[Reading | CouldNot]:
+    """One number per block whose call can be done again."""
+    types = {p.dtype for p in patient.model.parameters() if p.is_floating_point()}
+    if not types <= {torch.float32, torch.float64}:
+        why = "slopes by small changes need float32 weights"
+        yield CouldNot((AGREEMENT.name,), why)
+        return
+    calls = _calls(patient)
+    for stack, paths in patient.rows.items():
+        for layer, path in enumerate(paths, start=1):
+            if path not in calls:
+                continue
+            try:
+                value = _agreement(patient.model.get_submodule(path), *calls[path], layer)
+            except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+                continue  # a block whose call depends on more than its arguments
+            if value is not None:
+                yield Reading(AGREEMENT.name, Site(stack, layer, None, "block"), "value", value)
+
+
+def _calls(patient: Patient) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments of every block's first call in a small pass."""
+    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def keep(path: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        calls.setdefault(path, (_kept(arguments), {key: _kept(one) for key, one in named.items()}))
+
+    with ExitStack() as hooks, torch.no_grad():
+        for paths in patient.rows.values():
+            for path in dict.fromkeys(paths):
+                handle = patient.model.get_submodule(path).register_forward_pre_hook(
+                    lambda _m, a, k, path=path: keep(path, a, k), with_kwargs=True
+                )
+                hooks.callback(handle.remove)
+        call(patient.model, patient.small)
+    return calls
+
+
+def _kept(value: Any) -> Any:
+    """A copy of the tensors: some blocks change their input in place."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_kept(one) for one in value)
+    return value
+
+
+def _agreement(
+    block: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], seed: int
+) -> float | None:
+    """The number of one block; None where its call cannot be done again as a function of a stream."""
+    key = _stream_key(arguments, named)
+    if key is None:
+        return None
+    stream: Tensor = arguments[key] if isinstance(key, int) else named[key]
+
+    def run(value: Tensor) -> Tensor | None:
+        if isinstance(key, int):
+            given = (*arguments[:key], value, *arguments[key + 1 :])
+            output: Any = block(*_kept(given[:key]), value, *_kept(given[key + 1 :]), **named)
+        else:
+            output = block(*_kept(arguments), **{**named, key: value})
+        return _answer(output, stream)
+
+    for attempt in range(TRIES):
+        generator = torch.Generator().manual_seed(TRIES * seed + attempt)
+        change = torch.randn(stream.shape, generator=generator, dtype=torch.float64)
+        change = change.to(stream.device, stream.dtype) * stream.square().mean().sqrt()
+        answer, smaller = (_slope(run, stream, change, step) for step in (STEP, STEP / 3))
+        if answer is None or smaller is None:
+            return None
+        size = float(answer.norm())
+        if not 0 < size < float("inf"):
+            return None
+        if float((answer - smaller).norm()) < JUMP * size:
+            return _by_autograd(run, stream, change, answer) / size
+    return None
+
+
+def _slope(run: _Block, stream: Tensor, change: Tensor, step: float) -> Tensor | None:
+    """What the block does to a small change, over its size."""
+    with torch.no_grad():
+        ahead, behind = run(stream + step * change), run(stream - step * change)
+    if ahead is None or behind is None:
+        return None
+    return (ahead.double() - behind.double()) / (2 * step)
+
+
+def _by_autograd(run: _Block, stream: Tensor, change: Tensor, answer: Tensor) -> float:
+    """What autograd says of the same, in the direction of the answer; 0 where no gradient comes."""
+    with torch.enable_grad():
+        given = stream.clone().requires_grad_(True)
+        # Blocks that work in place need a tensor that is no leaf.
+        output = run(given * 1.0)
+        if output is None or not output.requires_grad:
+            return 0.0
+        direction = (answer / answer.norm()).to(output.dtype)
+        (gradient,) = torch.autograd.grad(output, given, direction, allow_unused=True)
+    if gradient is None:
+        return 0.0
+    return float((gradient.double() * change.double()).sum())
+
+
+def _stream_key(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> int | str | None:
+    """Where the stream stands among the arguments: the first float tensor of two axes or more."""
+    for at, one in enumerate(arguments):
+        if isinstance(one, Tensor) and one.is_floating_point() and one.ndim > 1:
+            return at
+    if isinstance(named.get("hidden_states"), Tensor):
+        return "hidden_states"
+    return next(
+        (
+            key
+            for key, one in named.items()
+            if isinstance(one, Tensor) and one.is_floating_point() and one.ndim > 2
+        ),
+        None,
+    )
+
+
+def _answer(output: Any, stream: Tensor) -> Tensor | None:
+    """The stream in what a block returned: the first tensor of its shape."""
+    parts = output if isinstance(output, tuple | list) else (output,)
+    for one in parts:
+        if isinstance(one, Tensor) and one.shape == stream.shape and one.is_floating_point():
+            return one
+    return None

@@ -1,0 +1,171 @@
+"""The model that is visited: its blocks, its inputs, small inputs for extra passes, its twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from leadline.anatomy import Anatomy
+from leadline.anatomy.find.unproved import Unproved
+from leadline.instruments.passes.running import call
+from leadline.models.inputs import Inputs
+from leadline.models.inputs.logits import find_logits, real_tensors
+from leadline.models.inputs.model_facts import ids_name
+from leadline.record import Site
+
+__all__ = ["OUTSIDE", "Patient", "VisitOptions", "block_rows"]
+
+OUTSIDE = "model"
+"""The stack of tensors that belong to no block; the same word as in `reading.diagnosis.case`."""
+MOST_EXAMPLES = 2
+MOST_TOKENS = 32
+"""Extra passes run on so many examples and tokens at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisitOptions:
+    """What a visit does beyond the usual, where it is asked for.
+
+    A check that is an option looks here first, and yields `CouldNot` with "not asked for: --train N"
+    where it was not.
+    """
+
+    intended: str = ""
+    """What the model is meant to be, such as "pre-norm, causal, gpt2"."""
+    train: int = 0
+    """So many steps a copy is trained on a small task."""
+    ablate: bool = False
+    """Whether every write is left out once."""
+    seed: int = 0
+
+
+@dataclass
+class Patient:
+    """A model in evaluation mode, untouched, with everything that checks ask of it.
+
+    `anatomy` is None where the model was refused; then `rows` still names its blocks.
+    """
+
+    model: nn.Module
+    batch: Inputs
+    anatomy: Anatomy | None
+    unproved: Unproved | None = None
+    """The blocks of a model that was refused, with the writes of those that balance."""
+    twin: nn.Module | None = None
+    loaded_missing: tuple[str, ...] = ()
+    """Parameters that the file of the model did not hold."""
+    gradients: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    """Norm of the loss gradient by parameter; None where it got none."""
+    loss_kind: str = ""
+    loss_value: float | None = None
+    options: VisitOptions = VisitOptions()
+
+    @property
+    def train(self) -> int:
+        """Steps of the short training run on a copy; 0 for none."""
+        return self.options.train
+
+    @property
+    def ablate(self) -> bool:
+        """Whether every write is left out in turn."""
+        return self.options.ablate
+
+    @cached_property
+    def rows(self) -> Mapping[str, tuple[str, ...]]:
+        """The paths of the blocks by stack, from the anatomy, else from the tree of modules."""
+        anatomy = self.anatomy
+        if anatomy is None and self.unproved is not None:
+            anatomy = self.unproved.anatomy
+        if anatomy is not None:
+            return {
+                stack.name: tuple(block.module for block in stack.blocks)
+                for stack in anatomy.stacks
+            }
+        return block_rows(self.model)
+
+    @cached_property
+    def small(self) -> Inputs:
+        """The first examples and tokens of the batch: extra passes are short."""
+        return cut(self.batch, MOST_EXAMPLES, MOST_TOKENS)
+
+    @property
+    def ids(self) -> Tensor | None:
+        """The token ids of the small inputs, [example, token]; None where the model takes none."""
+        ids = self.small.tensors.get(ids_name(self.model))
+        return ids if ids is not None and not ids.is_floating_point() and ids.ndim == 2 else None
+
+    def with_ids(self, ids: Tensor) -> Inputs:
+        """The small inputs with other token ids."""
+        return replace(self.small, tensors={**self.small.tensors, ids_name(self.model): ids})
+
+    def output(self, inputs: Inputs, model: nn.Module | None = None) -> Tensor:
+        """The main output of one pass without gradients: logits where there are some."""
+        module = self.model if model is None else model
+        with torch.no_grad():
+            result = call(module, inputs)
+        ids = inputs.tensors.get(ids_name(self.model))
+        shape = tuple(ids.shape) if ids is not None else ()
+        logits = find_logits(result, module, shape)
+        if logits is not None:
+            return logits.float()
+        return next(tensor for _, tensor in real_tensors(result)).float()
+
+    def site(self, parameter: str) -> Site:
+        """Where a tensor stands: its block and its name in it, or its full name outside of blocks."""
+        for stack, paths in self.rows.items():
+            for layer, path in enumerate(paths, start=1):
+                if parameter.startswith(f"{path}."):
+                    return Site(stack, layer, None, parameter[len(path) + 1 :])
+        return Site(OUTSIDE, 0, None, parameter)
+
+
+def cut(batch: Inputs, examples: int, tokens: int) -> Inputs:
+    """The first examples and tokens of every tensor that has these axes."""
+    shape = batch.main.shape
+    if batch.main.ndim < 2 or batch.main.is_floating_point():
+        pieces = {name: t[:examples] if t.ndim and t.shape[0] == shape[0] else t
+                  for name, t in batch.tensors.items()}  # fmt: skip
+        return replace(batch, tensors=pieces, labels=None, targets=None)
+
+    def piece(tensor: Tensor | None) -> Tensor | None:
+        if tensor is None or tensor.ndim == 0 or tensor.shape[0] != shape[0]:
+            return tensor
+        tensor = tensor[:examples]
+        return tensor[:, :tokens] if tensor.ndim > 1 and tensor.shape[1] == shape[1] else tensor
+
+    return replace(
+        batch,
+        tensors={name: piece(tensor) for name, tensor in batch.tensors.items()},  # pyright: ignore[reportArgumentType]
+        mask=piece(batch.mask),
+        labels=piece(batch.labels),
+        targets=piece(batch.targets),
+        decoder_mask=piece(batch.decoder_mask),
+    )
+
+
+def block_rows(model: nn.Module) -> dict[str, tuple[str, ...]]:
+    """Rows of modules of one class in a container: what is most likely a stack of blocks.
+
+    Only for models whose anatomy was refused. Rows inside of rows are parts of blocks.
+    """
+    rows: dict[str, tuple[str, ...]] = {}
+    for path, module in _containers(model):
+        children = list(module.named_children())
+        kinds = {type(child) for _, child in children}
+        if len(children) < 2 or len(kinds) != 1 or next(children[0][1].parameters(), None) is None:
+            continue
+        if any(path.startswith(f"{block}.") for paths in rows.values() for block in paths):
+            continue
+        name = "decoder" if not rows else f"decoder-{len(rows) + 1}"
+        rows[name] = tuple(f"{path}.{name_}" if path else name_ for name_, _ in children)
+    return rows
+
+
+def _containers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for path, module in model.named_modules():
+        if isinstance(module, nn.ModuleList | nn.Sequential):
+            yield path, module

@@ -1,0 +1,120 @@
+"""Apply a remedy to a copy of the model, visit it again, and say whether it helped."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from leadline.instruments.visit.remedies.edit import EDITS, EditError
+from leadline.record.words.screen import Screen, Sentence, Showable
+
+if TYPE_CHECKING:
+    from leadline.reading.diagnosis.diagnosis import Diagnosis
+    from leadline.record.rows.finding import Finding
+
+__all__ = ["Proof", "apply_remedy", "preview_remedy", "prove_remedy"]
+
+
+def preview_remedy(finding: Finding) -> str:
+    """What applying the remedy of a finding would change, as lines of a diff."""
+    edit = _edit_of(finding)
+    safety = "safe" if finding.remedy.get("safe") else "unsafe: changes the function or the weights"
+    lines = [f"{finding.code} {finding.name}: {edit['edit']} ({safety})"]
+    lines += [f"  {key}: {value}" for key, value in edit.items() if key != "edit"]
+    return "\n".join(lines)
+
+
+def apply_remedy(model: nn.Module, finding: Finding) -> nn.Module:
+    """A copy of the model with the remedy of a finding; the model itself is left as it is."""
+    edit = _edit_of(finding)
+    name = edit.pop("edit")
+    patched = copy.deepcopy(model)
+    try:
+        EDITS.get(name)(patched, **edit)
+    except TypeError as error:
+        raise EditError(
+            f"The remedy of {finding.code} does not fit the edit {name!r}: {error}."
+        ) from error
+    return patched
+
+
+def _edit_of(finding: Finding) -> dict[str, Any]:
+    edit = dict(finding.remedy.get("edit") or {})
+    if not edit:
+        words = finding.remedy.get("words") or "there is none"
+        raise EditError(
+            f"The remedy of {finding.code} {finding.name} cannot be applied by itself; by hand: {words}"
+        )
+    return edit
+
+
+@dataclass(frozen=True)
+class Proof(Showable):
+    """What a second visit found after a remedy was applied to a copy."""
+
+    finding: Finding
+    before: Diagnosis
+    after: Diagnosis
+
+    @property
+    def gone(self) -> bool:
+        """Whether the finding is gone at its place."""
+        return not any(
+            one.code == self.finding.code
+            and (not self.finding.layers or set(one.layers) & set(self.finding.layers))
+            for one in self.after.findings
+        )
+
+    @property
+    def new(self) -> tuple[Finding, ...]:
+        """Findings, other than notes, that were not there before."""
+        known = {(one.code, one.layers) for one in self.before.findings}
+        return tuple(
+            one
+            for one in self.after.findings
+            if one.severity != "note" and (one.code, one.layers) not in known
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "code": self.finding.code,
+            "gone": self.gone,
+            "healthy": self.after.healthy,
+            "new": [one.verdict for one in self.new],
+        }
+
+    def screen(self, *, everything: bool = False) -> Screen:
+        """Return what is shown."""
+        name = f"{self.finding.code} {self.finding.name}"
+        first = (
+            f"The remedy helps: {name} is gone on a copy of the model."
+            if self.gone
+            else f"The remedy does not help: {name} is still found on the copy."
+        )
+        lines = [Sentence(first, "bold")]
+        if self.new:
+            lines.append(Sentence(f"New: {' '.join(one.verdict for one in self.new)}"))
+        left = [one for one in self.after.findings if one.severity != "note"]
+        lines.append(
+            Sentence(
+                "Nothing else is unusual."
+                if not left
+                else f"Still there: {' '.join(one.verdict for one in left)}"
+            )
+        )
+        return Screen(tuple(lines))
+
+
+def prove_remedy(
+    model: nn.Module,
+    before: Diagnosis,
+    finding: Finding,
+    diagnose_again: Callable[[nn.Module], Diagnosis],
+) -> Proof:
+    """Apply the remedy to a copy, diagnose the copy, and set the two diagnoses side by side."""
+    return Proof(finding, before, diagnose_again(apply_remedy(model, finding)))

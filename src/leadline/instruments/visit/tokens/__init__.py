@@ -1,0 +1,1 @@
+"""Passes with changed, exchanged and repeated tokens: what moves, where, and what must not."""

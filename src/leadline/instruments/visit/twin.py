@@ -1,0 +1,65 @@
+"""The twin of a model: the same configuration with random weights, drawn as its class draws them."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import configured_model
+from leadline.parts import Transformer
+
+__all__ = ["NoTwin", "build_twin"]
+
+MOST_PARAMETERS = 2_000_000_000
+"""A larger twin is not built: its weights alone would take longer than the visit."""
+
+
+class NoTwin(Exception):
+    """Why a model has no twin."""
+
+
+def build_twin(model: nn.Module, seed: int = 0) -> nn.Module:
+    """A model of the same class and configuration with fresh weights; raise `NoTwin` with why not."""
+    inner: Any = configured_model(model)
+    if sum(parameter.numel() for parameter in inner.parameters()) > MOST_PARAMETERS:
+        raise NoTwin("the model is too large for a twin of random weights")
+    device = next((p.device for p in inner.parameters()), torch.device("cpu"))
+    dtype = next((p.dtype for p in inner.parameters() if p.is_floating_point()), torch.float32)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        try:
+            twin = _built(inner, seed)
+        except NoTwin:
+            raise
+        except Exception as error:
+            raise NoTwin(
+                f"{type(inner).__name__} cannot be built again from its configuration "
+                f"({type(error).__name__}: {error})"
+            ) from error
+    if _layout(twin) != _layout(inner):
+        raise NoTwin(
+            f"what {type(inner).__name__} builds from its configuration has other parameters "
+            "than this model"
+        )
+    return twin.to(device=device, dtype=dtype).eval()
+
+
+def _built(inner: Any, seed: int) -> nn.Module:
+    if isinstance(inner, Transformer):
+        return Transformer(inner.recipe, seed=seed)
+    config = getattr(inner, "config", None)
+    if config is None:
+        raise NoTwin(
+            f"{type(inner).__name__} has no configuration to build it from; "
+            "give twin=a function that builds it"
+        )
+    return type(inner)(copy.deepcopy(config))
+
+
+def _layout(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in model.named_parameters(remove_duplicate=False)}

@@ -1,0 +1,306 @@
+"""Visit a model: measure it, run every check, measure its twin, and keep it all in one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Declaration, untouched
+from leadline.anatomy.find.unproved import Unproved
+from leadline.errors import (
+    AnatomyError,
+    InputError,
+    LeadlineError,
+    Progress,
+    as_whole_number,
+    check_progress,
+    check_seed,
+    shown,
+)
+from leadline.instruments.passes.arguments import modules_of, tokenizer_for
+from leadline.instruments.passes.measurement import measure
+from leadline.instruments.visit.check import CHECKS, CouldNot, VisitCheck, VisitFact
+from leadline.instruments.visit.partial import measure_unbalanced, read_unproved
+from leadline.instruments.visit.patient import Patient, VisitOptions, cut
+from leadline.instruments.visit.tokens.intention import dropouts
+from leadline.instruments.visit.twin import NoTwin, build_twin
+from leadline.models.inputs import Inputs
+from leadline.models.inputs.for_model import batch_for
+from leadline.models.loading import LoadedModel
+from leadline.reading.diagnosis.intended import parse_intended
+from leadline.record import Reading, Record
+
+__all__ = ["TWIN_PROBES", "VISIT_PROBES", "visit", "visit_cost"]
+
+VISIT_PROBES = "stream,tokens,rank,update,gradient,influence,lanes,attention,extremes"
+TWIN_PROBES = "stream,tokens,update,gradient,attention,extremes"
+MEASURING_COST = 2.0
+"""What measuring costs in forward and backward passes: one for the probes and attention, and the
+forward passes that prove the anatomy."""
+
+
+TWIN_TOKENS = 128
+"""Of many examples the twin gets so many that they have this many tokens: means over examples are
+what is compared. Rows stay as long as they are, because attention depends on their length."""
+
+
+def visit(
+    model: nn.Module | LoadedModel,
+    inputs: Any = None,
+    *,
+    anatomy: Anatomy | Declaration | None = None,
+    twin: bool | Callable[[], nn.Module] = True,
+    checks: Sequence[str] | None = None,
+    families: bool = True,
+    options: VisitOptions | None = None,
+    train: int = 0,
+    ablate: bool = False,
+    seed: int = 0,
+    name: str | None = None,
+    source: str = "given",
+    progress: Progress | None = None,
+) -> Record:
+    """Measure everything that rules ask for and return one record.
+
+    `twin` may be False, or a function that builds the model with random weights where its class
+    cannot be built from a configuration. `checks` are names; None means all. `families` says
+    whether family files may tell the anatomy. `train` is the number of steps of a short training
+    run on a copy, and `ablate` leaves every write out in turn: two answers that cost more than the
+    rest of the visit. `options` stands for these two, and says what the model is meant to be.
+    """
+    started = time.perf_counter()
+    seed = check_seed(seed)
+    steps = check_steps(train)
+    say = check_progress(progress)
+    if options is not None and options.intended:
+        parse_intended(options.intended)  # a phrase that is not understood is said before the work
+    if isinstance(model, LoadedModel):
+        name, source = name or model.name, model.source
+    _, module = modules_of(model)
+    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
+    chosen = [one for key, one in CHECKS.items() if checks is None or key in checks]
+    total = 3 + len(chosen)
+    say("measuring", 0, total)
+    facts: dict[str, Any] = {"dropouts": dropouts(module)}
+    could_not: dict[str, str] = {}
+    record, anatomy_found, unproved = _measure(
+        module,
+        batch,
+        anatomy,
+        families=families,
+        seed=seed,
+        name=name,
+        source=source,
+        facts=facts,
+    )
+    asked = options or VisitOptions(train=steps, ablate=ablate, seed=seed)
+    patient = Patient(module, batch, anatomy_found, unproved, options=asked)
+    if patient.options.intended:
+        facts["intended"] = patient.options.intended
+    if isinstance(model, LoadedModel):
+        patient.loaded_missing = model.missing
+    facts["rows"] = {stack: list(paths) for stack, paths in patient.rows.items()}
+    say("building a twin with random weights", 1, total)
+    patient.twin = _twin(patient, twin, seed, facts, could_not)
+    if patient.twin is not None:
+        _measure_twin(record, patient, seed, facts)
+    for at, one in enumerate(chosen):
+        say(f"checking {one.name}", 2 + at, total)
+        _run(one, patient, record, facts, could_not)
+    facts["could_not"] = could_not
+    facts["seconds"] = round(time.perf_counter() - started, 3)
+    record.note("visit", facts)
+    say("done", total, total)
+    return record
+
+
+def visit_cost(*, twin: bool = True) -> float:
+    """About how many forward and backward passes a visit takes; a backward pass is two forward."""
+    forward_only = sum(one.pass_cost for _, one in CHECKS.items())
+    return MEASURING_COST * (2 if twin else 1) + forward_only / 3
+
+
+def check_steps(train: object) -> int:
+    """The number of steps of the short run, or refuse what is no whole number from 0 on."""
+    steps = as_whole_number(train)
+    if steps is None or steps < 0:
+        raise InputError(
+            f"train is {shown(train)}; give a whole number of steps, such as 50, or 0 for no run."
+        )
+    return steps
+
+
+def _measure(
+    module: nn.Module,
+    batch: Inputs,
+    anatomy: Anatomy | Declaration | None,
+    *,
+    families: bool,
+    seed: int,
+    name: str | None,
+    source: str,
+    facts: dict[str, Any],
+) -> tuple[Record, Anatomy | None, Unproved | None]:
+    """The record of the passes; of a model that does not balance, what can be measured of it."""
+    from leadline.instruments.passes.measurement import anatomy_of
+
+    try:
+        found = anatomy_of(
+            module, _shortened(batch, 2, 32), anatomy=anatomy, families=families, seed=seed
+        )
+        record = measure(
+            module, batch, probes=VISIT_PROBES, anatomy=found, seed=seed, name=name, source=source
+        )
+    except AnatomyError as error:
+        facts["refusal"] = str(error)
+        record, unproved = _measure_refused(
+            module, batch, seed=seed, name=name, source=source, facts=facts
+        )
+        return record, None, unproved
+    return record, found, None
+
+
+def _shortened(batch: Inputs, examples: int, tokens: int) -> Inputs:
+    """The first examples and tokens of long rows of ids; other inputs as they are."""
+    ids = batch.main
+    if ids.ndim != 2 or ids.is_floating_point() or ids.numel() < 2 * examples * tokens:
+        return batch
+    return cut(batch, examples, tokens)
+
+
+def _measure_refused(
+    module: nn.Module,
+    batch: Inputs,
+    *,
+    seed: int,
+    name: str | None,
+    source: str,
+    facts: dict[str, Any],
+) -> tuple[Record, Unproved | None]:
+    """What can be measured of a model whose anatomy was refused; an empty record where nothing can."""
+    from leadline.instruments.passes.provenance import model_facts, versions
+
+    try:
+        unproved = read_unproved(module, batch, seed)
+    except LeadlineError as error:
+        facts["unmeasured"] = str(error)
+        unproved = None
+    if unproved is not None:
+        try:
+            record = measure_unbalanced(
+                module, batch, unproved, probes=VISIT_PROBES, seed=seed, name=name, source=source
+            )
+        except LeadlineError as error:
+            facts["unmeasured"] = str(error)
+        else:
+            return record, unproved
+    record = Record()
+    record.note("model", model_facts(module, name, source))
+    record.note("input", batch.summary())
+    record.note("versions", versions())
+    return record, unproved
+
+
+def _twin(
+    patient: Patient,
+    twin: bool | Callable[[], nn.Module],
+    seed: int,
+    facts: dict[str, Any],
+    could_not: dict[str, str],
+) -> nn.Module | None:
+    if twin is False:
+        why = "no twin was asked for"
+    else:
+        try:
+            built = build_twin(patient.model, seed + 1) if twin is True else twin().eval()
+        except NoTwin as error:
+            why = f"no twin: {error}"
+        else:
+            facts["twin"] = {"built": True}
+            return built
+    facts["twin"] = {"built": False, "why": why}
+    could_not["twin"] = why
+    return None
+
+
+def _measure_twin(record: Record, patient: Patient, seed: int, facts: dict[str, Any]) -> None:
+    """Add the numbers of the twin on the same inputs, under the statistic `twin_...`."""
+    assert patient.twin is not None
+    try:
+        with torch.inference_mode(False):
+            length = patient.batch.main.shape[-1]
+            few = _shortened(patient.batch, max(1, TWIN_TOKENS // max(1, length)), length)
+            twins = _twin_record(patient.twin, few, seed)
+    except LeadlineError as error:
+        facts["twin"] = {"built": True, "unmeasured": str(error)}
+        return
+    for quantity in twins.quantities.values():
+        record.describe(quantity)
+    wanted = {
+        (reading.quantity, quantity.headline)
+        for reading in twins.select()
+        if (quantity := twins.quantities[reading.quantity])
+    }
+    record.append(
+        Reading(
+            reading.quantity,
+            reading.site,
+            "twin" if reading.statistic == "value" else f"twin_{reading.statistic}",
+            reading.value,
+        )
+        for reading in twins.select()
+        if (reading.quantity, reading.statistic) in wanted and reading.site.head is None
+    )
+    facts["twin_loss"] = (twins.provenance.get("loss") or {}).get("value")
+
+
+def _twin_record(twin: nn.Module, batch: Inputs, seed: int) -> Record:
+    """The record of a twin; what is wrong with the code is wrong with the twin too."""
+    try:
+        return measure(twin, batch, probes=TWIN_PROBES, seed=seed)
+    except AnatomyError:
+        unproved = read_unproved(twin, batch, seed)
+        return measure_unbalanced(
+            twin, batch, unproved, probes=TWIN_PROBES, seed=seed, name=None, source="twin"
+        )
+
+
+def _run(
+    one: VisitCheck,
+    patient: Patient,
+    record: Record,
+    facts: dict[str, Any],
+    could_not: dict[str, str],
+) -> None:
+    """Run one check; a check that fails is told in the coverage and stops nothing."""
+    gives = (*one.facts, *(quantity.name for quantity in one.quantities))
+    readings: list[Reading] = []
+    try:
+        with untouched(patient.model), torch.inference_mode(False):
+            for found in one.look(patient):
+                if isinstance(found, VisitFact):
+                    facts[found.name] = found.value
+                elif isinstance(found, CouldNot):
+                    could_not |= dict.fromkeys(found.names, found.why)
+                else:
+                    readings.append(found)
+    except (
+        Exception
+    ) as error:  # whatever a foreign model raises where it is asked something unusual
+        why = f"the check {one.name} failed on this model ({type(error).__name__}: {error})"
+        could_not |= dict.fromkeys(gives, why)
+        return
+    _keep(record, one, readings)
+
+
+def _keep(record: Record, one: VisitCheck, readings: Iterable[Reading]) -> None:
+    rows = list(readings)
+    names = {row.quantity for row in rows}
+    for quantity in one.quantities:
+        if quantity.name in names:
+            record.describe(quantity)
+    record.append(rows)

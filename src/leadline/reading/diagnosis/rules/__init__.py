@@ -1,0 +1,1 @@
+"""One file per rule; `leadline list rules` names them."""

@@ -1,0 +1,83 @@
+"""A03: attention that does not depend on the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leadline.reading.diagnosis.case import Case, outliers
+from leadline.reading.diagnosis.panels import place_text
+from leadline.reading.diagnosis.rule import Evidence, Rule, rule
+from leadline.record.rows.finding import Finding
+
+FACTOR = 10.0
+"""Logits that are spread so many times less than those of the nearest layers: far more than layers
+of one trained model differ by, because an even first layer is common and harmless."""
+
+
+@rule(
+    "A03",
+    "attention-uniform",
+    severity="warning",
+    basis="neighbours",
+    needs=("attention.logit_std",),
+    summary="Looks for layers whose attention logits are all alike, unlike those of their neighbours.",
+    why="Every token gets the same mixture: the layer averages and cannot choose.",
+    is_not="Designs that start with zero queries in every layer.",
+    false_alarms="A layer that trained to average.",
+    remedy="Look at the weights of queries and keys: zero, tiny or never loaded.",
+    sources=("https://arxiv.org/abs/2103.03404",),
+    explains=(
+        "loss-worse-than-uniform",
+        "loss-worse-than-unigram",
+        "weights-foreign",
+        "positions-unused",
+    ),
+    example="logits-zero",
+)
+def attention_uniform(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Compare the spread of the logits with the neighbours in depth."""
+    twins = case.twin_lines("attention.logit_std")
+    for (stack, point), line in case.lines("attention.logit_std").items():
+        twin = twins.get((stack, point), {})
+        zero = [layer for layer, value in line.items() if value == 0.0 and twin.get(layer, 1.0) > 0]
+        if zero and (len(zero) < len(line) or twin):
+            typical = twin if len(zero) == len(line) else line
+            expected = sorted(typical.values())[len(typical) // 2]
+            yield _finding(case, rule, stack, point, zero, 0.0, expected)
+        elif len(zero) == len(line) and case.at_initialisation is None:
+            yield from _without_twin(case, rule, stack, point, line)
+        for one in outliers(line, factor=FACTOR, twin=twin or None):
+            if one.value < one.expected:
+                yield _finding(case, rule, stack, point, [one.layer], one.value, one.expected)
+
+
+def _without_twin(
+    case: Case, rule: Rule, stack: str, point: str, line: dict[int, float]
+) -> Iterator[Finding]:
+    """Logits that are 0 in every layer although queries and keys are not: the scale is 0."""
+    weights = case.lines("attention.query_weight"), case.lines("attention.key_weight")
+    alive = all(any(one.get((stack, point), {}).values()) for one in weights)
+    if alive:
+        yield _finding(case, rule, stack, point, sorted(line), 0.0, 1.0)
+
+
+def _finding(
+    case: Case,
+    rule: Rule,
+    stack: str,
+    point: str,
+    layers: list[int],
+    value: float,
+    expected: float,
+) -> Finding:
+    return rule.finding(
+        f"The attention of {place_text(case, stack, layers)} is uniform: its logits hardly depend on the "
+        "tokens.",
+        stack=stack,
+        layers=layers,
+        sublayer=point,
+        parameter=case.branch(stack, layers[0], point) or None,
+        evidence=[Evidence("spread of the logits", value, expected, "neighbours in depth")],
+        cause="weights of queries or keys are zero or tiny in this layer",
+        remedy="Compare the query and key weights of this layer with its neighbours.",
+    )

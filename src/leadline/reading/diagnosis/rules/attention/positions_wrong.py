@@ -1,0 +1,106 @@
+"""A07: positions are used, and are not those of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from leadline.reading.diagnosis.calls import every_call, twin_call
+from leadline.reading.diagnosis.case import Case
+from leadline.reading.diagnosis.panels import panels_of, place_text
+from leadline.reading.diagnosis.rule import Evidence, Rule, rule
+from leadline.record.rows.finding import Finding
+
+
+@rule(
+    "A07",
+    "positions-wrong",
+    severity="serious",
+    basis="identity",
+    needs=("positions", "attention_calls"),
+    summary="Compares the rows that tables of positions are asked for with those of the twin and with "
+    "0, 1, 2, ...; looks whether queries and keys are both turned.",
+    why="A table that was trained for other rows, or a rotation of one side only, makes distances "
+    "meaningless.",
+    is_not="Offsets by design: RoBERTa counts from 2, OPT shifts by 2; the twin has them too.",
+    false_alarms="Positions in two dimensions, as of patches or boxes, in a class of one's own.",
+    remedy="Ask the table for the rows 0 to n - 1 (plus the offset of the family), and turn queries and "
+    "keys by the same angles.",
+    sources=("https://arxiv.org/abs/2104.09864",),
+    explains=("unlike-its-family",),
+    example="rotary-base-wrong",
+)
+def positions_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Look at tables, at rotations, and at outputs that depend on the place in the batch."""
+    facts = case.fact("positions", {})
+    library = case.fact("intention", {}).get("library")
+    for path, rows in facts.get("tables", {}).items():
+        if len(rows) < 2 or len(set(rows)) == 1 or min(rows) < 0:
+            continue
+        twin = facts.get("twin_tables", {}).get(path)
+        in_order = all(later - earlier == 1 for earlier, later in pairwise(rows))
+        if twin is not None and twin != rows:
+            expected, source = twin, "twin of the same configuration"
+        elif not in_order and not library and sorted(rows) != rows:
+            expected, source = list(range(len(rows))), "the order of the tokens"
+        else:
+            continue
+        stack, layer = case.place_of(path)
+        shift = rows[0] - expected[0]
+        shifted = [row - shift for row in rows] == expected
+        how = f"shifted by {shift}" if shifted else "in another order"
+        yield rule.finding(
+            f"Positions are {how}: {path} is asked for the rows {_rows(rows)}.",
+            stack=stack,
+            layers=[layer] if layer else [],
+            parameter=path,
+            evidence=[Evidence(f"rows of {path}", _rows(rows), _rows(expected), source)],
+            cause="position ids start at the wrong number" if shifted else "position ids are wrong",
+            remedy=f"Ask {path} for the rows {_rows(expected)}.",
+        )
+    yield from _one_side(case, rule)
+    for panel in panels_of(case, with_rows=True):
+        if panel.rows_differ and panel.facts.get("order_told") is not False:
+            yield rule.finding(
+                "Equal examples give different outputs by their place in the batch: something is "
+                "looked up by the example.",
+                evidence=[
+                    Evidence("equal examples in one batch", "different outputs", "equal outputs")
+                ],
+                cause="a table is cut by the first axis, which holds the examples here",
+                remedy="Cut tables of positions by the axis of the tokens.",
+            )
+            break
+
+
+def _one_side(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Queries turned and keys not, or the other way round."""
+    stacks: dict[str, list[tuple[int, str, str]]] = {}
+    for one in every_call(case):
+        query, key = one["turned"]
+        if query is None or key is None or query == key:
+            continue
+        twin = twin_call(case, one)
+        if twin is not None and twin["turned"] == one["turned"]:
+            continue
+        side = "queries" if query else "keys"
+        stacks.setdefault(one["stack"], []).append((one["layer"], one["module"], side))
+    for stack, places in stacks.items():
+        layers = sorted({layer for layer, _, _ in places})
+        _, path, side = places[0]
+        yield rule.finding(
+            f"Only the {side} are turned by their positions in the attention of "
+            f"{place_text(case, stack, layers)} ({path}).",
+            stack=stack,
+            layers=layers,
+            sublayer="attention",
+            parameter=path,
+            evidence=[Evidence("turned by rotary positions", side, "queries and keys")],
+            cause="the rotation is applied to one side, or its result is thrown away for the other",
+            remedy=f"Turn queries and keys in {path} by the same angles.",
+        )
+
+
+def _rows(rows: list[int]) -> str:
+    listed = ", ".join(map(str, rows[:3]))
+    return f"{listed}, ... {rows[-1]}" if len(rows) > 3 else listed

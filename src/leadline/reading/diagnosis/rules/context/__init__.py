@@ -1,0 +1,1 @@
+"""Rules that hold a model against what was meant: a declared intention, its family, a reference."""

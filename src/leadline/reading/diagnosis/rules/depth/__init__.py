@@ -1,0 +1,1 @@
+"""Rules: Signal and gradient over depth."""

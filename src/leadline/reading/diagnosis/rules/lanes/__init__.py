@@ -1,0 +1,1 @@
+"""Rules: Streams of several lanes, and experts."""

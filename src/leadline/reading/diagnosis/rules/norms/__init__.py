@@ -1,0 +1,1 @@
+"""Rules about gains and eps of norms."""

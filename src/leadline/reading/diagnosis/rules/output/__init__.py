@@ -1,0 +1,1 @@
+"""Rules: What the model predicts."""

@@ -1,0 +1,1 @@
+"""Rules about how updates join the stream."""

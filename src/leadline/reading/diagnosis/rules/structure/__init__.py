@@ -1,0 +1,1 @@
+"""Rules about which parameters take part, and in what."""

@@ -1,0 +1,1 @@
+"""Rules about training: what is random, what cannot learn."""

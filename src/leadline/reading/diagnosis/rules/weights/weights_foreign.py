@@ -1,0 +1,219 @@
+"""W05: a tensor among trained ones that does not belong there: redrawn, transposed, swapped, not loaded.
+
+Trained weights know their neighbours: |W z|^2 n / (|W|^2 |z|^2) is 1 for a matrix that was drawn
+independently of what enters it, and the same holds backwards. A tensor whose both numbers are near 1
+while the same tensor in all other layers is clearly above is foreign.
+
+Thresholds: below 1.2 among others above 1.3. Seen on the embedded pair of trained models, with each of
+48 matrices exchanged for a fresh one or for that of another layer: the larger of the two numbers was
+at most 1.22 for fresh ones and above 1.2 for six of another layer (1.61 at most). Untouched ones were
+above 1.2 in the pre-norm model, but 0.97 to 1.16 in four matrices of the post-norm model, so one alone
+counts only if all others are above. Row and column norms that vary as those of independent numbers (within 1.15 of
+1 / sqrt(2 n)) among layers that vary at least 1.5 times more say the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from leadline.reading.diagnosis.case import OUTSIDE, Case, CasePlace
+from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import (
+    is_matrix,
+    is_untrained,
+    names_text,
+    role_of,
+    shape_of,
+    site_text,
+)
+from leadline.record.rows.finding import Finding
+
+LOW = 1.2
+HIGH = 1.3
+STRONG = 2.0
+"""Where alignment is weak, as in post-norm models, inputs alone move a healthy tensor below `LOW`."""
+FIRST_LOW = 1.05
+"""The first layer reads embeddings, which are less alike: a healthy one was seen at 1.15."""
+LAYER_SHARE = 0.75
+INDEPENDENT = 1.15
+DEPENDENT = 1.5
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """One tensor that looks foreign, and the number that says so."""
+
+    place: CasePlace
+    what: str
+    value: float
+    others: float
+
+
+@rule(
+    "W05",
+    "weights-foreign",
+    severity="serious",
+    basis="neighbours",
+    needs=("weights.rms", "alignment.forward"),
+    summary="A weight tensor among trained ones knows neither what enters it nor what is asked of it: it "
+    "was redrawn, transposed, swapped with another, or never loaded.",
+    why="The layer does noise where it should do what it learnt.",
+    is_not="A model as it was drawn: none of its matrices knows its neighbours.",
+    false_alarms="A layer that training never moved; post-norm models, whose alignment is weaker.",
+    remedy="Load the tensor again; look at the names in the file and at the axes of the matrix.",
+    sources=("https://github.com/huggingface/transformers/issues/48722",),
+    explains=(
+        "loss-worse-than-unigram", "loss-worse-than-uniform", "write-harmful",
+        "unlike-its-family", "weights-layout-wrong",
+    ),
+    example="tensor-redrawn",
+)  # fmt: skip
+def weights_foreign(case: Case, rule: Rule) -> Iterator[Finding]:
+    """What the file lacked; else layers of which most tensors look foreign; else single tensors."""
+    missing = [name for name in case.fact("missing", ()) if shape_of(case, name)]
+    if missing:
+        yield _missing_finding(case, rule, missing)
+        return
+    if is_untrained(case):
+        return
+    signs = {sign.place: sign for sign in (*_independent(case), *_unaligned(case))}
+    layers = _layers(case)
+    for stack, layer in layers:
+        yield _layer_finding(case, rule, stack, layer)
+    for place, sign in signs.items():
+        if (place.stack, place.layer) not in layers:
+            yield _tensor_finding(case, rule, sign)
+
+
+def _alignment(case: Case) -> dict[CasePlace, float]:
+    """The larger of both alignments of every matrix."""
+    back = case.values("alignment.backward")
+    return {p: max(v, back.get(p, 0.0)) for p, v in case.values("alignment.forward").items()}
+
+
+def _lines(case: Case) -> dict[tuple[str, str], dict[int, float]]:
+    lines: defaultdict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for place, value in _alignment(case).items():
+        if place.stack != OUTSIDE and is_matrix(case, place):
+            lines[place.stack, place.point][place.layer] = value
+    return lines
+
+
+def _unaligned(case: Case) -> Iterator[_Sign]:
+    """The one tensor of its name that is low while all others are high."""
+    for (stack, point), line in _lines(case).items():
+        low = [layer for layer, value in line.items() if value < (LOW if layer > 1 else FIRST_LOW)]
+        others = [value for layer, value in line.items() if layer not in low]
+        if len(low) == 1 and len(others) >= 3 and min(others) > HIGH and median(others) > STRONG:
+            place = CasePlace(stack, low[0], None, point)
+            yield _Sign(place, "alignment with its neighbours", line[low[0]], median(others))
+
+
+def _independent(case: Case) -> Iterator[_Sign]:
+    """Tensors whose rows and columns vary as independent numbers do, where others vary more."""
+    rows, columns = case.values("weights.row_spread"), case.values("weights.column_spread")
+    lines: defaultdict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for place, spread in rows.items():
+        shape = shape_of(case, case.parameter(place))
+        if place.stack == OUTSIDE or place not in columns or len(shape) != 2 or min(shape) < 32:
+            continue
+        excess = max(spread * math.sqrt(2 * shape[1]), columns[place] * math.sqrt(2 * shape[0]))
+        lines[place.stack, place.point][place.layer] = excess
+    for (stack, point), line in lines.items():
+        low = [layer for layer, value in line.items() if value < INDEPENDENT]
+        others = [value for layer, value in line.items() if layer not in low]
+        if 0 < len(low) <= max(1, len(line) // 3) and len(others) >= 3 and min(others) > DEPENDENT:
+            for layer in low:
+                yield _Sign(CasePlace(stack, layer, None, point),
+                            "variation of row and column norms over that of independent numbers",
+                            line[layer], median(others))  # fmt: skip
+
+
+def _layers(case: Case) -> list[tuple[str, int]]:
+    """Layers of which most matrices are low, where in the other layers few are."""
+    by_layer: defaultdict[tuple[str, int], list[bool]] = defaultdict(list)
+    for (stack, _), line in _lines(case).items():
+        for layer, value in line.items():
+            by_layer[stack, layer].append(value < LOW)
+    shares = {key: sum(low) / len(low) for key, low in by_layer.items() if len(low) >= 3}
+    odd = [key for key, share in shares.items() if share >= LAYER_SHARE]
+    rest = [share for key, share in shares.items() if key not in odd]
+    few = len(rest) >= 3 and len(odd) <= len(rest) / 2 and median(rest) <= 1 - LAYER_SHARE
+    return odd if few and max(rest) < LAYER_SHARE else []
+
+
+def _tensor_finding(case: Case, rule: Rule, sign: _Sign) -> Finding:
+    place = sign.place
+    name = case.parameter(place)
+    at = site_text(case, place.stack, [place.layer])
+    return rule.finding(
+        f"{name} in {at} does not belong there: it knows nothing of what enters it, while the same "
+        "tensor in the other layers does.",
+        stack=place.stack,
+        layers=[place.layer],
+        sublayer=role_of(case, place.stack, place.layer, name),
+        parameter=name,
+        evidence=[
+            Evidence(f"{sign.what} of {name}", sign.value, sign.others,
+                     "the same tensor in the other layers"),
+            Evidence("of an independent matrix", 1.0),
+        ],
+        ruled_out=["an untrained model: the other layers are trained"],
+        cause="the tensor was drawn again, transposed, swapped with another, or not in the file",
+        remedy=Remedy(f"Load {name} again; compare its name and its axes with the checkpoint."),
+        quantity="alignment.forward",
+    )  # fmt: skip
+
+
+def _layer_finding(case: Case, rule: Rule, stack: str, layer: int) -> Finding:
+    values = [
+        line[layer] for (one, _), line in _lines(case).items() if one == stack and layer in line
+    ]
+    others = [
+        value
+        for (one, _), line in _lines(case).items()
+        for at, value in line.items()
+        if one == stack and at != layer
+    ]
+    return rule.finding(
+        f"The weights of {stack} layer {layer} do not belong there: they know nothing of what enters "
+        "them, while those of the other layers do.",
+        stack=stack,
+        layers=[layer],
+        parameter=case.module(stack, layer),
+        evidence=[
+            Evidence("median alignment of its matrices", median(values), median(others),
+                     "the other layers"),
+            Evidence("of an independent matrix", 1.0),
+        ],
+        ruled_out=["an untrained model: the other layers are trained"],
+        cause="the layer was drawn again, swapped with another, or not in the file",
+        remedy=Remedy(f"Load layer {layer} again; compare the names in the file with the model's."),
+        quantity="alignment.forward",
+    )  # fmt: skip
+
+
+def _missing_finding(case: Case, rule: Rule, names: list[str]) -> Finding:
+    layers: set[int] = set()
+    stacks: set[str] = set()
+    for stack, paths in case.fact("rows", {}).items():
+        for layer, path in enumerate(paths, start=1):
+            if any(name.startswith(f"{path}.") for name in names):
+                layers.add(layer)
+                stacks.add(stack)
+    stack = stacks.pop() if len(stacks) == 1 else None
+    return rule.finding(
+        f"{len(names)} parameter{'s were' if len(names) > 1 else ' was'} not in the file and "
+        f"{'are' if len(names) > 1 else 'is'} as drawn: {names_text(names)}.",
+        stack=stack,
+        layers=layers if stack else (),
+        parameter=names[0],
+        evidence=[Evidence("parameters that the file lacks", float(len(names)), 0.0, "the loader")],
+        cause="the names in the file do not match those of the model",
+        remedy=Remedy("Compare the names in the file with those of the model, and load again."),
+        confidence="certain",
+    )

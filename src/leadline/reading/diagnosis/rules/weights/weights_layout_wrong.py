@@ -1,0 +1,165 @@
+"""W06: rows of a weight stand in another order than the code reads them, in all layers.
+
+A permutation of rows leaves |W z| as it was and takes away what training taught the matrix about the
+gradient at its outputs: forward alignment stays, backward alignment falls to 1 in every layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from leadline.reading.diagnosis.case import OUTSIDE, Case
+from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import is_untrained, role_of, site_text
+from leadline.record.rows.finding import Finding
+
+LOW = 1.15
+HIGH = 1.35
+SEVERED = 1.3
+READ_BACK = 1.5
+
+Lines = dict[tuple[str, str], dict[int, float]]
+
+
+@rule(
+    "W06",
+    "weights-layout-wrong",
+    severity="serious",
+    basis="hint",
+    needs=("alignment.backward",),
+    summary="Queries, keys or values pass on what they learnt but not back: their rows stand in another "
+    "order than the code reads them (rotary halves against pairs, keys in place of values, heads).",
+    why="The numbers are right and in the wrong places: norms look healthy and the loss does not.",
+    is_not="One layer that is foreign (weights-foreign); a fresh model.",
+    false_alarms="Short training, where alignment is weak everywhere.",
+    remedy="Permute the rows as the conversion script of the family does, or exchange the two tensors.",
+    sources=(
+        "https://github.com/ooples/AiDotNet/issues/2074",
+        "https://github.com/huggingface/nanotron/issues/427",
+    ),
+    explains=("loss-worse-than-unigram", "loss-worse-than-uniform", "positions-wrong"),
+    example="rope-layout-wrong",
+)
+def weights_layout_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Projections of attention that are low backwards in all layers among others that are not."""
+    if is_untrained(case):
+        return
+    backward = {
+        key: line for key, line in case.lines("alignment.backward").items()
+        if key[0] != OUTSIDE and len(line) >= 3
+    }  # fmt: skip
+    forward = case.lines("alignment.forward")
+    for stack in sorted({key[0] for key in backward}):
+        yield from _severed(case, rule, stack, forward, backward)
+        lines = {point: line for (one, point), line in backward.items() if one == stack}
+        low = [
+            point
+            for point, line in lines.items()
+            if _is_read(point) and median(line.values()) < LOW and max(line.values()) < HIGH
+            and median(forward[stack, point].values()) > HIGH
+        ]  # fmt: skip
+        readers = [point for point in lines if _is_reader(point)]
+        rest = [median(lines[point].values()) for point in readers if point not in low]
+        if not 1 < len(low) < len(readers) or not rest or median(rest) < HIGH:
+            continue
+        layers = sorted(lines[low[0]])
+        name = f"{case.module(stack, layers[0])}.{low[0]}"
+        at = site_text(case, stack, layers)
+        yield rule.finding(
+            f"The rows of {' and '.join(low)} in {at} stand in another order than the code reads "
+            "them.",
+            stack=stack,
+            layers=layers,
+            sublayer="attention",
+            parameter=name,
+            evidence=[
+                Evidence(f"backward alignment of {low[0]}, median of layers",
+                         median(lines[low[0]].values()), median(rest), "other matrices of the layers"),
+                Evidence(f"forward alignment of {low[0]}",
+                         median(forward[stack, low[0]].values())),
+            ],
+            ruled_out=["untrained weights: they know what enters them"],
+            cause="rotary halves against pairs, keys and values exchanged, or another order of heads",
+            remedy=Remedy(
+                "Permute the rows as the family's conversion does, or exchange the two tensors."
+            ),
+            confidence="possible",
+        )  # fmt: skip
+
+
+def _is_read(point: str) -> bool:
+    """Whether a projection makes queries, keys or values, by its name."""
+    name = point.lower()
+    return any(word in name for word in ("q_proj", "k_proj", "v_proj", "query", "key", "value"))
+
+
+def _is_reader(point: str) -> bool:
+    """Whether a matrix reads the stream: those that write to it are less aligned backwards."""
+    name = point.lower()
+    return _is_read(point) or any(
+        word in name for word in ("up_proj", "gate_proj", "fc1", "c_fc", "intermediate", "h_to_4h")
+    )
+
+
+def _severed(
+    case: Case, rule: Rule, stack: str, forward: Lines, backward: Lines
+) -> Iterator[Finding]:
+    """Attention whose output matrix knows nothing of what enters it, in the middle of all layers.
+
+    The matrix behind the heads then reads something else than it was trained on, and the gradient
+    that it sends back means nothing to the projections before it. Three trained models of the
+    tuning side (BERT, Llama, a plain GPT) had medians of 1.3, 7.2 and 9.0 at the output matrix; with
+    exchanged keys and values 0.98, 1.28 and 0.62, and 1.1 to 1.44 backwards.
+    """
+    outputs = [p for s, p in forward if s == stack and _is_output(case, stack, p)]
+    readers = [
+        p
+        for s, p in backward
+        if s == stack and p not in outputs and _role(case, stack, p) == "attention"
+    ]
+    rest = [
+        median(line.values())
+        for (s, p), line in forward.items()
+        if s == stack and len(line) >= 3 and _role(case, stack, p) == "mlp"
+    ]
+    if len(outputs) != 1 or not readers or not rest or len(forward[stack, outputs[0]]) < 3:
+        return
+    behind = median(forward[stack, outputs[0]].values())
+    before = median(value for p in readers for value in backward[stack, p].values())
+    if behind >= SEVERED or before >= READ_BACK or behind > 0.7 * median(rest):
+        return
+    layers = sorted(forward[stack, outputs[0]])
+    name = f"{case.module(stack, layers[0])}.{outputs[0]}"
+    yield rule.finding(
+        f"What the heads hand over in {site_text(case, stack, layers)} is not what {outputs[0]} was "
+        "trained on: keys and values are exchanged, or heads stand in another order.",
+        stack=stack,
+        layers=layers,
+        sublayer="attention",
+        parameter=name,
+        evidence=[
+            Evidence(f"forward alignment of {outputs[0]}, median of layers", behind, median(rest),
+                     "matrices of the MLP"),
+            Evidence("backward alignment of queries, keys and values", before, "above 1.35",
+                     "trained weights"),
+        ],
+        ruled_out=["untrained weights: those of the MLP know what enters them"],
+        cause="keys and values exchanged, or another order of heads or rows",
+        remedy=Remedy("Exchange the two tensors, or permute the rows as the family's conversion does."),
+        confidence="possible",
+    )  # fmt: skip
+
+
+def _role(case: Case, stack: str, point: str) -> str | None:
+    return role_of(case, stack, 1, f"{case.module(stack, 1)}.{point}")
+
+
+def _is_output(case: Case, stack: str, point: str) -> bool:
+    """Whether a matrix of attention stands behind the heads, by its name."""
+    name = point.lower().removesuffix(".weight").rpartition(".")[2]
+    whole = point.lower()
+    words = ("o_proj", "c_proj", "out_proj", "out", "output", "dense", "wo", "o", "proj")
+    return _role(case, stack, point) == "attention" and (
+        name in words and not any(w in whole for w in ("query", "key", "value", "qkv"))
+    )

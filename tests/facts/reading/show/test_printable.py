@@ -1,0 +1,60 @@
+"""Text of a record never commands the terminal or the page that shows it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import leadline
+from leadline.reading.page.html import render_html
+from leadline.record import Finding, Record
+from leadline.record.words.printable import printable
+from tests.synthetic import gpt2_record
+
+WILD = "evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
+TAME = r"evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def wild_record() -> Record:
+    record = gpt2_record()
+    for key, field in (("model", "name"), ("model", "class"), ("input", "kind"), ("loss", "kind")):
+        record.note(key, {**record.provenance.get(key, {}), field: WILD})
+    record.add_finding(Finding(WILD))
+    return record
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gpt2 – größer 模型 👩‍🔬", "gpt2 – größer 模型 👩‍🔬"),
+        (WILD, TAME),
+        ("", ""),
+        ("\r\n\0", r"\r\n\x00"),
+    ],
+)
+def test_control_characters_are_spelled_out_and_nothing_else_is(text: str, shown: str):
+    assert printable(text) == shown
+
+
+def test_what_is_kept_stays():
+    assert printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
+
+
+@pytest.mark.parametrize("show", [str, lambda record: record._repr_html_()], ids=["text", "html"])
+@pytest.mark.parametrize(
+    "make", [wild_record, lambda: leadline.compare(wild_record(), gpt2_record())]
+)
+def test_names_in_a_record_cannot_command_a_terminal(make, show):
+    text = show(make())
+    assert TAME in text
+    assert not RAW.search(text)
+
+
+def test_the_page_of_a_record_holds_no_control_character_outside_of_its_numbers():
+    page = render_html([wild_record()])
+    words = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page)
+    # Line breaks and tabs are white space in a page, and need no spelling.
+    assert "evil\nname\\x1b[2J\ttab\\x07bell\\x7f\\x9bc1\\u2028line" in words
+    assert not RAW.search(words.replace("\t", ""))

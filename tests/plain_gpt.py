@@ -1,0 +1,84 @@
+"""A decoder in plain torch whose attention can be made sick in one named way, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+__all__ = ["Attention", "PlainGPT"]
+
+
+class Attention(nn.Module):
+    """Causal attention written out; `fault` names what is wrong with it."""
+
+    def __init__(self, width: int, heads: int, fault: str) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.heads, self.fault = heads, fault
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, d = x.shape
+        h, fault = self.heads, self.fault
+        projected = [one(x) for one in (self.q, self.k, self.v)]
+        if fault == "view":
+            q, k, v = (one.view(b, h, n, d // h) for one in projected)
+        elif fault == "over heads":
+            q, k, v = (one.view(b, n, h, d // h) for one in projected)
+            return self.o(((q @ k.mT).softmax(-1) @ v).reshape(b, n, d))
+        else:
+            q, k, v = (one.view(b, n, h, d // h).transpose(1, 2) for one in projected)
+        scale = {"no scale": 1.0, "model width": d**-0.5}.get(fault, (d // h) ** -0.5)
+        logits = q @ k.mT * scale
+        hidden = torch.ones(n, n, dtype=torch.bool).triu({"ahead": 2, "strict": 0}.get(fault, 1))
+        if fault == "window":
+            hidden |= torch.ones(n, n, dtype=torch.bool).tril(-4)
+        if fault != "leak":
+            logits = logits.masked_fill(hidden, -1e9)
+        weights = logits.softmax(-2 if fault == "queries" else -1)
+        if fault == "dropout":
+            weights = F.dropout(weights, 0.2)
+        mixed = weights @ v
+        return self.o((mixed if fault == "merge" else mixed.transpose(1, 2)).reshape(b, n, d))
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, heads: int, fault: str) -> None:
+        super().__init__()
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = Attention(width, heads, fault)
+        self.mlp = nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln1(x))
+        return x + self.mlp(self.ln2(x))
+
+
+class PlainGPT(nn.Module):
+    """Blocks by their faults; `positions`: learned, none, constant, reverse, or by example."""
+
+    def __init__(self, faults: Sequence[str], positions: str = "learned") -> None:
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(97, 48), None
+        if positions != "none":
+            self.wpe = nn.Embedding(64, 48)
+        self.positions = positions
+        self.h = nn.ModuleList(_Block(48, 4, fault) for fault in faults)
+        self.ln, self.head = nn.LayerNorm(48), nn.Linear(48, 97, bias=False)
+
+    def forward(self, idx: Tensor) -> Tensor:
+        x = self.wte(idx)
+        places = torch.arange(idx.shape[1])
+        if self.positions == "constant":
+            places = places * 0
+        elif self.positions == "reverse":
+            places = places.flip(0)
+        if self.wpe is not None and self.positions == "by example":
+            x = x + self.wpe(torch.arange(idx.shape[0]))[:, None]
+        elif self.wpe is not None:
+            x = x + self.wpe(places)
+        for block in self.h:
+            x = block(x)
+        return self.head(self.ln(x))
