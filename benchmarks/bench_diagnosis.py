@@ -49,7 +49,7 @@ def run() -> Iterable[Result]:
     workers = max(1, (os.cpu_count() or 1))
     for name in SETS:
         jobs = [
-            subprocess.Popen(  # noqa: S603  (this file itself)
+            subprocess.Popen(
                 [sys.executable, __file__, name, f"{at}/{workers}"],
                 env=os.environ | {"OMP_NUM_THREADS": "1"},
             )

@@ -9,7 +9,7 @@ covers them too.
 Attributes of objects are not followed: a class counts with all its methods. What is looked up by
 name is followed by the name: an entry of a catalog counts if the catalog is reached and the entry's
 name is spelled, as a choice, in some string literal of what is used (`"deepnorm"`,
-`"hyper(lanes=4)"`), or if all entries are asked for (`CATALOG.names()`, `for name in CATALOG`), or
+`"hyper(lanes=4)"`), or if all entries are asked for (`CATALOG.names()`, `for name in CATALOG`), but for probes, or
 if the entry's own name is not spelled where it is entered. Statements that a module runs on import
 count with every definition of it, as do modules that it imports for nothing but their effects.
 The alternative, every entry of a catalog that is reached, would measure each claim about a
@@ -44,16 +44,24 @@ from leadline.claims.digest.writing import Definition, Key, choice_names
 from leadline.errors import CatalogError
 from leadline.record import Finding, Quantity, Reading, Record, Site
 from leadline.record.rows.selection import group_into_lines
+from leadline.record.words.screen import Screen, Sentence, Showable
 
 __all__ = ["Use", "code_digest", "place_of", "source_of", "trial_digest", "used_by"]
 
-VESSELS = (Measured, Picture, Trial, Record, Quantity, Reading, Site, Finding)
-"""What carries numbers and computes none: a new field in one of them measures nothing anew.
+VESSELS = (
+    Measured, Picture, Trial, Record, Quantity, Reading, Site, Finding, Screen, Sentence, Showable,
+)  # fmt: skip
+"""What carries or shows numbers and computes none: a new field in one measures nothing anew.
 
 A record is kept, printed and drawn in many ways, none of which decides a number; what it computes,
 lines over depth from readings, is followed in its place.
 """
 _VESSELS = frozenset((one.__module__, one.__qualname__) for one in VESSELS)
+_BY_NAME = frozenset({("leadline.instruments.passes.probe", "PROBES")})
+"""Catalogs that are enumerated only for `probes="all"`, which no claim asks for, and for a message.
+
+A new probe would otherwise measure every claim anew that uses any.
+"""
 _INSTEAD: Mapping[Key, Key] = {
     (Record.__module__, Record.__qualname__): (
         group_into_lines.__module__,
@@ -146,7 +154,7 @@ def _entries(
         several = [
             one
             for one in catalogs[catalog]
-            if one.name is None or one.name in words or catalog in enumerated
+            if one.name is None or one.name in words or catalog in enumerated - _BY_NAME
         ]
         several.sort(key=lambda one: (one.name or "", code.definition(one.key).digest))
         chosen += [(catalog, one.name or "", one.key) for one in several]

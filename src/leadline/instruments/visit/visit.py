@@ -37,6 +37,7 @@ from leadline.record import Reading, Record
 __all__ = ["TWIN_PROBES", "VISIT_PROBES", "visit", "visit_cost"]
 
 VISIT_PROBES = "stream,tokens,rank,update,gradient,influence,lanes,attention,extremes"
+FORWARD_PROBES = "stream,tokens,rank,update,lanes,attention,extremes"
 TWIN_PROBES = "stream,tokens,update,gradient,attention,extremes"
 MEASURING_COST = 2.0
 """What measuring costs in forward and backward passes: one for the probes and attention, and the
@@ -152,9 +153,13 @@ def _measure(
         found = anatomy_of(
             module, _shortened(batch, 2, 32), anatomy=anatomy, families=families, seed=seed
         )
-        record = measure(
-            module, batch, probes=VISIT_PROBES, anatomy=found, seed=seed, name=name, source=source
-        )
+        facts_of = {"anatomy": found, "seed": seed, "name": name, "source": source}
+        try:
+            record = measure(module, batch, probes=VISIT_PROBES, **facts_of)
+        except InputError as error:
+            # No gradient flows from the loss, as after a detach: the rest can be measured.
+            facts["no_gradients"] = str(error)
+            record = measure(module, batch, probes=FORWARD_PROBES, **facts_of)
     except AnatomyError as error:
         facts["refusal"] = str(error)
         record, unproved = _measure_refused(

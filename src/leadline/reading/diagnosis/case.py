@@ -129,11 +129,8 @@ class Case:
     def _has(self, quantity: str) -> bool:
         if quantity not in self.quantities:
             return False
-        headline = self.quantities[quantity].headline
-        # All readings of a quantity are many; those of its headline are nearly always there.
-        return bool(
-            self.record.select(quantity, statistic=headline) or self.record.select(quantity)
-        )
+        # Rules that need a quantity nearly always read its headline, which is then at hand.
+        return bool(self.values(quantity) or self.record.select(quantity))
 
     @cached_property
     def quantities(self) -> Mapping[str, Quantity]:

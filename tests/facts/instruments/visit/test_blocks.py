@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leadline.anatomy import TOLERANCE
 from leadline.instruments.visit.visit import visit
 from leadline.parts import Recipe, Transformer
-from leadline.reading.diagnosis.diagnosis import Diagnosis, diagnose_record
+from leadline.reading.diagnosis.diagnosis import Diagnosis, ask_rules, diagnose_record
 from tests.synthetic_blocks import (
     DEEPNORM_ON_BRANCH,
     FAULTS,
@@ -40,7 +40,7 @@ def diagnosed(model: nn.Module, inputs: Any = None, **options: Any) -> Diagnosis
         checks=("blocks", "design"),
         **options,
     )
-    return diagnose_record(record, select=MINE)
+    return ask_rules(record, select=MINE)
 
 
 @pytest.mark.parametrize("name", FAULTS)

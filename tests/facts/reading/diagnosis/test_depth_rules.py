@@ -151,7 +151,7 @@ def test_d08_a_small_embedding_is_overwritten_by_the_first_block() -> None:
     assert (finding.layers, finding.severity) == ((1,), "warning")
 
 
-def test_d09_deep_post_norm_is_noted_and_deepnorm_is_not() -> None:
-    assert look(recipe(18, placement="post"))["D09"].severity == "note"
+def test_d09_deep_post_norm_is_warned_of_and_deepnorm_is_not() -> None:
+    assert look(recipe(18, placement="post"))["D09"].severity == "warning"
     assert "D09" not in look(recipe(18, placement="post", connection="deepnorm"))
     assert "D09" not in look(recipe(12, placement="post"))

@@ -6,6 +6,7 @@ import torch
 
 import leadline
 from leadline.lab import pair
+from leadline.reading.diagnosis.diagnosis import diagnose_record
 from tests.visits import findings, gpt2, language, visited
 
 
@@ -22,10 +23,14 @@ def test_writes_of_an_init_of_0_2_overwhelm_the_embedding_beside_the_usual_draw(
     assert findings(large, "D01", "D02", "D03") == {}
 
 
-def test_a_zeroed_mlp_gives_no_wrong_name_here() -> None:
+def test_a_zeroed_mlp_is_a_dead_weight_of_layer_5() -> None:
     model = gpt2(8)
     model.transformer.h[4].mlp.c_proj.weight.data.zero_()
-    assert findings(visited(model), "D", "P", "O") == {}
+    diagnosis = diagnose_record(visited(model))
+    assert [(one.code, one.layers, one.sublayer) for one in diagnosis.findings] == [
+        ("W01", (5,), "mlp")
+    ]
+    assert diagnosis.findings[0].parameter == "transformer.h.4.mlp.c_proj.weight"
 
 
 def test_qkv_times_100_is_a_jump_of_the_stream_at_layer_3() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from leadline.errors import InputError
+from leadline.errors import InputError, RecordError
 from leadline.instruments.visit.diagnose import diagnose
 from leadline.instruments.visit.patient import VisitOptions
 from leadline.instruments.visit.visit import visit
@@ -125,4 +125,5 @@ def test_a_model_that_is_not_as_intended_is_told(intended: str, what: str) -> No
 def test_without_an_intention_the_rule_does_not_look() -> None:
     model = Transformer(Recipe(depth=2, width=16, heads=2, vocabulary=20, context=16), seed=0)
     record = visit(model, twin=False, checks=("blocks", "design"))
-    assert diagnose_record(record, select=("X01",)).coverage.looked == ()
+    with pytest.raises(RecordError, match="X01 cannot look"):
+        diagnose_record(record, select=("X01",))

@@ -234,10 +234,10 @@ def test_a_redrawn_matrix_of_a_trained_model_is_foreign() -> None:
     text = b"def main():\n    for name in sorted(os.listdir(path)):\n        print(name)\n" * 2
     ids = torch.tensor(list(text[:128]))[None]
     assert diagnose(model, ids, select=CHECKED).healthy
-    weight = model.get_parameter("blocks.2.mlp.branch.down.weight")
+    weight = model.get_parameter("blocks.2.attention.branch.qkv.weight")
     with torch.no_grad():
         weight.copy_(
             torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)) * weight.std()
         )
     first = diagnose(model, ids, select=CHECKED).findings[0]
-    assert (first.code, first.layers, first.sublayer) == ("W05", (3,), "mlp")
+    assert (first.code, first.layers, first.sublayer) == ("W05", (3,), "attention")

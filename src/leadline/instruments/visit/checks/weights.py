@@ -14,6 +14,8 @@ from leadline.record import Quantity, Reading
 
 __all__ = ["weights"]
 
+FEWEST_VALUES = 16
+"""Fewer values have no kurtosis to speak of."""
 SAMPLE = 1 << 18
 """Of a tensor of the twin about so many values are read: its spread is known to 0.2 % by them."""
 FEWEST_ROWS = 256
@@ -118,7 +120,7 @@ def _readings(patient: Patient, name: str, parameter: Tensor, statistic: str) ->
     numbers = read_tensor(parameter)
     always = {"rms": numbers.rms, "mean": numbers.mean, "largest": numbers.largest}
     always |= {"row_spread": numbers.row_spread, "column_spread": numbers.column_spread}
-    if parameter.ndim > 1:
+    if parameter.numel() >= FEWEST_VALUES:
         always["kurtosis"] = numbers.kurtosis
     always["rank"] = rank_share(parameter)
     seldom = {

@@ -107,6 +107,8 @@ def _unused(case: Case, panel: TokenPanel) -> bool:
         if twin_told:
             return True
     parts = case.fact("positions", {}).get("parts")
+    if facts.get("library") and not case.fact("positions", {}).get("tables"):
+        return False  # a library's design without positions is meant
     return bool(parts) or (both_ways and not told and panel.facts["input"].endswith("ids"))
 
 

@@ -18,6 +18,8 @@ from leadline.record.rows.finding import Finding
 
 TOLERANCE = 1e-3
 OF_TENSORS = ("weights.", "norm.", "buffer.")
+OF_INPUTS = "norm.input"
+"""A number of norms that the inputs make, not the tensors."""
 OF_PASSES = ("stream.norm", "update.norm", "attention.entropy", "tokens.cosine")
 
 
@@ -101,7 +103,7 @@ def parts_from_reference(case: Case, rule: Rule) -> Iterator[Finding]:
 
 def _quantities(case: Case, reference: Case, beginnings: tuple[str, ...]) -> list[str]:
     names = set(case.record.quantities) & set(reference.record.quantities)
-    return sorted(name for name in names if name.startswith(beginnings))
+    return sorted(name for name in names if name.startswith(beginnings) and name != OF_INPUTS)
 
 
 def _partings(case: Case, reference: Case, names: list[str]) -> list[_Parting]:

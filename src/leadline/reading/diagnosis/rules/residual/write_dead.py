@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.equations import branch_words, place_words
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import is_untrained
 from leadline.record.rows.finding import Finding
 
 
@@ -56,8 +57,8 @@ def write_dead(case: Case, rule: Rule) -> Iterator[Finding]:
             continue  # drawn so
         speaking = [row for row in rows if row not in dead]
         twin_speaks = any(twin.get((stack, row[0], row[1]), 0.0) > 0 for row in dead)
-        if not speaking and not twin_speaks:
-            continue  # all layers alike and nothing to compare with: a zero-initialised design
+        if not speaking and (not twin_speaks or _starts_at_zero(case, stack)):
+            continue  # all layers alike: a zero-initialised design
         dead = [row for row in dead if row not in twin_dead]
         layers = [row[0] for row in dead]
         who, place = branch_words(role, dead[0][2]), place_words(case, stack, layers)
@@ -92,6 +93,15 @@ def _norms(case: Case) -> dict[tuple[str, int, int | None], float]:
         (place.stack, place.layer, place.sublayer): value
         for place, value in case.values("update.norm").items()
     }
+
+
+def _starts_at_zero(case: Case, stack: str) -> bool:
+    """Whether an untrained model has a matrix that is 0 in every layer of a stack."""
+    return is_untrained(case) and any(
+        set(line.values()) == {1.0} and len(line) == case.depth(stack)
+        for (name, _), line in case.lines("weights.zeros").items()
+        if name == stack
+    )
 
 
 def _twin_norms(case: Case) -> dict[tuple[str, int, int | None], float]:

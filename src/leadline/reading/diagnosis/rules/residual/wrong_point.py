@@ -13,7 +13,9 @@ from leadline.reading.diagnosis.equations import (
     block_equations,
     branch_words,
     grouped_faults,
+    is_declared,
     majority,
+    missed_layers,
     place_words,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
@@ -59,7 +61,8 @@ NORMED_SKIP_BY_DESIGN = ("minimax", "minimax_m1")
 def residual_from_wrong_point(case: Case, rule: Rule) -> Iterator[Finding]:
     """Skips through norms, from before an update, or from another layer."""
     kind = case.design.get("model_type")
-    if kind not in NORMED_SKIP_BY_DESIGN:
+    meant = is_declared(case) and not missed_layers(case)
+    if kind not in NORMED_SKIP_BY_DESIGN and not meant:
         for stack, blocks in block_equations(case).items():
             yield from _through_norms(case, rule, stack, blocks)
             yield from _reads_too_early(case, rule, stack, blocks)

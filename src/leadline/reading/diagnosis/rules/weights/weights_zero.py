@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from leadline.reading.diagnosis.case import OUTSIDE, Case, CasePlace
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
-from leadline.reading.diagnosis.tensors import exact_share, is_matrix, role_of, site_text
+from leadline.reading.diagnosis.tensors import (
+    exact_share,
+    is_matrix,
+    is_untrained,
+    role_of,
+    site_text,
+)
 from leadline.record.rows.finding import Finding
 
 
@@ -54,7 +60,15 @@ def weights_zero(case: Case, rule: Rule) -> Iterator[Finding]:
 
 
 def _by_design(case: Case, place: CasePlace, quantity: str, part: float) -> bool:
-    """Whether the twin, or every other layer where there is no twin, has as many zeros."""
+    """Whether the twin, or every other layer where there is no twin, has as many zeros.
+
+    A tensor that is 0 in all layers of an untrained model is a start, whatever the twin does: output
+    weights of zero (ReZero, muP, zero-init residuals) are set after the weights are drawn.
+    """
+    line = case.lines("weights.zeros").get((place.stack, place.point), {})
+    start = len(line) > 1 and set(line.values()) == {1.0} and is_untrained(case)
+    if part == 1.0 and place.stack != OUTSIDE and start:
+        return True
     if place in case.values("weights.rms", "twin"):
         return exact_share(case, quantity, place, "twin") >= part
     if place.stack == OUTSIDE:
