@@ -82,9 +82,9 @@ class Finding:
     @property
     def remedy(self) -> Mapping[str, Any]:
         """What to do: `words`, whether it is `safe`, and `edit` where it can be applied."""
-        remedy = self.details.get("remedy") or {}
+        remedy: Any = self.details.get("remedy") or {}
         # Details are whatever JSON a file holds: findings of other writers may have a sentence here.
-        return remedy if isinstance(remedy, Mapping) else {"words": str(remedy)}
+        return {"words": remedy} if isinstance(remedy, str) else remedy
 
     @property
     def confidence(self) -> Confidence | None:
