@@ -96,13 +96,28 @@ def facts(record: Record) -> list[Fact]:
         tile = measuring.replace(" and ", " + ").removesuffix(" pass")
         entries.append(Fact("Passes", tile, others))
     eps = number_at(known, "anatomy", "balance_eps")
-    if eps is not None:
+    missed = missed_layers(known)
+    if missed:
+        entries.append(Fact("Balance", missed, "all others to rounding"))
+    elif eps is not None:
         entries.append(Fact("Balance", f"{number(eps, digits=2)} eps", "rounding of the stream"))
     return entries
 
 
+def missed_layers(known: Mapping[str, Any]) -> str:
+    """Name the layers that do not balance; empty where all do."""
+    rows: list[dict[str, Any]] = value_at(known, "anatomy", "balance_missed") or []
+    layers = [str(row["layer"]) for row in rows]
+    if not layers:
+        return ""
+    noun = "layer" if len(layers) == 1 else "layers"
+    return f"{noun} {', '.join(layers)} {'misses' if len(layers) == 1 else 'miss'}"
+
+
 def balance_sentence(known: Mapping[str, Any]) -> str:
     """Say how well the books balance, and where worst."""
+    if missed := missed_layers(known):
+        return f"The books do not balance: {missed}."
     eps = number_at(known, "anatomy", "balance_eps")
     if eps is None:
         return "The balance of this anatomy was not recorded."

@@ -213,3 +213,10 @@ def test_a_decoder_is_compared_with_the_decoder_of_an_encoder_decoder() -> None:
     sentence = comparing_sentences([gpt2_record(massive=False), t5_record()], ["gpt2", "t5"])[0]
     assert sentence.startswith("In gpt2 the norm of the stream of the decoder")
     assert "; in t5 it" in sentence
+
+
+def test_layers_that_do_not_balance_are_named_in_place_of_the_balance() -> None:
+    missed = [{"stack": "decoder", "layer": layer, "eps": 1e6} for layer in (2, 5)]
+    known = {"anatomy": {"balance_eps": 0.0, "balance_missed": missed}}
+    assert balance_sentence(known) == "The books do not balance: layers 2, 5 miss."
+    assert balance_sentence({"anatomy": {"balance_eps": 0.0}}).startswith("The books balance")
