@@ -55,11 +55,19 @@ def map_answer(training_map: Trainability) -> list[str]:
     return sentences
 
 
+EVERY_CELL = "all cells"
+"""What the only row of a sweep without a name is called."""
+
+
 def _reach_sentence(reach: tuple[str, str], names: list[str]) -> str:
     """Say how deep rows train, the rows first."""
     verb, rest = reach
     more = len(names) - _MOST_NAMES
     listed = "; ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    if names == [EVERY_CELL]:
+        several = {"trains": "train", "was not measured": "were not measured"}
+        alone = "No cell trains" if verb == "does not train" else f"All cells {several[verb]}"
+        return f"{alone}{rest}."
     if verb == "does not train":
         if len(names) == 1:
             return f"{listed} does not train{rest}."

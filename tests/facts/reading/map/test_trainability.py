@@ -412,3 +412,14 @@ def test_a_sweep_without_a_name_is_not_called_sweep_sweep() -> None:
         assert str(record).splitlines()[0] == heading
     alone = trainability(sweep_record(name="sweep", limits={"pre": 6}))
     assert [row.name for row in alone.rows] == ["all cells"]
+
+
+def test_a_sweep_of_one_row_speaks_of_its_cells() -> None:
+    from leadline.reading.map.text import _reach_sentence
+
+    rest = " within 4 steps, even at depth 1"
+    assert _reach_sentence(("does not train", rest), ["all cells"]) == f"No cell trains{rest}."
+    assert _reach_sentence(("trains", " up to depth 3"), ["all cells"]) == (
+        "All cells train up to depth 3."
+    )
+    assert _reach_sentence(("does not train", rest), ["pre"]) == f"pre does not train{rest}."
