@@ -51,9 +51,11 @@ def test_ill(trial_rules, assert_healthy):
 
 def test_the_plug_in_hands_over_the_fixture(tmp_path, pytestconfig):
     (tmp_path / "test_it.py").write_text(TEST_FILE)
+    # An installed package enters the plug-in by itself; twice is refused.
+    known = pytestconfig.pluginmanager.has_plugin("leadline")
+    plug_in = () if known else ("-p", "leadline.testing.pytest_plugin")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "leadline.testing.pytest_plugin",
-         "--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "pytest", "-q", *plug_in, "--rootdir", tmp_path, tmp_path],
         cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr

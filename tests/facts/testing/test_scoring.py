@@ -7,7 +7,7 @@ import pytest
 from leadline.reading.diagnosis.diagnosis import Coverage, Diagnosis
 from leadline.record import Finding, Record
 from leadline.testing.faults.scoring import (
-    Outcome,
+    FaultOutcome,
     Share,
     judge,
     read_outcomes,
@@ -18,7 +18,7 @@ from leadline.testing.faults.scoring import (
 
 def outcome(causes, layers, *named, places=None):
     where = tuple(places) if places is not None else ((),) * len(named)
-    return Outcome("case", "fault", "host", tuple(causes), tuple(layers), tuple(named), where)
+    return FaultOutcome("case", "fault", "host", tuple(causes), tuple(layers), tuple(named), where)
 
 
 RIGHT = outcome(["weights-zero"], [3], "weights-zero", "write-dead", places=[(3,), (3,)])

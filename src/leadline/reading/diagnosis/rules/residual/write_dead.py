@@ -49,7 +49,11 @@ def write_dead(case: Case, rule: Rule) -> Iterator[Finding]:
     # A branch that depends on nothing has no role of its own; its name says what the others are.
     twin = _twin_norms(case)
     for (stack, role), rows in columns.items():
-        dead = [row for row in rows if (stack, row[0], row[1]) in silent]
+        # Where the stream itself has vanished, a write of nothing is no news.
+        stream = case.lines("stream.norm").get((stack, "stream"), {})
+        dead = [
+            row for row in rows if (stack, row[0], row[1]) in silent and stream.get(row[0], 1.0) > 0
+        ]
         if not dead:
             continue
         twin_dead = [row for row in dead if twin.get((stack, row[0], row[1])) == 0.0]
