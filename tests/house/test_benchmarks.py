@@ -50,6 +50,7 @@ class Clock:
         return run
 
 
+@pytest.mark.slow
 def test_every_round_runs_every_contender_and_starts_with_another(harness):
     clock = Clock()
     contenders = {name: clock.work(name, 1.0) for name in "abc"}
@@ -57,6 +58,7 @@ def test_every_round_runs_every_contender_and_starts_with_another(harness):
     assert "".join(clock.calls) == "abc" + "abc" + "bca" + "cab"
 
 
+@pytest.mark.slow
 def test_a_contender_that_takes_half_again_as_long_has_ratio_one_and_a_half(harness):
     clock = Clock()
     # The machine grows slower from round to round; the ratio inside each round stays.

@@ -99,6 +99,7 @@ def test_the_jobs_of_a_claim_are_one_per_seed_or_one_where_nothing_is_drawn():
     assert CLAIMS.get(NAME).seeded is False
 
 
+@pytest.mark.slow
 def test_a_trial_runs_once_for_all_its_claims_and_nothing_runs_twice(command):
     names = ("reads-a-trial", "reads-it-too")
     code, told, _ = command(*names, "--seeds", "2")
@@ -140,6 +141,7 @@ def test_a_killed_process_is_told_and_what_was_measured_is_kept(command):
     assert told["claims"][0]["verdict"] == "holds"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to a process")
 def test_an_interrupted_run_goes_on_and_leaves_no_process_behind(command):
     started = command("reads-a-trial", "--seeds", "1", wait=False, HOLD="yes")

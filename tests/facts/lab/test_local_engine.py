@@ -197,6 +197,7 @@ def dead(plugin):
     return {int(mark.read_text()) for mark in plugin.parent.glob("dead at *")}
 
 
+@pytest.mark.slow
 def test_three_killed_workers_lose_nothing(tiny, tmp_path, dying_workers):
     what = tiny("depth=1,2", steps=40, log=10, validate=20, gauges=20)
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
