@@ -129,6 +129,8 @@ def _severed(
     before = median(value for p in readers for value in backward[stack, p].values())
     if behind >= SEVERED or before >= READ_BACK or behind > 0.7 * median(rest):
         return
+    if not _predicts_badly(case):
+        return
     layers = sorted(forward[stack, outputs[0]])
     name = f"{case.module(stack, layers[0])}.{outputs[0]}"
     yield rule.finding(
@@ -149,6 +151,17 @@ def _severed(
         remedy=Remedy("Exchange the two tensors, or permute the rows as the family's conversion does."),
         confidence="possible",
     )  # fmt: skip
+
+
+def _predicts_badly(case: Case) -> bool:
+    """Whether natural text is predicted worse than by counting its tokens.
+
+    Without a loss of its own (MiniLM has none) a model gets a random cotangent, and no gradient of
+    it is aligned with anything.
+    """
+    loss = case.fact("output", {}).get("loss")
+    entropy = case.fact("unigram", {}).get("entropy")
+    return case.natural and loss is not None and entropy is not None and loss > entropy
 
 
 def _role(case: Case, stack: str, point: str) -> str | None:
