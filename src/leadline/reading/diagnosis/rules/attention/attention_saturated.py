@@ -11,8 +11,7 @@ from leadline.reading.diagnosis.rule import Evidence, Rule, rule
 from leadline.record.rows.finding import Finding
 
 FACTOR = 3.0
-"""Logits that are spread so many times more than those of the nearest layers. Trained small models
-vary by up to 2.2 between neighbours; the trial of rules used the same number."""
+"""Logits that are spread so many times more than those of the nearest layers: a choice, not measured."""
 
 
 @rule(
