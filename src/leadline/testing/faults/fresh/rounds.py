@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from leadline.testing.faults.split import Side, deal, digest
+from leadline.testing.faults.split import deal, digest
 
-__all__ = ["CONTROLS", "FAULTS", "HOSTS", "ROUNDS", "Round", "case_seed", "is_round"]
+__all__ = ["CONTROLS", "FAULTS", "HOSTS", "ROUNDS", "Round", "case_key", "case_seed"]
 __all__ += ["names_in", "round_of_control", "round_of_fault", "round_of_host"]
 
 Round = Literal["round-2", "round-3"]
@@ -133,9 +133,9 @@ _CONTROL_ROUNDS: dict[str, Round] = deal(CONTROLS, ROUNDS, key=_key, prefixed=Tr
 _CONTROL_ROUNDS |= {f"host/{name}": side for name, side in _HOST_ROUNDS.items()}
 
 
-def is_round(side: Side | Round) -> bool:
-    """Whether a name of a set of cases is that of a round."""
-    return side in ROUNDS
+def case_key(fault: str, host: str) -> int:
+    """By what the hosts of a fault are sorted; the first ones are its cases."""
+    return _key(f"{fault} {host}")
 
 
 def case_seed(fault: str, host: str) -> int:
