@@ -5,7 +5,8 @@
 
 The tuning side pairs every one of its faults with a few of its hosts. The held-out side pairs known
 faults with new hosts, new faults with known hosts, and new faults with new hosts. Which hosts a
-fault gets is decided by digests of both names.
+fault gets is decided by digests of both names. A fresh round puts every fault of the first round,
+and its own kinds, into hosts of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.testing.faults.answer import Answer
-from leadline.testing.faults.fault import FAULTS
-from leadline.testing.faults.hosts import all_hosts, host
+from leadline.testing.faults.fault import FAULTS, find_fault
+from leadline.testing.faults.fresh.rounds import Round, case_key, case_seed, names_in
+from leadline.testing.faults.hosts import all_hosts, host, hosts_of_round
 from leadline.testing.faults.split import Side, digest, side_of_fault, side_of_host
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ Triple = tuple[str, str, int]
 
 TUNING_HOSTS = 3
 """How many hosts a fault of the tuning side is put into."""
+ROUND_HOSTS = 2
+"""How many hosts of a fresh round a fault is put into."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +54,17 @@ class FaultCase:
 
 def make(fault: str, host_name: str, seed: int = 0) -> FaultCase:
     """Build a host, put a fault into it, and draw inputs."""
-    entry, patient = FAULTS.get(fault), host(host_name)
+    entry, patient = find_fault(fault), host(host_name)
     healthy = patient.build(seed)
     inputs = patient.inputs(healthy, seed + 1)
     model, answer = entry.apply(healthy, patient, seed)
     return FaultCase(fault, host_name, seed, model, inputs, answer)
 
 
-def cases(side: Side) -> list[Triple]:
-    """Every (fault, host, seed) of a side."""
+def cases(side: Side | Round) -> list[Triple]:
+    """Every (fault, host, seed) of a side or of a fresh round."""
+    if side in ("round-2", "round-3"):
+        return _round(side)
     if side == "tuning":
         return [
             triple
@@ -71,6 +77,16 @@ def cases(side: Side) -> list[Triple]:
         if side_of_fault(fault) == "held-out":
             triples += _some(fault, "tuning", 1)
         triples += _some(fault, "held-out", 1)
+    return triples
+
+
+def _round(side: Round) -> list[Triple]:
+    hosts = hosts_of_round(side)
+    triples: list[Triple] = []
+    for fault in [*FAULTS, *names_in(side, of="faults")]:
+        names = [one.name for one in hosts if find_fault(fault).fits(one)]
+        names.sort(key=lambda name, fault=fault: case_key(fault, name))
+        triples += [(fault, name, case_seed(fault, name)) for name in names[:ROUND_HOSTS]]
     return triples
 
 

@@ -6,6 +6,8 @@ inputs             odd but valid inputs
 tuning             fine-tuning at its start: adapters, frozen layers, dropout in eval mode
 design             zero-initialised, deep, narrow and half-precision models
 host               the hosts of the faults themselves
+
+The kinds of the fresh rounds stand in `leadline.testing.faults.fresh.rounds`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadline.errors import RecipeError, UnknownName
-from leadline.testing.faults.hosts import build_recipe, drawn_inputs, host
+from leadline.errors import UnknownName
+from leadline.testing.faults.fresh.rounds import Round, names_in, round_of_control
+from leadline.testing.faults.hosts import build_part, drawn_inputs, host
 from leadline.testing.faults.hosts.families import VOCABULARY
 from leadline.testing.faults.split import CONTROLS as NAMES
 from leadline.testing.faults.split import HOSTS, Side, side_of_control
@@ -45,13 +48,15 @@ class Control:
     """Rules whose notes are right about this model; anything worse than a note is a false alarm."""
 
 
-def controls(side: Side | None = None) -> list[Control]:
-    """Every control of a side, or of both."""
+def controls(side: Side | Round | None = None) -> list[Control]:
+    """Every control of a side, of both sides, or of a fresh round."""
     return [control(name) for name in control_names(side)]
 
 
-def control_names(side: Side | None = None) -> list[str]:
-    """The names of the controls of a side, or of both; loads no torch."""
+def control_names(side: Side | Round | None = None) -> list[str]:
+    """The names of the controls of a side, of both, or of a fresh round; loads no torch."""
+    if side in ("round-2", "round-3"):
+        return names_in(side, of="controls")
     listed = [f"{kind}/{name}" for kind, names in NAMES.items() for name in names]
     listed += [f"host/{name}" for names in HOSTS.values() for name in names]
     return [name for name in listed if side is None or side_of_control(name) == side]
@@ -61,13 +66,19 @@ def control_names(side: Side | None = None) -> list[str]:
 def control(name: str) -> Control:
     """The control of this name, such as `connection/rezero`."""
     kind, _, choice = name.partition("/")
-    if name not in control_names():
+    is_fresh = round_of_control(name) is not None
+    if not is_fresh and name not in control_names():
         raise UnknownName("control", name, control_names())
     if kind in ("default", "lively"):
         return _zoo_control(name, choice, lively=kind == "lively")
     if kind == "host":
         healthy = host(choice)
         return Control(name, healthy.build, healthy.inputs)
+    if is_fresh:
+        from leadline.testing.faults.fresh.variations import build_fresh
+
+        build, inputs, notes = build_fresh(kind, choice)
+        return Control(name, build, inputs, frozenset(notes))
     if kind in ("inputs", "tuning", "design"):
         from leadline.testing.faults.variations import build_variation
 
@@ -75,30 +86,10 @@ def control(name: str) -> Control:
         return Control(name, build, inputs, frozenset(notes))
     if kind == "recipe":
         return Control(name, functools.partial(_build_named, choice), drawn_inputs)
-    return Control(name, functools.partial(_build_part, kind, choice), drawn_inputs)
+    return Control(name, functools.partial(build_part, kind, choice), drawn_inputs)
 
 
 # --- Transformers of parts --------------------------------------------------------------------
-
-# The init or norm of a design goes with the rest of the design.
-_DESIGNS: dict[tuple[str, str], dict[str, str]] = {
-    ("init", "deepnorm"): {"connection": "deepnorm", "placement": "post"},
-    ("init", "subln"): {"placement": "subln"},
-    ("init", "mup"): {"connection": "depth_mup"},
-}
-
-
-def _build_part(kind: str, choice: str, seed: int) -> nn.Module:
-    """A Transformer with one part chosen; a connection gets the first placement that it allows."""
-    fields = {kind: choice, **_DESIGNS.get((kind, choice), {})}
-    if kind != "connection":
-        return build_recipe(fields, seed)
-    for placement in ("pre", "post", "keel"):
-        try:
-            return build_recipe({**fields, "placement": placement}, seed)
-        except RecipeError:
-            continue
-    raise RecipeError(f"The connection {choice!r} allows neither pre nor post nor keel placement.")
 
 
 def _build_named(name: str, seed: int) -> nn.Module:

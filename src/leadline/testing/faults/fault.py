@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from leadline.testing.faults.subject import Subject
 
-__all__ = ["FAULTS", "Fault", "FaultSite", "fault"]
+__all__ = ["FAULTS", "FRESH_FAULTS", "Fault", "FaultSite", "fault"]
+__all__ += ["find_fault", "fresh_fault"]
 
 FAULTS: Catalog[Fault] = Catalog("fault", package="leadline.testing.faults.kinds")
+FRESH_FAULTS: Catalog[Fault] = Catalog("fault", package="leadline.testing.faults.fresh.kinds")
+"""Kinds of faults that only the fresh rounds have, apart so that no rule is tried on them before."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,31 @@ def anywhere(_host: Host) -> bool:
     return True
 
 
+def find_fault(name: str) -> Fault:
+    """The fault of this name, of the first round or of a fresh one."""
+    return FRESH_FAULTS.get(name) if name in FRESH_FAULTS.names() else FAULTS.get(name)
+
+
+Change = Callable[["Subject"], FaultSite]
+
+
 def fault(
-    name: str, *causes: str, fits: Callable[[Host], bool] = anywhere
-) -> Callable[[Callable[[Subject], FaultSite]], Callable[[Subject], FaultSite]]:
+    name: str,
+    *causes: str,
+    fits: Callable[[Host], bool] = anywhere,
+    catalog: Catalog[Fault] = FAULTS,
+) -> Callable[[Change], Change]:
     """Enter a function of a subject as the fault of this name."""
 
-    def enter(change: Callable[[Subject], FaultSite]) -> Callable[[Subject], FaultSite]:
-        FAULTS.register(name)(Fault(name, causes, fits, change))
+    def enter(change: Change) -> Change:
+        catalog.register(name)(Fault(name, causes, fits, change))
         return change
 
     return enter
+
+
+def fresh_fault(
+    name: str, *causes: str, fits: Callable[[Host], bool] = anywhere
+) -> Callable[[Change], Change]:
+    """Enter a function of a subject as a fault of a fresh round."""
+    return fault(name, *causes, fits=fits, catalog=FRESH_FAULTS)

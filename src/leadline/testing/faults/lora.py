@@ -38,10 +38,8 @@ def add_lora(model: nn.Module, host: Host, *, generator: torch.Generator) -> lis
     """Freeze a model and adapt the attention output and one MLP matrix of every layer."""
     model.requires_grad_(False)
     adapters = []
-    # T5 asks its last MLP matrix for the type of its weight.
-    roles = ("output", "up" if host.name == "t5" else "down")
     for block in model.get_submodule(host.layout.outer.blocks).children():
-        for role in roles:
+        for role in host.layout.adapted:
             slot = host.layout.weights[role]
             owner, _, name = slot.path.rpartition(".")
             layer = block.get_submodule(slot.path)

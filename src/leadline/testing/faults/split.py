@@ -13,14 +13,15 @@ among them, such as a fault of a plug-in, goes by the parity of its digest alone
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar
 
-__all__ = ["CONTROLS", "FAULTS", "HOSTS", "SIDES", "Side", "digest", "side_of_control"]
-__all__ += ["side_of_fault", "side_of_host"]
+__all__ = ["CONTROLS", "FAULTS", "HOSTS", "SIDES", "Side", "deal", "digest"]
+__all__ += ["side_of_control", "side_of_fault", "side_of_host"]
 
 Side = Literal["tuning", "held-out"]
 SIDES: tuple[Side, Side] = ("tuning", "held-out")
+S = TypeVar("S", bound=str)
 
 
 def _words(**strata: str) -> Mapping[str, tuple[str, ...]]:
@@ -152,24 +153,30 @@ def digest(name: str) -> int:
     return int.from_bytes(hashlib.sha256((_SALT + name).encode()).digest()[:8], "big")
 
 
-def _dealt(strata: Mapping[str, tuple[str, ...]], *, prefixed: bool = False) -> dict[str, Side]:
-    """Deal every stratum to the two sides in the order of digests."""
-    sides: dict[str, Side] = {}
-    counts: dict[Side, int] = dict.fromkeys(SIDES, 0)
+def deal(
+    strata: Mapping[str, tuple[str, ...]],
+    sides: tuple[S, S],
+    *,
+    key: Callable[[str], int] = digest,
+    prefixed: bool = False,
+) -> dict[str, S]:
+    """Deal every stratum to two sides in the order of the names' digests."""
+    dealt: dict[str, S] = {}
+    counts: dict[S, int] = dict.fromkeys(sides, 0)
     for stratum, names in strata.items():
         full = [f"{stratum}/{name}" if prefixed else name for name in names]
-        fewer = min(SIDES, key=lambda side: counts[side])
-        other = SIDES[1 - SIDES.index(fewer)]
-        for place, name in enumerate(sorted(full, key=digest)):
+        fewer = min(sides, key=lambda side: counts[side])
+        other = sides[1 - sides.index(fewer)]
+        for place, name in enumerate(sorted(full, key=key)):
             side = other if place % 2 else fewer
-            sides[name] = side
+            dealt[name] = side
             counts[side] += 1
-    return sides
+    return dealt
 
 
-_FAULT_SIDES = _dealt(FAULTS)
-_HOST_SIDES = _dealt(HOSTS)
-_CONTROL_SIDES: dict[str, Side] = _dealt(CONTROLS, prefixed=True)
+_FAULT_SIDES: dict[str, Side] = deal(FAULTS, SIDES)
+_HOST_SIDES: dict[str, Side] = deal(HOSTS, SIDES)
+_CONTROL_SIDES: dict[str, Side] = deal(CONTROLS, SIDES, prefixed=True)
 _CONTROL_SIDES |= {f"host/{name}": side for name, side in _HOST_SIDES.items()}
 
 

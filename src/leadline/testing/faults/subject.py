@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from leadline.errors import InputError
 from leadline.testing.faults.hosts.entry import Host
-from leadline.testing.faults.hosts.layout import WriteCode
+from leadline.testing.faults.hosts.layout import Slot, WriteCode
 from leadline.testing.faults.rewriting import Edit, rewrite
 
 __all__ = ["Subject"]
@@ -94,25 +94,28 @@ class Subject:
     def weight(self, layer: int, role: str) -> Tensor:
         """A view of a weight, [out, in]; of weights fused by head, [head, head width, in]."""
         slot = self.layout.weights[role]
-        weight = self.module(layer, slot.path).weight
+        weight = getattr(self.module(layer, slot.path), slot.tensor)
         assert isinstance(weight, Tensor)
         weight = weight.detach()
-        return self._part(weight.t() if slot.turned else weight, layer, role)
+        return self._part(weight.t() if slot.turned else weight, slot)
 
     def bias(self, layer: int, role: str) -> Tensor | None:
         """A view of the bias that belongs to a weight, or None."""
-        bias = self.module(layer, self.layout.weights[role].path).bias
-        return self._part(bias.detach(), layer, role) if isinstance(bias, Tensor) else None
-
-    def _part(self, tensor: Tensor, layer: int, role: str) -> Tensor:
         slot = self.layout.weights[role]
+        bias = getattr(self.module(layer, slot.path), slot.bias)
+        return self._part(bias.detach(), slot) if isinstance(bias, Tensor) else None
+
+    def _part(self, tensor: Tensor, slot: Slot) -> Tensor:
         if slot.part is None:
             return tensor
         if slot.fused == "thirds":
             return tensor.chunk(3)[slot.part]
+        if slot.fused == "halves":
+            return tensor.chunk(2)[slot.part]
         if slot.fused == "grouped":
-            widths: Any = self.module(layer, self.layout.attention).widths
-            return tensor.split(widths)[slot.part]
+            query = self.heads * self.head_width
+            group = (tensor.shape[0] - query) // 2
+            return tensor.split([query, group, group])[slot.part]
         heads = self.heads
         return tensor.view(heads, 3, tensor.shape[0] // (3 * heads), *tensor.shape[1:])[
             :, slot.part
@@ -141,7 +144,8 @@ class Subject:
 
     def parameter(self, layer: int, role: str) -> str:
         """The full name of a weight."""
-        return self.path(layer, self.layout.weights[role].path) + ".weight"
+        slot = self.layout.weights[role]
+        return f"{self.path(layer, slot.path)}.{slot.tensor}"
 
     @property
     def matrices(self) -> list[str]:

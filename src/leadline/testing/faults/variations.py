@@ -20,7 +20,8 @@ from leadline.testing.faults.hosts.families import VOCABULARY
 from leadline.testing.faults.lora import add_lora
 from leadline.testing.faults.subject import Subject
 
-__all__ = ["build_variation"]
+__all__ = ["INPUTS", "TUNING", "Variation", "build_variation", "pad", "vary_inputs"]
+__all__ += ["vary_model", "with_gains", "zero_output"]
 
 Build = Callable[[int], nn.Module]
 Feed = Callable[[nn.Module, int], Any]
@@ -33,7 +34,7 @@ def build_variation(kind: str, name: str) -> Variation:
     """What builds a variation, what feeds it, and which notes are right about it."""
     if kind == "design":
         return _DESIGNS[name]
-    table: dict[str, Any] = _INPUTS if kind == "inputs" else _TUNING
+    table: dict[str, Any] = INPUTS if kind == "inputs" else TUNING
     words = next(one for one in table if name.startswith(one))
     healthy = host(name.removeprefix(words).removeprefix("-"))
     return table[words](healthy)
@@ -42,7 +43,7 @@ def build_variation(kind: str, name: str) -> Variation:
 # --- inputs -----------------------------------------------------------------------------------
 
 
-def _fed(change: Callable[[Tensor], dict[str, Tensor]]) -> Callable[[Host], Variation]:
+def vary_inputs(change: Callable[[Tensor], dict[str, Tensor]]) -> Callable[[Host], Variation]:
     """The host with its ids changed."""
 
     def vary(healthy: Host) -> Variation:
@@ -54,7 +55,7 @@ def _fed(change: Callable[[Tensor], dict[str, Tensor]]) -> Callable[[Host], Vari
     return vary
 
 
-def _padded(ids: Tensor, *, left: bool) -> dict[str, Tensor]:
+def pad(ids: Tensor, *, left: bool) -> dict[str, Tensor]:
     """Examples of four lengths, filled with the id 0 on one side."""
     mask = torch.ones_like(ids)
     for example in range(len(ids)):
@@ -86,12 +87,12 @@ def _short_text(healthy: Host) -> Variation:
     return healthy.build, feed, ()
 
 
-_INPUTS: dict[str, Callable[[Host], Variation]] = {
-    "one-token-repeated": _fed(lambda ids: {"input_ids": torch.full_like(ids, 97)}),
-    "one-example": _fed(lambda ids: {"input_ids": ids[:1]}),
-    "two-tokens": _fed(lambda ids: {"input_ids": ids[:, :2]}),
-    "padded-batch": _fed(lambda ids: _padded(ids, left=False)),
-    "left-padded": _fed(lambda ids: _padded(ids, left=True)),
+INPUTS: dict[str, Callable[[Host], Variation]] = {
+    "one-token-repeated": vary_inputs(lambda ids: {"input_ids": torch.full_like(ids, 97)}),
+    "one-example": vary_inputs(lambda ids: {"input_ids": ids[:1]}),
+    "two-tokens": vary_inputs(lambda ids: {"input_ids": ids[:, :2]}),
+    "padded-batch": vary_inputs(lambda ids: pad(ids, left=False)),
+    "left-padded": vary_inputs(lambda ids: pad(ids, left=True)),
     "long-text": _long_text,
     "short-text": _short_text,
     "random-tokens": lambda healthy: (healthy.build, drawn_inputs, ()),
@@ -101,7 +102,9 @@ _INPUTS: dict[str, Callable[[Host], Variation]] = {
 # --- fine-tuning ------------------------------------------------------------------------------
 
 
-def _built(change: Callable[[nn.Module, Host], None], *notes: str) -> Callable[[Host], Variation]:
+def vary_model(
+    change: Callable[[nn.Module, Host], None], *notes: str
+) -> Callable[[Host], Variation]:
     """The host with something changed after it was built."""
 
     def vary(healthy: Host) -> Variation:
@@ -148,12 +151,12 @@ def _drop_out(model: nn.Module, _healthy: Host) -> None:
     model.eval()
 
 
-_TUNING: dict[str, Callable[[Host], Variation]] = {
-    "lora-at-start": _built(_adapt, *FROZEN),
-    "frozen-lower-layers": _built(_freeze_lower, *FROZEN),
-    "frozen-embedding": _built(_freeze_embedding, *FROZEN),
-    "last-layers-only": _built(_freeze_all_but_last, *FROZEN),
-    "dropout": _built(_drop_out),
+TUNING: dict[str, Callable[[Host], Variation]] = {
+    "lora-at-start": vary_model(_adapt, *FROZEN),
+    "frozen-lower-layers": vary_model(_freeze_lower, *FROZEN),
+    "frozen-embedding": vary_model(_freeze_embedding, *FROZEN),
+    "last-layers-only": vary_model(_freeze_all_but_last, *FROZEN),
+    "dropout": vary_model(_drop_out),
 }
 
 
@@ -168,7 +171,7 @@ def _with_fields(**fields: Any) -> Variation:
     return (lambda seed: build_recipe(fields, seed)), drawn_inputs, ()
 
 
-def _zero_output(family: str) -> Variation:
+def zero_output(family: str) -> Variation:
     """Every branch starts by writing nothing: its last matrix is zero in all layers."""
 
     def build(seed: int) -> nn.Module:
@@ -182,7 +185,7 @@ def _zero_output(family: str) -> Variation:
     return build, drawn_inputs, ()
 
 
-def _with_gains(family: str, start: float, size: int) -> Variation:
+def with_gains(family: str, start: float, size: int) -> Variation:
     """Every update is multiplied by a learned gain that starts at or near zero."""
 
     def build(seed: int) -> nn.Module:
@@ -251,10 +254,10 @@ def _build_torch_encoder(seed: int) -> nn.Module:
 
 
 _DESIGNS: dict[str, Variation] = {
-    "zero-output-llama": _zero_output("llama"),
-    "zero-output-gpt2": _zero_output("gpt2"),
-    "zero-gain-gpt2": _with_gains("gpt2", 0.0, 1),
-    "zero-layer-scale-vit": _with_gains("vit", 1e-5, 64),
+    "zero-output-llama": zero_output("llama"),
+    "zero-output-gpt2": zero_output("gpt2"),
+    "zero-gain-gpt2": with_gains("gpt2", 0.0, 1),
+    "zero-layer-scale-vit": with_gains("vit", 1e-5, 64),
     "tied-llama": _with_settings("llama", tie_word_embeddings=True),
     "untied-gpt2": _with_settings("gpt2", tie_word_embeddings=False),
     "deep-gpt2": _with_settings("gpt2", n_layer=24),

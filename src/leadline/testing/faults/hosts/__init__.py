@@ -7,11 +7,11 @@ library and get text of it that they were not trained on.
 
 from __future__ import annotations
 
-from leadline.testing.faults.hosts.building import build_hf, build_recipe
+from leadline.testing.faults.hosts.building import build_hf, build_part, build_recipe
 from leadline.testing.faults.hosts.entry import Host
 from leadline.testing.faults.hosts.families import VOCABULARY
 from leadline.testing.faults.hosts.inputs import drawn_inputs, text_inputs
-from leadline.testing.faults.hosts.lookup import all_hosts, host
+from leadline.testing.faults.hosts.lookup import all_hosts, host, hosts_of_round
 
-__all__ = ["VOCABULARY", "Host", "all_hosts", "build_hf", "build_recipe", "drawn_inputs"]
-__all__ += ["host", "text_inputs"]
+__all__ = ["VOCABULARY", "Host", "all_hosts", "build_hf", "build_part", "build_recipe"]
+__all__ += ["drawn_inputs", "host", "hosts_of_round", "text_inputs"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from leadline.testing.faults.hosts.layout import Layout, Outer, Role, Slot, WriteCode
 
-__all__ = ["HF_LAYOUTS"]
+__all__ = ["HF_LAYOUTS", "bert_layout", "serial_writes"]
 
 
 def _statement(norm: str) -> tuple[str, str]:
@@ -28,7 +28,7 @@ def _write(role: Role, norm: str, add: str, update: str, place: int = 0) -> Writ
     )
 
 
-def _serial(
+def serial_writes(
     attention_norm: str,
     mlp_norm: str,
     *,
@@ -97,12 +97,12 @@ _LLAMA = Layout(
     mlp="mlp",
     weights={**_SPLIT, **_GATED},
     norms={"attention": "input_layernorm", "mlp": "post_attention_layernorm"},
-    additions=_serial("input_layernorm", "post_attention_layernorm"),
+    additions=serial_writes("input_layernorm", "post_attention_layernorm"),
 )
 
 _GRANITE = replace(
     _LLAMA,
-    additions=_serial(
+    additions=serial_writes(
         "input_layernorm",
         "post_attention_layernorm",
         add="residual + hidden_states * self.residual_multiplier",
@@ -121,7 +121,7 @@ _OLMO2 = replace(
     additions=tuple(
         # The norm stands on what a branch returns: there is nothing to be saved too late.
         replace(one, after_norm=None)
-        for one in _serial("post_attention_layernorm", "post_feedforward_layernorm")
+        for one in serial_writes("post_attention_layernorm", "post_feedforward_layernorm")
     ),
     placement="output",
 )
@@ -134,7 +134,7 @@ _GEMMA = replace(
         "mlp": "pre_feedforward_layernorm",
         "mlp exit": "post_feedforward_layernorm",
     },
-    additions=_serial("input_layernorm", "pre_feedforward_layernorm"),
+    additions=serial_writes("input_layernorm", "pre_feedforward_layernorm"),
     placement="sandwich",
     gain_offset=1.0,
     traits=frozenset({"embed scale"}),
@@ -222,11 +222,13 @@ _OPT = Layout(
         "down": Slot("fc2"),
     },
     norms={"attention": "self_attn_layer_norm", "mlp": "final_layer_norm"},
-    additions=_serial("self_attn_layer_norm", "final_layer_norm"),
+    additions=serial_writes("self_attn_layer_norm", "final_layer_norm"),
 )
 
 
-def _bert(prefix: str) -> Layout:
+def bert_layout(prefix: str) -> Layout:
+    """The layout of BERT and of the families that share its code; `prefix` names the body."""
+    heads = {"bert": "cls.predictions.decoder", "electra": "generator_lm_head"}
     inside = {name: f"attention.self.{name}" for name in ("query", "key", "value")}
     add, stream = "hidden_states + input_tensor", "input_tensor"
 
@@ -246,7 +248,7 @@ def _bert(prefix: str) -> Layout:
         outer=Outer(
             f"{prefix}.encoder.layer",
             f"{prefix}.embeddings.word_embeddings",
-            head="cls.predictions.decoder" if prefix == "bert" else "lm_head.decoder",
+            head=heads.get(prefix, "lm_head.decoder"),
             positions=f"{prefix}.embeddings.position_embeddings",
         ),
         attention="attention.self",
@@ -314,6 +316,8 @@ _T5 = Layout(
     stack="encoder",
     causal=False,
     is_scaled=False,
+    # T5 asks its last MLP matrix for the type of its weight.
+    adapted=("output", "up"),
 )
 
 _VIT = Layout(
@@ -335,7 +339,7 @@ _VIT = Layout(
         "down": Slot("mlp.fc2"),
     },
     norms={"attention": "layernorm_before", "mlp": "layernorm_after"},
-    additions=_serial("layernorm_before", "layernorm_after", add="hidden_states + residual"),
+    additions=serial_writes("layernorm_before", "layernorm_after", add="hidden_states + residual"),
     stack="encoder",
     causal=False,
 )
@@ -351,8 +355,8 @@ HF_LAYOUTS: dict[str, Layout] = {
     "gpt_neox": _NEOX,
     "phi": _PHI,
     "opt": _OPT,
-    "bert": _bert("bert"),
-    "roberta": _bert("roberta"),
+    "bert": bert_layout("bert"),
+    "roberta": bert_layout("roberta"),
     "t5": _T5,
     "vit": _VIT,
 }

@@ -16,11 +16,13 @@ EXAMPLES, TOKENS = 4, 24
 BYTES = 64
 
 
-def drawn_inputs(model: nn.Module, seed: int) -> Inputs:
+def drawn_inputs(
+    model: nn.Module, seed: int, *, examples: int = EXAMPLES, tokens: int = TOKENS
+) -> Inputs:
     """Random inputs of the kind that the model takes: four examples of 24 tokens."""
     from leadline.models.inputs import random_inputs
 
-    return random_inputs(model, examples=EXAMPLES, length=TOKENS, seed=seed)
+    return random_inputs(model, examples=examples, length=tokens, seed=seed)
 
 
 @functools.cache
@@ -31,7 +33,13 @@ def _standard_library(length: int) -> Any:
 
 
 def text_inputs(
-    model: nn.Module, seed: int, *, name: str = "input_ids", masked: bool = False
+    model: nn.Module,
+    seed: int,
+    *,
+    name: str = "input_ids",
+    masked: bool = False,
+    examples: int = EXAMPLES,
+    length: int = BYTES,
 ) -> Inputs:
     """Four windows of 64 bytes that no trained host has seen.
 
@@ -41,7 +49,8 @@ def text_inputs(
 
     from leadline.models.inputs import Inputs
 
-    length, examples = (16, 4 * EXAMPLES) if masked else (BYTES, EXAMPLES)
+    if masked:
+        length, examples = 16, 4 * EXAMPLES
     windows = _standard_library(length).validation(256).ids
     generator = torch.Generator().manual_seed(seed)
     ids = windows[torch.randperm(len(windows), generator=generator)[:examples]]

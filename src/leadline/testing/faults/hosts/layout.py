@@ -15,13 +15,20 @@ __all__ = ["Layout", "Outer", "Role", "Slot", "WriteCode"]
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a weight stands. `part` is its place in a fused matrix of query, key and value."""
+    """Where a weight stands. `part` is its place in a fused matrix."""
 
     path: str
     part: int | None = None
-    fused: Literal["thirds", "by head", "grouped"] = "thirds"
+    fused: Literal["thirds", "halves", "by head", "grouped"] = "thirds"
     turned: bool = False
     """Whether the matrix is stored as [in, out], as GPT-2 does."""
+    tensor: str = "weight"
+    """What the module calls the matrix."""
+
+    @property
+    def bias(self) -> str:
+        """What the module calls the bias that belongs to the matrix."""
+        return self.tensor.replace("weight", "bias")
 
 
 Role = Literal["attention", "mlp", "both"]
@@ -68,7 +75,7 @@ class Layout:
     attention: str
     """The module that holds the attention kernel."""
     kernel: str
-    """The callee of the attention kernel in that module's `forward`."""
+    """The callee of the attention kernel in that module's `forward`; empty where it has none."""
     mlp: str
     weights: dict[str, Slot]
     """query, key, value, output, up, gate, down."""
@@ -89,6 +96,10 @@ class Layout:
     """What is added to a stored gain: 1 where gains are stored less one."""
     depth_scaled: bool = False
     """Whether the weights that write are drawn smaller by sqrt(2 depth)."""
+    adapted: tuple[str, str] = ("output", "down")
+    """The matrices that adapters are put beside."""
+    rotated_key: str = ""
+    """The expression of the keys before they are turned, where the code is not the library's."""
     traits: frozenset[str] = field(default_factory=frozenset[str])
 
     def addition(self, role: str) -> WriteCode | None:

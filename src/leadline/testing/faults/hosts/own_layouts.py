@@ -74,7 +74,9 @@ def _ours(placement: Literal["pre", "post", "sandwich"], *, gated: bool = False)
     )
 
 
-def _nano(outer: Outer, weights: dict[str, Slot], *, depth_scaled: bool) -> Layout:
+def _nano(
+    outer: Outer, weights: dict[str, Slot], *, depth_scaled: bool, rotated_key: str = ""
+) -> Layout:
     def addition(role: Literal["attention", "mlp"], name: str, norm: str) -> WriteCode:
         update = f"self.{name}(self.{norm}(x))"
         if outer.rotary and role == "attention":
@@ -106,6 +108,7 @@ def _nano(outer: Outer, weights: dict[str, Slot], *, depth_scaled: bool) -> Layo
         is_hf=False,
         scale="scale",
         depth_scaled=depth_scaled,
+        rotated_key=rotated_key,
     )
 
 
@@ -129,6 +132,7 @@ _NANO_LLAMA = _nano(
         "down": Slot("mlp.w2"),
     },
     depth_scaled=False,
+    rotated_key="self.wk(x).view(shape).transpose(1, 2)",
 )
 
 OWN_LAYOUTS: dict[str, Layout] = {

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 import leadline
 from leadline.errors import require
 
-__all__ = ["MASK", "cache_folder", "hide", "trained_model"]
+__all__ = ["MASK", "Course", "cache_folder", "hide", "kept_model", "trained_model"]
 
 MASK = 256
 """The id that hides a byte from a masked model."""
@@ -36,7 +36,7 @@ SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class _Course:
+class Course:
     """How a model is trained: about 20 seconds on one core."""
 
     length: int = 64
@@ -46,10 +46,10 @@ class _Course:
     warmup: int = 30
 
 
-_PLAIN = _Course()
+_PLAIN = Course()
 # A masked model has to learn for every place where its neighbours are, before it can learn anything
 # else: with windows of 64 bytes none of many trials got below the entropy of single bytes.
-_MASKED = _Course(length=16, examples=64, steps=600, rate=2e-3, warmup=50)
+_MASKED = Course(length=16, examples=64, steps=600, rate=2e-3, warmup=50)
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gpt2": {"vocab_size": 256, "n_layer": 6, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
@@ -79,11 +79,24 @@ def cache_folder() -> Path:
 
 def trained_model(family: str) -> nn.Module:
     """The trained model of a family, from the cache or trained now."""
+    facts = [family, dict(_SETTINGS[family])]
+    return kept_model(_build(family), family, _course(family), facts, masked=family == "bert")
+
+
+def kept_model(
+    model: nn.Module,
+    name: str,
+    course: Course,
+    facts: list[Any],
+    *,
+    masked: bool = False,
+    seed: int = 0,
+) -> nn.Module:
+    """A model as drawn becomes the trained one; `facts` say what it was, `seed` draws its text."""
     safetensors = require("safetensors.torch", extra="hf")
-    model = _build(family)
-    path = cache_folder() / f"{family}-{_key(family)}.safetensors"
+    path = cache_folder() / f"{name}-{_key(facts, course)}.safetensors"
     if not path.is_file():
-        _train(model, family)
+        _train(model, course, masked=masked, seed=seed)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another process may be writing the same file: each writes its own and renames it.
         own = path.with_suffix(f".{os.getpid()}")
@@ -119,15 +132,16 @@ def _draw_waves(table: Tensor, deviation: float) -> None:
     table.copy_(deviation * math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], dim=1))
 
 
-def _course(family: str) -> _Course:
+def _course(family: str) -> Course:
     return _MASKED if family == "bert" else _PLAIN
 
 
-def _key(family: str) -> str:
+def _key(facts: list[Any], course: Course) -> str:
     """What decides the weights, as a short digest."""
-    course = _course(family)
-    facts = [family, dict(_SETTINGS[family]), asdict(course), SHARE]
-    facts += [
+    facts = [
+        *facts,
+        asdict(course),
+        SHARE,
         _task(course.length).digest,
         torch.__version__,
         require("transformers", extra="hf").__version__,
@@ -148,18 +162,17 @@ def hide(ids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, -100)
 
 
-def _train(model: nn.Module, family: str) -> None:
-    course, masked = _course(family), family == "bert"
+def _train(model: nn.Module, course: Course, *, masked: bool, seed: int) -> None:
     decays = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=course.rate, betas=(0.9, 0.95))
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, functools.partial(_rate, course))
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     model.train()
     with _one_thread():
         for step in range(course.steps):
-            batch = _task(course.length).train(step, course.examples, seed=0)
+            batch = _task(course.length).train(step, course.examples, seed=seed)
             ids, targets = hide(batch.ids, generator) if masked else (batch.ids, batch.targets)
             output: Any = model(ids)
             logits = output if isinstance(output, Tensor) else output.logits
@@ -172,7 +185,7 @@ def _train(model: nn.Module, family: str) -> None:
     model.eval()
 
 
-def _rate(course: _Course, step: int) -> float:
+def _rate(course: Course, step: int) -> float:
     warm = min(1.0, (step + 1) / course.warmup)
     return warm * 0.5 * (1 + math.cos(math.pi * step / course.steps))
 

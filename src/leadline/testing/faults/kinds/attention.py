@@ -14,6 +14,11 @@ from leadline.testing.faults.kernels import Kernel, attend, causal, put_kernel, 
 from leadline.testing.faults.subject import Subject
 
 
+def has_kernel(host: Host) -> bool:
+    """Whether the attention calls a kernel that can be exchanged."""
+    return bool(host.layout.kernel)
+
+
 def _is_scaled(host: Host) -> bool:
     return host.layout.is_scaled
 
@@ -52,7 +57,7 @@ def scale_dropped_one_layer(subject: Subject) -> FaultSite:
     "logits-zero",
     "attention-uniform",
     "attention-scale-wrong",
-    fits=lambda host: host.trained and _is_scaled(host),
+    fits=lambda host: host.trained and _is_scaled(host) and has_kernel(host),
 )
 def logits_zero(subject: Subject) -> FaultSite:
     """The scale is 1 // sqrt(head width), which is zero: every token sees all equally."""
@@ -80,7 +85,7 @@ def queries_keys_times_20(subject: Subject) -> FaultSite:
 
 
 def _is_causal(host: Host) -> bool:
-    return host.layout.causal
+    return host.layout.causal and has_kernel(host)
 
 
 def _mask_everywhere(subject: Subject, mask: Callable[[int], Tensor | None]) -> FaultSite:
@@ -164,13 +169,13 @@ def _softmax_over(axis: int) -> Kernel:
     return lambda q, k, v, allowed, scale, bias: attend(q, k, v, allowed, scale, bias, axis=axis)
 
 
-@fault("softmax-over-queries", "softmax-axis-wrong", "future-leaks")
+@fault("softmax-over-queries", "softmax-axis-wrong", "future-leaks", fits=has_kernel)
 def softmax_over_queries(subject: Subject) -> FaultSite:
     """softmax(dim=-2): the weights of a key sum to one, those of a query do not."""
     return _everywhere(subject, _softmax_over(-2))
 
 
-@fault("softmax-over-heads", "softmax-axis-wrong", "future-leaks")
+@fault("softmax-over-heads", "softmax-axis-wrong", "future-leaks", fits=has_kernel)
 def softmax_over_heads(subject: Subject) -> FaultSite:
     """softmax(dim=1): the heads share one unit of weight, and masked tokens get their part."""
     return _everywhere(subject, _softmax_over(1))
@@ -188,7 +193,7 @@ def _unmixed(x: Tensor) -> Tensor:
     return x.reshape(examples, tokens, heads, width).transpose(1, 2)
 
 
-@fault("heads-split-without-transpose", "heads-split-wrong", "past-unreached")
+@fault("heads-split-without-transpose", "heads-split-wrong", "past-unreached", fits=has_kernel)
 def heads_split_without_transpose(subject: Subject) -> FaultSite:
     """view(example, head, token, width) without a transpose: a head gets a part of the tokens.
 
@@ -209,7 +214,7 @@ def heads_split_without_transpose(subject: Subject) -> FaultSite:
     return _everywhere(subject, kernel)
 
 
-@fault("heads-merged-without-transpose", "heads-split-wrong", "future-leaks")
+@fault("heads-merged-without-transpose", "heads-split-wrong", "future-leaks", fits=has_kernel)
 def heads_merged_without_transpose(subject: Subject) -> FaultSite:
     """The heads' outputs are reshaped without a transpose: a token gets those of other tokens."""
 
@@ -226,7 +231,7 @@ def heads_merged_without_transpose(subject: Subject) -> FaultSite:
     return _everywhere(subject, kernel)
 
 
-@fault("attention-over-examples", "examples-mixed", "past-unreached")
+@fault("attention-over-examples", "examples-mixed", "past-unreached", fits=has_kernel)
 def attention_over_examples(subject: Subject) -> FaultSite:
     """The batch comes second and the attention expects it first: examples see each other."""
 

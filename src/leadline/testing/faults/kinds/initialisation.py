@@ -52,11 +52,12 @@ def init_over_10(subject: Subject) -> FaultSite:
 
 
 def _has_range(host: Host) -> bool:
-    return not host.trained and host.has("config") and host.name not in ("t5", "opt")
+    named_otherwise = host.name in ("t5", "opt") or host.has("other-range")
+    return not host.trained and host.has("config") and not named_otherwise
 
 
 def _configured(subject: Subject, factor: float) -> FaultSite:
-    # OPT and T5 name the deviation of their weights otherwise; all others share this field.
+    # OPT, T5 and a few more name the deviation of their weights otherwise.
     config: Any = subject.model.config
     seed = subject.random.randrange(1000)
     value = factor * config.initializer_range
@@ -107,9 +108,11 @@ def _embeds_plainly(host: Host) -> bool:
     return not host.trained and host.layout.placement != "post" and host.kind != "vision"
 
 
-def _scale_embedding(subject: Subject, factor: float) -> FaultSite:
+def _scale_embedding(subject: Subject, factor: float = 1.0, *, root: float = 0.0) -> FaultSite:
+    """Multiply the embedding by a factor and by a power of its width."""
     weight = subject.outer("embedding").weight
     assert isinstance(weight, Tensor)
+    factor *= weight.shape[1] ** root
     weight.mul_(factor)
     name = f"{subject.layout.outer.embedding}.weight"
     # A tied head grows with the embedding.
@@ -126,7 +129,7 @@ def _scale_embedding(subject: Subject, factor: float) -> FaultSite:
 )
 def embedding_times_sqrt_width(subject: Subject) -> FaultSite:
     """The embedding is multiplied by sqrt(width) where it should not be, or once too often."""
-    return _scale_embedding(subject, 8.0)
+    return _scale_embedding(subject, root=0.5)
 
 
 @fault(
@@ -138,7 +141,7 @@ def embedding_times_sqrt_width(subject: Subject) -> FaultSite:
 )
 def embedding_over_sqrt_width(subject: Subject) -> FaultSite:
     """The embedding is divided by sqrt(width)."""
-    return _scale_embedding(subject, 1 / 8)
+    return _scale_embedding(subject, root=-0.5)
 
 
 def _has_own_head(host: Host) -> bool:
@@ -185,8 +188,10 @@ def _is_plain_pre(host: Host) -> bool:
 def post_norm_24_layers(subject: Subject) -> FaultSite:
     """24 post-norm layers with Xavier's initialisation, as they would train only with warm-up."""
     seed = subject.random.randrange(1000)
+    recipe: Any = subject.model.recipe
+    sizes = {name: getattr(recipe, name) for name in ("width", "heads", "vocabulary")}
     fields = {"depth": 24, "placement": "post", "connection": "identity", "init": "xavier"}
-    return FaultSite(model=build_recipe(fields, seed))
+    return FaultSite(model=build_recipe({**sizes, **fields}, seed))
 
 
 @fault(

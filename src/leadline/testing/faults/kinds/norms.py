@@ -73,7 +73,7 @@ def final_norm_missing(subject: Subject) -> FaultSite:
         edit = Edit("x if self.norm is None else self.norm(x)", "x")
         rewrite(body, edit, method="stream")
         return FaultSite(parameter=path)
-    for stream in ("hidden_states", "x"):
+    for stream in ("hidden_states", "x", "h"):
         try:
             rewrite(body, Edit(f"self.{name}({stream})", stream))
         except InputError:

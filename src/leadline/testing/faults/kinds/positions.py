@@ -70,7 +70,7 @@ def keys_not_rotated(subject: Subject) -> FaultSite:
             edit = Edit("apply_rotary_pos_emb", "rotate_queries", kind="callee")
             rewrite(attention, edit, names=names)
         else:
-            key = "self.wk(x).view(shape).transpose(1, 2)"
+            key = subject.layout.rotated_key
             rewrite(attention, Edit(f"_rotated({key}, cos, sin)", key))
     return FaultSite(sublayer="attention")
 

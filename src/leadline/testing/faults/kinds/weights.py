@@ -63,7 +63,7 @@ def value_head_zero(subject: Subject) -> FaultSite:
 
 def _has_mlp_bias(host: Host) -> bool:
     """Families whose MLP is not gated and has biases."""
-    own = host.has("recipe") and not host.has("rotary")
+    own = host.has("mlp-bias") or (host.has("recipe") and not host.has("rotary"))
     return own or host.name.removeprefix("trained-") in (
         "gpt2",
         "opt",

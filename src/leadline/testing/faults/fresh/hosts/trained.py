@@ -1,0 +1,73 @@
+"""Fresh hosts that are trained: other architectures, widths, depths and seeds of weights and text.
+
+The course is that of the first round; `kept_model` trains once and keeps the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from leadline.testing.faults.hosts.building import build_hf, build_plain, build_recipe
+from leadline.testing.faults.hosts.trained import Course, kept_model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["fresh_trained_model"]
+
+_COURSE = Course(steps=500, rate=3e-3, warmup=40)
+_GROUPED = "multihead(bias=false, groups=2)"
+
+# Host without "trained-" -> the seed of its weights, that of its text, its sizes.
+_SETTINGS: Mapping[str, tuple[int, int, Mapping[str, Any]]] = {
+    "gpt_bigcode": (
+        11,
+        1,
+        {"vocab_size": 256, "n_embd": 64, "n_layer": 5, "n_head": 4, "initializer_range": 0.03}
+        | {"embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
+    ),
+    "plain-gpt": (12, 2, {"vocab_size": 256, "depth": 6, "width": 72, "n_head": 6}),
+    "smollm3": (
+        13,
+        3,
+        {"vocab_size": 256, "num_hidden_layers": 5, "hidden_size": 72, "intermediate_size": 160}
+        | {"num_attention_heads": 6, "num_key_value_heads": 3},
+    ),
+    "seed_oss": (
+        14,
+        4,
+        {"vocab_size": 256, "num_hidden_layers": 6, "hidden_size": 64, "intermediate_size": 144}
+        | {"head_dim": 16},
+    ),
+    "plain-llama": (15, 5, {"vocab_size": 256, "n_layers": 5, "dim": 80, "n_heads": 5}),
+    "recipe-rotary": (
+        16,
+        6,
+        {"depth": 6, "width": 64, "heads": 8, "vocabulary": 256, "norm": "rmsnorm"}
+        | {"positions": "rotary", "mlp": "swiglu", "attention": _GROUPED},
+    ),
+    "recipe-post": (
+        17,
+        7,
+        {"depth": 4, "width": 72, "heads": 6, "vocabulary": 256, "placement": "post"},
+    ),
+    "recipe-sandwich": (
+        18,
+        8,
+        {"depth": 5, "width": 64, "heads": 2, "vocabulary": 256, "placement": "sandwich"},
+    ),
+}
+
+
+def fresh_trained_model(name: str) -> nn.Module:
+    """The trained model of this name, from the cache or trained now."""
+    seed, text, sizes = _SETTINGS[name]
+    if name.startswith("recipe"):
+        model = build_recipe(sizes, seed)
+    elif name.startswith("plain"):
+        model = build_plain(name, seed, **sizes)
+    else:
+        model = build_hf(name, seed, **sizes)
+    facts = [f"fresh {name}", seed, text, dict(sizes)]
+    return kept_model(model, f"fresh-{name}", _COURSE, facts, seed=text)

@@ -1,0 +1,1 @@
+"""Kinds of faults that only the fresh rounds have, in files by what is wrong."""
