@@ -31,7 +31,14 @@ from leadline.testing.faults.scoring import (
 )
 
 OUT = Path(__file__).parent.parent / "out" / "diagnosis"
-SETS = ("held-out", "held-out controls", "sealed", "seen", "tuning", "tuning controls")
+FRESH = {
+    "round-2": "Hosts, seeds, healthy models and kinds of faults that no rule had been asked about.",
+    "round-3": "A second such set, for rules that are changed after round 2.",
+}
+TUNED = ("held-out", "tuning")
+"""The two halves of the first round; since it was scored, rules may be tuned on both."""
+SETS = tuple(f"{side}{what}" for side in (*FRESH, *TUNED) for what in ("", " controls"))
+SETS += ("sealed", "seen")
 TARGETS = {
     "detected": 0.97,
     "right cause among the findings": 0.95,
@@ -63,18 +70,19 @@ def run() -> Iterable[Result]:
 
 def results() -> Iterator[Result]:
     """The shares of the sets that were scored."""
-    sick, healthy = outcomes("held-out"), outcomes("held-out controls")
-    for share in score([*sick, *healthy]):
-        if share.name == "healthy models with an alarm":
-            yield _result("held-out", share, MOST_ALARMS, at_least=False)
-        else:
-            yield _result("held-out", share, TARGETS[share.name])
+    for side in FRESH:
+        for share in score([*outcomes(side), *outcomes(f"{side} controls")]):
+            if share.name == "healthy models with an alarm":
+                yield _result(side, share, MOST_ALARMS, at_least=False)
+            else:
+                yield _result(side, share, TARGETS[share.name])
     wild = [one for name in ("sealed", "seen") for one in outcomes(name)]
     for name, rows in (("wild, sealed", outcomes("sealed")), ("wild, all", wild)):
         right = sum(one.among for one in rows)
         yield _result(name, Share("right cause among the findings", right, len(rows)), WILD_TARGET)
-    for share in score([*outcomes("tuning"), *outcomes("tuning controls")]):
-        yield _result("tuning", share, None)
+    for side in TUNED:
+        for share in score([*outcomes(side), *outcomes(f"{side} controls")]):
+            yield _result(side, share, None)
 
 
 def _result(name: str, share: Share, target: float | None, *, at_least: bool = True) -> Result:
@@ -101,6 +109,8 @@ def cases(name: str) -> list[tuple[str, Callable[[], FaultOutcome]]]:
     from leadline.testing.faults.controls import controls
     from leadline.testing.faults.wild import wild_faults
 
+    if name not in SETS:
+        raise ValueError(f"There is no set of cases {name!r}; choose {', '.join(SETS)}.")
     side: Any = name.partition(" ")[0]
     if name in ("seen", "sealed"):
         return [(f"wild/{one.name}", lambda one=one: _wild(one)) for one in wild_faults(name)]
