@@ -5,7 +5,8 @@ healthy one; wild faults are ports of public threads. Shares come with their 95 
 fault and by host stands in docs/diagnosis-scores.md. Outcomes are kept in out/diagnosis as they come, so
 that an interrupted run goes on; remove the folder to score again.
 
-    python benchmarks/bench_diagnosis.py held-out    one side alone, in this process
+    python benchmarks/bench_diagnosis.py held-out              one side alone, in this process
+    python benchmarks/bench_diagnosis.py "round-2 controls"    the healthy models of a fresh round
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from leadline.testing.faults.scoring import (
 )
 
 OUT = Path(__file__).parent.parent / "out" / "diagnosis"
+ROUNDS = tuple(f"round-{i}{what}" for i in (2, 3) for what in ("", " controls"))
 SETS = ("held-out", "held-out controls", "sealed", "seen", "tuning", "tuning controls")
 TARGETS = {
     "detected": 0.97,
@@ -101,6 +103,8 @@ def cases(name: str) -> list[tuple[str, Callable[[], FaultOutcome]]]:
     from leadline.testing.faults.controls import controls
     from leadline.testing.faults.wild import wild_faults
 
+    if name not in SETS + ROUNDS:
+        raise ValueError(f"There is no set of cases {name!r}; choose {', '.join(SETS + ROUNDS)}.")
     side: Any = name.partition(" ")[0]
     if name in ("seen", "sealed"):
         return [(f"wild/{one.name}", lambda one=one: _wild(one)) for one in wild_faults(name)]
