@@ -89,6 +89,12 @@ def _sizes(config: Any, depth: int, width: int, heads: int) -> dict[str, Any]:
         settings["num_key_value_heads"] = heads if is_full else heads // 2
     if "head_dim" in names and getattr(config, "head_dim", None):
         settings["head_dim"] = width // heads
+    # Families that spell out the scale of their logits have that of their large models.
+    scales = {
+        "query_pre_attn_scalar": width // heads,
+        "attention_multiplier": (width / heads) ** -0.5,
+    }
+    settings |= {name: value for name, value in scales.items() if name in names}
     return settings
 
 

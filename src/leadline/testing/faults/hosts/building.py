@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ def build_hf(family: str, seed: int, **settings: Any) -> nn.Module:
     import torch
 
     transformers = require("transformers", extra="hf")
-    model_type, class_name, sizes, *_ = (FAMILIES | FRESH_FAMILIES)[family]
+    model_type, class_name, sizes, *_ = {**FAMILIES, **FRESH_FAMILIES}[family]
     config = transformers.CONFIG_MAPPING[model_type](**{**sizes, **settings})
-    with torch.random.fork_rng(devices=[]):
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        # Some modelling files warn while they are imported: they still use torch.jit.script.
+        warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         return getattr(transformers, class_name)(config).eval()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from leadline.testing.faults.hosts.hf_layouts import HF_LAYOUTS, bert_layout, serial_writes
-from leadline.testing.faults.hosts.layout import Layout, Outer, Slot, WriteCode
+from leadline.testing.faults.hosts.layout import Layout, Outer, Role, Slot, WriteCode
 
 __all__ = ["FRESH_LAYOUTS"]
 
@@ -160,8 +160,9 @@ def _written_out(
     outer: Outer, weights: dict[str, Slot], *, branches: tuple[str, str], norms: tuple[str, str]
 ) -> Layout:
     """A plain module: `h = h + a` after `a = self.branch(self.norm(h))`, twice."""
-    additions = tuple(
-        WriteCode(
+
+    def addition(role: Role, name: str, branch: str, norm: str, rest: str = "") -> WriteCode:
+        return WriteCode(
             role,
             f"h + {name}",
             "h",
@@ -174,10 +175,10 @@ def _written_out(
                 f"h = self.{norm}(h)\n{name} = self.{branch}(h{rest})",
             ),
         )
-        for role, name, branch, norm, rest in (
-            ("attention", "a", branches[0], norms[0], ", turn" if outer.rotary else ""),
-            ("mlp", "m", branches[1], norms[1], ""),
-        )
+
+    additions = (
+        addition("attention", "a", branches[0], norms[0], ", turn" if outer.rotary else ""),
+        addition("mlp", "m", branches[1], norms[1]),
     )
     return Layout(
         outer=outer,
