@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from leadline.anatomy import Anatomy
 from leadline.anatomy.find.unproved import Unproved
 from leadline.instruments.passes.running import call
+from leadline.instruments.visit.small_pass import SmallPass, run_small
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.logits import find_logits, real_tensors
 from leadline.models.inputs.model_facts import ids_name
@@ -63,6 +65,8 @@ class Patient:
     loss_kind: str = ""
     loss_value: float | None = None
     options: VisitOptions = VisitOptions()
+    _small_passes: dict[int, SmallPass] = field(default_factory=dict[int, SmallPass])
+    """By the identity of the model: this one or its twin."""
 
     @property
     def train(self) -> int:
@@ -102,11 +106,25 @@ class Patient:
         """The small inputs with other token ids."""
         return replace(self.small, tensors={**self.small.tensors, ids_name(self.model): ids})
 
+    def small_pass(self, model: nn.Module | None = None) -> SmallPass:
+        """The pass of this model or its twin over the small inputs, run once for all checks."""
+        module = self.model if model is None else model
+        if id(module) not in self._small_passes:
+            self._small_passes[id(module)] = run_small(module, self.small)
+        return self._small_passes[id(module)]
+
+    def result(self, inputs: Inputs, model: nn.Module | None = None) -> Any:
+        """What the model returns without gradients; of the small inputs, what it returned before."""
+        module = self.model if model is None else model
+        if _same_tensors(inputs, self.small):
+            return self.small_pass(module).result
+        with torch.no_grad():
+            return call(module, inputs)
+
     def output(self, inputs: Inputs, model: nn.Module | None = None) -> Tensor:
         """The main output of one pass without gradients: logits where there are some."""
         module = self.model if model is None else model
-        with torch.no_grad():
-            result = call(module, inputs)
+        result = self.result(inputs, module)
         ids = inputs.tensors.get(ids_name(self.model))
         shape = tuple(ids.shape) if ids is not None else ()
         logits = find_logits(result, module, shape)
@@ -144,6 +162,14 @@ def cut(batch: Inputs, examples: int, tokens: int) -> Inputs:
         labels=piece(batch.labels),
         targets=piece(batch.targets),
         decoder_mask=piece(batch.decoder_mask),
+    )
+
+
+def _same_tensors(one: Inputs, two: Inputs) -> bool:
+    return one.tensors.keys() == two.tensors.keys() and all(
+        tensor is two.tensors[name]
+        or (tensor.shape == two.tensors[name].shape and torch.equal(tensor, two.tensors[name]))
+        for name, tensor in one.tensors.items()
     )
 
 

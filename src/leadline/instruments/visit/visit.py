@@ -239,7 +239,7 @@ def _measure_twin(record: Record, patient: Patient, seed: int, facts: dict[str, 
         with torch.inference_mode(False):
             length = patient.batch.main.shape[-1]
             few = _shortened(patient.batch, max(1, TWIN_TOKENS // max(1, length)), length)
-            twins = _twin_record(patient.twin, few, seed)
+            twins = _twin_record(patient.twin, few, seed, patient.anatomy)
     except LeadlineError as error:
         facts["twin"] = {"built": True, "unmeasured": str(error)}
         return
@@ -263,8 +263,17 @@ def _measure_twin(record: Record, patient: Patient, seed: int, facts: dict[str, 
     facts["twin_loss"] = (twins.provenance.get("loss") or {}).get("value")
 
 
-def _twin_record(twin: nn.Module, batch: Inputs, seed: int) -> Record:
-    """The record of a twin; what is wrong with the code is wrong with the twin too."""
+def _twin_record(twin: nn.Module, batch: Inputs, seed: int, anatomy: Anatomy | None) -> Record:
+    """The record of a twin; what is wrong with the code is wrong with the twin too.
+
+    The anatomy of the model holds for it too, unless the weights of the model hide something; the
+    balance of the measuring pass says whether it does.
+    """
+    if anatomy is not None:
+        try:
+            return measure(twin, batch, probes=TWIN_PROBES, anatomy=anatomy, seed=seed)
+        except AnatomyError:
+            pass  # the twin is read by itself
     try:
         return measure(twin, batch, probes=TWIN_PROBES, seed=seed)
     except AnatomyError:

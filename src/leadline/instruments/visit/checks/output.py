@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from leadline.instruments.passes.output_head import head_of
-from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import CouldNot, VisitEntry, VisitFact, check
 from leadline.instruments.visit.patient import Patient
 from leadline.models.inputs import Inputs, choose_loss
@@ -64,8 +63,8 @@ def output_facts(patient: Patient, *, twin: bool = False) -> dict[str, object] |
     else:
         head, _ = head_of(model, small, patient.anatomy, "auto", 0)
     loss, batch = choose_loss(model, small, "auto", head=head)
+    result = patient.result(batch, model)
     with torch.no_grad():
-        result = call(model, batch)
         logits = find_logits(result, model, shape)
         if logits is None:
             return None
