@@ -18,8 +18,8 @@ from leadline.instruments.visit.tokens.intention import (
     windows,
 )
 from leadline.instruments.visit.tokens.isolation import NotApart, isolation
-from leadline.instruments.visit.tokens.panel import order_told, run_panel
-from leadline.instruments.visit.tokens.rows import token_rows
+from leadline.instruments.visit.tokens.panel import order_told, run_local, run_panel
+from leadline.instruments.visit.tokens.rows import TokenRows, token_rows
 from leadline.models.inputs.model_facts import token_embedding
 
 _PASSES = 1.0
@@ -110,9 +110,26 @@ def _panels(patient: Patient, seen: AttentionCalls) -> list[dict[str, Any]]:
         if panel["rows_differ"]:
             panel["order_told"] = order_told(patient.model, rows)
         if patient.twin is not None:
-            panel["twin"] = run_panel(patient.twin, rows, mixers).to_json()
+            # Where places are told before the first mixer and no output looks ahead, rules ask of the
+            # twin only what its mixers do alone.
+            run_twin = run_local if _is_plain(panel, rows) else run_panel
+            panel["twin"] = run_twin(patient.twin, rows, mixers).to_json()
         panels.append(panel)
     return panels
+
+
+def _is_plain(panel: dict[str, Any], rows: TokenRows) -> bool:
+    output = panel["output"]
+    if not output or panel["rows_differ"] or panel["swapped"] is not False:
+        return False
+    if "1" in output["middle"][: rows.middle] or "1" in output["last"][: rows.last]:
+        return False
+    # A mixer that looks ahead asks the twin's output for the intention.
+    return not any(
+        "1" in entry["middle"][: rows.middle] + entry["last"][: rows.last]
+        for entry in panel["mixers"].values()
+        if "first" in entry
+    )
 
 
 def _mixers(patient: Patient, seen: AttentionCalls) -> list[str]:
