@@ -51,7 +51,7 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@check("alignment", quantities=QUANTITIES, pass_cost=0.2)
+@check("alignment", quantities=QUANTITIES, pass_cost=0.5)
 def alignment(patient: Patient) -> Iterator[Reading]:
     """Two numbers per linear map, from one small forward and backward pass."""
     sums: dict[str, list[float]] = {}
@@ -100,13 +100,13 @@ def _watch(
 ) -> None:
     if not arguments or not isinstance(output, Tensor) or not isinstance(arguments[0], Tensor):
         return
+    square = float(torch.linalg.vector_norm(module.weight.detach(), dtype=torch.float32)) ** 2  # pyright: ignore[reportArgumentType, reportCallIssue, reportAttributeAccessIssue]
     weight: Tensor = module.weight.detach().float()  # pyright: ignore[reportAssignmentType, reportCallIssue, reportAttributeAccessIssue]
     if kind_of(module) == "conv1d":
         weight = weight.T  # stored as (in, out)
     inputs = arguments[0].detach().float()
     if weight.ndim != 2 or inputs.shape[-1] != weight.shape[1]:
         return
-    square = float(weight.square().sum())
     passed = float(_product(module, inputs, weight, output).square().sum())
     asked = square * float(inputs.square().sum()) / weight.shape[1]
     entry = sums.setdefault(path, [0.0, 0.0, 0.0, 0.0])

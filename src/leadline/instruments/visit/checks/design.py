@@ -32,7 +32,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@check("design", facts=("design",), pass_cost=0.1)
+@check("design", facts=("design",), pass_cost=0.4)
 def design(patient: Patient) -> Iterator[VisitFact]:
     """Ask the configuration and one small pass."""
     model = patient.model

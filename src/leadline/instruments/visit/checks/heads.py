@@ -13,7 +13,7 @@ from leadline.instruments.visit.patient import Patient
 __all__ = ["heads"]
 
 
-@check("heads", facts=("narrow_projections",), pass_cost=0.1)
+@check("heads", facts=("narrow_projections",))
 def heads(patient: Patient) -> Iterator[VisitFact]:
     """Square maps of a part of the width that get [example, head, token, part] or its transpose.
 

@@ -47,7 +47,7 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@check("norms", quantities=QUANTITIES, facts=("norms",), pass_cost=0.1)
+@check("norms", quantities=QUANTITIES, facts=("norms",), pass_cost=0.3)
 def norms(patient: Patient) -> Iterator[Reading | VisitFact]:
     """Numbers per norm; the point of their site is the path of the norm as seen from its block."""
     yield from _norms_of(patient, patient.model, "value")

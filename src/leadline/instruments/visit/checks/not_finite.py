@@ -15,7 +15,7 @@ from leadline.instruments.visit.check import VisitEntry, VisitFact, check
 from leadline.instruments.visit.patient import Patient
 
 
-@check("not-finite", facts=("not_finite",), pass_cost=0.1)
+@check("not-finite", facts=("not_finite",))
 def not_finite(patient: Patient) -> Iterator[VisitEntry]:
     """Name the first module whose output is not finite while its inputs are; None without any."""
     broken: dict[str, Any] | None = None

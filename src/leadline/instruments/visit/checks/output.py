@@ -28,7 +28,7 @@ LEAST_TOKENS = 48
 """Frequencies of fewer tokens say nothing about their kind."""
 
 
-@check("output", facts=("output", "unigram", "natural_input"), pass_cost=0.2)
+@check("output", facts=("output", "unigram", "natural_input"), pass_cost=0.1)
 def output(patient: Patient) -> Iterator[VisitEntry]:
     """Compare loss and logits with a uniform guess, and tell what the frequencies of the ids allow."""
     ids = _ids_to_predict(patient, patient.batch)

@@ -46,7 +46,7 @@ AGREEMENT = Quantity(
 )
 
 
-@check("slopes", quantities=(AGREEMENT,), pass_cost=0.3)
+@check("slopes", quantities=(AGREEMENT,), pass_cost=0.4)
 def slopes(patient: Patient) -> Iterator[Reading | CouldNot]:
     """One number per block whose call can be done again."""
     types = {p.dtype for p in patient.model.parameters() if p.is_floating_point()}

@@ -8,7 +8,7 @@ from typing import Any
 from leadline.anatomy import MIXING
 from leadline.instruments.visit.check import CouldNot, VisitFact, check
 from leadline.instruments.visit.patient import Patient
-from leadline.instruments.visit.tokens.calls import AttentionCalls, attention_calls
+from leadline.instruments.visit.tokens.calls import AttentionCalls
 from leadline.instruments.visit.tokens.intention import (
     causal_reasons,
     from_library,
@@ -22,8 +22,8 @@ from leadline.instruments.visit.tokens.panel import order_told, run_local, run_p
 from leadline.instruments.visit.tokens.rows import TokenRows, token_rows
 from leadline.models.inputs.model_facts import token_embedding
 
-_PASSES = 1.0
-"""Six or seven passes over at most 10 rows of 32 tokens; about one over a usual batch."""
+_PASSES = 1.2
+"""Three passes over up to 10 rows of 32 tokens: about one over a usual batch, and what is read of it."""
 
 
 @check(
@@ -48,8 +48,7 @@ def tokens(patient: Patient) -> Iterator[VisitFact | CouldNot]:
             "windows": windows(patient.model),
         },
     )
-    small = patient.small
-    seen = attention_calls(patient.model, small, small.mask)
+    seen = patient.attention()
     for one in seen.entries:
         one.update(_place(patient, one["module"]))
     yield VisitFact("attention_calls", seen.entries)
@@ -59,7 +58,7 @@ def tokens(patient: Patient) -> Iterator[VisitFact | CouldNot]:
     tables = _position_tables(patient, seen)
     twins = None
     if patient.twin is not None:
-        twins = attention_calls(patient.twin, small, small.mask)
+        twins = patient.attention(patient.twin)
         yield VisitFact("twin_attention_calls", twins.entries)
     yield VisitFact(
         "positions",

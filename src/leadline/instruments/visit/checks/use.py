@@ -36,7 +36,7 @@ _FACTOR = re.compile(r"lora_(A|a|down)(?=[._]|$)")
 _SECOND = {"A": "B", "a": "b", "down": "up"}
 
 
-@check("use", facts=("gradients", "adapters", "library"), pass_cost=0.3)
+@check("use", facts=("gradients", "adapters", "library"), pass_cost=0.7)
 def use(patient: Patient) -> Iterator[VisitFact]:
     """Parameters without gradient, with gradient 0, unused, and the state of adapters."""
     model = patient.model

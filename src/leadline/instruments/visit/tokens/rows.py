@@ -183,7 +183,7 @@ def moved(tensor: Tensor, rows: int, tokens: int) -> Tensor | None:
     part = part.detach().flatten(2)
     if part.dtype.itemsize < 4:  # differences of neighbours in half precision need more digits
         part = part.float()
-    apart = (part - part[0]).abs().amax(2).nan_to_num(0.0, 0.0, 0.0)
+    apart = (part - part[0]).abs_().amax(2).nan_to_num(0.0, 0.0, 0.0)
     size = part[0].abs().nan_to_num(0.0, 0.0, 0.0).amax()
     eps = torch.finfo(tensor.dtype).eps
     limit = size * eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
