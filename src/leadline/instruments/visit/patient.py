@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import Anatomy
+from leadline.anatomy import Anatomy, Stack
 from leadline.anatomy.find.unproved import Unproved
 from leadline.instruments.passes.running import call
+from leadline.instruments.visit.small_pass import SmallPass, run_small
+from leadline.instruments.visit.tokens.calls import AttentionCalls, attention_calls
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.logits import find_logits, real_tensors
 from leadline.models.inputs.model_facts import ids_name
@@ -63,6 +66,9 @@ class Patient:
     loss_kind: str = ""
     loss_value: float | None = None
     options: VisitOptions = VisitOptions()
+    _small_passes: dict[int, SmallPass] = field(default_factory=dict[int, SmallPass])
+    """By the identity of the model: this one or its twin."""
+    _attentions: dict[int, AttentionCalls] = field(default_factory=dict[int, AttentionCalls])
 
     @property
     def train(self) -> int:
@@ -74,18 +80,20 @@ class Patient:
         """Whether every write is left out in turn."""
         return self.options.ablate
 
-    @cached_property
-    def rows(self) -> Mapping[str, tuple[str, ...]]:
-        """The paths of the blocks by stack, from the anatomy, else from the tree of modules."""
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """The stacks of the anatomy, proved or not; none where nothing was found."""
         anatomy = self.anatomy
         if anatomy is None and self.unproved is not None:
             anatomy = self.unproved.anatomy
-        if anatomy is not None:
-            return {
-                stack.name: tuple(block.module for block in stack.blocks)
-                for stack in anatomy.stacks
-            }
-        return block_rows(self.model)
+        return () if anatomy is None else anatomy.stacks
+
+    @cached_property
+    def rows(self) -> Mapping[str, tuple[str, ...]]:
+        """The paths of the blocks by stack, from the anatomy, else from the tree of modules."""
+        if self.anatomy is None and self.unproved is None:
+            return block_rows(self.model)
+        return {stack.name: tuple(block.module for block in stack.blocks) for stack in self.stacks}
 
     @cached_property
     def small(self) -> Inputs:
@@ -102,11 +110,44 @@ class Patient:
         """The small inputs with other token ids."""
         return replace(self.small, tensors={**self.small.tensors, ids_name(self.model): ids})
 
+    def small_pass(self, model: nn.Module | None = None) -> SmallPass:
+        """The pass of this model or its twin over the small inputs, run once for all checks."""
+        module = self.model if model is None else model
+        if id(module) not in self._small_passes:
+            passes: list[SmallPass] = []
+
+            def forward() -> None:
+                passes.append(run_small(module, self.small))
+
+            try:
+                seen = attention_calls(module, self.small, self.small.mask, forward=forward)
+            except Exception:  # what the pass itself raises comes again; its attention is not known
+                forward()
+            else:
+                self._attentions[id(module)] = seen
+            self._small_passes[id(module)] = passes[-1]
+        return self._small_passes[id(module)]
+
+    def attention(self, model: nn.Module | None = None) -> AttentionCalls:
+        """What was seen of the attention in the small pass; what went wrong there is raised here."""
+        module = self.model if model is None else model
+        self.small_pass(module)
+        if id(module) not in self._attentions:
+            return attention_calls(module, self.small, self.small.mask)
+        return self._attentions[id(module)]
+
+    def result(self, inputs: Inputs, model: nn.Module | None = None) -> Any:
+        """What the model returns without gradients; of the small inputs, what it returned before."""
+        module = self.model if model is None else model
+        if _same_tensors(inputs, self.small):
+            return self.small_pass(module).result
+        with torch.no_grad():
+            return call(module, inputs)
+
     def output(self, inputs: Inputs, model: nn.Module | None = None) -> Tensor:
         """The main output of one pass without gradients: logits where there are some."""
         module = self.model if model is None else model
-        with torch.no_grad():
-            result = call(module, inputs)
+        result = self.result(inputs, module)
         ids = inputs.tensors.get(ids_name(self.model))
         shape = tuple(ids.shape) if ids is not None else ()
         logits = find_logits(result, module, shape)
@@ -144,6 +185,14 @@ def cut(batch: Inputs, examples: int, tokens: int) -> Inputs:
         labels=piece(batch.labels),
         targets=piece(batch.targets),
         decoder_mask=piece(batch.decoder_mask),
+    )
+
+
+def _same_tensors(one: Inputs, two: Inputs) -> bool:
+    return one.tensors.keys() == two.tensors.keys() and all(
+        tensor is two.tensors[name]
+        or (tensor.shape == two.tensors[name].shape and torch.equal(tensor, two.tensors[name]))
+        for name, tensor in one.tensors.items()
     )
 
 

@@ -15,8 +15,10 @@ from torch import Tensor
 
 __all__ = ["TensorStatistics", "as_matrix", "grid_share", "rank_share", "read_tensor"]
 
-CHUNK = 1 << 20
-"""So many values are read at a time."""
+CHUNK = 1 << 18
+"""So many values are read at a time: they stay in the cache of a processor."""
+LONGEST_DOUBLE = 1 << 20
+"""Tensors of up to so many values are read in double precision."""
 RANK_SAMPLE = 96
 """Rank is read off at most so many rows and as many columns, drawn at random."""
 RANK_TOLERANCE = 1e-4
@@ -68,8 +70,8 @@ def read_tensor(tensor: Tensor) -> TensorStatistics:
     zeros = not_finite = broken_rows = 0
     row_squares: list[Tensor] = []
     column_squares = torch.zeros(columns, dtype=torch.float64, device=matrix.device)
-    # Single precision sums a block of this size to 1e-6, and reads twice as many values a second.
-    wide = matrix.numel() <= CHUNK or matrix.dtype == torch.float64
+    # Single precision sums a block to 1e-6, and reads twice as many values a second.
+    wide = matrix.numel() <= LONGEST_DOUBLE or matrix.dtype == torch.float64
     for block in _blocks(matrix):
         values = block.double() if wide else block.float()
         squares = values.square()
@@ -84,7 +86,8 @@ def read_tensor(tensor: Tensor) -> TensorStatistics:
             squares = values.square()
             by_row = squares.sum(1)
             broken_rows += int(((by_row == 0) & ~finite.all(1)).sum())
-        zeros += values.numel() - int(torch.count_nonzero(values))
+        if bool((values == 0).any()):  # counting takes longer than all the sums
+            zeros += values.numel() - int(torch.count_nonzero(values))
         fourth += float(torch.dot(squares.flatten(), squares.flatten()))
         total += float(values.sum())
         least, most = torch.aminmax(values)

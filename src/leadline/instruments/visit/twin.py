@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy import configured_model
+from leadline.instruments.visit.draws import DrawsThatCount
 from leadline.parts import Transformer
 
 __all__ = ["NoTwin", "build_twin"]
@@ -58,7 +59,8 @@ def _built(inner: Any, seed: int) -> nn.Module:
             f"{type(inner).__name__} has no configuration to build it from; "
             "give twin=a function that builds it"
         )
-    return type(inner)(copy.deepcopy(config))
+    with DrawsThatCount():
+        return type(inner)(copy.deepcopy(config))
 
 
 def _layout(model: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -51,7 +51,7 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@check("alignment", quantities=QUANTITIES, pass_cost=0.2)
+@check("alignment", quantities=QUANTITIES, pass_cost=0.5)
 def alignment(patient: Patient) -> Iterator[Reading]:
     """Two numbers per linear map, from one small forward and backward pass."""
     sums: dict[str, list[float]] = {}
@@ -100,14 +100,14 @@ def _watch(
 ) -> None:
     if not arguments or not isinstance(output, Tensor) or not isinstance(arguments[0], Tensor):
         return
+    square = float(torch.linalg.vector_norm(module.weight.detach(), dtype=torch.float32)) ** 2  # pyright: ignore[reportArgumentType, reportCallIssue, reportAttributeAccessIssue]
     weight: Tensor = module.weight.detach().float()  # pyright: ignore[reportAssignmentType, reportCallIssue, reportAttributeAccessIssue]
     if kind_of(module) == "conv1d":
         weight = weight.T  # stored as (in, out)
     inputs = arguments[0].detach().float()
     if weight.ndim != 2 or inputs.shape[-1] != weight.shape[1]:
         return
-    square = float(weight.square().sum())
-    passed = float(F.linear(inputs, weight).square().sum())
+    passed = float(_product(module, inputs, weight, output).square().sum())
     asked = square * float(inputs.square().sum()) / weight.shape[1]
     entry = sums.setdefault(path, [0.0, 0.0, 0.0, 0.0])
     entry[0] += asked
@@ -122,6 +122,17 @@ def _watch(
 
     if output.requires_grad and entry[2] == 0:
         output.register_hook(back)
+
+
+def _product(module: nn.Module, inputs: Tensor, weight: Tensor, output: Tensor) -> Tensor:
+    """W z: what a plain layer returned without its bias; else it is computed."""
+    plain = type(module) is nn.Linear or type(module).__name__ == "Conv1D"
+    # One hook is this check's own; another may have changed the output.
+    changed = "forward" in vars(module) or len(module._forward_hooks) > 1  # pyright: ignore[reportPrivateUsage]
+    if not plain or changed or output.dtype != torch.float32:
+        return F.linear(inputs, weight)
+    bias = module.bias
+    return output.detach() - bias.detach() if isinstance(bias, Tensor) else output.detach()
 
 
 def _loss(patient: Patient, output: Any) -> Tensor:

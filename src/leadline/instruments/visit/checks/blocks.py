@@ -22,14 +22,18 @@ from leadline.anatomy.find.unproved import stacks_beside
 from leadline.instruments.passes.running import call, fit_batch
 from leadline.instruments.visit.check import CouldNot, VisitFact, check
 from leadline.instruments.visit.patient import Patient
+from leadline.models.inputs import Inputs, random_inputs
 
+FEW_TOKENS = 16
+WIDE = 256
+"""Streams of this width are surveyed on fewer tokens: numbers are fitted to tokens times width."""
 FACTS = ("block_survey", "block_faults", "between_blocks", "final_norm")
 
 
-@check("blocks", facts=FACTS, pass_cost=0.3)
+@check("blocks", facts=FACTS, pass_cost=0.6)
 def blocks(patient: Patient) -> Iterator[VisitFact | CouldNot]:
     """Survey every block on a small batch."""
-    small = fit_batch(patient.model, patient.batch, 0, lambda one: call(patient.model, one))
+    small, traced = _survey_batch(patient)
 
     def forward() -> object:
         return call(patient.model, small)
@@ -38,7 +42,6 @@ def blocks(patient: Patient) -> Iterator[VisitFact | CouldNot]:
     if not stacks:
         yield CouldNot(FACTS, "no row of blocks was found in the model")
         return
-    traced = trace_calls(patient.model, forward)
     by_address = {(one.path, one.number): one for one in traced}
     survey: dict[str, list[dict[str, Any]]] = {}
     faults: list[dict[str, Any]] = []
@@ -66,18 +69,49 @@ def blocks(patient: Patient) -> Iterator[VisitFact | CouldNot]:
     yield VisitFact("final_norm", final)
 
 
+def _survey_batch(patient: Patient) -> tuple[Inputs, list[ModuleCall]]:
+    """Few random tokens with a trace of their pass: the equation of a block holds for each token."""
+    traces: list[list[ModuleCall]] = []
+
+    def run_once(inputs: Inputs) -> None:
+        traces.append(trace_calls(patient.model, lambda: call(patient.model, inputs)))
+
+    width = max((stack.width for stack in patient.stacks), default=0)
+    if width >= WIDE:
+        try:
+            small = random_inputs(patient.model, examples=2, length=FEW_TOKENS, seed=1)
+            run_once(small)
+        except Exception:  # whatever a foreign model has against so few tokens
+            traces.clear()
+        else:
+            return small, traces[-1]
+    small = fit_batch(patient.model, patient.batch, 0, run_once)
+    if not traces:  # the model refused random inputs
+        run_once(small)
+    return small, traces[-1]
+
+
 def _stacks(patient: Patient, forward: Callable[[], object]) -> Iterator[Stack]:
     """The stacks of the anatomy, and rows of blocks that discovery could not read."""
-    anatomy = patient.anatomy
-    if anatomy is None and patient.unproved is not None:
-        anatomy = patient.unproved.anatomy
-    stacks = () if anatomy is None else anatomy.stacks
+    stacks = patient.stacks
     yield from stacks
     claimed = {block.module for stack in stacks for block in stack.blocks}
     names = {stack.name for stack in stacks}
+    if not _attends_beside(patient, claimed):
+        return
     for stack in stacks_beside(patient.model, forward, claimed):
         if stack.name not in names:
             yield stack
+
+
+def _attends_beside(patient: Patient, claimed: set[str]) -> bool:
+    """Whether a module called attention stands outside of the claimed blocks."""
+    return any(
+        "att" in f"{path} {type(module).__name__}".lower()
+        and not any(path == one or path.startswith(f"{one}.") for one in claimed)
+        for path, module in patient.model.named_modules()
+        if path
+    )
 
 
 def _roles(stack: Stack) -> dict[str, str]:

@@ -13,15 +13,14 @@ Fact `design`:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
 
-from leadline.anatomy.find.trace import ModuleCall, trace_calls
-from leadline.instruments.passes.running import call
+from leadline.anatomy.tensors import first_tensor, stream_input
 from leadline.instruments.visit.check import VisitFact, check
 from leadline.instruments.visit.patient import Patient
+from leadline.instruments.visit.small_pass import SmallPass
 from leadline.models.inputs.logits import find_logits
 from leadline.models.inputs.model_facts import ids_name, text_configuration, token_embedding
 from leadline.parts import Transformer
@@ -33,20 +32,14 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@check("design", facts=("design",), pass_cost=0.1)
+@check("design", facts=("design",), pass_cost=0.4)
 def design(patient: Patient) -> Iterator[VisitFact]:
     """Ask the configuration and one small pass."""
     model = patient.model
     config = text_configuration(model)
-    outputs: list[Any] = []
-
-    def forward() -> object:
-        outputs.append(call(model, patient.small))
-        return outputs[-1]
-
-    traced = trace_calls(model, forward)
+    seen = patient.small_pass()
     ids = patient.ids
-    logits = None if ids is None else find_logits(outputs[-1], model, tuple(ids.shape))
+    logits = None if ids is None else find_logits(seen.result, model, tuple(ids.shape))
     yield VisitFact(
         "design",
         {
@@ -62,9 +55,9 @@ def design(patient: Patient) -> Iterator[VisitFact]:
             "tied": _tied(model, None if logits is None else logits.shape[-1]),
             "norms": {stack: _kinds(model, paths) for stack, paths in patient.rows.items()},
             "norm_eps": {stack: _epsilons(model, paths) for stack, paths in patient.rows.items()},
-            "idle_norms": _idle(patient, traced),
+            "idle_norms": _idle(patient, seen),
             "entry_norm": {
-                stack: _normed_entry(traced, paths[0]) for stack, paths in patient.rows.items()
+                stack: _normed_entry(seen, paths[0]) for stack, paths in patient.rows.items()
             },
         },
     )
@@ -128,8 +121,8 @@ def _tied(model: nn.Module, vocabulary: int | None) -> bool | None:
     return len(shared) > 1 or (len(heads) == 1)
 
 
-def _idle(patient: Patient, traced: list[ModuleCall]) -> list[str]:
-    called = {one.path for one in traced}
+def _idle(patient: Patient, seen: SmallPass) -> list[str]:
+    called = {one.path for one in seen.calls}
     blocks = [path for paths in patient.rows.values() for path in paths]
     return [
         path
@@ -140,16 +133,25 @@ def _idle(patient: Patient, traced: list[ModuleCall]) -> list[str]:
     ]
 
 
-def _normed_entry(traced: list[ModuleCall], first: str) -> bool:
+def _normed_entry(seen: SmallPass, first: str) -> bool:
     """Whether what enters the first block is what a norm before it returned."""
-    at = next((i for i, one in enumerate(traced) if one.path == first), None)
-    entered = None if at is None else traced[at].entered
+    at = next((i for i, one in enumerate(seen.calls) if one.path == first), None)
+    if at is None:
+        return False
+    block = seen.calls[at]
+    entered = stream_input(block.arguments, block.named, like=_shape(first_tensor(block.output)))
+    if entered is None:
+        entered = stream_input(block.arguments, block.named)
     if entered is None:
         return False
     return any(
         _is_norm(one.module)
-        and one.returned is not None
-        and one.returned.shape == entered.shape
-        and torch.equal(one.returned, entered)
-        for one in traced[:at]
+        and (returned := first_tensor(one.output)) is not None
+        and returned.shape == entered.shape
+        and torch.equal(returned, entered)
+        for one in seen.calls[:at]
     )
+
+
+def _shape(tensor: torch.Tensor | None) -> torch.Size | None:
+    return None if tensor is None else tensor.shape

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import VisitFact, check
 from leadline.instruments.visit.patient import Patient
 
 __all__ = ["heads"]
 
 
-@check("heads", facts=("narrow_projections",), pass_cost=0.1)
+@check("heads", facts=("narrow_projections",))
 def heads(patient: Patient) -> Iterator[VisitFact]:
     """Square maps of a part of the width that get [example, head, token, part] or its transpose.
 
@@ -25,22 +22,14 @@ def heads(patient: Patient) -> Iterator[VisitFact]:
     """
     seen: dict[str, dict[str, Any]] = {}
 
-    def watch(path: str) -> Any:
-        def hook(module: nn.Linear, arguments: Any) -> None:
-            entered = arguments[0] if arguments else None
-            if not isinstance(entered, Tensor) or entered.ndim != 4:
-                return
-            count = min(entered.shape[1], entered.shape[2])
-            if module.in_features == module.out_features and count > 1:
-                seen[path] = {"width": module.in_features, "axes": list(entered.shape[1:3])}
-
-        return hook
-
-    with ExitStack() as hooks, torch.no_grad():
-        for path, module in patient.model.named_modules():
-            if isinstance(module, nn.Linear):
-                hooks.callback(module.register_forward_pre_hook(watch(path)).remove)
-        call(patient.model, patient.small)
+    for one in patient.small_pass().calls:
+        entered = one.arguments[0] if one.arguments else None
+        if not isinstance(one.module, nn.Linear) or not isinstance(entered, Tensor):
+            continue
+        if entered.ndim != 4 or min(entered.shape[1:3]) < 2:
+            continue
+        if one.module.in_features == one.module.out_features:
+            seen[one.path] = {"width": one.module.in_features, "axes": list(entered.shape[1:3])}
     groups: dict[str, list[str]] = {}
     for path in seen:
         groups.setdefault(path.rpartition(".")[0], []).append(path)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 
-from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import VisitFact, check
 from leadline.instruments.visit.patient import Patient
 from leadline.record import Quantity, Reading
@@ -51,7 +47,7 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@check("norms", quantities=QUANTITIES, facts=("norms",), pass_cost=0.1)
+@check("norms", quantities=QUANTITIES, facts=("norms",), pass_cost=0.3)
 def norms(patient: Patient) -> Iterator[Reading | VisitFact]:
     """Numbers per norm; the point of their site is the path of the norm as seen from its block."""
     yield from _norms_of(patient, patient.model, "value")
@@ -110,32 +106,21 @@ def _norms_of(patient: Patient, model: nn.Module, statistic: str) -> Iterator[Re
                 yield Reading(f"norm.{name}", site, statistic, value)
 
 
-def _watching(
-    watch: Callable[[str, nn.Module, tuple[Any, ...]], None], path: str
-) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-    return lambda module, arguments: watch(path, module, arguments)
-
-
 def _mean_squares(patient: Patient, model: nn.Module) -> dict[str, float]:
     """The median over tokens of the mean square that each norm divides by, in one pass."""
     seen: dict[str, float] = {}
-
-    def watch(path: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if not arguments or not isinstance(arguments[0], Tensor) or path in seen:
-            return
-        values = arguments[0].detach().double()
-        if not values.is_floating_point() or not values.numel():
-            return
-        centred = isinstance(module, nn.LayerNorm) or "layernorm" in type(module).__name__.lower()
-        if "rms" in type(module).__name__.lower():
-            centred = False
-        if centred:
+    paths = {path for path, _ in norm_modules(model)}
+    for one in patient.small_pass(model).calls:
+        if one.path not in paths or one.path in seen:
+            continue
+        if not one.arguments or not isinstance(one.arguments[0], Tensor):
+            continue
+        values = one.arguments[0].double()
+        if not values.numel():
+            continue
+        kind = type(one.module).__name__.lower()
+        centred = isinstance(one.module, nn.LayerNorm) or "layernorm" in kind
+        if centred and "rms" not in kind:
             values = values - values.mean(-1, keepdim=True)
-        seen[path] = float(values.square().mean(-1).median())
-
-    with ExitStack() as hooks, torch.no_grad():
-        for path, module in norm_modules(model):
-            handle = module.register_forward_pre_hook(_watching(watch, path))
-            hooks.callback(handle.remove)
-        call(model, patient.small)
+        seen[one.path] = float(values.square().mean(-1).median())
     return seen

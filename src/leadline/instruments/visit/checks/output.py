@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from leadline.instruments.passes.output_head import head_of
-from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import CouldNot, VisitEntry, VisitFact, check
 from leadline.instruments.visit.patient import Patient
 from leadline.models.inputs import Inputs, choose_loss
@@ -29,7 +28,7 @@ LEAST_TOKENS = 48
 """Frequencies of fewer tokens say nothing about their kind."""
 
 
-@check("output", facts=("output", "unigram", "natural_input"), pass_cost=0.2)
+@check("output", facts=("output", "unigram", "natural_input"), pass_cost=0.1)
 def output(patient: Patient) -> Iterator[VisitEntry]:
     """Compare loss and logits with a uniform guess, and tell what the frequencies of the ids allow."""
     ids = _ids_to_predict(patient, patient.batch)
@@ -64,8 +63,8 @@ def output_facts(patient: Patient, *, twin: bool = False) -> dict[str, object] |
     else:
         head, _ = head_of(model, small, patient.anatomy, "auto", 0)
     loss, batch = choose_loss(model, small, "auto", head=head)
+    result = patient.result(batch, model)
     with torch.no_grad():
-        result = call(model, batch)
         logits = find_logits(result, model, shape)
         if logits is None:
             return None

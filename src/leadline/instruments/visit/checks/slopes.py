@@ -11,13 +11,11 @@ in the block: 0 for a block without gradient, the share of the branches for a sk
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import CouldNot, check
 from leadline.instruments.visit.patient import Patient
 from leadline.record import Quantity, Reading, Site
@@ -27,8 +25,9 @@ __all__ = ["slopes"]
 STEP = 1e-3
 """The change over the size of the stream: rounding of float32 is then 1e-4 of the answer."""
 JUMP = 0.05
-"""Where a change of a third gives another slope than the whole by more than this, the block jumps
-(a router chose another expert), and another direction is tried."""
+"""Where the slopes ahead and behind differ by more than this, a change of a third is tried too; where
+it gives another slope than the whole by more than this, the block jumps (a router chose another
+expert), and another direction is tried."""
 TRIES = 3
 
 _Block = Callable[[Tensor], Tensor | None]
@@ -47,7 +46,7 @@ AGREEMENT = Quantity(
 )
 
 
-@check("slopes", quantities=(AGREEMENT,), pass_cost=0.3)
+@check("slopes", quantities=(AGREEMENT,), pass_cost=0.4)
 def slopes(patient: Patient) -> Iterator[Reading | CouldNot]:
     """One number per block whose call can be done again."""
     types = {p.dtype for p in patient.model.parameters() if p.is_floating_point()}
@@ -70,19 +69,11 @@ def slopes(patient: Patient) -> Iterator[Reading | CouldNot]:
 
 def _calls(patient: Patient) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     """The arguments of every block's first call in a small pass."""
+    blocks = {path for paths in patient.rows.values() for path in paths}
     calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
-
-    def keep(path: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        calls.setdefault(path, (_kept(arguments), {key: _kept(one) for key, one in named.items()}))
-
-    with ExitStack() as hooks, torch.no_grad():
-        for paths in patient.rows.values():
-            for path in dict.fromkeys(paths):
-                handle = patient.model.get_submodule(path).register_forward_pre_hook(
-                    lambda _m, a, k, path=path: keep(path, a, k), with_kwargs=True
-                )
-                hooks.callback(handle.remove)
-        call(patient.model, patient.small)
+    for one in patient.small_pass().calls:
+        if one.path in blocks:
+            calls.setdefault(one.path, (one.arguments, dict(one.named)))
     return calls
 
 
@@ -112,40 +103,46 @@ def _agreement(
             output = block(*_kept(arguments), **{**named, key: value})
         return _answer(output, stream)
 
-    for attempt in range(TRIES):
-        generator = torch.Generator().manual_seed(TRIES * seed + attempt)
-        change = torch.randn(stream.shape, generator=generator, dtype=torch.float64)
-        change = change.to(stream.device, stream.dtype) * stream.square().mean().sqrt()
-        answer, smaller = (_slope(run, stream, change, step) for step in (STEP, STEP / 3))
-        if answer is None or smaller is None:
-            return None
-        size = float(answer.norm())
-        if not 0 < size < float("inf"):
-            return None
-        if float((answer - smaller).norm()) < JUMP * size:
-            return _by_autograd(run, stream, change, answer) / size
-    return None
-
-
-def _slope(run: _Block, stream: Tensor, change: Tensor, step: float) -> Tensor | None:
-    """What the block does to a small change, over its size."""
-    with torch.no_grad():
-        ahead, behind = run(stream + step * change), run(stream - step * change)
-    if ahead is None or behind is None:
-        return None
-    return (ahead.double() - behind.double()) / (2 * step)
-
-
-def _by_autograd(run: _Block, stream: Tensor, change: Tensor, answer: Tensor) -> float:
-    """What autograd says of the same, in the direction of the answer; 0 where no gradient comes."""
     with torch.enable_grad():
         given = stream.clone().requires_grad_(True)
         # Blocks that work in place need a tensor that is no leaf.
         output = run(given * 1.0)
-        if output is None or not output.requires_grad:
-            return 0.0
-        direction = (answer / answer.norm()).to(output.dtype)
-        (gradient,) = torch.autograd.grad(output, given, direction, allow_unused=True)
+    if output is None:
+        return None
+    for attempt in range(TRIES):
+        generator = torch.Generator().manual_seed(TRIES * seed + attempt)
+        change = torch.randn(stream.shape, generator=generator, dtype=torch.float64)
+        change = change.to(stream.device, stream.dtype) * stream.square().mean().sqrt()
+        answer, bend = _slope(run, stream, change, STEP, output.detach())
+        size = float(answer.norm())
+        if not 0 < size < float("inf"):
+            return None
+        # A block that hardly bends does not jump. One that bends may be curved only.
+        if float(bend.norm()) >= JUMP * size:
+            smaller, _ = _slope(run, stream, change, STEP / 3, output.detach())
+            if not float((answer - smaller).norm()) < JUMP * size:
+                continue
+        return _by_autograd(given, output, change, answer) / size
+    return None
+
+
+def _slope(
+    run: _Block, stream: Tensor, change: Tensor, step: float, middle: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What the block does to a small change, over its size; and how much both sides differ in it."""
+    with torch.no_grad():
+        ahead, behind = run(stream + step * change), run(stream - step * change)
+    assert ahead is not None and behind is not None
+    both = ahead.double(), behind.double()
+    return (both[0] - both[1]) / (2 * step), (both[0] + both[1] - 2 * middle.double()) / (2 * step)
+
+
+def _by_autograd(given: Tensor, output: Tensor, change: Tensor, answer: Tensor) -> float:
+    """What autograd says of the same, in the direction of the answer; 0 where no gradient comes."""
+    if not output.requires_grad:
+        return 0.0
+    direction = (answer / answer.norm()).to(output.dtype)
+    (gradient,) = torch.autograd.grad(output, given, direction, allow_unused=True)
     if gradient is None:
         return 0.0
     return float((gradient.double() * change.double()).sum())

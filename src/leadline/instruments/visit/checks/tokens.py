@@ -8,7 +8,7 @@ from typing import Any
 from leadline.anatomy import MIXING
 from leadline.instruments.visit.check import CouldNot, VisitFact, check
 from leadline.instruments.visit.patient import Patient
-from leadline.instruments.visit.tokens.calls import AttentionCalls, attention_calls
+from leadline.instruments.visit.tokens.calls import AttentionCalls
 from leadline.instruments.visit.tokens.intention import (
     causal_reasons,
     from_library,
@@ -18,12 +18,12 @@ from leadline.instruments.visit.tokens.intention import (
     windows,
 )
 from leadline.instruments.visit.tokens.isolation import NotApart, isolation
-from leadline.instruments.visit.tokens.panel import order_told, run_panel
-from leadline.instruments.visit.tokens.rows import token_rows
+from leadline.instruments.visit.tokens.panel import order_told, run_local, run_panel
+from leadline.instruments.visit.tokens.rows import TokenRows, token_rows
 from leadline.models.inputs.model_facts import token_embedding
 
-_PASSES = 1.0
-"""Six or seven passes over at most 10 rows of 32 tokens; about one over a usual batch."""
+_PASSES = 1.2
+"""Three passes over up to 10 rows of 32 tokens: about one over a usual batch, and what is read of it."""
 
 
 @check(
@@ -48,8 +48,7 @@ def tokens(patient: Patient) -> Iterator[VisitFact | CouldNot]:
             "windows": windows(patient.model),
         },
     )
-    small = patient.small
-    seen = attention_calls(patient.model, small, small.mask)
+    seen = patient.attention()
     for one in seen.entries:
         one.update(_place(patient, one["module"]))
     yield VisitFact("attention_calls", seen.entries)
@@ -59,7 +58,7 @@ def tokens(patient: Patient) -> Iterator[VisitFact | CouldNot]:
     tables = _position_tables(patient, seen)
     twins = None
     if patient.twin is not None:
-        twins = attention_calls(patient.twin, small, small.mask)
+        twins = patient.attention(patient.twin)
         yield VisitFact("twin_attention_calls", twins.entries)
     yield VisitFact(
         "positions",
@@ -110,9 +109,26 @@ def _panels(patient: Patient, seen: AttentionCalls) -> list[dict[str, Any]]:
         if panel["rows_differ"]:
             panel["order_told"] = order_told(patient.model, rows)
         if patient.twin is not None:
-            panel["twin"] = run_panel(patient.twin, rows, mixers).to_json()
+            # Where places are told before the first mixer and no output looks ahead, rules ask of the
+            # twin only what its mixers do alone.
+            run_twin = run_local if _is_plain(panel, rows) else run_panel
+            panel["twin"] = run_twin(patient.twin, rows, mixers).to_json()
         panels.append(panel)
     return panels
+
+
+def _is_plain(panel: dict[str, Any], rows: TokenRows) -> bool:
+    output = panel["output"]
+    if not output or panel["rows_differ"] or panel["swapped"] is not False:
+        return False
+    if "1" in output["middle"][: rows.middle] or "1" in output["last"][: rows.last]:
+        return False
+    # A mixer that looks ahead asks the twin's output for the intention.
+    return not any(
+        "1" in entry["middle"][: rows.middle] + entry["last"][: rows.last]
+        for entry in panel["mixers"].values()
+        if "first" in entry
+    )
 
 
 def _mixers(patient: Patient, seen: AttentionCalls) -> list[str]:

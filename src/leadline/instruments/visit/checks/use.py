@@ -30,11 +30,13 @@ __all__ = ["use"]
 
 MOST_GROUPS = 24
 """So many groups of parameters are changed on their own; the rest all at once."""
+SMALLEST = 1e-15
+"""Squares of numbers from here on, and sums of them, are within the range of float32."""
 _FACTOR = re.compile(r"lora_(A|a|down)(?=[._]|$)")
 _SECOND = {"A": "B", "a": "b", "down": "up"}
 
 
-@check("use", facts=("gradients", "adapters", "library"), pass_cost=0.3)
+@check("use", facts=("gradients", "adapters", "library"), pass_cost=0.7)
 def use(patient: Patient) -> Iterator[VisitFact]:
     """Parameters without gradient, with gradient 0, unused, and the state of adapters."""
     model = patient.model
@@ -90,9 +92,17 @@ def gradients_of(model: nn.Module, inputs: Inputs) -> tuple[dict[str, float | No
             return dict.fromkeys((name for name, _ in named), None), called
         found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
     return {
-        name: None if one is None else float(one.detach().double().norm())
+        name: None if one is None else _norm(one.detach())
         for (name, _), one in zip(named, found, strict=True)
     }, called
+
+
+def _norm(gradient: Tensor) -> float:
+    """The norm, in double precision only where squares leave the range of the numbers."""
+    norm = float(torch.linalg.vector_norm(gradient))
+    if SMALLEST < norm < 1 / SMALLEST:
+        return norm
+    return float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
 
 
 def _projected(output: Any) -> Tensor | None:

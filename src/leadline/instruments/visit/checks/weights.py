@@ -64,18 +64,23 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@check("weights", quantities=QUANTITIES, facts=("tensors",))
+@check("weights", quantities=QUANTITIES, facts=("tensors",), pass_cost=0.6)
 def weights(patient: Patient) -> Iterator[Reading | VisitFact]:
     """Numbers per tensor; shares that are 0 throughout are left out."""
     owners = owners_of(patient.model)
     facts: dict[str, Any] = {}
+    on_grid: set[str] = set()  # of other tensors nobody asks whether the twin's are
     for name, parameter in named_tensors(patient.model):
         facts[name] = {"shape": list(parameter.shape), "kind": kind_of(owners[name])}
-        yield from _readings(patient, name, parameter, "value")
+        for one in _readings(patient, name, parameter, "value"):
+            if one.quantity == "weights.grid":
+                on_grid.add(name)
+            yield one
     if patient.twin is not None:
         for name, parameter in named_tensors(patient.twin):
             if name in facts:
-                yield from _readings(patient, name, _sample(parameter), "twin")
+                part = _sample(parameter)
+                yield from _readings(patient, name, part, "twin", grid=name in on_grid)
     yield VisitFact("tensors", facts)
 
 
@@ -115,7 +120,9 @@ def kind_of(module: nn.Module) -> str:
     return "norm" if "norm" in name else "other"
 
 
-def _readings(patient: Patient, name: str, parameter: Tensor, statistic: str) -> Iterator[Reading]:
+def _readings(
+    patient: Patient, name: str, parameter: Tensor, statistic: str, *, grid: bool = True
+) -> Iterator[Reading]:
     site = patient.site(name)
     numbers = read_tensor(parameter)
     always = {"rms": numbers.rms, "mean": numbers.mean, "largest": numbers.largest}
@@ -127,7 +134,7 @@ def _readings(patient: Patient, name: str, parameter: Tensor, statistic: str) ->
         "zeros": numbers.zeros,
         "zero_rows": numbers.zero_rows,
         "zero_columns": numbers.zero_columns,
-        "grid": grid_share(parameter),
+        "grid": grid_share(parameter) if grid else None,
         "not_finite": float(numbers.not_finite),
     }
     for key, value in always.items():

@@ -44,10 +44,17 @@ class AttentionCalls:
     """Which rows each table gave for the first example, one for each token."""
 
 
-def attention_calls(model: nn.Module, inputs: Inputs, mask: Tensor | None) -> AttentionCalls:
+def attention_calls(
+    model: nn.Module,
+    inputs: Inputs,
+    mask: Tensor | None,
+    *,
+    forward: Callable[[], object] | None = None,
+) -> AttentionCalls:
     """One pass without gradients, with every attention and every table looked at.
 
-    `mask` is [example, token], True for real tokens.
+    `mask` is [example, token], True for real tokens. `forward` runs the pass where more is read
+    from it.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     seen = AttentionCalls()
@@ -64,7 +71,7 @@ def attention_calls(model: nn.Module, inputs: Inputs, mask: Tensor | None) -> At
         _SoftmaxAxes(spy, lengths, seen),
         _inputs_seen(modules, lengths, seen),
     ):
-        call(model, inputs)
+        call(model, inputs) if forward is None else forward()
     return seen
 
 
@@ -174,16 +181,33 @@ def _scaling(attention: SeenAttention, modules: dict[str, nn.Module]) -> float |
     """What stands between the projections' products and the logits; None where it is not known."""
     if attention.scaling is None or attention.soft_cap is not None:
         return None
-    factor = attention.scaling
+    factor, lengths = attention.scaling, _RowLengths()
     for source in (attention.query_source, attention.key_source):
-        one = _factor(source, modules, attention.module)
+        one = _factor(source, modules, attention.module, lengths)
         if one is None:
             return None
         factor *= one
     return float(factor)
 
 
-def _factor(source: Source | None, modules: dict[str, nn.Module], near: str) -> float | None:
+class _RowLengths:
+    """The lengths of the rows of matrices, computed once for queries and keys."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, int], Tensor] = {}
+
+    def of(self, parameter: Tensor, rows: Tensor) -> Tensor:
+        """The lengths of the rows of a parameter or of its transpose."""
+        key = id(parameter), rows.shape[1]
+        if key not in self.known:
+            # Squares are summed by hand: vector_norm is slow along the stride of a transposed matrix.
+            self.known[key] = rows.square().sum(1).sqrt().clamp_min(1e-30)
+        return self.known[key]
+
+
+def _factor(
+    source: Source | None, modules: dict[str, nn.Module], near: str, lengths: _RowLengths
+) -> float | None:
     """What the vectors were multiplied with after their projection.
 
     Its matrix is looked for in the module of the attention first, `near`: the module that the source
@@ -201,8 +225,7 @@ def _factor(source: Source | None, modules: dict[str, nn.Module], near: str) -> 
             continue
         # The best row is searched for in single precision, and it alone is looked at in double.
         single = matrix.float()
-        # Squares are summed by hand: vector_norm is slow along the stride of a transposed matrix.
-        alike = (single @ row.float()) / single.square().sum(1).sqrt().clamp_min(1e-30)
+        alike = (single @ row.float()) / lengths.of(parameter, single)
         best = matrix[int(alike.abs().argmax())].double()
         size = torch.linalg.vector_norm(best).clamp_min(1e-300)
         likeness = (best @ row) / size

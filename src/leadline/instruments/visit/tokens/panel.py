@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +22,8 @@ from leadline.instruments.passes.running import call
 from leadline.instruments.visit.tokens.rows import ROWS, TokenRows, by_row, moved
 from leadline.models.inputs.logits import find_logits, real_tensors
 
-__all__ = ["Panel", "order_told", "run_panel"]
+__all__ = ["Panel", "order_told", "run_local", "run_panel"]
 
-LOCAL = {name: at for at, name in enumerate(ROWS)}
 REMEMBERED = 12
 """So many tensors are remembered with what moved in them."""
 
@@ -83,6 +82,34 @@ def run_panel(model: nn.Module, rows: TokenRows, mixers: Sequence[str]) -> Panel
         panel.output = {name: bits(where[at]) for at, name in enumerate(ROWS[:6]) if at}
         panel.rows_differ = bool(where[1].any())
     return panel
+
+
+def run_local(model: nn.Module, rows: TokenRows, mixers: Sequence[str]) -> Panel:
+    """Only what the mixers do alone: the pass ends where the last of them has returned."""
+    panel = Panel()
+    rows = rows.local()
+    watch = _Watch(rows, panel)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    waiting = {path for path in mixers if path in modules}
+
+    def heard(path: str) -> None:
+        if "first" in panel.mixers.get(path, {}):
+            waiting.discard(path)
+        if not waiting:
+            raise _AllHeard
+
+    with torch.no_grad(), ExitStack() as stack:
+        for path in mixers:
+            if path in modules:
+                stack.enter_context(_altered(modules[path], rows, watch))
+                stack.enter_context(_heard(modules[path], path, watch, heard))
+        with suppress(_AllHeard):
+            call(model, rows.inputs)
+    return panel
+
+
+class _AllHeard(BaseException):
+    """Ends a pass; no handler of the model's errors takes it for one."""
 
 
 def order_told(model: nn.Module, rows: TokenRows) -> bool | None:
@@ -148,12 +175,12 @@ class _Watch:
 
     def entered_mixer(self, value: Tensor) -> None:
         """Note of the first mixer whether the exchanged tokens enter it as each other."""
-        if self.panel.swapped is not None:
+        if self.panel.swapped is not None or "swap" not in self.rows.rows:
             return
         part = by_row(value, self.rows.count, self.rows.tokens)
         assert part is not None
         first, second = self.rows.pair
-        back = part[ROWS.index("swap")].clone()
+        back = part[self.rows.at("swap")].clone()
         back[[first, second]] = back[[second, first]]
         where = moved(torch.stack([part[0], part[1], back]), 3, self.rows.tokens)
         self.panel.swapped = where is not None and not bool(where[2].any())
@@ -165,7 +192,7 @@ class _Watch:
             return
         entry = self.panel.mixers.setdefault(path, {})
         for name in ("middle", "first", "last", "swap"):
-            entry[name] = bits(where[LOCAL[f"local {name}"]])
+            entry[name] = bits(where[self.rows.at(f"local {name}")])
 
     def attention(self, attention: SeenAttention) -> None:
         """An attention ran: are its queries, keys and values those of one token each?"""
@@ -197,7 +224,7 @@ class _Watch:
         where = moved(cells, self.rows.count, heads * tokens)
         if where is None:
             return ""
-        places = set(where[LOCAL["local middle"]].nonzero().flatten().tolist())
+        places = set(where[self.rows.at("local middle")].nonzero().flatten().tolist())
         middle = self.rows.middle
         right = {head * tokens + middle for head in range(heads)}
         cut = set(range(middle * heads, (middle + 1) * heads))
@@ -233,14 +260,14 @@ class _Watch:
     def _earlier(self, places: list[Tensor]) -> bool:
         rows = self.rows
         return any(
-            bool(where[LOCAL["middle"], : rows.middle].any())
-            or bool(where[LOCAL["last"], : rows.last].any())
+            bool(where[rows.at("middle"), : rows.middle].any())
+            or bool(where[rows.at("last"), : rows.last].any())
             for where in places
         )
 
     def _tells_order(self, places: list[Tensor]) -> bool:
         others = [at for at in range(self.rows.tokens) if at not in self.rows.pair]
-        return any(bool(where[LOCAL["swap"], others].any()) for where in places)
+        return any(bool(where[self.rows.at("swap"), others].any()) for where in places)
 
 
 def _tensors(value: Any, depth: int = 0) -> Iterator[Tensor]:
@@ -274,8 +301,15 @@ def _hooked(modules: Mapping[str, nn.Module], watch: _Watch) -> Iterator[None]:
 
 
 @contextmanager
-def _heard(module: nn.Module, path: str, watch: _Watch) -> Iterator[None]:
-    handle = module.register_forward_hook(lambda _, __, output: watch.mixer(path, output))
+def _heard(
+    module: nn.Module, path: str, watch: _Watch, then: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    def hook(_: nn.Module, __: Any, output: Any) -> None:
+        watch.mixer(path, output)
+        if then is not None:
+            then(path)
+
+    handle = module.register_forward_hook(hook)
     try:
         yield
     finally:
@@ -321,11 +355,11 @@ def _with_local_rows(value: Tensor, rows: TokenRows) -> Tensor:
     generator = torch.Generator().manual_seed(5)
     noise = torch.randn(base.shape[1:], generator=generator).to(base)
     for name in ("middle", "first", "last", "swap"):
-        view[LOCAL[f"local {name}"]] = base
+        view[rows.at(f"local {name}")] = base
     for name in ("middle", "first", "last"):
         at = getattr(rows, name)
-        view[LOCAL[f"local {name}"], at] = base[at] + noise * base.std()
+        view[rows.at(f"local {name}"), at] = base[at] + noise * base.std()
     first, second = rows.pair
-    view[LOCAL["local swap"], first] = base[second]
-    view[LOCAL["local swap"], second] = base[first]
+    view[rows.at("local swap"), first] = base[second]
+    view[rows.at("local swap"), second] = base[first]
     return new

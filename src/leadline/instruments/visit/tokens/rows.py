@@ -59,6 +59,24 @@ class TokenRows:
     """The two neighbours that change places."""
     count: int
     """The number of rows, copies at the end included: never the number of tokens."""
+    rows: tuple[str, ...] = ROWS
+    """What the rows change, in their order."""
+
+    def at(self, row: str) -> int:
+        """The place of a row."""
+        return self.rows.index(row)
+
+    def local(self) -> TokenRows:
+        """Only the rows that show what modules do alone."""
+        rows = tuple(row for row in self.rows if row in ("base", "copy") or "local" in row)
+        lengths = {value.shape[1] for value in self.inputs.tensors.values() if value.ndim > 1}
+        count = next(n for n in range(len(rows), self.count + 1) if n not in lengths)
+        places = [self.at(row) for row in rows] + [0] * (count - len(rows))
+        tensors = {
+            name: value[places] if value.ndim and value.shape[0] == self.count else value
+            for name, value in self.inputs.tensors.items()
+        }
+        return replace(self, inputs=replace(self.inputs, tensors=tensors), count=count, rows=rows)
 
 
 def token_rows(patient: Patient) -> Iterator[TokenRows]:
@@ -165,7 +183,7 @@ def moved(tensor: Tensor, rows: int, tokens: int) -> Tensor | None:
     part = part.detach().flatten(2)
     if part.dtype.itemsize < 4:  # differences of neighbours in half precision need more digits
         part = part.float()
-    apart = (part - part[0]).abs().amax(2).nan_to_num(0.0, 0.0, 0.0)
+    apart = (part - part[0]).abs_().amax(2).nan_to_num(0.0, 0.0, 0.0)
     size = part[0].abs().nan_to_num(0.0, 0.0, 0.0).amax()
     eps = torch.finfo(tensor.dtype).eps
     limit = size * eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
