@@ -34,7 +34,10 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is shown of one thing: sentences and tables in their order."""
+    """What is shown of one thing: sentences and tables in their order.
+
+    Names on it may be anybody's, so control characters are spelled out wherever it is shown.
+    """
 
     parts: tuple[Sentence | TextTable, ...]
 
@@ -56,7 +59,7 @@ class Screen:
     def html(self) -> str:
         """Return it as a fragment of HTML."""
         pieces: list[str] = []
-        for part in self.parts:
+        for part in self._printable_parts():
             if isinstance(part, TextTable):
                 pieces.append(part.html())
             elif part.text:
@@ -66,10 +69,15 @@ class Screen:
                 pieces.append(f"<div{indent}>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 
+    def _printable_parts(self) -> tuple[Sentence | TextTable, ...]:
+        from leadline.record.words.printable import printable_screen
+
+        return printable_screen(self).parts
+
     def _without_gaps(self) -> list[Sentence | TextTable]:
         """Leave out tables without rows, and empty lines that part nothing."""
         kept: list[Sentence | TextTable] = []
-        for part in self.parts:
+        for part in self._printable_parts():
             if isinstance(part, TextTable) and not part.rows:
                 continue
             empty = isinstance(part, Sentence) and not part.text
