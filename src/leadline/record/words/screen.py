@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from leadline.record.words.printable import printable, printable_table
 from leadline.record.words.table import TextTable, encodable
 
 if TYPE_CHECKING:
@@ -70,9 +71,12 @@ class Screen:
         return f"<div>{''.join(pieces)}</div>"
 
     def _printable_parts(self) -> tuple[Sentence | TextTable, ...]:
-        from leadline.record.words.printable import printable_screen
-
-        return printable_screen(self).parts
+        return tuple(
+            replace(part, text=printable(part.text), in_python=printable(part.in_python))
+            if isinstance(part, Sentence)
+            else printable_table(part)
+            for part in self.parts
+        )
 
     def _without_gaps(self) -> list[Sentence | TextTable]:
         """Leave out tables without rows, and empty lines that part nothing."""
