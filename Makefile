@@ -16,7 +16,7 @@ MODELS := .cache/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pair test test-all check coverage package docs bench models clean
+.PHONY: help demo pair test test-all check coverage package docs rules bench models clean
 .DELETE_ON_ERROR:
 
 help: ## say what each target does
@@ -74,6 +74,10 @@ package: $(VENV)/.ready-dev ## build the package into dist, check it, and try it
 
 docs: $(VENV)/.ready-dev ## write every generated page again
 	$(BIN)/python docs/generate.py
+
+rules: $(VENV)/.ready-dev ## run the example of every rule again (some minutes) and write their pages
+	OMP_NUM_THREADS=1 $(BIN)/python tools/rule_examples.py
+	$(BIN)/python docs/generate.py rules.md rules
 
 bench: $(VENV)/.ready-bench ## run the benchmarks (one with ONLY=name); write benchmarks/results.json
 	$(BIN)/python benchmarks/run.py $(if $(ONLY),--only $(ONLY))

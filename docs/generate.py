@@ -1,7 +1,7 @@
 """Write the generated pages of this folder, or say which of them are stale.
 
 python docs/generate.py            write them
-python docs/generate.py NAME.md    write these alone
+python docs/generate.py NAME.md    write these alone; `rules` is the folder of the rules
 python docs/generate.py --check    name the stale ones, exit code 1 if there are any
 """
 
@@ -169,8 +169,9 @@ def _bounds_in_full(pages: Sequence[Page]) -> list[str]:
 
 
 RULES_INTRODUCTION = """\
-What a [diagnosis](diagnosis.md) looks for. `leadline explain CODE` prints the same in the terminal,
-`leadline diagnose MODEL --select CODE` asks one rule alone.
+What a [diagnosis](diagnosis.md) looks for: a page for every rule, with an example that was really run.
+`leadline explain CODE` prints the same in the terminal, `leadline diagnose MODEL --select CODE` asks
+one rule alone.
 
 A rule reads a record and never a model. What it expects is no fixed number unless physics gives it:
 it comes from an identity, a twin with random weights, the nearest layers, or the law of the design.
@@ -194,35 +195,28 @@ LETTERS = {
 
 
 def rules_page() -> str:
-    """Every rule of the diagnosis, from what the rules say of themselves."""
-    from leadline.reading.diagnosis.page import rule_entries
+    """The index of the rules, by subject, with a link to the page of each."""
+    from leadline.reading.diagnosis.page import page_file
     from leadline.reading.diagnosis.rule import RULES
 
     rules = sorted((rule for _, rule in RULES.items()), key=lambda rule: rule.code)
-    lines = [
-        "# Rules",
-        "",
-        GENERATED.format(source="the files in src/leadline/reading/diagnosis/rules"),
-    ]
-    lines += [
-        "",
-        RULES_INTRODUCTION,
-        "| code | rule | severity | rests on | |",
-        "|---|---|---|---|---|",
-    ]
-    for rule in rules:
-        link = f"[{rule.name}](#{rule.code.lower()}-{rule.name})"
-        cells = (rule.code, link, rule.severity, rule.basis, _cell(rule.summary))
-        lines.append(f"| {' | '.join(cells)} |")
+    source = "the files in src/leadline/reading/diagnosis/rules"
+    lines = ["# Rules", "", GENERATED.format(source=source), "", RULES_INTRODUCTION.rstrip()]
     group = ""
     for rule in rules:
         if rule.code[0] != group:
             group = rule.code[0]
-            lines += ["", f"## {LETTERS.get(group, group)}"]
-        lines += ["", f"### {rule.code} {rule.name}"]
-        for title, text in rule_entries(rule):
-            lines += ["", f"**{title}.** {' '.join(text.split())}"]
+            lines += ["", f"## {LETTERS.get(group, group)}", ""]
+            lines += ["| code | rule | severity | rests on | |", "|---|---|---|---|---|"]
+        link = f"[{rule.name}](rules/{page_file(rule)})"
+        cells = (rule.code, link, rule.severity, rule.basis, _cell(rule.summary))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def rule_pages() -> dict[str, str]:
+    """A page and a picture for every rule, by their paths in the folder."""
+    return runpy.run_path(str(HERE / "rule_pages.py"))["rule_pages"]()
 
 
 def models_page() -> str:
@@ -540,29 +534,61 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+FOLDERS: dict[str, Callable[[], dict[str, str]]] = {"rules": rule_pages}
+"""Folders that hold generated files and nothing else."""
+
+
 def stale_pages() -> list[str]:
     """Return the names of the pages that differ from what would be written now."""
-    return [
+    stale = [
         name
         for name, make in PAGES.items()
         if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != make()
     ]
+    return stale + [f"{folder}/{file}" for folder in FOLDERS for file in stale_files(folder)]
+
+
+def stale_files(folder: str) -> list[str]:
+    """Return the files of a generated folder that differ, are missing, or belong to nothing."""
+    made = FOLDERS[folder]()
+    there = {
+        path.relative_to(HERE / folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in (HERE / folder).rglob("*")
+        if path.is_file()
+    }
+    return sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
+
+
+def write_folder(folder: str) -> None:
+    """Write the files of a generated folder; remove what belongs to nothing any more."""
+    made = FOLDERS[folder]()
+    for name in stale_files(folder):
+        path = HERE / folder / name
+        if name in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made[name], encoding="utf-8")
+        else:
+            path.unlink()
 
 
 def main() -> None:
     """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("pages", nargs="*", metavar="NAME.md", help="write these; all otherwise")
+    parser.add_argument("pages", nargs="*", metavar="NAME", help="write these; all otherwise")
     parser.add_argument("--check", action="store_true", help="name the stale pages")
     chosen = parser.parse_args()
+    names = [*PAGES, *FOLDERS]
     # Not by `choices`: Python 3.11 looks for the empty list among them where no page is named.
-    if unknown := [name for name in chosen.pages if name not in PAGES]:
-        parser.error(f"no page is called {', '.join(unknown)}; choose from {', '.join(PAGES)}")
+    if unknown := [name for name in chosen.pages if name not in names]:
+        parser.error(f"no page is called {', '.join(unknown)}; choose from {', '.join(names)}")
     if chosen.check:
         stale = stale_pages()
         sys.exit(f"Stale: {', '.join(stale)}; run make docs." if stale else 0)
-    for name in chosen.pages or PAGES:
-        (HERE / name).write_text(PAGES[name](), encoding="utf-8")
+    for name in chosen.pages or names:
+        if name in FOLDERS:
+            write_folder(name)
+        else:
+            (HERE / name).write_text(PAGES[name](), encoding="utf-8")
         print(f"docs/{name}")
 
 

@@ -48,6 +48,11 @@ def test_a_generated_page_is_fresh(page):
     assert written == GENERATOR.PAGES[page](), f"docs/{page} is stale: run make docs"
 
 
+@pytest.mark.parametrize("folder", sorted(GENERATOR.FOLDERS))
+def test_a_generated_folder_is_fresh_and_holds_nothing_else(folder):
+    assert not GENERATOR.stale_files(folder), f"docs/{folder} is stale: run make docs"
+
+
 def test_every_file_that_the_architecture_names_is_there():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page)

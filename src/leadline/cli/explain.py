@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from leadline.cli.request import options as o
 from leadline.cli.screen.columns import print_line, print_text, two_columns
-from leadline.cli.screen.voice import Voice
+from leadline.cli.screen.voice import Voice, check_page
 from leadline.cli.shelves.concepts import concept_key
 from leadline.cli.shelves.shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
-from leadline.errors import CatalogError, did_you_mean
+from leadline.errors import CatalogError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from leadline.reading.diagnosis.examples.example import RuleExample
 
 
 def explain(
@@ -27,15 +30,23 @@ def explain(
             "by its code too, such as R01.",
         ),
     ],
+    html: Annotated[
+        Path | None,
+        o.option("--html FILE.html", "Write the page of a rule here, with its picture.", o.OUTPUT),
+    ] = None,
     plugin: o.Plugins = None,
 ) -> None:
     """Explain one rule, probe, quantity, model family, part, recipe or concept in full.
 
     Where several things have the name, all of them are told.
     """
+    if html is not None:
+        check_page(html)
     with voice.progress("Reading the catalogs"):
-        shelves = {kind: open_shelf(kind) for kind in SHELVES}
+        shelves = {"rules": open_shelf("rules")}
         by_code = {page.facts["code"]: page.name for page in shelves["rules"].values()}
+        if name.upper() not in by_code:  # nothing else is called by a code, and others need torch
+            shelves = {kind: open_shelf(kind) for kind in SHELVES}
         names = {name, by_code.get(name.upper(), name), concept_key(name)}
         found = {
             kind: in_full(kind, page)
@@ -45,8 +56,31 @@ def explain(
         }
     if not found:
         raise CatalogError(_nothing(name, shelves, by_code))
-    voice.emit(lambda: {kind: page.to_json() for kind, page in found.items()})
-    voice.show(lambda console: _draw(found, console))
+    if html is not None and "rules" not in found:
+        raise InputError(
+            f"--html writes the page of a rule, and {name} is none; `leadline list rules` names them."
+        )
+    voice.emit(lambda: {kind: _json(kind, page) for kind, page in found.items()})
+    if html is None:
+        voice.show(lambda console: _draw(found, console))
+        return
+    from leadline.reading.diagnosis.page import find_rule
+    from leadline.reading.page.rule_page import write_rule_page
+
+    write_rule_page(find_rule(found["rules"].name), html)
+    voice.say(f"The page is in {html}")
+
+
+def _json(kind: str, page: Page) -> dict[str, Any]:
+    """The page as JSON; of a rule, its example as it was run."""
+    example = _example(page) if kind == "rules" else None
+    return page.to_json() | ({} if example is None else {"example": example.to_json()})
+
+
+def _example(page: Page) -> RuleExample | None:
+    from leadline.reading.diagnosis.page import example_of, find_rule
+
+    return example_of(find_rule(page.name))
 
 
 def _nothing(name: str, shelves: dict[str, dict[str, Page]], codes: Iterable[str]) -> str:
@@ -75,9 +109,18 @@ def _draw(found: dict[str, Page], console: Console) -> None:
 
 
 def _draw_rule(page: Page, console: Console) -> None:
-    """Print the page of a rule: a heading and a paragraph for everything that it says."""
+    """Print the page of a rule: a heading and paragraphs for everything that it says."""
+    from leadline.reading.diagnosis.examples.words import character_picture
+    from leadline.reading.diagnosis.page import EXAMPLE
+
+    example = _example(page)
     for title, text in page.facts.items():
-        if title != "code":
+        if title == "code":
+            continue
+        console.print()
+        print_line(console, title, style="bold cyan")
+        print_text(text, console)
+        if title == EXAMPLE and example is not None:
             console.print()
-            print_line(console, title, style="bold cyan")
-            print_text(text, console)
+            for line in character_picture(example):
+                print_line(console, f"  {line}")

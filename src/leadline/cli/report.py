@@ -16,14 +16,14 @@ def report(
     output: Annotated[
         Path | None,
         o.option(
-            "--output -o FILE.html",
+            "--html --output -o FILE.html",
             "Write the report here: one file that needs no network.",
             o.OUTPUT,
         ),
     ] = None,
     everything: o.Everything = False,
 ) -> None:
-    """Show a record again: in the terminal, or as a page with -o."""
+    """Show a record again: in the terminal, or as a page with --html."""
     if output is not None:
         check_page(output)
 

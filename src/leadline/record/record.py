@@ -442,13 +442,12 @@ class Record(Showable):
 
     def screen(self, *, everything: bool = False) -> Screen:
         """Return what is shown of it: the answer first, then the rows that matter most."""
-        from leadline.record.words.printable import printable_screen
         from leadline.record.words.text import record_screen
 
         if self.instrument in VIEWS:
-            return printable_screen(self.view(self.instrument).screen(everything=everything))
+            return self.view(self.instrument).screen(everything=everything)
         findings = findings_to_show(self)
-        return printable_screen(record_screen(self, findings=findings, everything=everything))
+        return record_screen(self, findings=findings, everything=everything)
 
     def table(self) -> TextTable:
         """Return every line over depth as a table; `print(record)` shows those that matter most."""

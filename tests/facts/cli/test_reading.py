@@ -28,9 +28,10 @@ def test_report_prints_json_alone(leadline, files):
     assert said.err == ""
 
 
-def test_report_writes_a_page_and_says_where(leadline, files, tmp_path):
+@pytest.mark.parametrize("option", ["-o", "--output", "--html"])
+def test_report_writes_a_page_and_says_where(leadline, files, tmp_path, option):
     page = tmp_path / "page.html"
-    said = leadline("report", files[0], "-o", page)
+    said = leadline("report", files[0], option, page)
     assert said.out.strip() == f"The report is in {page}"
     assert "<html" in page.read_text(encoding="utf-8")[:200]
 

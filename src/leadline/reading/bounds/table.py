@@ -173,9 +173,8 @@ class BoundsTable(Showable):
     def screen(self, *, everything: bool = False, heads: bool = False) -> Screen:
         """Return the answer and the nearest bounds; with `heads` a row per bound and head."""
         from leadline.reading.bounds.terminal import bounds_screen
-        from leadline.record.words.printable import printable_screen
 
-        return printable_screen(bounds_screen(self, heads=heads, everything=everything))
+        return bounds_screen(self, heads=heads, everything=everything)
 
     def table(self) -> TextTable:
         """Return every bound as a table; `print` shows those nearest to what was measured."""

@@ -23,7 +23,7 @@ from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number
 from leadline.record.rows.address import address_of
 from leadline.record.views import findings_to_show, written_by
-from leadline.record.words.printable import printable_screen, printable_table
+from leadline.record.words.printable import printable_table
 from leadline.record.words.screen import Screen, Showable
 from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import (
@@ -154,7 +154,7 @@ class Comparison(Showable):
         """Return the answer, the rows in which records differ most, and what is not shared."""
         from leadline.reading.compare.text import comparison_screen
 
-        return printable_screen(comparison_screen(self, everything=everything))
+        return comparison_screen(self, everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as strict JSON: NaN is null, infinities are strings."""

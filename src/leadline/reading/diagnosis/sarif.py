@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadline import __version__
+from leadline.reading.diagnosis.page import page_file
 from leadline.reading.diagnosis.rule import RULES
 from leadline.reading.diagnosis.words import finding_json
 
@@ -38,7 +39,7 @@ _PRECISION: dict[Basis, str] = {
 
 def help_address(rule: Rule) -> str:
     """Where the page of a rule is on the web."""
-    return f"{_HOME}/blob/HEAD/docs/rules.md#{rule.code.lower()}-{rule.name}"
+    return f"{_HOME}/blob/HEAD/docs/rules/{page_file(rule)}"
 
 
 def sarif_log(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from leadline.reading.map.gauge_prediction import best_prediction, gauge_table, 
 from leadline.reading.map.places import MapPlace, MapRow, usable_depth
 from leadline.record import check_record
 from leadline.record.provenance import strict_number
-from leadline.record.words.printable import printable_screen
 from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class Trainability(Showable):
         """Return what trains and how deep, the map, and what is not in it."""
         from leadline.reading.map.terminal import map_screen
 
-        return printable_screen(map_screen(self, everything=everything))
+        return map_screen(self, everything=everything)
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as strict JSON: NaN is null."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from leadline.reading.map.cells import is_sweep
 from leadline.reading.map.terminal import map_screen
 from leadline.reading.map.trainability import trainability
-from leadline.record.words.printable import printable_screen
 from leadline.record.words.text import record_screen
 
 if TYPE_CHECKING:
@@ -25,5 +24,4 @@ def screen_of(record: Record, *, everything: bool = False) -> Screen:
     if not is_sweep(record):
         return record.screen(everything=everything)
     map_parts = map_screen(trainability(record), everything=everything, titled=False).parts
-    screen = record_screen(record, everything=everything, in_place_of_runs=map_parts)
-    return printable_screen(screen)
+    return record_screen(record, everything=everything, in_place_of_runs=map_parts)

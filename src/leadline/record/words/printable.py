@@ -10,13 +10,12 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leadline.record.words.screen import Screen, Sentence
 from leadline.record.words.table import Row, TableCell, TextTable
 
 if TYPE_CHECKING:
     from leadline.record.words.table import TableColumn
 
-__all__ = ["printable", "printable_screen", "printable_table"]
+__all__ = ["printable", "printable_table"]
 
 _COMMANDS = ("Cc", "Zl", "Zp")
 """The categories of Unicode that break a line, ring, colour or move the cursor."""
@@ -35,18 +34,6 @@ def printable(text: str, *, keep: str = "") -> str:
         if sign not in keep and unicodedata.category(sign) in _COMMANDS
         else sign
         for sign in text
-    )
-
-
-def printable_screen(screen: Screen) -> Screen:
-    """Return a screen with the control characters of its sentences and tables spelled out."""
-    return Screen(
-        tuple(
-            replace(part, text=printable(part.text), in_python=printable(part.in_python))
-            if isinstance(part, Sentence)
-            else printable_table(part)
-            for part in screen.parts
-        )
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from leadline.record.words.printable import printable, printable_table
 from leadline.record.words.table import TextTable, encodable
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is shown of one thing: sentences and tables in their order."""
+    """What is shown of one thing: sentences and tables in their order.
+
+    Names on it may be anybody's, so control characters are spelled out wherever it is shown.
+    """
 
     parts: tuple[Sentence | TextTable, ...]
 
@@ -56,7 +60,7 @@ class Screen:
     def html(self) -> str:
         """Return it as a fragment of HTML."""
         pieces: list[str] = []
-        for part in self.parts:
+        for part in self._printable_parts():
             if isinstance(part, TextTable):
                 pieces.append(part.html())
             elif part.text:
@@ -66,10 +70,18 @@ class Screen:
                 pieces.append(f"<div{indent}>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 
+    def _printable_parts(self) -> tuple[Sentence | TextTable, ...]:
+        return tuple(
+            replace(part, text=printable(part.text), in_python=printable(part.in_python))
+            if isinstance(part, Sentence)
+            else printable_table(part)
+            for part in self.parts
+        )
+
     def _without_gaps(self) -> list[Sentence | TextTable]:
         """Leave out tables without rows, and empty lines that part nothing."""
         kept: list[Sentence | TextTable] = []
-        for part in self.parts:
+        for part in self._printable_parts():
             if isinstance(part, TextTable) and not part.rows:
                 continue
             empty = isinstance(part, Sentence) and not part.text

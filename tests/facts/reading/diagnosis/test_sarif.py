@@ -28,7 +28,7 @@ def test_the_driver_names_the_tool_and_every_rule_that_looked(run):
     dead = driver["rules"][1]
     assert dead["name"] == "trial-dead"
     assert dead["shortDescription"] == {"text": "A write that is zero."}
-    assert dead["helpUri"].endswith("docs/rules.md#z01-trial-dead")
+    assert dead["helpUri"].endswith("docs/rules/Z01-trial-dead.md")
     assert dead["defaultConfiguration"] == {"level": "error"}
     assert dead["properties"]["precision"] == "very-high"
 

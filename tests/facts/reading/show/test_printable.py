@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 import leadline
 from leadline.reading.page.html import render_html
 from leadline.record import Finding, Record
 from leadline.record.words.printable import printable
+from leadline.record.words.screen import Screen, Sentence, Showable
+from leadline.record.words.table import Row, TableColumn, TextTable
 from tests.synthetic import gpt2_record
 
 WILD = "evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
@@ -49,6 +53,27 @@ def test_what_is_kept_stays():
 def test_names_in_a_record_cannot_command_a_terminal(make, show):
     text = show(make())
     assert TAME in text
+    assert not RAW.search(text)
+
+
+class NamedView(Showable):
+    """A bare view that shows a name as its record has it."""
+
+    def screen(self, *, everything: bool = False) -> Screen:
+        table = TextTable((TableColumn(WILD),), (Row((WILD,)),))
+        return Screen((Sentence(WILD, in_python=f"python {WILD}"), table))
+
+
+def printed(view: NamedView) -> str:
+    console = Console(file=io.StringIO(), width=300)
+    view.screen().show(console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("show", [str, NamedView._repr_html_, printed])
+def test_a_bare_view_cannot_command_a_terminal(show):
+    text = show(NamedView())
+    assert text.count(TAME) == 3
     assert not RAW.search(text)
 
 

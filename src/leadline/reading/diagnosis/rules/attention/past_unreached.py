@@ -26,7 +26,7 @@ from leadline.record.rows.finding import Finding
     false_alarms="A design of one's own whose window stands in no setting.",
     remedy="Mend the mask: a query sees the keys up to and with its own place (`tril` with "
     "diagonal=0, `is_causal=True`).",
-    sources=("https://github.com/huggingface/transformers/issues/26792",),
+    sources=("https://github.com/huggingface/transformers/pull/26792",),
     explains=("mask-row-empty", "unlike-its-family"),
     example="mask-without-self",
 )

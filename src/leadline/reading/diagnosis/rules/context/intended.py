@@ -25,7 +25,7 @@ from leadline.record.rows.finding import Finding
     is_not="Not an opinion about designs: without an intention this rule does not look.",
     false_alarms="An intention that was written down wrongly.",
     remedy="Change the code, or the intention.",
-    sources=("https://github.com/huggingface/transformers/issues/26792",),
+    sources=("https://github.com/huggingface/transformers/pull/26792",),
     explains=("unlike-its-family",),
     example="window-one-too-long",
 )

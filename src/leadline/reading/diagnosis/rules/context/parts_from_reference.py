@@ -49,7 +49,7 @@ class _Parting:
     is_not="Rounding: differences below a thousandth are left out.",
     false_alarms="Another precision, or dropout, in one of the two.",
     remedy="Look at the first place that is named: everything after it follows from it.",
-    sources=("Zhang et al. 2025, arXiv 2506.09280",),
+    sources=("Jiang et al. 2025 (TTrace), arXiv 2506.09280",),
     example="epsilon-of-another-family",
 )
 def parts_from_reference(case: Case, rule: Rule) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ COSINE = 1 - 1e-6
     false_alarms="Without a twin the rule does not look, since nobody can say whether the model was "
     "trained.",
     remedy="Break the symmetry at the start: other read and write weights for every lane.",
-    sources=("Zhu et al. 2024, arXiv 2409.19606", "arXiv 2606.03483"),
+    sources=("Zhu et al. 2024, arXiv 2409.19606", "Alimaskina et al. 2026, arXiv 2606.03483"),
 )
 def lanes_equal(case: Case, rule: Rule) -> Iterator[Finding]:
     """Look at the cosine between lanes after every block."""

@@ -27,7 +27,10 @@ FACTOR = 3.0
     is_not="A model at initialisation, whose log Z is ln V.",
     false_alarms="It is a note: losses and predictions are right either way.",
     remedy="Subtract the mean row from the head (predictions stay the same), or train with a z-loss.",
-    sources=("Chowdhery et al. 2022, arXiv 2204.02311", "arXiv 2601.02031"),
+    sources=(
+        "Chowdhery et al. 2022, arXiv 2204.02311",
+        "Stollenwerk et al. 2026, arXiv 2601.02031",
+    ),
     example="",
 )
 def logit_drift(case: Case, rule: Rule) -> Iterator[Finding]:

@@ -1,0 +1,1 @@
+"""The examples that the pages of rules show, kept as data, in words and as pictures."""
