@@ -78,6 +78,11 @@ class TokenPanel:
         """One mixer by its path."""
         return next((one for one in self.mixers if one.path == path), None)
 
+    def placed(self, module: str) -> tuple[bool, bool] | None:
+        """Whether queries and keys of an attention depend on the place of their token; None: unknown."""
+        sides = self.facts.get("mixers", {}).get(module, {}).get("placed")
+        return None if sides is None else (sides[0], sides[1])
+
     def looks_ahead(self, moved: Mapping[str, str] | Mixer) -> bool:
         """Whether tokens before the changed one moved."""
         middle, last = _strings(moved, "middle", "last")

@@ -10,6 +10,20 @@ from leadline.reading.diagnosis.panels import place_text
 from leadline.reading.diagnosis.rule import Evidence, Rule, rule
 from leadline.record.rows.finding import Finding
 
+EVERYWHERE = 30.0
+"""Logits of all layers that are spread so many times as wide as the twin's: queries and keys that are
+each 5.5 times too large. Seen before it was set: 360 to 570 where both were made 20 times larger."""
+ALIKE = 2.0
+"""Ratios to the twin within this factor of their median are alike in all layers: one number multiplies
+all of them. Seen before it was set: 1.4 at most where it is so."""
+MOST = 0.8
+"""So many layers are alike. The first of a post-norm model has no norm before it and may differ."""
+BEYOND = 32.0
+"""Logits that are spread wider than this, in most layers, whatever the twin does: the best key is then
+about 16 above the second, and the gradient through the softmax, e to the -16, is below the rounding of
+float32. Seen before it was set: 250 and more where queries and keys of trained models were made 20
+times larger."""
+
 FACTOR = 3.0
 """Logits that are spread so many times more than those of the nearest layers: a choice, not measured."""
 
@@ -31,7 +45,9 @@ FACTOR = 3.0
     example="queries-keys-times-20",
 )
 def attention_saturated(case: Case, rule: Rule) -> Iterator[Finding]:
-    """Compare the spread of the logits with the neighbours in depth, less what the twin does."""
+    """Compare the spread of the logits with the twin, and with the neighbours in depth."""
+    for (stack, point), line in case.lines("attention.logit_std").items():
+        yield from _everywhere(case, rule, stack, point, line)
     twins = case.twin_lines("attention.logit_std")
     for (stack, point), line in case.lines("attention.logit_std").items():
         entropy = case.lines("attention.entropy").get((stack, point), {})
@@ -57,3 +73,46 @@ def attention_saturated(case: Case, rule: Rule) -> Iterator[Finding]:
                 cause="weights of queries or keys are too large, or the scale is missing in this layer",
                 remedy="Compare the query and key weights of this layer with its neighbours.",
             )
+
+
+def _everywhere(
+    case: Case, rule: Rule, stack: str, point: str, line: dict[int, float]
+) -> Iterator[Finding]:
+    """All layers far wider than the twin by one and the same number, or wider than float32 can train."""
+    twin = case.twin_lines("attention.logit_std").get((stack, point), {})
+    entropy = case.lines("attention.entropy").get((stack, point), {})
+    usual = case.twin_lines("attention.entropy").get((stack, point), {})
+    ratios = {at: value / twin[at] for at, value in line.items() if twin.get(at, 0.0) > 0}
+    if len(line) < 2 or not entropy:
+        return
+    spread, even = median(line.values()), median(usual.values()) if usual else 0.0
+    if spread > BEYOND:
+        expected, source = BEYOND, "e to the -16 is the rounding of float32"
+        found, limit = spread, "below"
+    elif len(ratios) == len(line) and _one_number(ratios) and median(entropy.values()) < 0.5 * even:
+        expected, source = median(twin.values()), "twin of the same configuration"
+        found, limit = spread, "about"
+    else:
+        return
+    wide = sorted(line)
+    yield rule.finding(
+        f"The attention of {place_text(case, stack, wide)} is saturated: its logits are spread "
+        f"{found:.3g} wide, where {limit} {expected:.3g} is expected.",
+        stack=stack,
+        layers=wide,
+        sublayer=point,
+        evidence=[
+            Evidence("spread of the logits", spread, expected, source),
+            Evidence("entropy of the weights", median(entropy.values()), even or "", "twin"),
+        ],
+        cause="weights of queries and keys are too large in all layers",
+        remedy="Draw or load the weights of queries and keys again; normalise queries and keys.",
+    )
+
+
+def _one_number(ratios: dict[int, float]) -> bool:
+    middle = median(ratios.values())
+    if middle < EVERYWHERE:
+        return False
+    alike = sum(1 / ALIKE < ratio / middle < ALIKE for ratio in ratios.values())
+    return alike >= MOST * len(ratios)
