@@ -11,9 +11,11 @@ from leadline.reading.diagnosis.panels import place_text
 from leadline.reading.diagnosis.rule import Evidence, Rule, rule
 from leadline.record.rows.finding import Finding
 
-FACTOR = 10.0
-"""Logits that are spread so many times less than those of the nearest layers: far more than layers
-of one trained model differ by, because an even first layer is common and harmless."""
+FACTOR = 30.0
+"""Logits that are spread so many times less than those of the nearest layers: twice the 13 that was seen
+in a healthy trained model before it was set, because an even first layer is common and harmless."""
+DRAWN = 1.5
+"""Logits within this factor of the twin's, among layers that are not: the layer is as it was drawn."""
 
 
 @rule(
@@ -24,7 +26,8 @@ of one trained model differ by, because an even first layer is common and harmle
     needs=("attention.logit_std",),
     summary="Looks for layers whose attention logits are all alike, unlike those of their neighbours.",
     why="Every token gets the same mixture: the layer averages and cannot choose.",
-    is_not="Designs that start with zero queries in every layer.",
+    is_not="Designs that start with zero queries in every layer; one layer as it was drawn among trained "
+    "ones, which is one of foreign weights.",
     false_alarms="A layer that trained to average.",
     remedy="Look at the weights of queries and keys: zero, tiny or never loaded.",
     sources=("https://arxiv.org/abs/2103.03404",),
@@ -53,7 +56,8 @@ def attention_uniform(case: Case, rule: Rule) -> Iterator[Finding]:
         elif line and len(zero) == len(line) and case.at_initialisation is None:
             yield from _without_twin(case, rule, stack, point, line)
         for one in outliers(line, factor=FACTOR, twin=twin or None):
-            if one.value < one.expected:
+            drawn = 1 / DRAWN < one.value / twin.get(one.layer, one.expected) < DRAWN
+            if one.value < one.expected and not drawn:
                 yield _finding(case, rule, stack, point, [one.layer], one.value, one.expected)
 
 
