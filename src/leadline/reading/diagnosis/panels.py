@@ -53,12 +53,20 @@ class TokenPanel:
 
     @property
     def twin(self) -> TokenPanel | None:
-        """The same of the twin."""
+        """The same of the twin, whose mixers stand where this one's do."""
         facts = self.facts.get("twin")
         if facts is None:
             return None
-        own = {key: self.facts[key] for key in ("tokens", "middle", "first", "last", "pair")}
-        return TokenPanel({**facts, **own})
+        shared = {key: self.facts[key] for key in ("tokens", "middle", "first", "last", "pair")}
+        places = {
+            path: {key: entry[key] for key in ("stack", "layer") if key in entry}
+            for path, entry in self.facts.get("mixers", {}).items()
+        }
+        mixers = {
+            path: {**entry, **places.get(path, {})}
+            for path, entry in facts.get("mixers", {}).items()
+        }
+        return TokenPanel({**facts, **shared, "mixers": mixers})
 
     @cached_property
     def mixers(self) -> list[Mixer]:

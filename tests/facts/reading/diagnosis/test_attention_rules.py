@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import leadline
 from leadline.instruments.visit.visit import visit
 from leadline.reading.diagnosis.diagnosis import diagnose_record
 from leadline.record.rows.finding import Finding
@@ -236,6 +237,25 @@ def test_rounded_rotary_frequencies_are_found_in_a_float32_model() -> None:
     frequencies.copy_(frequencies.bfloat16().float())  # pyright: ignore
     [finding] = findings(model, specimen.inputs(model, 1))
     assert (finding.name, finding.parameter) == ("rotary-precision", "model.rotary_emb.inv_freq")
+
+
+def test_a_recipe_without_positions_is_left_alone() -> None:
+    model = leadline.Transformer(depth=3, width=32, heads=2, positions="none", seed=0)
+    assert findings(model, leadline.random_tokens(model, examples=2, length=16)) == []
+
+
+def test_queries_and_keys_too_large_in_all_layers_are_named() -> None:
+    model = leadline.Transformer(depth=3, width=32, heads=2, seed=0)
+    inputs = leadline.random_tokens(model, examples=2, length=16)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.branch.qkv.weight[:64].mul_(20.0)  # pyright: ignore
+    record = visit(model.eval(), inputs, checks=("weights",))
+    [finding] = diagnose_record(record, select=("A",)).findings
+    assert (finding.name, finding.layers) == ("attention-saturated", (1, 2, 3))
+    spread = finding.evidence[0]
+    # 20 times 20, but for what the layers before have changed.
+    assert spread["value"] / spread["expected"] == pytest.approx(400, rel=0.3)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,9 @@ def _unused(case: Case, panel: TokenPanel) -> bool:
     facts = case.fact("intention", {})
     twin = panel.twin
     if twin is not None and twin.output is not None and not twin.rows_differ:
-        twin_told = twin.tells_order(twin.output) and (both_ways or _first_tells(case, twin))
+        twin_told = twin.facts.get("swapped") is False or (
+            twin.tells_order(twin.output) and (both_ways or _first_tells(case, twin))
+        )
         if not twin_told and facts.get("library"):
             return False
         if twin_told:
