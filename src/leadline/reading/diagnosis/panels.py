@@ -91,6 +91,13 @@ class TokenPanel:
         sides = self.facts.get("mixers", {}).get(module, {}).get("placed")
         return None if sides is None else (sides[0], sides[1])
 
+    def turned_apart(self, module: str) -> str:
+        """What is turned by angles of its own in an attention: queries and keys, or the values too."""
+        entry = self.facts.get("mixers", {}).get(module, {})
+        if entry.get("value_turned"):
+            return "values"
+        return "queries and keys" if entry.get("angles") == "different" else ""
+
     def looks_ahead(self, moved: Mapping[str, str] | Mixer) -> bool:
         """Whether tokens before the changed one moved."""
         middle, last = _strings(moved, "middle", "last")

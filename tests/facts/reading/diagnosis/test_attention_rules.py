@@ -91,6 +91,8 @@ def test_healthy_decoders_have_no_finding(positions: str) -> None:
         ("turn queries", "positions-wrong", "Only the queries are turned"),
         ("turn keys", "positions-wrong", "Only the keys are turned"),
         ("turn by head", "positions-unused", "Positions do not enter"),
+        ("turn back", "positions-wrong", "Queries and keys are turned apart"),
+        ("turn values", "positions-wrong", "Values are turned by positions too"),
     ],
 )
 def test_a_rotation_of_one_side_is_told_from_one_that_counts_no_tokens(

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from leadline.anatomy import AttentionSpy, SeenAttention
 from leadline.instruments.passes.running import call
+from leadline.instruments.visit.tokens.places import places
 from leadline.instruments.visit.tokens.rows import (
-    HALF_ROUNDING,
-    ROUNDING,
     ROWS,
     TokenRows,
     by_row,
@@ -185,7 +184,7 @@ class _Watch:
         heads_first = output.ndim == 4 and output.shape[2] == self.rows.tokens != output.shape[1]
         if heads_first and output.shape[0] == self.rows.count and output.shape[1] > 1:
             self.unmerged = path, output[0].clone()
-        entry["placed"] = self._placed(attention)
+        entry.update(places(attention, self.rows))
         for name in ("query", "key", "value"):
             tensor: Tensor | None = getattr(attention, name)
             if tensor is None or tensor.ndim != 4 or tensor.shape[0] != self.rows.count:
@@ -195,32 +194,6 @@ class _Watch:
             if fault:
                 entry["split"] = fault
                 return
-
-    def _placed(self, attention: SeenAttention) -> list[bool] | None:
-        """Whether queries, and keys, of one token depend on its place.
-
-        In the local swap a token stands at the place of its neighbour: what it gave at its own place
-        is compared with what it gives there. None where its value depends on the place too: then
-        something else than the place has changed, or the mixer was not given the swap.
-        """
-        sides = [
-            self._depends_on_place(one) for one in (attention.query, attention.key, attention.value)
-        ]
-        query, key, value = sides
-        return None if query is None or key is None or value is not False else [query, key]
-
-    def _depends_on_place(self, tensor: Tensor | None) -> bool | None:
-        rows = self.rows
-        if tensor is None or tensor.ndim != 4:
-            return None
-        if tensor.shape[0] != rows.count or tensor.shape[2] != rows.tokens:
-            return None
-        (first, second), swap = rows.pair, LOCAL["local swap"]
-        here, there = tensor[0, :, [first, second]], tensor[swap, :, [second, first]]
-        apart = (here - there).abs().amax()
-        eps = torch.finfo(tensor.dtype).eps  # rounding, as for rows that moved
-        limit = eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
-        return bool(apart > limit * here.abs().amax())
 
     def _split_fault(self, tensor: Tensor) -> str:
         """`view`: the heads were cut from the sequence of numbers without a transpose."""

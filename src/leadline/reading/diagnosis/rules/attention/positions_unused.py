@@ -116,6 +116,8 @@ def _unused(case: Case, panel: TokenPanel) -> bool:
         return False
     if panel.facts.get("swapped") is False:
         return False  # places were told before the first attention, however faintly it hears them
+    if any(_by_place(case, panel, one) for one in mixing):
+        return False
     both_ways = panel.looks_ahead(panel.output)
     told = panel.tells_order(panel.output)
     if told and (both_ways or not mixing or _first_tells(case, panel)):

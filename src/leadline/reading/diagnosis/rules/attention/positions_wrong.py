@@ -20,7 +20,8 @@ from leadline.record.rows.finding import Finding
     basis="identity",
     needs=("positions", "attention_calls"),
     summary="Compares the rows that tables of positions are asked for with those of the twin and with "
-    "0, 1, 2, ...; looks whether queries and keys of a token both depend on its place, or neither.",
+    "0, 1, 2, ...; looks whether queries and keys of a token are turned by the same angles, or not at "
+    "all.",
     why="A table that was trained for other rows, or a rotation of one side only, makes distances "
     "meaningless.",
     is_not="Offsets by design: RoBERTa counts from 2, OPT shifts by 2; the twin has them too.",
@@ -60,6 +61,7 @@ def positions_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
             remedy=f"Ask {path} for the rows {_rows(expected)}.",
         )
     yield from _one_side(case, rule)
+    yield from _apart(case, rule)
     for panel in panels_of(case, with_rows=True):
         if panel.rows_differ and panel.facts.get("order_told") is not False:
             yield rule.finding(
@@ -100,6 +102,45 @@ def _one_side(case: Case, rule: Rule) -> Iterator[Finding]:
             evidence=[Evidence("turned by rotary positions", side, "queries and keys")],
             cause="the rotation is applied to one side, or its result is thrown away for the other",
             remedy=f"Turn queries and keys in {path} by the same angles.",
+        )
+
+
+def _apart(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Queries turned by other angles than keys, or values turned with them."""
+    library = bool(case.fact("intention", {}).get("library"))
+    stacks: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for panel in panels_of(case):
+        for one in every_call(case):
+            what = panel.turned_apart(one["module"])
+            twin = panel.twin
+            meant = library and twin is not None and twin.turned_apart(one["module"]) == what
+            if what and not meant:
+                key = one["stack"], what
+                stacks.setdefault(key, []).append((one["layer"], one["module"]))
+    for (stack, what), calls in stacks.items():
+        layers = sorted({layer for layer, _ in calls})
+        path = calls[0][1]
+        values = what == "values"
+        how = (
+            "Values are turned by positions too" if values else "Queries and keys are turned apart"
+        )
+        yield rule.finding(
+            f"{how} in the attention of {place_text(case, stack, layers)} ({path}).",
+            stack=stack,
+            layers=layers,
+            sublayer="attention",
+            parameter=path,
+            evidence=[
+                Evidence("value of one token at two places", "turned", "the same")
+                if values
+                else Evidence(
+                    "query times key of one token, at two places", "different", "the same"
+                )
+            ],
+            cause="the rotation is applied to all three projections"
+            if values
+            else "the rotations of queries and keys have other signs, frequencies or positions",
+            remedy=f"Turn queries and keys in {path} by the same angles, and nothing else.",
         )
 
 
