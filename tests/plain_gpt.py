@@ -11,6 +11,31 @@ from torch.nn import functional as F
 __all__ = ["Attention", "PlainGPT"]
 
 
+TURNED = {
+    "turn": (2, 2),
+    "turn queries": (2, 0),
+    "turn keys": (0, 2),
+    "turn by head": (1, 1),
+    "turn values": (2, 2),
+    "turn back": (2, -2),
+}
+"""The axis of [example, head, token, feature] by which queries and keys are turned; 0 for none, a
+negative one turns the other way."""
+
+
+def _turned(x: Tensor, axis: int) -> Tensor:
+    """Rotary positions that count along an axis."""
+    if not axis:
+        return x
+    half, sign = x.shape[-1] // 2, 1 if axis > 0 else -1
+    axis = abs(axis)
+    shape = [-1 if at == axis else 1 for at in range(4)]
+    angles = sign * torch.arange(x.shape[axis]).view(shape) * 100.0 ** (-torch.arange(half) / half)
+    left, right = x.chunk(2, -1)
+    turned = left * angles.cos() - right * angles.sin(), left * angles.sin() + right * angles.cos()
+    return torch.cat(turned, -1)
+
+
 class Attention(nn.Module):
     """Causal attention written out; `fault` names what is wrong with it."""
 
@@ -30,12 +55,27 @@ class Attention(nn.Module):
             return self.o(((q @ k.mT).softmax(-1) @ v).reshape(b, n, d))
         else:
             q, k, v = (one.view(b, n, h, d // h).transpose(1, 2) for one in projected)
+        if fault in TURNED:
+            query, key = TURNED[fault]
+            q, k = _turned(q, query), _turned(k, key)
+            if fault == "turn values":
+                v = _turned(v, 2)
         scale = {"no scale": 1.0, "model width": d**-0.5}.get(fault, (d // h) ** -0.5)
         logits = q @ k.mT * scale
         hidden = torch.ones(n, n, dtype=torch.bool).triu({"ahead": 2, "strict": 0}.get(fault, 1))
         if fault == "window":
             hidden |= torch.ones(n, n, dtype=torch.bool).tril(-4)
-        if fault != "leak":
+        if fault == "sink":
+            logits = logits + 8.0 * (torch.arange(n) == 0)
+        if fault == "empty":
+            hidden[5] = True
+        if fault == "flags":
+            logits = logits + (1 - torch.zeros(n, n).masked_fill(hidden, -torch.inf)) * -1e9
+        elif fault == "undercut":
+            logits = (logits - 2e4).masked_fill(hidden, -1e4)
+        elif fault == "wide":
+            logits = (logits * 1e4).masked_fill(hidden, -torch.inf)
+        elif fault != "leak":
             logits = logits.masked_fill(hidden, -1e9)
         weights = logits.softmax(-2 if fault == "queries" else -1)
         if fault == "dropout":

@@ -248,9 +248,18 @@ class Case:
         if not self.has_twin or not shared:
             return None
         near = sum(1 / 1.5 < mine[place] / twins[place] < 1.5 for place in shared)
+        return near >= 0.8 * len(shared) and self.unmoved is not False
+
+    @cached_property
+    def unmoved(self) -> bool | None:
+        """Whether biases and gains, which start as exactly 0 and 1, are mostly still there.
+
+        None where there is no twin, or no such tensor.
+        """
+        mine, twins = self.values("weights.rms"), self.values("weights.rms", "twin")
         fixed = [place for place in mine if twins.get(place) in (0.0, 1.0)]
         moved = sum(1e-4 < abs(mine[place] - twins[place]) < 0.9 for place in fixed)
-        return near >= 0.8 * len(shared) and moved <= 0.5 * len(fixed)
+        return moved <= 0.5 * len(fixed) if fixed else None
 
     @property
     def natural(self) -> bool:

@@ -53,12 +53,20 @@ class TokenPanel:
 
     @property
     def twin(self) -> TokenPanel | None:
-        """The same of the twin."""
+        """The same of the twin, whose mixers stand where this one's do."""
         facts = self.facts.get("twin")
         if facts is None:
             return None
-        own = {key: self.facts[key] for key in ("tokens", "middle", "first", "last", "pair")}
-        return TokenPanel({**facts, **own})
+        shared = {key: self.facts[key] for key in ("tokens", "middle", "first", "last", "pair")}
+        places = {
+            path: {key: entry[key] for key in ("stack", "layer") if key in entry}
+            for path, entry in self.facts.get("mixers", {}).items()
+        }
+        mixers = {
+            path: {**entry, **places.get(path, {})}
+            for path, entry in facts.get("mixers", {}).items()
+        }
+        return TokenPanel({**facts, **shared, "mixers": mixers})
 
     @cached_property
     def mixers(self) -> list[Mixer]:
@@ -77,6 +85,18 @@ class TokenPanel:
     def mixer(self, path: str) -> Mixer | None:
         """One mixer by its path."""
         return next((one for one in self.mixers if one.path == path), None)
+
+    def placed(self, module: str) -> tuple[bool, bool] | None:
+        """Whether queries and keys of an attention depend on the place of their token; None: unknown."""
+        sides = self.facts.get("mixers", {}).get(module, {}).get("placed")
+        return None if sides is None else (sides[0], sides[1])
+
+    def turned_apart(self, module: str) -> str:
+        """What is turned by angles of its own in an attention: queries and keys, or the values too."""
+        entry = self.facts.get("mixers", {}).get(module, {})
+        if entry.get("value_turned"):
+            return "values"
+        return "queries and keys" if entry.get("angles") == "different" else ""
 
     def looks_ahead(self, moved: Mapping[str, str] | Mixer) -> bool:
         """Whether tokens before the changed one moved."""

@@ -66,3 +66,20 @@ def test_rounding_counts_as_unmoved_and_a_change_as_moved() -> None:
 def test_tensors_without_rows_and_tokens_are_left_out() -> None:
     assert moved(torch.zeros(4, 7), 10, 3) is None
     assert moved(torch.zeros(10, 3, 2, dtype=torch.long), 10, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "placed"),
+    [
+        ("", [False, False]),
+        ("turn", [True, True]),
+        ("turn queries", [True, False]),
+        ("turn keys", [False, True]),
+        ("turn by head", [False, False]),
+    ],
+)
+def test_a_token_at_another_place_tells_which_side_is_turned(
+    fault: str, placed: list[bool]
+) -> None:
+    _, attention = panel_of("", fault)
+    assert attention["placed"] == placed

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import leadline
 from leadline.instruments.visit.visit import visit
 from leadline.reading.diagnosis.diagnosis import diagnose_record
 from leadline.record.rows.finding import Finding
@@ -40,6 +41,9 @@ def plain(*faults: str, positions: str = "learned") -> PlainGPT:
         ("no scale", "attention-scale-wrong"),
         ("queries", "softmax-axis-wrong"),
         ("dropout", "random-in-evaluation"),
+        ("empty", "mask-row-empty"),
+        ("undercut", "future-leaks"),
+        ("flags", "attention-uniform"),
     ],
 )
 def test_one_sick_layer_is_named_alone(fault: str, name: str) -> None:
@@ -79,6 +83,49 @@ def test_faulty_positions_are_named(positions: str, name: str, parameter: str | 
 @pytest.mark.parametrize("positions", ["learned", "none"])
 def test_healthy_decoders_have_no_finding(positions: str) -> None:
     assert findings(plain("", "", "", "", positions=positions)) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "words"),
+    [
+        ("turn queries", "positions-wrong", "Only the queries are turned"),
+        ("turn keys", "positions-wrong", "Only the keys are turned"),
+        ("turn by head", "positions-unused", "Positions do not enter"),
+        ("turn back", "positions-wrong", "Queries and keys are turned apart"),
+        ("turn values", "positions-wrong", "Values are turned by positions too"),
+    ],
+)
+def test_a_rotation_of_one_side_is_told_from_one_that_counts_no_tokens(
+    fault: str, name: str, words: str
+) -> None:
+    [finding] = findings(plain(*[fault] * 3, positions="none"))
+    assert (finding.name, finding.layers) == (name, (1, 2, 3))
+    assert finding.verdict.startswith(words)
+    assert findings(plain(*["turn"] * 3, positions="none")) == []
+
+
+def test_a_rotation_below_rounding_is_not_lost() -> None:
+    model = plain(*["turn"] * 3, positions="none")
+    with torch.no_grad():
+        for block in model.h:
+            # Logits so small that the weights do not show them: queries and keys are turned all the same.
+            for tensor in (block.attn.q.weight, block.attn.q.bias):  # pyright: ignore
+                tensor.mul_(1e-12)  # pyright: ignore
+    assert "positions-unused" not in [one.name for one in findings(model)]
+
+
+def test_a_layer_that_attends_to_the_first_token_is_noted_alone() -> None:
+    inputs = torch.randint(3, 97, (2, 24), generator=torch.Generator().manual_seed(1))
+    model = plain("", "", "sink", "").eval()
+    [finding] = diagnose_record(visit(model, inputs, checks=())).findings
+    assert (finding.name, finding.severity, finding.layers) == ("attention-sinks", "note", (3,))
+    # e^8 beside at most 23 keys with logits near 0 leaves the first key 99 % and more.
+    assert finding.evidence[0]["value"] > 0.95
+
+
+def test_wide_logits_hide_no_key() -> None:
+    names = [one.name for one in findings(plain("", "", "wide", ""))]
+    assert "past-unreached" not in names and "mask-row-empty" not in names
 
 
 def test_repeated_tokens_single_examples_and_short_inputs_raise_no_alarm() -> None:
@@ -125,6 +172,21 @@ def test_examples_and_tokens_exchanged_is_named_with_its_first_module() -> None:
     assert (finding.name, finding.parameter) == ("examples-mixed", "encoder.layers.0.self_attn")
     assert "batch_first" in finding.cause
     assert findings(Encoder(batch_first=True)) == []
+
+
+class Pooled(Encoder):
+    """Gives the first token alone, which sees only first tokens and is equal in all examples."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        first = torch.zeros(len(ids), 1, dtype=torch.long)
+        return super().forward(torch.cat([first, ids], 1))[:, 0]
+
+
+def test_examples_are_mixed_behind_an_output_that_follows_no_input() -> None:
+    torch.manual_seed(0)
+    [finding] = findings(Pooled(batch_first=False))
+    assert (finding.name, finding.parameter) == ("examples-mixed", "encoder.layers.0.self_attn")
+    assert findings(Pooled(batch_first=True)) == []
 
 
 def test_a_model_in_training_mode_is_told_to_be_so() -> None:
@@ -177,6 +239,25 @@ def test_rounded_rotary_frequencies_are_found_in_a_float32_model() -> None:
     frequencies.copy_(frequencies.bfloat16().float())  # pyright: ignore
     [finding] = findings(model, specimen.inputs(model, 1))
     assert (finding.name, finding.parameter) == ("rotary-precision", "model.rotary_emb.inv_freq")
+
+
+def test_a_recipe_without_positions_is_left_alone() -> None:
+    model = leadline.Transformer(depth=3, width=32, heads=2, positions="none", seed=0)
+    assert findings(model, leadline.random_tokens(model, examples=2, length=16)) == []
+
+
+def test_queries_and_keys_too_large_in_all_layers_are_named() -> None:
+    model = leadline.Transformer(depth=3, width=32, heads=2, seed=0)
+    inputs = leadline.random_tokens(model, examples=2, length=16)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.branch.qkv.weight[:64].mul_(20.0)  # pyright: ignore
+    record = visit(model.eval(), inputs, checks=("weights",))
+    [finding] = diagnose_record(record, select=("A",)).findings
+    assert (finding.name, finding.layers) == ("attention-saturated", (1, 2, 3))
+    spread = finding.evidence[0]
+    # 20 times 20, but for what the layers before have changed.
+    assert spread["value"] / spread["expected"] == pytest.approx(400, rel=0.3)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What every attention of one pass is: its heads, its scaling, what its mask lets through.
 
-Heads are compared bit by bit: queries, keys and values of two heads that are equal for all tokens
+Heads are compared to rounding: queries, keys and values of two heads that are equal for all tokens
 make two equal heads. The scaling is that between the projections and the logits, whoever applied it:
 what multiplies the queries before the product counts.
 """
@@ -20,14 +20,14 @@ from torch.overrides import TorchFunctionMode
 from leadline.anatomy import AttentionSpy, SeenAttention
 from leadline.anatomy.tap.projections import Source
 from leadline.instruments.passes.running import call
+from leadline.instruments.visit.tokens.rows import HALF_ROUNDING, ROUNDING
+from leadline.instruments.visit.tokens.visibility import masked_logits, visibility
 from leadline.models.inputs import Inputs
 
 __all__ = ["AttentionCalls", "attention_calls"]
 
 LARGEST_TABLE = 8192
 """Tables of more rows hold tokens rather than positions and are not searched."""
-HIDDEN = -1000.0
-"""A mask that lowers a logit by this much hides the key."""
 
 
 @dataclass
@@ -163,6 +163,7 @@ def _entry(
 ) -> dict[str, Any]:
     query = attention.query
     sources = attention.query_source, attention.key_source
+    masked = masked_logits(attention)
     return {
         "module": attention.module,
         "heads": attention.heads,
@@ -173,7 +174,8 @@ def _entry(
         "qk_norm": any(source is not None and source.weight is None for source in sources),
         "turned": [None if source is None else source.turned for source in sources],
         "equal_heads": _equal_heads(attention),
-        "visible": _visible(attention, mask),
+        "visible": None if masked is None else visibility(masked, mask),
+        "drowned": masked is not None and masked.drowned,
     }
 
 
@@ -241,7 +243,7 @@ def _matrices(*modules: nn.Module | None) -> list[Tensor]:
 
 
 def _equal_heads(attention: SeenAttention) -> dict[str, Any] | None:
-    """Groups of heads, counted from 1, whose queries and keys are equal to the bit; and values.
+    """Groups of heads, counted from 1, whose queries and keys are equal to rounding; and values.
 
     Queries or keys that are zero throughout make no group: a design may start so.
     """
@@ -259,9 +261,7 @@ def _equal_heads(attention: SeenAttention) -> dict[str, Any] | None:
             continue
         for group in groups:
             same = group[0] - 1
-            if torch.equal(of(query, head), of(query, same)) and torch.equal(
-                of(key, head), of(key, same)
-            ):
+            if _equal(of(query, head), of(query, same)) and _equal(of(key, head), of(key, same)):
                 group.append(head + 1)
                 break
         else:
@@ -270,53 +270,14 @@ def _equal_heads(attention: SeenAttention) -> dict[str, Any] | None:
     if not equal:
         return None
     first = equal[0]
-    values = value.ndim == 4 and torch.equal(of(value, first[0] - 1), of(value, first[1] - 1))
+    values = value.ndim == 4 and _equal(of(value, first[0] - 1), of(value, first[1] - 1))
     return {"groups": equal, "values": values}
 
 
-def _visible(attention: SeenAttention, real: Tensor | None) -> dict[str, Any] | None:
-    """What the mask lets through, over all heads: of square attention between the tokens."""
-    seen = _allowed(attention)
-    if seen is None or seen.shape[-1] != seen.shape[-2] or seen.shape[-1] < 2:
-        return None
-    tokens = seen.shape[-1]
-    rows = torch.ones(seen.shape[0], tokens, dtype=torch.bool, device=seen.device)
-    if real is not None and real.shape[1] == tokens and real.shape[0] >= seen.shape[0]:
-        rows = real[: seen.shape[0]].to(seen.device).bool()
-    any_head = seen.any(1)
-    if bool(rows.all()) and not bool((any_head == any_head[:1]).all()):
-        return None  # what is hidden depends on the tokens, as with the best keys of an index
-    back = torch.arange(tokens, device=seen.device)
-    apart = back[:, None] - back[None, :]
-    reached = torch.where(any_head & rows[:, :, None] & rows[:, None, :], apart, -tokens)
-    return {
-        "empty": int((~any_head.any(-1) & rows).sum()),
-        # The first query may be shown its own key so that its row is not empty.
-        "never_itself": not bool(any_head.diagonal(dim1=-2, dim2=-1)[:, 1:][rows[:, 1:]].any()),
-        "ahead": int(torch.where(any_head & rows[:, :, None], -apart, -tokens).amax()),
-        "back": int(reached.amax()),
-        "tokens": tokens,
-        "padding_free": bool(rows.all()),
-        "padding": bool((any_head & rows[:, :, None] & ~rows[:, None, :]).any()),
-    }
-
-
-def _allowed(attention: SeenAttention) -> Tensor | None:
-    """[example, head, query, key]: which keys a query may see."""
-    if attention.route == "weights":
-        logits, weights = attention.logits, attention.weights
-        if logits is None or weights is None or weights.ndim != 4:
-            return None
-        top = logits.amax(-1, keepdim=True)
-        return (logits > top + HIDDEN) & (logits > HIDDEN) & (weights > 0)
-    query, key = attention.query, attention.key
-    if query is None or key is None or query.ndim != 4:
-        return None
-    shape = (query.shape[0], 1, query.shape[2], key.shape[2])
-    allowed = torch.ones(shape, dtype=torch.bool, device=query.device)
-    if attention.causal:
-        allowed = allowed.tril()
-    mask = attention.mask
-    if mask is not None:
-        allowed = allowed & (mask if mask.dtype == torch.bool else mask > HIDDEN)
-    return allowed
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether vectors are equal but for the order in which a product sums, which is not always one."""
+    if torch.equal(one, other):
+        return True
+    eps = torch.finfo(one.dtype).eps
+    limit = eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
+    return bool((one - other).abs().amax() <= limit * one.abs().amax())

@@ -41,7 +41,11 @@ def isolation(patient: Patient) -> dict[str, Any]:
     facts: dict[str, Any] = {"random": 0.0, "mixed": 0.0}
     apart = shift_of(one[0], two[0], one)
     if apart == 0.0:
-        return facts
+        return (
+            facts
+            if shift_of(one[1], two[1], one)
+            else facts | _mixed_within(patient, first, second, token)
+        )
     facts["random"] = shift_of(one, patient.output(first), one)
     if facts["random"]:
         facts["calls"] = random_calls(patient.model, first)
@@ -50,6 +54,15 @@ def isolation(patient: Patient) -> dict[str, Any]:
     if not module and one.shape == (2, 2):
         raise NotApart("the output of this model compares every example with every other")
     return facts | {"mixed": apart, "module": module, "positions": positions}
+
+
+def _mixed_within(patient: Patient, first: Inputs, second: Inputs, token: int) -> dict[str, Any]:
+    """What is mixed inside of a model whose output does not even follow the example that changed.
+
+    A pooled output may read a token that sees nothing but its equals in the other examples.
+    """
+    module, positions = _where_mixed(patient.model, first, second, token)
+    return {} if module is None else {"mixed": 1.0, "module": module, "positions": positions}
 
 
 def shift_of(one: Tensor, two: Tensor, scale: Tensor) -> float:

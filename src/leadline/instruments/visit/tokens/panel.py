@@ -19,7 +19,13 @@ from torch import Tensor, nn
 
 from leadline.anatomy import AttentionSpy, SeenAttention
 from leadline.instruments.passes.running import call
-from leadline.instruments.visit.tokens.rows import ROWS, TokenRows, by_row, moved
+from leadline.instruments.visit.tokens.places import places
+from leadline.instruments.visit.tokens.rows import (
+    ROWS,
+    TokenRows,
+    by_row,
+    moved,
+)
 from leadline.models.inputs.logits import find_logits, real_tensors
 
 __all__ = ["Panel", "order_told", "run_local", "run_panel"]
@@ -205,6 +211,7 @@ class _Watch:
         heads_first = output.ndim == 4 and output.shape[2] == self.rows.tokens != output.shape[1]
         if heads_first and output.shape[0] == self.rows.count and output.shape[1] > 1:
             self.unmerged = path, output[0].clone()
+        entry.update(places(attention, self.rows))
         for name in ("query", "key", "value"):
             tensor: Tensor | None = getattr(attention, name)
             if tensor is None or tensor.ndim != 4 or tensor.shape[0] != self.rows.count:

@@ -41,7 +41,13 @@ MAJORITY = 0.5
         "https://github.com/huggingface/transformers/issues/48745",
         "https://github.com/keras-team/keras/issues/23038",
     ),
-    explains=("not-as-intended", "positions-unused", "unlike-its-family", "attention-uniform"),
+    explains=(
+        "not-as-intended",
+        "positions-unused",
+        "unlike-its-family",
+        "attention-uniform",
+        "past-unreached",
+    ),
     example="mask-removed",
 )
 def future_leaks(case: Case, rule: Rule) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ _WORDS = {
         "future-leaks",
         "past-unreached",
         "positions-unused",
+        "positions-wrong",
         "not-as-intended",
         "attention-uniform",
         "examples-mixed",

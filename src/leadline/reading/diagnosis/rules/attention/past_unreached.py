@@ -7,8 +7,9 @@ from typing import Any
 
 from leadline.reading.diagnosis.calls import call_lines, twin_call
 from leadline.reading.diagnosis.case import Case
-from leadline.reading.diagnosis.panels import encoder_input, panels_of, place_text
+from leadline.reading.diagnosis.panels import Mixer, encoder_input, panels_of, place_text
 from leadline.reading.diagnosis.rule import Evidence, Rule, rule
+from leadline.reading.diagnosis.rules.attention.attention_saturated import BEYOND
 from leadline.record.rows.finding import Finding
 
 
@@ -124,6 +125,7 @@ def _forgotten(case: Case, rule: Rule) -> Iterator[Finding]:
             if not panel.mixes(one)
             and one.middle[panel.middle] == "1"  # what moves nothing at all writes nothing
             and one.path in _self_attention(case)
+            and not _saturated(case, one)
             and (twin := panel.twin) is not None
             and (other := twin.mixer(one.path)) is not None
             and panel.mixes(other)
@@ -144,6 +146,17 @@ def _forgotten(case: Case, rule: Rule) -> Iterator[Finding]:
                 cause="every key but a token's own is hidden, or the values are lost",
                 remedy=f"Check the mask and the values of {lone[0].path}.",
             )
+
+
+def _saturated(case: Case, one: Mixer) -> bool:
+    """Whether the mask shows other tokens, and only logits far apart leave them no weight."""
+    shown = any(
+        call["visible"]["back"] > 0
+        for call in case.fact("attention_calls", ())
+        if call["visible"] is not None and call.get("mixer") == one.path
+    )
+    spreads = case.lines("attention.logit_std").get((one.stack, "attention"), {})
+    return shown and spreads.get(one.layer, 0.0) > BEYOND
 
 
 def _self_attention(case: Case) -> set[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.panels import Mixer, TokenPanel, by_stack, panels_of, place_text
@@ -32,7 +33,7 @@ positions out of some layers do so in every fourth or more, and are settled by t
         "https://arxiv.org/abs/2203.16634",
         "https://github.com/DiffPoseTalk/DiffPoseTalk/issues/20",
     ),
-    explains=("not-as-intended", "unlike-its-family", "buffer-wrong", "positions-wrong"),
+    explains=("not-as-intended", "unlike-its-family", "buffer-wrong"),
     example="positions-all-equal",
 )
 def positions_unused(case: Case, rule: Rule) -> Iterator[Finding]:
@@ -51,9 +52,12 @@ def positions_unused(case: Case, rule: Rule) -> Iterator[Finding]:
 
 
 def _layers_lost(case: Case, panel: TokenPanel) -> list[Mixer]:
-    """Attention that does not tell the order, where the twin's or the other layers' does."""
+    """Attention that does not tell the order, though it turns its vectors, or the twin's or the other
+    layers' does tell it."""
     mixing = [one for one in panel.mixers if panel.mixes(one)]
-    silent = [one for one in mixing if not panel.tells_order(one)]
+    silent = [
+        one for one in mixing if not panel.tells_order(one) and not _by_place(case, panel, one)
+    ]
     twin = panel.twin
     if twin is not None and not twin.rows_differ:
         return [
@@ -65,12 +69,30 @@ def _layers_lost(case: Case, panel: TokenPanel) -> list[Mixer]:
         ]
     if case.fact("intention", {}).get("library") or not silent:
         return []
-    lost: list[Mixer] = []
+    lost = [one for one in silent if _turned_alike(case, panel, one)]
     for stack, mixers in by_stack(silent).items():
         count = sum(one.stack == stack for one in mixing)
         if count > 2 and len(mixers) <= (1 - MAJORITY) * count:
-            lost += mixers
+            lost += [one for one in mixers if one not in lost]
     return lost
+
+
+def _by_place(case: Case, panel: TokenPanel, one: Mixer) -> bool:
+    """Whether queries and keys depend on their places, however little their logits make of it."""
+    return any(panel.placed(call["module"]) == (True, True) for call in _calls(case, one))
+
+
+def _turned_alike(case: Case, panel: TokenPanel, one: Mixer) -> bool:
+    """Whether queries and keys are turned behind their projection, and every token by the same angles."""
+    return any(
+        all(call["turned"]) and panel.placed(call["module"]) == (False, False)
+        for call in _calls(case, one)
+    )
+
+
+def _calls(case: Case, one: Mixer) -> list[Mapping[str, Any]]:
+    """The attentions that ran in a mixer of tokens."""
+    return [call for call in case.fact("attention_calls", ()) if call.get("mixer") == one.path]
 
 
 def _first_tells(case: Case, panel: TokenPanel) -> bool:
@@ -94,6 +116,8 @@ def _unused(case: Case, panel: TokenPanel) -> bool:
         return False
     if panel.facts.get("swapped") is False:
         return False  # places were told before the first attention, however faintly it hears them
+    if any(_by_place(case, panel, one) for one in mixing):
+        return False
     both_ways = panel.looks_ahead(panel.output)
     told = panel.tells_order(panel.output)
     if told and (both_ways or not mixing or _first_tells(case, panel)):
@@ -101,7 +125,9 @@ def _unused(case: Case, panel: TokenPanel) -> bool:
     facts = case.fact("intention", {})
     twin = panel.twin
     if twin is not None and twin.output is not None and not twin.rows_differ:
-        twin_told = twin.tells_order(twin.output) and (both_ways or _first_tells(case, twin))
+        twin_told = twin.facts.get("swapped") is False or (
+            twin.tells_order(twin.output) and (both_ways or _first_tells(case, twin))
+        )
         if not twin_told and facts.get("library"):
             return False
         if twin_told:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 from leadline.reading.diagnosis.calls import every_call, twin_call
 from leadline.reading.diagnosis.case import Case
@@ -19,7 +20,8 @@ from leadline.record.rows.finding import Finding
     basis="identity",
     needs=("positions", "attention_calls"),
     summary="Compares the rows that tables of positions are asked for with those of the twin and with "
-    "0, 1, 2, ...; looks whether queries and keys are both turned.",
+    "0, 1, 2, ...; looks whether queries and keys of a token are turned by the same angles, or not at "
+    "all.",
     why="A table that was trained for other rows, or a rotation of one side only, makes distances "
     "meaningless.",
     is_not="Offsets by design: RoBERTa counts from 2, OPT shifts by 2; the twin has them too.",
@@ -27,7 +29,7 @@ from leadline.record.rows.finding import Finding
     remedy="Ask the table for the rows 0 to n - 1 (plus the offset of the family), and turn queries and "
     "keys by the same angles.",
     sources=("https://arxiv.org/abs/2104.09864",),
-    explains=("unlike-its-family",),
+    explains=("unlike-its-family", "positions-unused"),
     example="rotary-base-wrong",
 )
 def positions_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
@@ -59,6 +61,7 @@ def positions_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
             remedy=f"Ask {path} for the rows {_rows(expected)}.",
         )
     yield from _one_side(case, rule)
+    yield from _apart(case, rule)
     for panel in panels_of(case, with_rows=True):
         if panel.rows_differ and panel.facts.get("order_told") is not False:
             yield rule.finding(
@@ -75,15 +78,16 @@ def positions_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
 
 def _one_side(case: Case, rule: Rule) -> Iterator[Finding]:
     """Queries turned and keys not, or the other way round."""
+    library = bool(case.fact("intention", {}).get("library"))
     stacks: dict[str, list[tuple[int, str, str]]] = {}
     for one in every_call(case):
-        query, key = one["turned"]
-        if query is None or key is None or query == key:
+        sides = _sides(case, one)
+        if sides is None or sides[0] == sides[1]:
             continue
         twin = twin_call(case, one)
-        if twin is not None and twin["turned"] == one["turned"]:
+        if library and twin is not None and tuple(twin["turned"]) == sides:
             continue
-        side = "queries" if query else "keys"
+        side = "queries" if sides[0] else "keys"
         stacks.setdefault(one["stack"], []).append((one["layer"], one["module"], side))
     for stack, places in stacks.items():
         layers = sorted({layer for layer, _, _ in places})
@@ -99,6 +103,58 @@ def _one_side(case: Case, rule: Rule) -> Iterator[Finding]:
             cause="the rotation is applied to one side, or its result is thrown away for the other",
             remedy=f"Turn queries and keys in {path} by the same angles.",
         )
+
+
+def _apart(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Queries turned by other angles than keys, or values turned with them."""
+    library = bool(case.fact("intention", {}).get("library"))
+    stacks: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for panel in panels_of(case):
+        for one in every_call(case):
+            what = panel.turned_apart(one["module"])
+            twin = panel.twin
+            meant = library and twin is not None and twin.turned_apart(one["module"]) == what
+            if what and not meant:
+                key = one["stack"], what
+                stacks.setdefault(key, []).append((one["layer"], one["module"]))
+    for (stack, what), calls in stacks.items():
+        layers = sorted({layer for layer, _ in calls})
+        path = calls[0][1]
+        values = what == "values"
+        how = (
+            "Values are turned by positions too" if values else "Queries and keys are turned apart"
+        )
+        yield rule.finding(
+            f"{how} in the attention of {place_text(case, stack, layers)} ({path}).",
+            stack=stack,
+            layers=layers,
+            sublayer="attention",
+            parameter=path,
+            evidence=[
+                Evidence("value of one token at two places", "turned", "the same")
+                if values
+                else Evidence(
+                    "query times key of one token, at two places", "different", "the same"
+                )
+            ],
+            cause="the rotation is applied to all three projections"
+            if values
+            else "the rotations of queries and keys have other signs, frequencies or positions",
+            remedy=f"Turn queries and keys in {path} by the same angles, and nothing else.",
+        )
+
+
+def _sides(case: Case, one: Mapping[str, Any]) -> tuple[bool, bool] | None:
+    """Whether queries and keys depend on the place of their token.
+
+    A token that was moved to another place tells it exactly. Where none could be moved, vectors that
+    were turned behind their projection are taken for it.
+    """
+    for panel in panels_of(case):
+        if (sides := panel.placed(one["module"])) is not None:
+            return sides
+    query, key = one["turned"]
+    return None if query is None or key is None else (query, key)
 
 
 def _rows(rows: list[int]) -> str:

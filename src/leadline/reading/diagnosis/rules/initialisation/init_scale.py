@@ -38,7 +38,7 @@ _FOLLOW = (
     "loss-worse-than-uniform", "loss-worse-than-unigram", "output-head-too-large",
     "embedding-scale-wrong", "float16-overflow", "bfloat16-write-loss", "depth-unused",
     "write-dead", "logit-drift", "weights-scale-odd", "norm-eps-large", "massive-activations",
-    "depth-scale-missing", "attention-scale-wrong", "positions-unused", "unlike-its-family",
+    "depth-scale-missing", "positions-unused", "unlike-its-family",
     "weights-foreign", "heads-equal",
 )  # fmt: skip
 

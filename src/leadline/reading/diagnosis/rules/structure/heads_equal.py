@@ -18,7 +18,7 @@ from leadline.record.rows.finding import Finding
     severity="serious",
     basis="identity",
     needs=("attention_calls",),
-    summary="Compares the queries, keys and values of the heads of a layer bit by bit.",
+    summary="Compares the queries, keys and values of the heads of a layer, to rounding.",
     why="Equal heads do the work of one: they get the same gradient and stay equal for ever.",
     is_not="Grouped keys and values, which several heads share by design while their queries differ; "
     "queries that are zero throughout, with which some designs start.",
@@ -55,7 +55,7 @@ def heads_equal(case: Case, rule: Rule) -> Iterator[Finding]:
             parameter=first["module"],
             evidence=[
                 Evidence(
-                    "heads with the same queries and keys", len(group), 1, "bits of every token"
+                    "heads with the same queries and keys", len(group), 1, "vectors of every token"
                 )
             ],
             cause="one projection serves all heads (expand or repeat), or one head's weights were copied",
