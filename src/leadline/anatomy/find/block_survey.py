@@ -7,6 +7,7 @@ real pass, and says of each what it does, so that one odd layer can be told from
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -319,7 +320,7 @@ class _Examination:
                 replay, balances=False, formula=formula, faults=(fault,), gates=gates,
                 largest_share=max(branch_shares(replay), default=None),
             )  # fmt: skip
-        for others in ({}, self.earlier, _products(replay)):
+        for others in ({}, self.earlier, self._other_inputs(replay), _products(replay)):
             terms = Terms(replay, others)
             path = _back_to_stream(terms)
             if path is not None:
@@ -330,6 +331,20 @@ class _Examination:
                 )  # fmt: skip
         fault = BlockFault("unexplained")
         return self._report(replay, balances=False, formula="", faults=(fault,))
+
+    def _other_inputs(self, replay: Replay) -> dict[str, Tensor]:
+        """What else is handed to the block in the shape of the stream, such as an encoder's output."""
+        positional, named = self.arguments
+        names = list(inspect.signature(self.block.forward).parameters)
+        every = {**dict(zip(names, positional, strict=False)), **named}
+        return {
+            f"the other input '{name}'": value
+            for name, value in every.items()
+            if isinstance(value, Tensor)
+            and value.shape == replay.before.shape
+            and value.is_floating_point()
+            and not torch.equal(value, replay.before)
+        }
 
 
 @dataclass(frozen=True)
@@ -439,8 +454,10 @@ def _back_to_stream(terms: Terms) -> tuple[str, list[BlockFault]] | None:
             return None
         text = terms_text(parts)
         formulas.insert(0, text if settle is None else f"{terms.name(settle)}({text})")
-        faults += [_fault_of_source(parts, part) for part in parts if _is_foreign(part)]
-        if any(part.name == STREAM or _is_foreign(part) for part in parts):
+        if any(part.name == STREAM for part in parts):
+            break
+        if any(_is_foreign(part) for part in parts):
+            faults += [_fault_of_source(parts, part) for part in parts if _is_foreign(part)]
             break
         state = next((part.call for part in parts if _is_state(terms, part)), None)
         if state is not None:

@@ -76,6 +76,8 @@ def _block_equations(case: Case) -> dict[str, list[BlockEquation]]:
         for report in rows
     }
     known = {(one["stack"], one["layer"]): one for one in case.layers}
+    # A branch that is saturated does not depend on what it reads, and is not parallel for that.
+    deaf = tuple(case.fact("gradients", {}).get("zero", ()))
     out: dict[str, list[BlockEquation]] = {}
     for place in sorted({*reports, *known}, key=lambda key: (key[0], key[1])):
         report, layer = reports.get(place), known.get(place)
@@ -84,7 +86,7 @@ def _block_equations(case: Case) -> dict[str, list[BlockEquation]]:
         if layer is not None and report is not None and is_declared(case):
             lawful = lawful or len(layer["sublayers"]) > len(report["writes"]) > 0
         if report is not None and report["balances"] and not lawful:
-            block = _from_survey(place[0], report)
+            block = _from_survey(place[0], report, deaf)
         elif layer is not None and layer["sublayers"]:
             block = _from_anatomy(layer, report)
         else:
@@ -93,7 +95,7 @@ def _block_equations(case: Case) -> dict[str, list[BlockEquation]]:
     return out
 
 
-def _from_survey(stack: str, report: Mapping[str, Any]) -> BlockEquation:
+def _from_survey(stack: str, report: Mapping[str, Any], deaf: tuple[str, ...]) -> BlockEquation:
     path = report["module"]
     return BlockEquation(
         stack=stack,
@@ -109,16 +111,22 @@ def _from_survey(stack: str, report: Mapping[str, Any]) -> BlockEquation:
                 role=one["role"],
                 module=f"{path}.{one['module']}",
                 name=one["module"],
-                keep=one["keep"],
-                gain=one["gain"],
+                keep=_rounded(one["keep"]),
+                gain=_rounded(one["gain"]),
                 settle=one["settle"],
                 placement=one["placement"],
-                parallel=one["parallel"],
+                parallel=one["parallel"]
+                and not any(name.startswith(f"{path}.{one['module']}.") for name in deaf),
                 norm=one["norm"],
             )
             for one in report["writes"]
         ),
     )
+
+
+def _rounded(factor: Any) -> Any:
+    """A factor of the fit to six digits: it knows seven, and the same constant differs in the eighth."""
+    return float(f"{factor:.6g}") if isinstance(factor, float) else factor
 
 
 def _from_anatomy(layer: Mapping[str, Any], report: Mapping[str, Any] | None) -> BlockEquation:

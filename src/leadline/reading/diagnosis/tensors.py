@@ -17,6 +17,7 @@ __all__ = [
     "is_matrix",
     "is_untrained",
     "kind_of",
+    "lost_branches",
     "matrix_ratios",
     "names_text",
     "role_of",
@@ -134,6 +135,37 @@ def role_of(case: Case, stack: str, layer: int, parameter: str) -> str | None:
     if any(word in name for word in _MLP) and "attention" not in name:
         return "mlp"
     return "attention" if any(word in name for word in _ATTENTION) else None
+
+
+def lost_branches(case: Case) -> dict[tuple[str, int], dict[str, list[str]]]:
+    """Branches that run and that no output depends on: their tensors by place of the block and role.
+
+    All tensors of the branch are called, and no output moves when they are changed: exact.
+    """
+    return case.remember("lost branches", lambda: _lost_branches(case))
+
+
+def _lost_branches(case: Case) -> dict[tuple[str, int], dict[str, list[str]]]:
+    unread = {
+        facts["name"]
+        for facts in case.fact("gradients", {}).get("none", ())
+        if facts["called"] and not facts["moves"] and not facts["expert"]
+        and "lora" not in facts["name"].lower()
+    }  # fmt: skip
+    places = {case.place_of(name) for name in unread}
+    lost: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for stack, layer in places:
+        if stack is None:
+            continue
+        block = f"{case.module(stack, layer)}."
+        branches: defaultdict[str | None, list[str]] = defaultdict(list)
+        for name, facts in case.fact("tensors", {}).items():
+            if name.startswith(block) and facts["kind"] != "norm":
+                branches[role_of(case, stack, layer, name)].append(name)
+        whole = {role: names for role, names in branches.items() if role and unread >= {*names}}
+        if whole:
+            lost[stack, layer] = whole
+    return lost
 
 
 def site_text(case: Case, stack: str, layers: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from leadline.anatomy import Stack
 from leadline.anatomy.find.block_survey import BlockReport, survey_blocks
@@ -21,6 +22,7 @@ from leadline.anatomy.find.trace import ModuleCall, trace_calls
 from leadline.anatomy.find.unproved import stacks_beside
 from leadline.instruments.passes.running import call, fit_batch
 from leadline.instruments.visit.check import CouldNot, VisitFact, check
+from leadline.instruments.visit.checks.norms import eps_of, gain_of
 from leadline.instruments.visit.patient import Patient
 from leadline.models.inputs import Inputs, random_inputs
 
@@ -56,7 +58,7 @@ def blocks(patient: Patient) -> Iterator[VisitFact | CouldNot]:
         assert passed[0].returned is not None
         reports = survey_blocks(patient.model, forward, addresses, passed[0].returned.shape)
         roles = _roles(stack)
-        survey[stack.name] = [_report_json(one, roles) for one in reports]
+        survey[stack.name] = [_report_json(patient.model, one, roles) for one in reports]
         between[stack.name] = list(_between(passed))
         outside = {one["layer"] for one in between[stack.name] if one["skip_outside"]}
         # Nothing follows the last layer inside the stack: it is taken as the one before it is.
@@ -146,8 +148,15 @@ def _role(name: str, roles: Mapping[str, str]) -> str | None:
     return "mlp" if any(word in lowered for word in words) else None
 
 
-def _report_json(report: BlockReport, roles: Mapping[str, str]) -> dict[str, Any]:
+def _report_json(model: nn.Module, report: BlockReport, roles: Mapping[str, str]) -> dict[str, Any]:
     out = report.to_json()
+    # DeepNorm is a connection: what has neither gain nor eps does not norm, whatever its name is.
+    idle = {name: model.get_submodule(f"{report.module}.{name}") for name in report.idle_norms}
+    out["idle_norms"] = [
+        name
+        for name, module in idle.items()
+        if eps_of(module) is not None or gain_of(module) is not None
+    ]
     for write in out["writes"]:
         write["role"] = _role(write["module"], roles)
     del out["faults"]

@@ -46,13 +46,16 @@ def norm_misplaced(case: Case, rule: Rule) -> Iterator[Finding]:
     for stack, blocks in block_equations(case).items():
         columns: dict[tuple[int, str], list[tuple[BlockEquation, WriteTerm]]] = {}
         for block in blocks:
-            placements = [write.placement for write in block.writes]
-            if meant.get((stack, block.layer)) == placements:
+            if (stack, block.layer) in meant:
                 continue  # Mix-LN and hybrid placements say so themselves
             if block.surveyed and not block.idle_norms:
                 for write in block.writes:
                     columns.setdefault((block.kind, write.name), []).append((block, write))
         found: dict[tuple[str, str, tuple[int, ...]], list[tuple[str, list[WriteTerm]]]] = {}
+        for block in blocks:
+            for write, placement in _elsewhere(block, meant.get((stack, block.layer), [])):
+                text = f"{write.placement}|{placement}"
+                found.setdefault(("placement", text, (block.layer,)), []).append((text, [write]))
         for (_, _name), rows in columns.items():
             for what in ("placement", "norm"):
                 usual = majority((getattr(write, what) for _, write in rows), share=0.7)
@@ -73,6 +76,16 @@ def norm_misplaced(case: Case, rule: Rule) -> Iterator[Finding]:
         for (what, _, layers), groups in found.items():
             yield _finding(case, rule, stack, what, layers, groups)
         yield from _mixed(case, rule, stack, blocks)
+
+
+def _elsewhere(block: BlockEquation, declared: list[str]) -> Iterator[tuple[WriteTerm, str]]:
+    """Writes whose norm stands elsewhere than the model declares, with where it should stand."""
+    if not block.surveyed or len(declared) != len(block.writes):
+        return
+    for write, placement in zip(block.writes, declared, strict=True):
+        # Missing norms are N01's.
+        if write.placement != placement and "none" not in (write.placement, placement):
+            yield write, placement
 
 
 def _at_an_end(layers: tuple[int, ...], rows: list[tuple[BlockEquation, WriteTerm]]) -> bool:

@@ -48,7 +48,9 @@ READS_NORMED = ("pre", "sandwich", "pre-and-post")
         "parameters-unused", "attention-saturated", "first-writes-too-large", "stream-exploding",
         "gradient-exploding", "gradient-vanishing", "unlike-its-family", "not-as-intended",
         "norm-misplaced", "gradient-cut", "output-head-too-large", "logit-drift",
-        "attention-scale-wrong", "norm-gain-odd",
+        "attention-scale-wrong", "norm-gain-odd", "positions-unused", "attention-uniform",
+        "writes-drowned", "tokens-equal", "depth-unused", "loss-worse-than-unigram",
+        "loss-worse-than-uniform", "weights-foreign",
     ),
     example="norm-missing-mlp",
 )  # fmt: skip
@@ -95,7 +97,10 @@ def _unused(case: Case, rule: Rule, stack: str, blocks: list[BlockEquation]) -> 
     for block in blocks:
         if not block.idle_norms or any(write.placement == "none" for write in block.writes):
             continue
-        norm = block.idle_norms[0]
+        elsewhere = {name for other in blocks if other is not block for name in other.norms or ()}
+        norm = next((name for name in block.idle_norms if name in elsewhere), None)
+        if norm is None:
+            continue  # built in this layer alone: nobody meant it to run (parameters-unused)
         path = f"{block.module}.{norm}"
         yield rule.finding(
             f"The norm {path} of {place_words(case, stack, [block.layer])} never runs: in the other "

@@ -35,9 +35,13 @@ ODD_SHARE = 0.01
     false_alarms="A norm of keys and queries that are tiny by design.",
     remedy="Use the eps of the configuration that the model was trained with.",
     sources=("https://github.com/NVIDIA-NeMo/Megatron-Bridge/issues/5712",),
-    explains=("writes-drowned", "unlike-its-family", "norm-missing", "positions-unused"),
+    explains=(
+        "writes-drowned", "unlike-its-family", "norm-missing", "positions-unused",
+        "attention-uniform", "gradient-vanishing", "depth-unused", "tokens-equal",
+        "loss-worse-than-unigram", "loss-worse-than-uniform", "bfloat16-write-loss",
+    ),
     example="eps-large",
-)
+)  # fmt: skip
 def norm_eps_large(case: Case, rule: Rule) -> Iterator[Finding]:
     """One finding per stack, with the norm whose eps is largest against its input."""
     eps, inputs = case.values("norm.eps"), case.values("norm.input")

@@ -1,6 +1,6 @@
 """N04: the gain of a norm is zero, or was drawn around zero.
 
-Thresholds: exactly 0; or an rms below 0.2 with both signs, a mean below half of the rms. Trained gains
+Thresholds: exactly 0, where the twin's or another layer's is not, or beside a bias; or an rms below 0.2 with both signs, a mean below half of the rms. Trained gains
 keep their sign: in MiniLM the mean is at least 0.97 of the rms in all 13 norms. Where they do not, as
 in the first norm of SmolLM2-135M, they are far from normal draws.
 """
@@ -50,7 +50,9 @@ def norm_gain_small(case: Case, rule: Rule) -> Iterator[Finding]:
         twin = case.values("norm.size", "twin").get(place)
         if twin is not None and twin < 0.5:
             continue
-        if size == 0 and (twin is not None or _others_live(case, place)):
+        # Gain 0 beside a bias returns the bias whatever enters: no design starts a norm so.
+        biased = case.values("norm.bias").get(place, 0.0) > 0
+        if size == 0 and (twin is not None or biased or _others_live(case, place)):
             groups["are 0"].append(place)
         elif (
             0 < size < SMALL

@@ -15,6 +15,7 @@ from leadline.reading.diagnosis.equations import (
     place_words,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import lost_branches, names_text
 from leadline.record.rows.finding import Finding
 
 
@@ -46,9 +47,40 @@ def write_lost(case: Case, rule: Rule) -> Iterator[Finding]:
     groups = grouped_faults(case, ("nothing-written", "stream-scaled"), keep=_computes)
     for faults in groups:
         yield _finding(case, rule, faults)
+    yield from _unread(case, rule)
     spoken = {(one["stack"], one["layer"]) for one in case.fact("block_faults", ())}
+    spoken |= {*lost_branches(case)}
     for stack, blocks in block_equations(case).items():
         yield from _absent(case, rule, stack, [b for b in blocks if b.surveyed], spoken)
+
+
+def _unread(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Branches that run in blocks which the survey could not read, and that no output depends on."""
+    known = {
+        (one["stack"], one["layer"])
+        for one in case.fact("block_faults", ())
+        if one["kind"] in ("update-unread", "nothing-written", "stream-scaled", "skip-from-before")
+    }
+    for (stack, layer), branches in lost_branches(case).items():
+        if (stack, layer) in known:
+            continue
+        for role, names in branches.items():
+            who, place = branch_words(role), place_words(case, stack, [layer])
+            yield rule.finding(
+                f"The update of {who} in {place} is lost: {names_text(names)} are used, and no output "
+                "depends on them.",
+                stack=stack,
+                layers=[layer],
+                sublayer=role,
+                parameter=names[0].rpartition(".")[0] or names[0],
+                evidence=[
+                    Evidence("outputs that move when the branch is changed", 0.0, "above 0",
+                             "one pass with other weights")
+                ],
+                ruled_out=["a branch that is not called: it runs"],
+                cause="the forward does not add the result to the stream",
+                remedy=Remedy("Add what the branch returns: x = x + branch(x)."),
+            )  # fmt: skip
 
 
 def _absent(

@@ -13,6 +13,7 @@ from leadline.reading.diagnosis.equations import (
     place_words,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import lost_branches
 from leadline.record.rows.finding import Finding
 
 
@@ -55,7 +56,10 @@ def residual_missing(case: Case, rule: Rule) -> Iterator[Finding]:
     def is_fault(fault: Mapping[str, Any]) -> bool:
         # A module that is named after the residual adds it inside.
         inside = "resid" in fault["branch"].removeprefix(fault["module"])
-        return (fault["stack"], fault["layer"]) not in proved and not inside
+        place = fault["stack"], fault["layer"]
+        # A block whose update is lost hands on what came before it: that is no branch's output.
+        lost = not fault["certain"] and place in lost_branches(case)
+        return place not in proved and not inside and not lost
 
     for faults in grouped_faults(case, ("skip-missing", "skip-multiplied"), keep=is_fault):
         first = faults[0]

@@ -1,7 +1,10 @@
-"""R06: a published constant stands on the wrong side of the addition, or is another power of depth.
+"""R06: a constant factor stands on the wrong side of the addition, is another power of depth, or shrinks the stream.
 
 DeepNorm (Wang et al. 2022): x <- norm(alpha x + f(x)), alpha = (2 L)^(1/4) for a stack of L layers of
 its own; with an encoder of N and a decoder of M layers alpha is 0.81 (N^4 M)^(1/16) and (3 M)^(1/4).
+
+Without a norm behind the addition, x <- c x + f(x) leaves c^n of the embedding, and of the gradient,
+after n writes. Designs that mean it keep the variance (c^2 + g^2 = 1) or the mean (c + g = 1).
 """
 
 from __future__ import annotations
@@ -10,13 +13,23 @@ import math
 from collections.abc import Iterator
 
 from leadline.reading.diagnosis.case import Case
-from leadline.reading.diagnosis.equations import block_equations, majority
+from leadline.reading.diagnosis.equations import (
+    BlockEquation,
+    WriteTerm,
+    block_equations,
+    is_declared,
+    majority,
+)
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.record.rows.finding import Finding
 
 NEAR = 2e-4
 """Relative distance within which a factor is taken for a constant of the formula: code often rounds
 constants to four digits, and neighbouring formulas differ by 5 % and more."""
+SHARE_LEFT = 0.1
+"""A constant below 1 is a fault where it leaves less than this of the embedding behind the last write.
+The models of the zoo whose equations are discovered keep exactly 1, but for those that add around
+their blocks and those with a norm behind every addition."""
 
 
 @rule(
@@ -25,18 +38,22 @@ constants to four digits, and neighbouring formulas differ by 5 % and more."""
     severity="serious",
     basis="law",
     needs=("anatomy",),
-    summary="The factor of DeepNorm on the branch instead of the stream, or with a wrong power of depth.",
+    summary="The factor of DeepNorm on the branch instead of the stream, or with a wrong power of depth; a "
+    "factor below 1 on the stream at every write, with no norm behind it.",
     why=(
         "DeepNorm is stable because every update is small against the stream. On the branch the same "
-        "factor makes each update large: the model is worse than plain post-norm."
+        "factor makes each update large: the model is worse than plain post-norm. A stream that is halved "
+        "at each of n writes has lost 2^n of its embedding at the end, and the gradient as much."
     ),
-    is_not="Not residual multipliers below 1 on the branch (Granite, MiniCPM, depth-muP): they shrink it.",
+    is_not="Not residual multipliers below 1 on the branch (Granite, MiniCPM, depth-muP): they shrink it. "
+    "Not factors that keep the variance or the mean, nor those that a model declares.",
     false_alarms="A branch factor that equals (2 L)^(1/4) by chance.",
     remedy="Multiply the stream by alpha, not the branch: norm(alpha * x + f(x)).",
     sources=("Wang et al. 2022, arXiv 2203.00555",),
     explains=(
         "gradient-vanishing", "gradient-exploding", "tokens-equal", "first-writes-too-large",
-        "depth-unused", "unlike-its-family", "not-as-intended",
+        "depth-unused", "unlike-its-family", "not-as-intended", "writes-drowned",
+        "loss-worse-than-unigram", "loss-worse-than-uniform", "positions-unused",
     ),
     example="alpha-on-branch",
 )  # fmt: skip
@@ -45,6 +62,8 @@ def residual_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
     depths = {stack: case.depth(stack) for stack in case.stacks}
     for stack, blocks in block_equations(case).items():
         writes = [write for block in blocks for write in block.writes]
+        if writes and all(write.settle is None for write in writes) and not is_declared(case):
+            yield from _shrinking(rule, stack, blocks, writes)
         if not writes or any(write.settle is None for write in writes):
             continue
         keep = majority((w.keep for w in writes if isinstance(w.keep, float)), share=0.9)
@@ -84,6 +103,30 @@ def residual_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
                 remedy=Remedy(f"Use alpha = {text} = {alpha:.6g}."),
                 severity="warning",
             )
+
+
+def _shrinking(
+    rule: Rule, stack: str, blocks: list[BlockEquation], writes: list[WriteTerm]
+) -> Iterator[Finding]:
+    """A constant below 1 that every write multiplies the stream by."""
+    serial = [write for write in writes if not write.parallel]
+    keep = majority((w.keep for w in writes if isinstance(w.keep, float)), share=0.9)
+    gain = majority((w.gain for w in writes if isinstance(w.gain, float)), share=0.9)
+    if keep is None or not 0 < keep < 1 or keep ** len(serial) > SHARE_LEFT:
+        return
+    if gain is not None and min(abs(keep**2 + gain**2 - 1), abs(keep + gain - 1)) < 0.01:
+        return
+    left = keep ** len(serial)
+    yield rule.finding(
+        f"The stream is multiplied by {keep:g} at every write in all {len(blocks)} layers of the {stack}: "
+        f"{left:.2g} of the embedding is left behind the last.",
+        stack=stack,
+        layers=[block.layer for block in blocks],
+        evidence=[Evidence("factor of the stream", keep, 1.0, "x + f(x)")],
+        ruled_out=["a norm behind the addition: none takes the factor away"],
+        cause="a constant on the stream that belongs to the branch, or to no one",
+        remedy=Remedy("Write x = x + f(x)."),
+    )
 
 
 def _alphas(stack: str, depths: dict[str, int]) -> dict[str, float]:

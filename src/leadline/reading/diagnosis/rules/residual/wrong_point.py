@@ -188,7 +188,7 @@ def _from_elsewhere(case: Case, rule: Rule, faults: list[Mapping[str, Any]]) -> 
     layers = [one["layer"] for one in faults]
     place = place_words(case, first["stack"], layers)
     return rule.finding(
-        f"The skip in {place} is not its own input but {first['source']}.",
+        f"The skip in {place} is not the stream that enters but {first['source']}.",
         stack=first["stack"],
         layers=layers,
         sublayer=first["role"],

@@ -39,6 +39,11 @@ AGREEMENT = 0.9
 )  # fmt: skip
 def gradient_cut(case: Case, rule: Rule) -> Iterator[Finding]:
     """Blocks whose gradient does not agree with what they do; else parameters without gradient."""
+    facts = case.fact("gradients", {})
+    entries = facts.get("none", ())
+    if entries and len(entries) == facts["parameters"] and any(one["moves"] for one in entries):
+        yield _no_gradient(case, rule, len(entries))
+        return
     blocks = _cut_blocks(case)
     for stack, layers in blocks.items():
         values = case.lines("gradient.agreement")[stack, "block"]
@@ -65,6 +70,23 @@ def gradient_cut(case: Case, rule: Rule) -> Iterator[Finding]:
             quantity="gradient.agreement",
         )
     yield from _cut_parameters(case, rule, covered=blocks)
+
+
+def _no_gradient(case: Case, rule: Rule, count: int) -> Finding:
+    """No parameter gets a gradient, whether or not the twin's do: the code is the same."""
+    evidence = [
+        Evidence("parameters with a gradient", 0.0, float(count),
+                 "a random cotangent over all outputs")
+    ]  # fmt: skip
+    if case.fact("no_gradients"):
+        evidence.append(Evidence("backward passes that the loss allows", 0.0, 1.0, "one pass"))
+    return rule.finding(
+        f"The gradient is cut: none of the {count} parameters gets one, although the outputs depend on them.",
+        evidence=evidence,
+        ruled_out=["frozen parameters: all were asked for gradients"],
+        cause="the outputs are detached, or the forward runs under no_grad() or inference_mode()",
+        remedy=Remedy("Remove detach() or no_grad() around the forward."),
+    )
 
 
 def _cut_blocks(case: Case) -> dict[str, list[int]]:
