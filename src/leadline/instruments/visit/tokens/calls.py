@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from leadline.anatomy import AttentionSpy, SeenAttention
 from leadline.anatomy.tap.projections import Source
 from leadline.instruments.passes.running import call
-from leadline.instruments.visit.tokens.rows import HALF_ROUNDING, ROUNDING
+from leadline.instruments.visit.tokens.rounding import rounding
 from leadline.instruments.visit.tokens.visibility import masked_logits, visibility
 from leadline.models.inputs import Inputs
 
@@ -279,5 +279,5 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     if torch.equal(one, other):
         return True
     eps = torch.finfo(one.dtype).eps
-    limit = eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
+    limit = rounding(eps)
     return bool((one - other).abs().amax() <= limit * one.abs().amax())

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leadline.instruments.passes.running import call
 from leadline.instruments.visit.patient import Patient
-from leadline.instruments.visit.tokens.rows import HALF_ROUNDING, ROUNDING
+from leadline.instruments.visit.tokens.rounding import rounding
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.model_facts import ids_name, special_ids, vocabulary_size
 
@@ -73,7 +73,7 @@ def shift_of(one: Tensor, two: Tensor, scale: Tensor) -> float:
         return 0.0
     apart = float((one.double() - two.double())[finite].abs().amax()) / size
     eps = torch.finfo(scale.dtype).eps
-    return apart if apart > eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING) else 0.0
+    return apart if apart > rounding(eps) else 0.0
 
 
 def _two(patient: Patient) -> tuple[Inputs, Inputs, int]:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from leadline.anatomy import SeenAttention
-from leadline.instruments.visit.tokens.rows import HALF_ROUNDING, ROUNDING, ROWS, TokenRows
+from leadline.instruments.visit.tokens.rounding import rounding
+from leadline.instruments.visit.tokens.rows import ROWS, TokenRows
 
 __all__ = ["places"]
 
@@ -61,7 +62,7 @@ def _two_places(tensor: Tensor | None, rows: TokenRows) -> tuple[Tensor, Tensor]
 
 def _differ(here: Tensor, there: Tensor) -> bool:
     eps = torch.finfo(here.dtype).eps  # rounding, as for rows that moved
-    limit = eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
+    limit = rounding(eps)
     return bool((here - there).abs().amax() > limit * here.abs().amax())
 
 

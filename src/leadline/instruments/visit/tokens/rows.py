@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from leadline.instruments.visit.patient import Patient
+from leadline.instruments.visit.tokens.rounding import rounding
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.model_facts import ids_name, is_pair, special_ids, vocabulary_size
 
@@ -42,7 +43,7 @@ ROWS = (
 )
 FEWEST_TOKENS = 6
 """Fewer tokens leave no room for a middle, two neighbours and an end."""
-ROUNDING, HALF_ROUNDING, NOISE = 32.0, 4.0, 8.0
+NOISE = 8.0
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def moved(tensor: Tensor, rows: int, tokens: int) -> Tensor | None:
     apart = (part - part[0]).abs_().amax(2).nan_to_num(0.0, 0.0, 0.0)
     size = part[0].abs().nan_to_num(0.0, 0.0, 0.0).amax()
     eps = torch.finfo(tensor.dtype).eps
-    limit = size * eps * (HALF_ROUNDING if eps > 1e-4 else ROUNDING)
+    limit = size * rounding(eps)
     noise = apart[1].amax()
     # A copy that differs by more depends on its place in the batch: no measure of rounding.
     if noise < 1e-3 * size:
