@@ -164,7 +164,7 @@ def test_every_fresh_host_is_as_large_as_its_layout_says(healthy):
 
 
 def test_values_of_fused_matrices_are_those_that_the_model_computes():
-    """BigCode fuses by head, Phi-3 in groups, PlainEncoder hands its matrix to torch."""
+    """BigCode fuses by head, Phi-3 in groups, the plain encoder hands its matrix to torch."""
     for name in ("gpt_bigcode", "phi3", "plain-encoder"):
         healthy = host(name)
         model = healthy.build(0)

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 import leadline
 from leadline.errors import require
 
-__all__ = ["MASK", "Course", "cache_folder", "hide", "kept_model", "trained_model"]
+__all__ = ["MASK", "TrainingCourse", "cache_folder", "hide", "kept_model", "trained_model"]
 
 MASK = 256
 """The id that hides a byte from a masked model."""
@@ -36,7 +36,7 @@ SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingCourse:
     """How a model is trained: about 20 seconds on one core."""
 
     length: int = 64
@@ -46,10 +46,10 @@ class Course:
     warmup: int = 30
 
 
-_PLAIN = Course()
+_PLAIN = TrainingCourse()
 # A masked model has to learn for every place where its neighbours are, before it can learn anything
 # else: with windows of 64 bytes none of many trials got below the entropy of single bytes.
-_MASKED = Course(length=16, examples=64, steps=600, rate=2e-3, warmup=50)
+_MASKED = TrainingCourse(length=16, examples=64, steps=600, rate=2e-3, warmup=50)
 
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gpt2": {"vocab_size": 256, "n_layer": 6, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
@@ -86,7 +86,7 @@ def trained_model(family: str) -> nn.Module:
 def kept_model(
     model: nn.Module,
     name: str,
-    course: Course,
+    course: TrainingCourse,
     facts: list[Any],
     *,
     masked: bool = False,
@@ -132,11 +132,11 @@ def _draw_waves(table: Tensor, deviation: float) -> None:
     table.copy_(deviation * math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], dim=1))
 
 
-def _course(family: str) -> Course:
+def _course(family: str) -> TrainingCourse:
     return _MASKED if family == "bert" else _PLAIN
 
 
-def _key(facts: list[Any], course: Course) -> str:
+def _key(facts: list[Any], course: TrainingCourse) -> str:
     """What decides the weights, as a short digest."""
     facts = [
         *facts,
@@ -162,7 +162,7 @@ def hide(ids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return ids.masked_fill(chosen, MASK), ids.masked_fill(~chosen, -100)
 
 
-def _train(model: nn.Module, course: Course, *, masked: bool, seed: int) -> None:
+def _train(model: nn.Module, course: TrainingCourse, *, masked: bool, seed: int) -> None:
     decays = [p for p in model.parameters() if p.ndim >= 2]
     others = [p for p in model.parameters() if p.ndim < 2]
     groups = [{"params": decays, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -185,7 +185,7 @@ def _train(model: nn.Module, course: Course, *, masked: bool, seed: int) -> None
     model.eval()
 
 
-def _rate(course: Course, step: int) -> float:
+def _rate(course: TrainingCourse, step: int) -> float:
     warm = min(1.0, (step + 1) / course.warmup)
     return warm * 0.5 * (1 + math.cos(math.pi * step / course.steps))
 

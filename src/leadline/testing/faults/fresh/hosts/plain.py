@@ -2,7 +2,7 @@
 
 `PlainGpt` has separate matrices for queries, keys and values and its MLP in an `nn.Sequential`;
 `PlainLlama` fuses queries, keys and values, and gate and up, and turns neighbouring features;
-`PlainEncoder` uses torch's `nn.MultiheadAttention`.
+`MultiheadEncoder` uses torch's `nn.MultiheadAttention`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["PLAIN", "PlainEncoder", "PlainGpt", "PlainLlama"]
+__all__ = ["PLAIN", "MultiheadEncoder", "PlainGpt", "PlainLlama"]
 
 
 @dataclass
@@ -209,8 +209,8 @@ class PlainLlama(nn.Module):
 
 
 @dataclass
-class PlainEncoderConfig:
-    """Sizes of a `PlainEncoder`."""
+class MultiheadEncoderConfig:
+    """Sizes of a `MultiheadEncoder`."""
 
     vocab_size: int = 190
     context: int = 96
@@ -219,8 +219,8 @@ class PlainEncoderConfig:
     dim: int = 72
 
 
-class _PlainEncoderLayer(nn.Module):
-    def __init__(self, config: PlainEncoderConfig) -> None:
+class _MultiheadEncoderLayer(nn.Module):
+    def __init__(self, config: MultiheadEncoderConfig) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(config.dim)
         self.attend = nn.MultiheadAttention(config.dim, config.n_heads, batch_first=True)
@@ -238,15 +238,15 @@ class _PlainEncoderLayer(nn.Module):
         return h  # noqa: RET504 - one line per addition, as a fault finds it
 
 
-class PlainEncoder(nn.Module):
+class MultiheadEncoder(nn.Module):
     """torch's own attention between plain norms; every token sees every other."""
 
-    def __init__(self, config: PlainEncoderConfig) -> None:
+    def __init__(self, config: MultiheadEncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.words = nn.Embedding(config.vocab_size, config.dim)
         self.places = nn.Embedding(config.context, config.dim)
-        self.layers = nn.ModuleList(_PlainEncoderLayer(config) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(_MultiheadEncoderLayer(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.dim)
         self.predict = nn.Linear(config.dim, config.vocab_size)
 
@@ -261,5 +261,5 @@ class PlainEncoder(nn.Module):
 PLAIN: Mapping[str, tuple[Callable[[Any], nn.Module], Callable[..., Any]]] = {
     "plain-gpt": (PlainGpt, PlainGptConfig),
     "plain-llama": (PlainLlama, PlainLlamaConfig),
-    "plain-encoder": (PlainEncoder, PlainEncoderConfig),
+    "plain-encoder": (MultiheadEncoder, MultiheadEncoderConfig),
 }

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadline.testing.faults.hosts.building import build_hf, build_plain, build_recipe
-from leadline.testing.faults.hosts.trained import Course, kept_model
+from leadline.testing.faults.hosts.trained import TrainingCourse, kept_model
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["fresh_trained_model"]
 
-_COURSE = Course(steps=500, rate=3e-3, warmup=40)
+_COURSE = TrainingCourse(steps=500, rate=3e-3, warmup=40)
 # A post-norm model needs a longer warm-up: with the course of the others its loss on new text came
 # to 2.90, hardly below the entropy of single bytes, 3.03; with this one it came to 2.29.
-_POST = Course(steps=550, rate=2e-3, warmup=150)
+_POST = TrainingCourse(steps=550, rate=2e-3, warmup=150)
 _GROUPED = "multihead(bias=false, groups=2)"
 
 # Host without "trained-" -> the seed of its weights, that of its text, its sizes.
