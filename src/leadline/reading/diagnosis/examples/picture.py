@@ -33,7 +33,7 @@ __all__ = ["example_picture"]
 
 Theme = Literal["system", "page"]
 
-_WIDTH, _LEFT, _RIGHT = 460, 58, 16
+_WIDTH, _LEFT, _RIGHT = 460, 72, 16
 _CHART = 170
 _LINE = 16
 _LETTERS = 60
@@ -148,7 +148,7 @@ def _curve_chart(curve: DepthCurve, accused: Sequence[int]) -> tuple[str, str, f
                 for at, value in zip(layers, line, strict=True)
                 for words, y in _beyond(value, up, top, bottom)
             ]
-    parts.append(_key(end + 18, healthy=bool(curve.healthy)))
+    parts.append(_key(end + 18, healthy=bool(curve.healthy), lost=None in curve.sick))
     parts.append(svg_text("layer", (_LEFT + _WIDTH) / 2, bottom + 34, "soft", anchor="middle"))
     return title, heading + "".join(parts), bottom + 46
 
@@ -158,15 +158,17 @@ def _beyond(
 ) -> list[tuple[str, float]]:
     """The sign for a value that has no place on the axis: not finite above, zero below."""
     if value is None:
-        return [("not finite", top + 12)]
+        return [("×", top + 12)]
     return [] if up.shows(value) else [("0" if value == 0 else "below 0", bottom - 5)]
 
 
-def _key(y: float, *, healthy: bool) -> str:
-    """Which line is which."""
+def _key(y: float, *, healthy: bool, lost: bool) -> str:
+    """Which line is which, and what a cross means where there is one."""
     parts = [_key_line("sick", _WITH, _LEFT, y)]
     if healthy:
         parts.append(_key_line("healthy", _WITHOUT, _LEFT + 140, y))
+    if lost:
+        parts.append(svg_text("× not finite", _LEFT + 260, y))
     return "".join(parts)
 
 

@@ -57,7 +57,9 @@ def example_curve(
             if len(line) < 3:
                 continue
             apart = _apart(line, other, finding.layers)
-            if apart > least and (best is None or apart > best[0]):
+            # The quantity that a finding names is what it looked at, whatever it looks like.
+            enough = apart > least or (name == finding.quantity and not general)
+            if enough and (best is None or apart > best[0]):
                 best = apart, _curve(sick, name, key[1], line, other)
         if best is not None and not general:
             break
