@@ -421,6 +421,11 @@ def _lost_on_the_way(
     parts = terms.explain(point.value, before=point.order)
     if parts is None or not any(part.name == STREAM for part in parts):
         return []
+    # A branch that adds the stream itself, as Bloom's does, brings along what came before it.
+    update = write.call.returned
+    inside = None if update is None else terms.explain(update, before=write.call.order)
+    if any(part.name == STREAM for part in inside or ()):
+        return []
     faults: list[BlockFault] = []
     for part in parts:
         if part.call is None or part.norm:

@@ -25,6 +25,7 @@ __all__ = [
     "majority",
     "missed_layers",
     "place_words",
+    "skips_around",
 ]
 
 Value = TypeVar("Value", bound=Hashable)
@@ -195,6 +196,25 @@ def majority(values: Iterable[Value], *, share: float = 0.6) -> Value | None:
         return None
     value, count = counts.most_common(1)[0]
     return value if count >= 3 and count >= share * counts.total() else None
+
+
+def skips_around(blocks: Sequence[BlockEquation]) -> Iterator[tuple[BlockEquation, WriteTerm]]:
+    """Blocks that read as c x + m, where m is a module that holds a write of the other layers or its norm.
+
+    What m returns has the stream in it already, so that the stream is added, or taken away, once more.
+    """
+    for kind in {block.kind for block in blocks if block.surveyed}:
+        alike = [block for block in blocks if block.surveyed and block.kind == kind]
+        usual = majority((tuple((w.name, w.settle) for w in b.writes) for b in alike), share=0.7)
+        last = "" if not usual else usual[-1][1] or usual[-1][0]
+        for block in alike:
+            write = block.writes[0] if len(block.writes) == 1 else None
+            if write is None or not usual or block.opening is not None:
+                continue
+            if write.name in {name for name, _ in usual}:
+                continue
+            if last == write.name or last.startswith(f"{write.name}."):
+                yield block, write
 
 
 def is_declared(case: Case) -> bool:

@@ -80,6 +80,48 @@ def test_a_constant_on_the_stream_is_wrong_where_it_takes_the_embedding_away(
     assert [finding.code for finding in findings] == codes
 
 
+class AddingMLP(nn.Module):
+    """An MLP that adds the stream itself, as that of Bloom does."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, stream: Tensor) -> Tensor:
+        return stream + self.inner(x)
+
+
+def _adding_gpt(law: Callable[[Any, Tensor], Tensor]) -> nn.Module:
+    """A model whose MLPs add the stream, with another law in layer 3."""
+
+    def adding(block: Any, x: Tensor) -> Tensor:
+        x = x + block.a(x)
+        return block.mlp(block.ln_2(x), x)
+
+    model: Any = plain_gpt(adding)
+    for block in model.h:
+        block.mlp = AddingMLP(block.mlp)
+    model.h[2].law = lambda block, x: law(adding(block, x), x)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("law", "codes"),
+    [
+        (lambda out, x: out, []),
+        (lambda out, x: out + x, ["R02"]),
+        (lambda out, x: out - x, ["R05"]),
+        (lambda out, x: out.round(decimals=1), ["R03"]),
+    ],
+    ids=["healthy", "added again", "taken away", "no sum of stream and updates"],
+)
+def test_a_block_unlike_its_neighbours_is_named_where_a_branch_adds_the_stream_inside(
+    law: Callable[[Any, Tensor], Tensor], codes: list[str]
+) -> None:
+    findings = _looked_at(_adding_gpt(law)).findings
+    assert [(finding.code, finding.layers) for finding in findings] == [(c, (3,)) for c in codes]
+
+
 def test_a_branch_that_is_saturated_is_not_parallel() -> None:
     model: Any = plain_gpt()
     with torch.no_grad():

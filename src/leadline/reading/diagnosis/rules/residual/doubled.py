@@ -13,6 +13,7 @@ from leadline.reading.diagnosis.equations import (
     branch_words,
     is_declared,
     place_words,
+    skips_around,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.record.rows.finding import Finding
@@ -40,7 +41,8 @@ TOLERANCE = 1e-5
     remedy="Take one of the two additions away; often a block adds the stream and its caller does too.",
     sources=("https://github.com/kyegomez/BitNet/issues/32",),
     explains=(
-        "norm-missing", "write-lost", "parameters-unused",
+        "norm-missing", "norm-misplaced", "residual-from-wrong-point", "write-lost",
+        "parameters-unused", "tokens-equal", "attention-uniform",
         "residual-weight-odd", "stream-exploding", "writes-drowned", "gradient-exploding",
         "depth-unused", "float16-overflow", "bfloat16-write-loss", "gradient-vanishing",
         "unlike-its-family", "not-as-intended", "loss-worse-than-unigram", "first-writes-too-large",
@@ -66,6 +68,9 @@ def residual_doubled(case: Case, rule: Rule) -> Iterator[Finding]:
             if what == "gain" and len(hits) < len(blocks):
                 continue  # one layer unlike the others is R05's
             yield _finding(case, rule, stack, what, name, hits, len(blocks))
+        around = [(b, w) for b, w in skips_around(blocks) if w.keep == 1.0]
+        if around:
+            yield _finding(case, rule, stack, "keep", around[0][1].name, around, len(blocks))
     yield from _between(case, rule)
 
 

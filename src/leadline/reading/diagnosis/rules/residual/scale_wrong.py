@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.equations import (
     BlockEquation,
-    WriteTerm,
     block_equations,
     is_declared,
     majority,
@@ -63,7 +62,7 @@ def residual_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
     for stack, blocks in block_equations(case).items():
         writes = [write for block in blocks for write in block.writes]
         if writes and all(write.settle is None for write in writes) and not is_declared(case):
-            yield from _shrinking(rule, stack, blocks, writes)
+            yield from _shrinking(rule, stack, blocks)
         if not writes or any(write.settle is None for write in writes):
             continue
         keep = majority((w.keep for w in writes if isinstance(w.keep, float)), share=0.9)
@@ -105,28 +104,36 @@ def residual_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
             )
 
 
-def _shrinking(
-    rule: Rule, stack: str, blocks: list[BlockEquation], writes: list[WriteTerm]
-) -> Iterator[Finding]:
-    """A constant below 1 that every write multiplies the stream by."""
-    serial = [write for write in writes if not write.parallel]
-    keep = majority((w.keep for w in writes if isinstance(w.keep, float)), share=0.9)
-    gain = majority((w.gain for w in writes if isinstance(w.gain, float)), share=0.9)
-    if keep is None or not 0 < keep < 1 or keep ** len(serial) > SHARE_LEFT:
+def _shrinking(rule: Rule, stack: str, blocks: list[BlockEquation]) -> Iterator[Finding]:
+    """A constant below 1 that every block multiplies the stream by."""
+    factors = [_block_factors(block) for block in blocks]
+    usual = majority(factors, share=0.9)
+    if not usual or not 0 < usual[0] < 1 or usual[0] ** len(blocks) > SHARE_LEFT:
         return
-    if gain is not None and min(abs(keep**2 + gain**2 - 1), abs(keep + gain - 1)) < 0.01:
+    keep, *gains = usual
+    variance, mean = keep**2 + sum(g**2 for g in gains), keep + sum(gains)
+    if min(abs(variance - 1), abs(mean - 1)) < 0.01:
         return
-    left = keep ** len(serial)
     yield rule.finding(
-        f"The stream is multiplied by {keep:g} at every write in all {len(blocks)} layers of the {stack}: "
-        f"{left:.2g} of the embedding is left behind the last.",
+        f"The stream is multiplied by {keep:g} in each of {len(blocks)} layers of the {stack}: "
+        f"{keep ** len(blocks):.2g} of the embedding is left behind the last.",
         stack=stack,
         layers=[block.layer for block in blocks],
-        evidence=[Evidence("factor of the stream", keep, 1.0, "x + f(x)")],
+        evidence=[Evidence("factor of the stream in a layer", keep, 1.0, "x + f(x)")],
         ruled_out=["a norm behind the addition: none takes the factor away"],
         cause="a constant on the stream that belongs to the branch, or to no one",
         remedy=Remedy("Write x = x + f(x)."),
     )
+
+
+def _block_factors(block: BlockEquation) -> tuple[float, ...]:
+    """The factors of the stream and of every update in what leaves a block; none where one is learned."""
+    factors: list[float] = [1.0]
+    for write in block.writes:
+        if not isinstance(write.keep, float) or not isinstance(write.gain, float):
+            return ()
+        factors = [factor * write.keep for factor in factors] + [write.gain]
+    return tuple(float(f"{factor:.5g}") for factor in factors)
 
 
 def _alphas(stack: str, depths: dict[str, int]) -> dict[str, float]:

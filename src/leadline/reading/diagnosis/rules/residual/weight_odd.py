@@ -13,6 +13,7 @@ from leadline.reading.diagnosis.equations import (
     is_declared,
     majority,
     place_words,
+    skips_around,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.record.rows.finding import Finding
@@ -38,7 +39,8 @@ DIGITS = 5
     sources=("Wang et al. 2022, arXiv 2203.00555",),
     explains=(
         "first-writes-too-large", "depth-unused", "stream-exploding", "writes-drowned",
-        "write-harmful", "unlike-its-family",
+        "write-harmful", "unlike-its-family", "tokens-equal", "attention-uniform",
+        "loss-worse-than-unigram", "loss-worse-than-uniform",
     ),
     example="stream-halved",
 )  # fmt: skip
@@ -52,6 +54,31 @@ def residual_weight_odd(case: Case, rule: Rule) -> Iterator[Finding]:
         for (_, name), rows in columns.items():
             for what in ("keep", "gain"):
                 yield from _odd(case, rule, stack, name, what, rows)
+        yield from _taken_away(case, rule, stack, blocks)
+
+
+def _taken_away(
+    case: Case, rule: Rule, stack: str, blocks: list[BlockEquation]
+) -> Iterator[Finding]:
+    """Blocks behind which the stream is added or taken away once more, with any factor but 1."""
+    for block, write in skips_around(blocks):
+        if not isinstance(write.keep, float) or write.keep == 1.0:
+            continue
+        place = place_words(case, stack, [block.layer])
+        yield rule.finding(
+            f"Behind {write.name} in {place} {write.keep:g} x the stream is added, in the other layers "
+            "nothing: it has the stream in it already.",
+            stack=stack,
+            layers=[block.layer],
+            sublayer=write.role,
+            parameter=write.module,
+            evidence=[
+                Evidence(f"output of {block.module}", f"{write.keep:g} x + {write.name}(...)",
+                         f"{write.name}(...)", "the other layers, exactly")
+            ],
+            cause="the forward of this layer adds the stream to what already holds it",
+            remedy=Remedy(f"Return what {write.name} returns."),
+        )  # fmt: skip
 
 
 def _odd(

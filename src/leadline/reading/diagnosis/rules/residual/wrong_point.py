@@ -19,6 +19,7 @@ from leadline.reading.diagnosis.equations import (
     place_words,
 )
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
+from leadline.reading.diagnosis.tensors import lost_branches
 from leadline.record.rows.finding import Finding
 
 NORMED_SKIP_BY_DESIGN = ("minimax", "minimax_m1")
@@ -54,7 +55,7 @@ NORMED_SKIP_BY_DESIGN = ("minimax", "minimax_m1")
         "write-lost", "norm-missing", "norm-misplaced", "residual-weight-odd", "tokens-equal",
         "gradient-vanishing", "gradient-exploding", "stream-exploding", "depth-unused",
         "unlike-its-family", "not-as-intended", "parameters-unused", "first-writes-too-large",
-        "loss-worse-than-unigram", "weights-scale-odd",
+        "loss-worse-than-unigram", "weights-scale-odd", "attention-uniform",
     ),
     example="skip-after-norm",
 )  # fmt: skip
@@ -66,10 +67,44 @@ def residual_from_wrong_point(case: Case, rule: Rule) -> Iterator[Finding]:
         for stack, blocks in block_equations(case).items():
             yield from _through_norms(case, rule, stack, blocks)
             yield from _reads_too_early(case, rule, stack, blocks)
+    yield from _unexplained(case, rule)
     for faults in grouped_faults(case, ("skip-from-before",)):
         yield _from_before(case, rule, faults)
     for faults in grouped_faults(case, ("skip-from-elsewhere",)):
         yield _from_elsewhere(case, rule, faults)
+
+
+def _unexplained(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Few blocks whose output is no sum of stream and updates, among blocks with the same modules."""
+    for stack, reports in case.fact("block_survey", {}).items():
+        odd = {
+            one["layer"]
+            for one in case.fact("block_faults", ())
+            if one["kind"] == "unexplained"
+            and one["stack"] == stack
+            and (stack, one["layer"]) not in lost_branches(case)
+        }
+        for kind in {report["kind"] for report in reports if report["layer"] in odd}:
+            alike = [report for report in reports if report["kind"] == kind]
+            if majority((report["balances"] for report in alike), share=0.7) is not True:
+                continue
+            layers = sorted(odd & {report["layer"] for report in alike})
+            module = case.module(stack, layers[0])
+            yield rule.finding(
+                f"What leaves {place_words(case, stack, layers)} is not the stream that enters and the "
+                f"updates of {module}: in the other layers it is.",
+                stack=stack,
+                layers=layers,
+                parameter=module,
+                evidence=[
+                    Evidence(f"output of {module}", "no sum of x and updates", "x + updates",
+                             f"{len(alike) - len(layers)} other layers, exactly")
+                ],
+                ruled_out=["another kind of layer: the modules are those of the other layers"],
+                cause="the forward of this layer changes the stream itself, or adds something else",
+                remedy=Remedy("Compare its forward with that of the other layers: x = x + branch(x)."),
+                confidence="likely",
+            )  # fmt: skip
 
 
 def _through_norms(
