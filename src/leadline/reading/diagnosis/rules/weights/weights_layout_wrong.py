@@ -2,6 +2,10 @@
 
 A permutation of rows leaves |W z| as it was and takes away what training taught the matrix about the
 gradient at its outputs: forward alignment stays, backward alignment falls to 1 in every layer.
+
+Where training made values and output matrix alike head by head (`reading.diagnosis.wiring`), the order is
+read off exactly: heads whose output matrix fits the values of another head, in the same order in most
+layers, and keys that fit the output matrix where values should.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from statistics import median
 from leadline.reading.diagnosis.case import OUTSIDE, Case
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.reading.diagnosis.tensors import is_untrained, role_of, site_text
+from leadline.reading.diagnosis.wiring import LEAST, Meeting, meetings, trial
 from leadline.record.rows.finding import Finding
 
 LOW = 1.15
@@ -44,6 +49,10 @@ Lines = dict[tuple[str, str], dict[int, float]]
 def weights_layout_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
     """Projections of attention that are low backwards in all layers among others that are not."""
     if is_untrained(case):
+        return
+    certain = [*_other_pairs(case, rule), *_wired_otherwise(case, rule)]
+    if certain:
+        yield from certain
         return
     backward = {
         key: line for key, line in case.lines("alignment.backward").items()
@@ -86,6 +95,100 @@ def weights_layout_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
             ),
             confidence="possible",
         )  # fmt: skip
+
+
+def _other_pairs(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Queries and keys that predict better with the rows of the other rotary pairing."""
+    best = trial(case, "rotary pairs")
+    if best is None:
+        return
+    names: list[str] = best["parameters"]
+    stack, _ = case.place_of(names[0])
+    layers = sorted({case.place_of(name)[1] for name in names})
+    before = case.fact("trials")["loss"]
+    yield rule.finding(
+        f"The rows of queries and keys in {site_text(case, stack or '', layers)} are in the order of the "
+        f"other rotary pairing: read so, the loss falls from {before:.3g} to {best['loss']:.3g}.",
+        stack=stack,
+        layers=layers,
+        sublayer="attention",
+        parameter=names[0],
+        evidence=[
+            Evidence("loss with the rows in the other order", best["loss"], before, "as they stand")
+        ],
+        ruled_out=["a healthy rotary model: it predicts worse in the other order"],
+        cause="rows were stored for rotary pairs of neighbours and the code turns halves, or the reverse",
+        remedy=Remedy("Permute the rows of queries and keys as the conversion of the family does."),
+        confidence="certain",
+    )
+
+
+def _wired_otherwise(case: Case, rule: Rule) -> Iterator[Finding]:
+    """Keys in place of values, or heads in another order, in most layers of a stack."""
+    for line in meetings(case).values():
+        if line[0].kind != "values" or len(line) < 3:
+            continue
+        keys = [one for one in line if one.strange and one.kin(one.facts.get("keys", 0.0))]
+        if 2 * len(keys) > len(line):
+            yield _wired_finding(
+                case, rule, keys,
+                f"Keys and values are exchanged in {{at}}: {keys[0].second} fits the keys, and not the "
+                "values.",
+                Evidence("likeness of keys and output matrix, median of layers",
+                         median(one.facts["keys"] for one in keys), 0.0, "healthy attention"),
+                "Exchange the two tensors, or the two parts of the fused one.",
+            )  # fmt: skip
+            continue
+        orders = [tuple(one.facts["heads"]["partner"]) for one in line if _reordered(one)]
+        if not orders:
+            continue
+        order = max(set(orders), key=orders.count)
+        layers = [
+            one for one in line if _reordered(one) and one.facts["heads"]["partner"] == [*order]
+        ]
+        # The same wrong order by chance in most layers is out of the question.
+        if 2 * len(layers) > len(line):
+            yield _wired_finding(
+                case, rule, layers,
+                f"{layers[0].second} takes the heads in another order than they come in {{at}}: what its "
+                f"heads read are the values of {', '.join(map(str, order))}.",
+                Evidence("likeness of values and output matrix, head by head, in that order",
+                         median(one.facts["heads"]["likeness"] for one in layers),
+                         median(one.likeness for one in layers), "the order of the code"),
+                "Permute the columns of the output matrix into the order of the heads.",
+            )  # fmt: skip
+
+
+def _reordered(one: Meeting) -> bool:
+    heads = one.facts.get("heads")
+    return (
+        heads is not None
+        and heads["partner"] != heads["expected"]
+        and heads["likeness"] > max(LEAST, one.likeness)
+    )
+
+
+def _wired_finding(
+    case: Case, rule: Rule, line: list[Meeting], verdict: str, evidence: Evidence, remedy: str
+) -> Finding:
+    layers = sorted(one.layer for one in line)
+    stack = line[0].stack
+    return rule.finding(
+        verdict.format(at=site_text(case, stack, layers)),
+        stack=stack,
+        layers=layers,
+        sublayer="attention",
+        parameter=line[0].second,
+        evidence=[
+            evidence,
+            Evidence("likeness of values and output matrix as they stand",
+                     median(one.likeness for one in line)),
+        ],
+        ruled_out=["untrained weights: in another order they know each other"],
+        cause="a conversion that mistook the order of rows or the names of tensors",
+        remedy=Remedy(remedy),
+        confidence="certain",
+    )  # fmt: skip
 
 
 def _is_read(point: str) -> bool:
