@@ -241,6 +241,24 @@ def test_rounded_rotary_frequencies_are_found_in_a_float32_model() -> None:
     assert (finding.name, finding.parameter) == ("rotary-precision", "model.rotary_emb.inv_freq")
 
 
+def test_a_softmax_over_queries_is_named_in_a_model_of_images() -> None:
+    class Patches(nn.Module):
+        def __init__(self, axis: int) -> None:
+            super().__init__()
+            self.patch, self.out, self.axis = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 5), axis
+
+        def forward(self, pixel_values: Tensor) -> Tensor:
+            x = self.patch(pixel_values).flatten(2).mT[:, None]
+            weights = (x @ x.mT / 4.0).softmax(self.axis)
+            return self.out((x + weights @ x).mean((1, 2)))
+
+    images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    [finding] = findings(Patches(-2), images)
+    assert finding.name == "softmax-axis-wrong"
+    assert findings(Patches(-1), images) == []
+
+
 def test_a_recipe_without_positions_is_left_alone() -> None:
     model = leadline.Transformer(depth=3, width=32, heads=2, positions="none", seed=0)
     assert findings(model, leadline.random_tokens(model, examples=2, length=16)) == []

@@ -63,7 +63,8 @@ def attention_calls(
     def listen(attention: SeenAttention) -> None:
         seen.entries.append(_entry(attention, modules, mask))
 
-    lengths = {t.shape[1] for t in inputs.tensors.values() if t.ndim > 1}
+    # Images and volumes become tokens inside of the model: how many, no input says.
+    lengths = {t.shape[1] for t in inputs.tensors.values() if 1 < t.ndim < 4}
     spy = AttentionSpy(model, listen, examples=lambda: examples)
     with (
         torch.no_grad(),
@@ -97,7 +98,7 @@ class _SoftmaxAxes(TorchFunctionMode):
             square = logits.ndim > 2 and logits.shape[-1] == logits.shape[-2]
             if (
                 square
-                and logits.shape[-1] in self.lengths
+                and (not self.lengths or logits.shape[-1] in self.lengths)
                 and axis % logits.ndim != logits.ndim - 1
             ):
                 self.seen.odd_softmax.append(
