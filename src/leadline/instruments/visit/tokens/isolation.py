@@ -42,7 +42,7 @@ def isolation(patient: Patient) -> dict[str, Any]:
     apart = shift_of(one[0], two[0], one)
     if apart == 0.0:
         return facts
-    facts["random"] = shift_of(one, patient.output(first), one)
+    facts["random"] = shift_of(one, patient.output(first, again=True), one)
     if facts["random"]:
         facts["calls"] = random_calls(patient.model, first)
         return facts
