@@ -136,18 +136,23 @@ class Patient:
             return attention_calls(module, self.small, self.small.mask)
         return self._attentions[id(module)]
 
-    def result(self, inputs: Inputs, model: nn.Module | None = None) -> Any:
-        """What the model returns without gradients; of the small inputs, what it returned before."""
+    def result(self, inputs: Inputs, model: nn.Module | None = None, *, again: bool = False) -> Any:
+        """What the model returns without gradients; of the small inputs, what it returned before.
+
+        `again` runs the model in any case.
+        """
         module = self.model if model is None else model
-        if _same_tensors(inputs, self.small):
+        if not again and _same_tensors(inputs, self.small):
             return self.small_pass(module).result
         with torch.no_grad():
             return call(module, inputs)
 
-    def output(self, inputs: Inputs, model: nn.Module | None = None) -> Tensor:
+    def output(
+        self, inputs: Inputs, model: nn.Module | None = None, *, again: bool = False
+    ) -> Tensor:
         """The main output of one pass without gradients: logits where there are some."""
         module = self.model if model is None else model
-        result = self.result(inputs, module)
+        result = self.result(inputs, module, again=again)
         ids = inputs.tensors.get(ids_name(self.model))
         shape = tuple(ids.shape) if ids is not None else ()
         logits = find_logits(result, module, shape)

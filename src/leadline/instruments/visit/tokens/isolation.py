@@ -46,7 +46,7 @@ def isolation(patient: Patient) -> dict[str, Any]:
             if shift_of(one[1], two[1], one)
             else facts | _mixed_within(patient, first, second, token)
         )
-    facts["random"] = shift_of(one, patient.output(first), one)
+    facts["random"] = shift_of(one, patient.output(first, again=True), one)
     if facts["random"]:
         facts["calls"] = random_calls(patient.model, first)
         return facts
