@@ -151,6 +151,8 @@ def _measure(
     from leadline.instruments.passes.measurement import anatomy_of
 
     try:
+        if anatomy is None:
+            _check_declaration(module)
         found = anatomy_of(
             module, _shortened(batch, 2, 16), anatomy=anatomy, families=families, seed=seed
         )
@@ -168,6 +170,22 @@ def _measure(
         )
         return record, None, unproved
     return record, found, None
+
+
+def _check_declaration(module: nn.Module) -> None:
+    """Refuse a model whose own `anatomy()` fails, as one does whose blocks were changed since."""
+    declare = getattr(module, "anatomy", None)
+    if not callable(declare):
+        return
+    try:
+        declare()
+    except LeadlineError:
+        raise
+    except Exception as error:
+        raise AnatomyError(
+            f"{type(module).__name__}.anatomy() failed ({type(error).__name__}: {error}), so that its "
+            "blocks were read from a pass."
+        ) from error
 
 
 def _shortened(batch: Inputs, examples: int, tokens: int) -> Inputs:

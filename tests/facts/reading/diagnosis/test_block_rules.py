@@ -26,6 +26,7 @@ CASES = {
     ("norm-before-branch", "recipe-post"): "norm-misplaced",
     ("norms-missing-everywhere", "starcoder2"): "norm-missing",
     ("module-unused", "llama"): "parameters-unused",
+    ("module-unused", "recipe-pre"): "parameters-unused",
     ("write-lost-mlp", "bert"): "write-lost",
     ("stream-added-to-itself", "recipe-post"): "write-lost",
     ("gain-plus-one", "olmo2"): "norm-gain-shifted",
