@@ -4,12 +4,14 @@ import csv
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import leadline as ll
 from leadline.experiments.outcome.folder import write_outcome
 from leadline.experiments.outcome.outcome import Outcome
 from leadline.experiments.outcome.rows import outcome_record, read_outcome
 from leadline.reading.page.figures import draw_charts
+from leadline.reading.page.headline import record_answer
 from leadline.reading.show.panels import Line, Places, Plane, Table
 from leadline.record import Record
 
@@ -128,3 +130,25 @@ def test_an_outcome_is_printed_reported_and_compared_without_torch(tmp_path):
     assert "my-experiment.by_depth[pre norm]" in said
     page = (tmp_path / "outcome.leadline.html").read_text(encoding="utf-8")
     assert "by depth" in page and "post norm (2)" in page
+
+
+def test_three_remarks_are_the_answer_and_the_others_stand_below_the_tables(tmp_path):
+    long = replace(OUTCOME, failures={}, remarks=("One.", "Two.", "Three.", "Four.", "Five."))
+    record = outcome_record(long)
+    assert record_answer(record) == ["One.", "Two.", "Three."]
+    text = str(record)
+    assert text.index("Three.") < text.index("Sums") < text.index("What else was seen")
+    assert text.endswith("Four.\nFive.")
+    page = ll.report(record, tmp_path / "x.html").read_text()
+    assert page.index("Three.") < page.index("What else was seen")
+    assert 'id="found-1"' in page
+
+
+def test_panels_of_logarithms_say_so_and_get_no_ratios():
+    logarithms = replace(OUTCOME, scales={"by size": "exponent"})
+    units = {one.title: one.unit for one in outcome_record(logarithms).quantities.values()}
+    assert units == {"Über ‖A‖₂": "", "by depth": "", "by size": "log10", "‖·‖": ""}
+    renamed = replace(
+        OUTCOME, lines=(Line("log₁₀ error", "a", (-1.0, -2.0)),), places={}, scales={}
+    )
+    assert [one.unit for one in outcome_record(renamed).quantities.values()] == ["log10"]

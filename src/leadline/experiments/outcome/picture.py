@@ -1,4 +1,4 @@
-"""The outcome of an experiment on a screen: the remarks, then a table for every panel."""
+"""The outcome of an experiment on a screen: the answer, a table for every panel, other remarks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 __all__ = ["outcome_screen"]
 
 _MOST_LAYERS = 8
+_MOST_SENTENCES = 3
+"""How many remarks are the answer; the others stand below the tables."""
 
 
 def outcome_screen(outcome: Outcome) -> Screen:
-    """Return what came out in sentences, then a table for every panel, a row per line."""
+    """Return what came out in a few sentences, a table for every panel, then the other remarks."""
     parts: list[Sentence | TextTable] = [
         Sentence(f"{name} could not be measured: {why}", "red")
         for name, why in outcome.failures.items()
     ]
-    parts += map(Sentence, outcome.remarks)
+    parts += map(Sentence, outcome.remarks[:_MOST_SENTENCES])
     parts += [Sentence(), Sentence(outcome.title, "bold"), Sentence()]
     for panel in outcome.panels:
         parts += _panel(outcome, panel)
     for table in outcome.tables:
         parts += [Sentence(table.title, "italic"), _numbers(table), Sentence()]
+    others = outcome.remarks[_MOST_SENTENCES:]
+    if others:
+        parts += [Sentence("What else was seen", "italic"), *map(Sentence, others)]
     return Screen(tuple(parts))
 
 

@@ -103,11 +103,13 @@ def _unique(name: str, taken: Set[str], pattern: str) -> str:
 
 def _quantity(outcome: Outcome, panel: str, name: str) -> Quantity:
     places = outcome.places.get(panel)
+    is_logarithm = "log₁₀" in panel or outcome.scales.get(panel) == "exponent"
     return Quantity(
         name,
         panel,
         "",
         outcome.value_label,
+        unit="log10" if is_logarithm else "",
         lives_on="layer",
         headline="value",
         meaning=f"{outcome.title}; over: {places.label if places else outcome.axis}.",

@@ -1,11 +1,13 @@
-"""What an instrument found that has no depth, such as bounds under attack: as it is printed."""
+"""What an instrument found, as it is printed: in the open where there is nothing to draw over depth."""
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from leadline.reading.page.section import SECTIONS, PagePart
 from leadline.reading.show.markup import safe
+from leadline.record.words.screen import Screen, Sentence
 
 if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
@@ -16,26 +18,35 @@ __all__ = ["InstrumentSection"]
 
 @SECTIONS.register("instrument")
 class InstrumentSection:
-    """The rows below the answer of a record that has nothing to draw over depth."""
+    """What is printed below the answer; folded where charts over depth show it too."""
 
     place = 5
 
     def reads(self, record: Record) -> bool:
-        """Look for the result of an instrument without sites in a model."""
-        return bool(record.instrument) and not record.stacks
+        """Look for the result of an instrument."""
+        return bool(record.instrument)
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the text of every such record, without the answer, which is the headline."""
+        several = len(subject.records) > 1
         return [
             PagePart(
                 f"found-{at}",
-                "What was found" if len(subject.records) == 1 else name,
-                '<div class="card scroll"><pre class="small">'
-                f"{safe(str(record).partition(chr(10))[2].strip())}</pre></div>",
-                folded=False,
+                name if several else "What was found",
+                f'<div class="card scroll"><pre class="small">{safe(text)}</pre></div>',
+                folded=bool(record.stacks),
+                remark="as it is printed",
             )
             for at, (record, name) in enumerate(
                 zip(subject.records, subject.names, strict=True), start=1
             )
-            if self.reads(record)
+            if self.reads(record) and (text := _below_the_answer(record))
         ]
+
+
+def _below_the_answer(record: Record) -> str:
+    """What is printed of a record, from the first empty line or table on."""
+    parts = dropwhile(
+        lambda part: isinstance(part, Sentence) and bool(part.text), record.screen().parts
+    )
+    return Screen(tuple(parts)).text()
