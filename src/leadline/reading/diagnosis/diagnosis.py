@@ -232,10 +232,16 @@ enters a tensor.
 """
 
 
+_EVERYWHERE = frozenset({"W10"})
+"""Rules whose fault shows in every layer, before and behind it: nothing balances beside NaN."""
+
+
 def _meet(first: Finding, second: Finding) -> bool:
     """Whether the second finding can be an effect of the first, by their places."""
     if first.stack and second.stack and first.stack != second.stack:
         return False
     if not first.layers or not second.layers or second.code[:1] in _EFFECTS:
+        return True
+    if first.code in _EVERYWHERE:
         return True
     return second.name == "weights-foreign" or bool(set(first.layers) & set(second.layers))

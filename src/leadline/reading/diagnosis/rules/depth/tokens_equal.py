@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.reading.diagnosis.case import Case
-from leadline.reading.diagnosis.profile import as_drawn, is_finite_line, line_of
+from leadline.reading.diagnosis.profile import as_drawn, is_finite_line, line_of, twin_line_of
 from leadline.reading.diagnosis.rule import Evidence, Rule, rule
 from leadline.reading.diagnosis.words import layers_text
 from leadline.record.rows.finding import Finding
@@ -21,6 +21,12 @@ DRAWN, TRAINED = 0.1, 0.03
 SHARE = 0.2
 LEAST_TYPES = 4
 """Inputs with fewer different tokens are one token repeated: only positions tell them apart."""
+SUDDEN = 0.1
+"""A layer that leaves less than this share of the residual before it has made tokens equal by itself.
+Of 37 healthy hosts the fastest fall in one layer was to 0.58 (Gemma 2 as drawn)."""
+SHARED = 0.05
+"""A residual at the entry below this, where the twin has ten times more, is one vector in all rows of the
+embedding. Of 37 healthy hosts the smallest was 0.72; a vector of 50 deviations leaves 1/50."""
 ENTERED = 0.2
 """Tokens whose residual is smaller at the entry were nearly equal before any layer."""
 
@@ -45,6 +51,7 @@ ENTERED = 0.2
         "does-not-learn",
         "attention-uniform",
         "loss-worse-than-unigram",
+        "loss-worse-than-uniform",
         "heads-equal",
     ),
     example="stream-pooled",
@@ -60,6 +67,10 @@ def tokens_equal(case: Case, rule: Rule) -> Iterator[Finding]:
         line = line_of(case, "tokens.relative_residual", stack)
         entered = line.get(0)
         finite = {at: value for at, value in line.items() if value == value}
+        twin = twin_line_of(case, "tokens.relative_residual", stack).get(0, 0.0)
+        if entered is not None and entered < SHARED and twin > 10 * entered:
+            yield _entry_finding(case, rule, stack, entered, twin)
+            continue
         if (
             entered is None
             or not entered > ENTERED
@@ -75,6 +86,22 @@ def tokens_equal(case: Case, rule: Rule) -> Iterator[Finding]:
         yield _finding(case, rule, stack, (first, last, max(line)), finite, drawn=drawn)
 
 
+def _entry_finding(case: Case, rule: Rule, stack: str, entered: float, twin: float) -> Finding:
+    """Tokens that are equal before the first layer."""
+    name = case.fact("ends", {}).get("embedding", "")
+    return rule.finding(
+        f"Tokens are nearly equal when they enter the {stack}: {name or 'the embedding'} gives them all "
+        "one large vector.",
+        stack=stack,
+        parameter=name or None,
+        evidence=[Evidence("relative residual at the entry", entered, twin, "the twin")],
+        ruled_out=["inputs that are alike: the twin tells them apart"],
+        cause="one vector that all rows of the embedding share",
+        remedy="Take the mean of its rows off the embedding, or load it again.",
+        quantity="tokens.relative_residual",
+    )
+
+
 def _finding(
     case: Case,
     rule: Rule,
@@ -88,7 +115,9 @@ def _finding(
     cosine = line_of(case, "tokens.cosine", stack)
     post = case.placements(stack) == {"post"}
     depth = case.depth(stack)
-    named = list(range(first, end + 1))
+    # Where one layer does it, that layer is the place; where depth does it, all from there on.
+    sudden = line[first] < SUDDEN * line.get(first - 1, 0.0)
+    named = [first] if sudden else list(range(first, end + 1))
     evidence = [
         Evidence(
             f"relative residual after layer {last}",

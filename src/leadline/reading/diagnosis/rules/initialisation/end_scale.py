@@ -93,9 +93,13 @@ def output_head_too_large(case: Case, rule: Rule) -> Iterator[Finding]:
     if ratio is not None and ratio >= FACTOR and name != case.fact("ends", {}).get("embedding"):
         value = case.values("weights.rms")[CasePlace(OUTSIDE, 0, None, name)]
         yield _head_finding(rule, f"The output head {name}", name, ratio, value)
-    for place, size in case.values("norm.size").items():
-        twin = case.values("norm.size", "twin").get(place, 0.0)
-        if place.stack == OUTSIDE and twin > 0 and size / twin >= FACTOR and _fresh(case):
+    twins, gains = case.values("norm.size", "twin"), case.values("norm.gain")
+    for place, stored in case.values("norm.size").items():
+        twin, size = twins.get(place), stored
+        if twin == 0:
+            # Gemma stores a gain less 1, and draws it as 0.
+            twin, size = 1.0, abs(1.0 + gains.get(place, 0.0))
+        if place.stack == OUTSIDE and twin and size / twin >= FACTOR and _fresh(case):
             gain = f"{place.point}.weight"
             yield _head_finding(
                 rule,

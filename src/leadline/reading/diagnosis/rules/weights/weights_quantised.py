@@ -36,7 +36,7 @@ SHARE = 0.9
     false_alarms="A model that is meant to be used as it was quantised.",
     remedy="Load the weights in their first precision.",
     sources=("https://github.com/ARahim3/mlx-tune/issues/15",),
-    explains=("weights-foreign", "weights-low-rank"),
+    explains=("weights-foreign", "weights-low-rank", "weights-zero"),
     example="quantised-layer",
 )
 def weights_quantised(case: Case, rule: Rule) -> Iterator[Finding]:
