@@ -75,8 +75,8 @@ def adapt(model: Any) -> None:
         def forward(self, stream: torch.Tensor) -> torch.Tensor:
             return self.inner(stream) + self.lora_B(self.lora_A(stream))
 
-    layer = model.model.layers[2]
-    layer.self_attn.q_proj = Adapted(layer.self_attn.q_proj)
+    for layer in model.model.layers[2:]:
+        layer.self_attn.q_proj = Adapted(layer.self_attn.q_proj)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora" in name)
         if "lora" in name:
@@ -106,6 +106,34 @@ SICK: Mapping[str, Sick] = {
     "R02": (without("mlp skip doubled"), lambda m: m),
     "N01": (without("mlp bare"), lambda m: m),
 }
+
+
+def set_every_eps(model: Any) -> None:
+    for name, module in model.named_modules():
+        if "norm" in name:
+            module.variance_epsilon = 0.1
+
+
+def make_one_layer_of_all(model: Any) -> None:
+    for at in range(1, len(model.transformer.h)):
+        model.transformer.h[at] = model.transformer.h[0]
+
+
+EVERYWHERE: Mapping[str, Sick] = {
+    "N05": (llama, set_every_eps),
+    "S02": (gpt2, make_one_layer_of_all),
+}
+
+
+@pytest.mark.parametrize("code", EVERYWHERE)
+def test_a_remedy_reaches_every_layer_that_is_ill(code: str) -> None:
+    host, change = EVERYWHERE[code]
+    model = host()
+    change(model)
+    before = diagnosed(model)
+    proof = prove_remedy(model, before, finding_of(before, code), diagnosed)
+    assert proof.gone
+    assert not proof.new
 
 
 def sick_model(code: str) -> Any:
@@ -211,9 +239,8 @@ def test_a_remedy_without_an_edit_says_what_to_do_by_hand() -> None:
 def test_a_preview_names_the_edit_its_values_and_whether_it_is_safe() -> None:
     model = sick_model("N05")
     lines = preview_remedy(finding_of(diagnosed(model), "N05")).splitlines()
-    assert lines[0].startswith("N05 norm-eps-large: set-attribute (")
-    assert "  module: transformer.h.1.ln_1" in lines
-    assert "  attribute: eps" in lines
+    assert lines[0].startswith("N05 norm-eps-large: set-eps (")
+    assert "  modules: transformer.h.1.ln_1" in lines
     # The other norms of the model have the eps that the remedy restores.
     assert f"  value: {model.transformer.h[0].ln_1.eps}" in lines
     assert model.transformer.h[1].ln_1.eps == 0.01

@@ -11,6 +11,7 @@ from torch import nn
 
 from leadline.anatomy import configured_model
 from leadline.anatomy.tensors import first_tensor, stream_input
+from leadline.instruments.visit.checks.norms import EPS_NAMES
 from leadline.instruments.visit.remedies.edit import EDITS, EditError, module_at, set_module
 from leadline.instruments.visit.twin import NoTwin, build_twin
 
@@ -29,6 +30,15 @@ def set_attributes(model: nn.Module, *, modules: Sequence[str], attribute: str, 
     """Set the same number or flag of several modules."""
     for path in modules:
         set_attribute(model, module=path, attribute=attribute, value=value)
+
+
+@EDITS.register("set-eps")
+def set_eps(model: nn.Module, *, modules: Sequence[str], value: float) -> None:
+    """Set the eps of several norms, whatever their classes call it."""
+    for path in modules:
+        norm = module_at(model, path)
+        name = next((name for name in EPS_NAMES if hasattr(norm, name)), EPS_NAMES[0])
+        set_attribute(model, module=path, attribute=name, value=value)
 
 
 @EDITS.register("eval-mode")
@@ -86,8 +96,20 @@ def add_residual(
 
 @EDITS.register("unshare-layers")
 def unshare_layers(model: nn.Module, *, modules: Sequence[str]) -> None:
-    """Give every layer a module of its own, with weights drawn anew from the spread of the shared."""
-    for number, path in enumerate(modules[1:], start=1):
+    """Give every layer a module of its own, with weights drawn anew from the spread of the shared.
+
+    Layers that are one module have one path; then it is every place where that module stands.
+    """
+    first, *others = dict.fromkeys(modules)
+    if not others:
+        shared = module_at(model, first)
+        named = model.named_modules(remove_duplicate=False)
+        others = [path for path, one in named if one is shared and path != first]
+    if not others:
+        raise EditError(
+            f"'{first}' is one module that is called again: there is no second to part."
+        )
+    for number, path in enumerate(others, start=1):
         fresh = copy.deepcopy(module_at(model, path))
         generator = torch.Generator().manual_seed(number)
         with torch.no_grad():

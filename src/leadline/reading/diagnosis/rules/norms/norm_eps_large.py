@@ -13,7 +13,7 @@ from statistics import median
 
 from leadline.reading.diagnosis.case import OUTSIDE, Case, CasePlace
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
-from leadline.reading.diagnosis.tensors import site_text, stack_layers
+from leadline.reading.diagnosis.tensors import names_text, site_text, stack_layers
 from leadline.record.rows.finding import Finding
 
 SHARE = 0.1
@@ -59,7 +59,7 @@ def norm_eps_large(case: Case, rule: Rule) -> Iterator[Finding]:
         places = [place for place in large if place.stack == stack]
         worst = max(places, key=lambda place: eps[place] / inputs[place])
         layers = [layer for layer in numbers if layer]
-        name = case.parameter(worst)
+        name, names = case.parameter(worst), [case.parameter(place) for place in places]
         at = site_text(case, stack, layers)
         twin = case.values("norm.eps", "twin").get(worst)
         target = twin if twin and twin < eps[worst] else min(usual, 1e-5)
@@ -76,8 +76,8 @@ def norm_eps_large(case: Case, rule: Rule) -> Iterator[Finding]:
             ],
             cause="a default that the configuration should have replaced",
             remedy=Remedy(
-                f"Set eps of {name} to {target:.3g}.",
-                edit={"edit": "set-attribute", "module": name, "attribute": "eps", "value": target},
+                f"Set eps of {names_text(names)} to {target:.3g}.",
+                edit={"edit": "set-eps", "modules": names, "value": target},
             ),
             quantity="norm.eps",
         )  # fmt: skip

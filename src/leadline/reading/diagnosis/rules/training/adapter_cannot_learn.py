@@ -101,7 +101,7 @@ def _finding(case: Case, rule: Rule, names: list[str], fault: str, pairs: int) -
         "not added to the output",
         remedy=Remedy(
             "Draw the first factor of every adapter again, and leave the second at 0.",
-            edit={"edit": "redraw-tensor", "parameter": names[0], "std": 0.02}
+            edit={"edit": "redraw-tensors", "parameters": names, "std": 0.02}
             if "0, and" in fault
             else {},
         ),
