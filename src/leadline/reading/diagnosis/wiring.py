@@ -13,11 +13,22 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from leadline.reading.diagnosis.case import Case
 
-__all__ = ["LEAST", "Meeting", "meetings", "strangers", "trial"]
+__all__ = [
+    "LEAST",
+    "Meeting",
+    "Parted",
+    "all_parted",
+    "meetings",
+    "parted_pairs",
+    "strangers",
+    "trial",
+    "true_partner",
+]
 
 STRANGE = 5.0
 """Below so many deviations two matrices are strangers."""
@@ -93,6 +104,38 @@ def strangers(line: Sequence[Meeting]) -> list[Meeting]:
         return []
     limit = FAR * min(one.likeness for one in others)
     return [one for one in low if one.likeness < limit]
+
+
+Parted = list[tuple[Meeting, float]]
+"""Strangers, each with the median likeness of the other layers."""
+
+
+def parted_pairs(case: Case) -> dict[tuple[str, int], Parted]:
+    """The pairs of matrices by layer that do not know each other, where those of other layers do."""
+    grouped: defaultdict[tuple[str, int], Parted] = defaultdict(list)
+    for line in meetings(case).values():
+        low = strangers(line)
+        low += [one for one in line if one not in low and one.strange and true_partner(one)]
+        others = [one.likeness for one in line if one not in low]
+        for one in low:
+            grouped[one.stack, one.layer].append((one, median(others) if others else 1.0))
+    return grouped
+
+
+def true_partner(one: Meeting) -> str:
+    """Where the second matrix of a meeting of strangers belongs, by what it is kin with."""
+    nearest = one.facts.get("nearest")
+    if nearest is not None and one.kin(nearest["likeness"]):
+        return f"that of layer {nearest['layer']} fits"
+    if one.kin(one.facts.get("transposed", 0.0)):
+        return "its transpose fits"
+    return ""
+
+
+def all_parted(pairs: Parted) -> bool:
+    """Whether attention and MLP of a layer are both strange, and nothing tells where they belong."""
+    kinds = {one.kind == "mlp" for one, _ in pairs}
+    return len(kinds) == 2 and not any(true_partner(one) for one, _ in pairs)
 
 
 def trial(case: Case, *kinds: str) -> Mapping[str, Any] | None:

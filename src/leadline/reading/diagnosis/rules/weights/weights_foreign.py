@@ -37,7 +37,13 @@ from leadline.reading.diagnosis.tensors import (
     site_text,
     tensor_lines,
 )
-from leadline.reading.diagnosis.wiring import Meeting, meetings, strangers, trial
+from leadline.reading.diagnosis.wiring import (
+    Parted,
+    all_parted,
+    parted_pairs,
+    trial,
+    true_partner,
+)
 from leadline.record.rows.finding import Finding
 
 LOW = 1.2
@@ -67,13 +73,16 @@ class _Sign:
     severity="serious",
     basis="neighbours",
     needs=("weights.rms", "alignment.forward"),
-    summary="A weight tensor among trained ones knows neither what enters it nor what is asked of it: it "
-    "was redrawn, transposed, swapped with another, or never loaded.",
+    summary="A weight tensor among trained ones knows neither what enters it nor the matrix that it meets: "
+    "it was redrawn, transposed, swapped with another, or never loaded.",
     why="The layer does noise where it should do what it learnt.",
     is_not="A model as it was drawn: none of its matrices knows its neighbours.",
     false_alarms="A layer that training never moved; post-norm models, whose alignment is weaker.",
     remedy="Load the tensor again; look at the names in the file and at the axes of the matrix.",
-    sources=("https://github.com/huggingface/transformers/issues/48722",),
+    sources=(
+        "https://github.com/huggingface/transformers/issues/48722",
+        "Arora, Cohen and Hazan 2018, arXiv 1802.06509", "Du, Hu and Lee 2018, arXiv 1806.00900",
+    ),
     explains=(
         "loss-worse-than-unigram", "loss-worse-than-uniform", "write-harmful",
         "unlike-its-family", "weights-layout-wrong", "attention-uniform", "attention-saturated",
@@ -92,11 +101,11 @@ def weights_foreign(case: Case, rule: Rule) -> Iterator[Finding]:
     if put_right is not None:
         yield _trial_finding(case, rule, put_right)
         return
-    parted = _parted(case)
+    parted = parted_pairs(case)
     signs = {sign.place: sign for sign in (*_normal(case), *_independent(case), *_unaligned(case))}
-    layers = {*_layers(case), *(key for key, pairs in parted.items() if _all_parted(pairs))}
+    layers = {*_layers(case), *(key for key, pairs in parted.items() if all_parted(pairs))}
     # Where a partner is known, one matrix is named rather than its layer.
-    layers -= {key for key, pairs in parted.items() if any(_true_partner(one) for one, _ in pairs)}
+    layers -= {key for key, pairs in parted.items() if any(true_partner(one) for one, _ in pairs)}
     for stack, layer in sorted(layers):
         yield _layer_finding(case, rule, stack, layer)
     for (stack, layer), pairs in sorted(parted.items()):
@@ -139,44 +148,12 @@ def _trial_finding(case: Case, rule: Rule, best: Mapping[str, Any]) -> Finding:
     )
 
 
-Parted = list[tuple[Meeting, float]]
-"""Strangers, each with the median likeness of the other layers."""
-
-
-def _parted(case: Case) -> dict[tuple[str, int], Parted]:
-    """The pairs of matrices by layer that do not know each other, where those of other layers do."""
-    grouped: defaultdict[tuple[str, int], Parted] = defaultdict(list)
-    for line in meetings(case).values():
-        low = strangers(line)
-        low += [one for one in line if one not in low and one.strange and _true_partner(one)]
-        others = [one.likeness for one in line if one not in low]
-        for one in low:
-            grouped[one.stack, one.layer].append((one, median(others) if others else 1.0))
-    return grouped
-
-
-def _true_partner(one: Meeting) -> str:
-    """Where the second matrix of a meeting of strangers belongs, by what it is kin with."""
-    nearest = one.facts.get("nearest")
-    if nearest is not None and one.kin(nearest["likeness"]):
-        return f"that of layer {nearest['layer']} fits"
-    if one.kin(one.facts.get("transposed", 0.0)):
-        return "its transpose fits"
-    return ""
-
-
-def _all_parted(pairs: Parted) -> bool:
-    """Whether attention and MLP of a layer are both strange, and nothing tells where they belong."""
-    kinds = {one.kind == "mlp" for one, _ in pairs}
-    return len(kinds) == 2 and not any(_true_partner(one) for one, _ in pairs)
-
-
 def _meeting_finding(
     case: Case, rule: Rule, pairs: Parted, signs: dict[CasePlace, _Sign]
 ) -> Finding:
     """One of two matrices that meet is foreign: the one that looks drawn or stands in several pairs."""
-    one, others = max(pairs, key=lambda pair: bool(_true_partner(pair[0])))
-    partner = _true_partner(one)
+    one, others = max(pairs, key=lambda pair: bool(true_partner(pair[0])))
+    partner = true_partner(one)
     drawn = {case.parameter(place) for place in signs}
     names = [name for pair, _ in pairs for name in (pair.second, pair.first)]
     name = one.second

@@ -33,8 +33,8 @@ Lines = dict[tuple[str, str], dict[int, float]]
     severity="serious",
     basis="hint",
     needs=("alignment.backward",),
-    summary="Queries, keys or values pass on what they learnt but not back: their rows stand in another "
-    "order than the code reads them (rotary halves against pairs, keys in place of values, heads).",
+    summary="Queries, keys, values or heads stand in another order than the code reads them (rotary halves "
+    "against pairs, keys in place of values, heads): in another order they fit, or the loss falls.",
     why="The numbers are right and in the wrong places: norms look healthy and the loss does not.",
     is_not="One layer that is foreign (weights-foreign); a fresh model.",
     false_alarms="Short training, where alignment is weak everywhere.",
