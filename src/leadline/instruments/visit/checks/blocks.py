@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Stack
-from leadline.anatomy.find.block_survey import BlockReport, survey_blocks
+from leadline.anatomy.find.block_report import BlockReport
+from leadline.anatomy.find.block_survey import survey_blocks
 from leadline.anatomy.find.discover import block_calls
 from leadline.anatomy.find.trace import ModuleCall, trace_calls
 from leadline.anatomy.find.unproved import stacks_beside
