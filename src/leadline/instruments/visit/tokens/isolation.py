@@ -35,7 +35,8 @@ class NotApart(Exception):
 def isolation(patient: Patient) -> dict[str, Any]:
     """Whether passes repeat (`random`) and whether examples mix (`mixed`), and through which module."""
     first, second, token = _two(patient)
-    one, two = patient.output(first), patient.output(second)
+    # A pass that was kept began at the same state of the random numbers as the next one does.
+    one, two = patient.output(first, again=True), patient.output(second)
     if one.ndim < 2 or one.shape[0] != 2 or one.shape != two.shape:
         raise NotApart("the output of this model has no axis of examples")
     facts: dict[str, Any] = {"random": 0.0, "mixed": 0.0}

@@ -27,7 +27,7 @@ DROPPING = ("dropout", "bernoulli")
     remedy="Pass `training=self.training` to functional dropout, and dropout_p=0.0 outside of training "
     "to scaled_dot_product_attention; use modules, which follow `model.eval()`.",
     sources=("https://pytorch.org/docs/stable/generated/torch.nn.functional.dropout.html",),
-    explains=("residual-missing", "residual-from-wrong-point", "examples-mixed"),
+    explains=("residual-missing", "residual-from-wrong-point", "examples-mixed", "positions-wrong"),
     example="dropout-always-on",
 )
 def random_in_evaluation(case: Case, rule: Rule) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
@@ -99,10 +100,23 @@ def _odd_tensors(case: Case) -> Iterator[tuple[CasePlace, Outlier]]:
         if not odd and matrix and fresh:
             odd = _beside_twin(line, fresh) or _off_twin(line, fresh, drawn=drawn)
         for outlier in odd:
-            yield CasePlace(stack, outlier.layer, None, point), outlier
+            place = CasePlace(stack, outlier.layer, None, point)
+            if matrix or not _is_negligible(case, place, outlier):
+                yield place, outlier
         if not matrix and not odd:
             yield from _lone_vector(stack, point, line)
     yield from _outside(case)
+
+
+def _is_negligible(case: Case, place: CasePlace, outlier: Outlier) -> bool:
+    """Whether a bias is smaller than the entries of the matrix it is added to, here and elsewhere.
+
+    Then it is no more than about 1 / sqrt(width) of the sum. The bias of keys is such a one: softmax
+    does not see it, so that training leaves it at noise, and noise differs from layer to layer.
+    """
+    beside = replace(place, point=f"{place.point.rpartition('.')[0]}.weight")
+    entries = case.values("weights.rms").get(beside, 0.0)
+    return place.point.endswith("bias") and max(outlier.value, outlier.expected) < entries
 
 
 def _odd_parts(case: Case) -> Iterator[tuple[CasePlace, Outlier]]:
