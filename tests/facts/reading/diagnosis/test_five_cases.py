@@ -56,5 +56,5 @@ def test_a_trained_model_whose_tokens_became_equal() -> None:
         model.blocks[3].mlp.branch.down.bias[::2].mul_(-1)
     record = visited(model.eval(), language())
     finding = findings(record, "D05")["D05"]
-    assert finding.layers == (4, 5, 6)
+    assert finding.layers == (4,)  # the layer whose bias does it, and not those that follow
     assert finding.evidence[1]["value"] > 0.999
