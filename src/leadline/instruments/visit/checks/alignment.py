@@ -100,8 +100,9 @@ def _watch(
 ) -> None:
     if not arguments or not isinstance(output, Tensor) or not isinstance(arguments[0], Tensor):
         return
-    square = float(torch.linalg.vector_norm(module.weight.detach(), dtype=torch.float32)) ** 2  # pyright: ignore[reportArgumentType, reportCallIssue, reportAttributeAccessIssue]
     weight: Tensor = module.weight.detach().float()  # pyright: ignore[reportAssignmentType, reportCallIssue, reportAttributeAccessIssue]
+    # By rows first: one long float32 sum is biased.
+    square = float(torch.linalg.vector_norm(weight, dim=-1).double().square().sum())
     if kind_of(module) == "conv1d":
         weight = weight.T  # stored as (in, out)
     inputs = arguments[0].detach().float()

@@ -10,12 +10,14 @@ in the block: 0 for a block without gradient, the share of the branches for a sk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy.tensors import mapped
 from leadline.instruments.visit.check import CouldNot, check
 from leadline.instruments.visit.patient import Patient
 from leadline.record import Quantity, Reading, Site
@@ -30,6 +32,8 @@ it gives another slope than the whole by more than this, the block jumps (a rout
 expert), and another direction is tried."""
 TRIES = 3
 
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a block is called with, by place and by name."""
 _Block = Callable[[Tensor], Tensor | None]
 """A block as a function of the stream."""
 
@@ -54,27 +58,47 @@ def slopes(patient: Patient) -> Iterator[Reading | CouldNot]:
         why = "slopes by small changes need float32 weights"
         yield CouldNot((AGREEMENT.name,), why)
         return
-    calls = _calls(patient)
+    calls, examples = _calls(patient), patient.small.main.shape[:1]
     for stack, paths in patient.rows.items():
         for layer, path in enumerate(paths, start=1):
             if path not in calls:
                 continue
-            try:
-                value = _agreement(patient.model.get_submodule(path), *calls[path], layer)
-            except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
-                continue  # a block whose call depends on more than its arguments
+            block, value = patient.model.get_submodule(path), None
+            for given in (_first_example(*calls[path], examples), calls[path]):
+                if given is None or value is not None:
+                    continue
+                # A block that raises depends on more than its arguments.
+                with suppress(RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+                    value = _agreement(block, *given, layer)
             if value is not None:
                 yield Reading(AGREEMENT.name, Site(stack, layer, None, "block"), "value", value)
 
 
-def _calls(patient: Patient) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+def _calls(patient: Patient) -> dict[str, _Arguments]:
     """The arguments of every block's first call in a small pass."""
     blocks = {path for paths in patient.rows.values() for path in paths}
-    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    calls: dict[str, _Arguments] = {}
     for one in patient.small_pass().calls:
         if one.path in blocks:
             calls.setdefault(one.path, (one.arguments, dict(one.named)))
     return calls
+
+
+def _first_example(
+    arguments: tuple[Any, ...], named: dict[str, Any], examples: Sequence[int]
+) -> _Arguments | None:
+    """The arguments with the first example alone; None where the stream shows no axis of examples."""
+    key = _stream_key(arguments, named)
+    if key is None or not examples or examples[0] < 2:
+        return None
+    stream: Tensor = arguments[key] if isinstance(key, int) else named[key]
+    if stream.ndim != 3 or stream.shape[0] != examples[0] or stream.shape[1] == examples[0]:
+        return None
+
+    def first(tensor: Tensor) -> Tensor:
+        return tensor[:1] if tensor.ndim and tensor.shape[0] == examples[0] else tensor
+
+    return mapped(arguments, first), mapped(named, first)
 
 
 def _kept(value: Any) -> Any:

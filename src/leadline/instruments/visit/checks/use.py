@@ -99,7 +99,8 @@ def gradients_of(model: nn.Module, inputs: Inputs) -> tuple[dict[str, float | No
 
 def _norm(gradient: Tensor) -> float:
     """The norm, in double precision only where squares leave the range of the numbers."""
-    norm = float(torch.linalg.vector_norm(gradient))
+    # By rows first: one long float32 sum is biased.
+    norm = float(torch.linalg.vector_norm(torch.atleast_1d(gradient), dim=-1).double().norm())
     if SMALLEST < norm < 1 / SMALLEST:
         return norm
     return float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
