@@ -16,7 +16,7 @@ from leadline.cli.request.models import AnatomyRequest, ModelRequest
 from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs
 from leadline.cli.request.records import open_records
 from leadline.cli.screen.voice import Voice, check_writable
-from leadline.errors import InputError, join_words
+from leadline.errors import InputError, LeadlineError, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +146,7 @@ def diagnose(
     """
     check_outputs(output, html)
     if sarif is not None:
-        check_writable(sarif, "SARIF log")
+        _check_log(sarif)
     request.check()
     file = request.record
     if file is not None:
@@ -197,17 +197,19 @@ def diagnose(
                     ignore=left_out,
                 )
                 diagnosis = look(loaded, anatomy=declared)
-            proof = _proof(diagnosis, loaded, look) if apply else None
+            proof = _proof(diagnosis, loaded, look) if apply else None  # or why there is none
             _write(diagnosis, output, html, sarif)
         previews = _previews(diagnosis) if diff else []
         if loaded is not None:
             say_missing(voice, loaded)
-        remedies = [*previews, *([] if proof is None else [proof.to_json()])]
+        remedies = [*previews]
+        if proof is not None:
+            remedies.append({"why": proof} if isinstance(proof, str) else proof.to_json())
         voice.emit(lambda: diagnosis.to_json() | ({"remedies": remedies} if diff or apply else {}))
         _show(voice, diagnosis, statistics=statistics, everything=everything)
         for one in previews:
             voice.say(f"\n{one['diff']}")
-        if proof is not None:
+        if proof is not None and not isinstance(proof, str):
             voice.say("")
             voice.show(proof.screen().show)
     say_outputs(voice, output, html)
@@ -215,6 +217,8 @@ def diagnose(
         voice.say(f"The SARIF log is in {sarif}")
     if fail_on is not None and diagnosis.worse_than(fail_on):
         raise typer.Exit(1)
+    if isinstance(proof, str):
+        raise InputError(proof)
 
 
 def _words(text: str | None) -> list[str]:
@@ -240,15 +244,30 @@ def _reference(
 
 def _proof(
     diagnosis: Diagnosis, loaded: LoadedModel | None, diagnose_again: Callable[[Any], Diagnosis]
-) -> Proof:
-    """Apply the remedy of the first finding that is more than a note to a copy, and look again."""
+) -> Proof | str:
+    """Apply the remedy of the first finding that is more than a note to a copy, and look again.
+
+    Where nothing can be applied, the sentence that says why: the diagnosis stands all the same.
+    """
     from leadline.instruments.visit.remedies.apply import prove_remedy
 
     faults = [finding for finding in diagnosis.findings if finding.severity != "note"]
     if not faults:
-        raise InputError("--apply has nothing to apply: no finding is more than a note.")
+        return "--apply has nothing to apply: no finding is more than a note."
     assert loaded is not None
-    return prove_remedy(loaded.model, diagnosis, faults[0], diagnose_again)
+    try:
+        return prove_remedy(loaded.model, diagnosis, faults[0], diagnose_again)
+    except LeadlineError as error:
+        return str(error)
+
+
+def _check_log(sarif: Path) -> None:
+    """Refuse to write the log over what is no log, such as the record that is read."""
+    if sarif.suffix.lower() not in {".sarif", ".json"}:
+        raise InputError(f"--sarif writes a log, and {sarif} does not end in .sarif or .json.")
+    if sarif.is_file() and b"sarif" not in sarif.read_bytes()[:1000]:
+        raise InputError(f"{sarif} exists and is no SARIF log; choose another file for --sarif.")
+    check_writable(sarif, "SARIF log")
 
 
 def _previews(diagnosis: Diagnosis) -> list[dict[str, Any]]:

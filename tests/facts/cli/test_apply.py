@@ -53,3 +53,4 @@ def test_a_remedy_that_needs_a_hand_says_so(leadline, tmp_path):
     said = leadline("diagnose", path, "--random", "2x24", "--apply")
     assert said.code == 2
     assert "cannot be applied by itself; by hand: " in said.err
+    assert "W10" in said.out, "the diagnosis itself is shown all the same"

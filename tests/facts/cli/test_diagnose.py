@@ -110,6 +110,7 @@ def test_selected_rules_look_alone(leadline, sick):
         (["--text", "The sea."], ["is a record"]),
         (["--html", "page.txt"], ["must end in .html"]),
         (["--sarif", "no/such/folder/x.sarif"], ["does not exist"]),
+        (["--sarif", "model.py"], ["does not end in .sarif or .json"]),
         (["--reference", "nowhere.leadline"], ["nowhere.leadline"]),
     ],
 )
@@ -117,6 +118,14 @@ def test_bad_input_is_answered_with_a_sentence(leadline, sick, arguments, words)
     said = leadline("diagnose", sick, *arguments)
     assert said.code == 2 and said.out == ""
     assert all(word in said.err for word in words), said.err
+
+
+def test_a_log_is_not_written_over_what_is_no_log(leadline, sick, tmp_path):
+    settings = tmp_path / "config.json"
+    settings.write_text("{}")
+    said = leadline("diagnose", sick, "--sarif", settings)
+    assert said.code == 2 and "exists and is no SARIF log" in said.err
+    assert settings.read_text() == "{}"
 
 
 def test_nothing_to_diagnose_is_said(leadline):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadline.errors import RecordError, UnknownName
+from leadline.errors import InputError, RecordError, UnknownName, join_words
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.rule import BASES, RULES, Rule
 from leadline.record.rows.finding import SEVERITIES, Finding, Severity
@@ -134,17 +134,27 @@ def ask_rules(
     """Ask those of the rules that can look at a record, and say which could not."""
     case = Case(record, reference)
     chosen, left_out = choose_rules(select, ignore)
+    # What a rule explains is no news where the rule itself is ignored.
+    silent = {one.code for one in left_out}
     findings: list[Finding] = []
     looked: list[str] = []
     could_not: list[tuple[str, str]] = []
-    for one in chosen:
-        missing = [need for need in one.needs if not case.has(need)]
-        if missing:
-            could_not.append((one.code, why_missing(case, missing)))
-            continue
-        looked.append(one.code)
-        findings += one.look(case)
+    for one in [*chosen, *(() if select else left_out)]:
+        try:
+            missing = [need for need in one.needs if not case.has(need)]
+            if missing:
+                could_not.append((one.code, why_missing(case, missing)))
+                continue
+            findings += list(one.look(case))
+        except Exception as error:  # a rule of a plug-in, or a record that another program wrote
+            why = f"the rule failed on this record ({type(error).__name__}: {error})"
+            could_not.append((one.code, why))
+        else:
+            looked.append(one.code)
     ranked, explained = rank(findings, [one for _, one in RULES.items()])
+    ranked = [finding for finding in ranked if finding.code not in silent]
+    looked = [code for code in looked if code not in silent]
+    could_not = [(code, why) for code, why in could_not if code not in silent]
     coverage = Coverage(tuple(looked), tuple(could_not), tuple(one.code for one in left_out))
     return Diagnosis(tuple(ranked), coverage, record, tuple(explained))
 
@@ -161,6 +171,7 @@ def why_missing(case: Case, missing: Sequence[str]) -> str:
 
 def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rule], list[Rule]]:
     """The rules to ask, by code, name or the beginning of a code (`A` is all of attention)."""
+    select, ignore = _listed(select), _listed(ignore)
     rules = sorted((one for _, one in RULES.items()), key=lambda one: one.code)
     for word in [*select, *ignore]:
         if not any(_matches(one, word) for one in rules):
@@ -173,7 +184,18 @@ def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rul
         if (not select or any(_matches(one, word) for word in select))
         and not any(_matches(one, word) for word in ignore)
     ]
+    if not chosen:
+        raise InputError(
+            f"No rule is left: {join_words(ignore)} is ignored"
+            + (f" of {join_words(select)}." if select else ".")
+        )
     return chosen, [one for one in rules if one not in chosen]
+
+
+def _listed(words: Sequence[str]) -> list[str]:
+    """Codes or names, also where one text holds them, with commas between."""
+    listed = words.split(",") if isinstance(words, str) else list(words)
+    return [word.strip() for word in listed if word.strip()]
 
 
 def _matches(one: Rule, word: str) -> bool:

@@ -22,7 +22,13 @@ def test_random_passes_are_named_as_such_and_not_as_wrong_positions():
 @pytest.mark.parametrize(("size", "expected"), [(1e-3, []), (1.0, ["W02"])])
 def test_a_bias_below_the_entries_of_its_matrix_is_not_out_of_scale(size, expected):
     config = transformers.GPT2Config(
-        vocab_size=100, n_positions=64, n_embd=64, n_layer=6, n_head=4, bos_token_id=1, eos_token_id=2
+        vocab_size=100,
+        n_positions=64,
+        n_embd=64,
+        n_layer=6,
+        n_head=4,
+        bos_token_id=1,
+        eos_token_id=2,
     )
     torch.manual_seed(0)
     model = transformers.GPT2LMHeadModel(config).eval()
