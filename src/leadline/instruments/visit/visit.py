@@ -24,6 +24,7 @@ from leadline.errors import (
 )
 from leadline.instruments.passes.arguments import modules_of, tokenizer_for
 from leadline.instruments.passes.measurement import measure
+from leadline.instruments.passes.probe_plan import plan
 from leadline.instruments.visit.check import CHECKS, CouldNot, VisitCheck, VisitFact
 from leadline.instruments.visit.partial import measure_unbalanced, read_unproved
 from leadline.instruments.visit.patient import Patient, VisitOptions, cut
@@ -113,6 +114,11 @@ def visit(
     for at, one in enumerate(chosen):
         say(f"checking {one.name}", 2 + at, total)
         _run(one, patient, record, facts, could_not)
+    if record.provenance.get("anatomy"):  # else the refusal is why
+        probes = FORWARD_PROBES if "no_gradients" in facts else VISIT_PROBES
+        for quantity in plan(probes).quantities:
+            if quantity.absent and quantity.name not in record.quantities:
+                could_not.setdefault(quantity.name, quantity.absent)
     facts["could_not"] = could_not
     facts["seconds"] = round(time.perf_counter() - started, 3)
     record.note("visit", facts)
@@ -248,6 +254,7 @@ def _twin(
             return built
     facts["twin"] = {"built": False, "why": why}
     could_not["twin"] = why
+    could_not["twin or natural text"] = f"{why}, and the inputs are no natural text"
     return None
 
 

@@ -116,12 +116,15 @@ class Case:
     def has(self, need: str) -> bool:
         """Whether a quantity has readings, or a visit a fact of this name.
 
-        `anatomy`, `twin` and `reference` ask whether there is one.
+        `anatomy`, `twin` and `reference` ask whether there is one; `twin or natural text` whether
+        there is either, to tell a loss that is wrong from inputs that nothing can predict.
         """
         if need == "anatomy":
             return bool(self.layers)
         if need == "twin":
             return self.has_twin
+        if need == "twin or natural text":
+            return self.has_twin or self.natural
         if need == "reference":
             return self.reference is not None
         return need in self.facts or self.remember(("measured", need), lambda: self._has(need))

@@ -45,6 +45,13 @@ def answer_of(diagnosis: Diagnosis) -> list[str]:
         notes = counts["note"]
         below = f" {_counted(notes, 'note')} below, usually benign." if notes else ""
         subject = f"in {name}" if name else "here"
+        provenance = diagnosis.record.provenance
+        refusal = text_at(provenance, "visit", "refusal")
+        if refusal and not (provenance.get("anatomy") or {}).get("layers"):
+            return [
+                f"No fault found {subject}, but the blocks could not be read: "
+                f"{refusal.rstrip('.')}. {looked} looked.{below}"
+            ]
         return [f"Nothing unusual {subject}: {looked} looked and found no fault.{below}"]
     words = join_words(
         _counted(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]

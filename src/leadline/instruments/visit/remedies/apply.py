@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from leadline.instruments.visit.remedies.edit import EDITS, EditError
+from leadline.record.rows.finding import SEVERITIES
 from leadline.record.words.screen import Screen, Sentence, Showable
 
 if TYPE_CHECKING:
@@ -79,11 +80,18 @@ class Proof(Showable):
             if one.severity != "note" and (one.code, one.layers) not in known
         )
 
+    @property
+    def helps(self) -> bool:
+        """Whether the finding is gone, and nothing as severe has come in its place."""
+        limit = SEVERITIES.index(self.finding.severity)
+        return self.gone and all(SEVERITIES.index(one.severity) > limit for one in self.new)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "code": self.finding.code,
             "gone": self.gone,
+            "helps": self.helps,
             "healthy": self.after.healthy,
             "new": [one.verdict for one in self.new],
         }
@@ -93,20 +101,21 @@ class Proof(Showable):
         name = f"{self.finding.code} {self.finding.name}"
         first = (
             f"The remedy helps: {name} is gone on a copy of the model."
+            if self.helps
+            else f"The remedy does not help: {name} is gone on a copy, and something as severe is new."
             if self.gone
             else f"The remedy does not help: {name} is still found on the copy."
         )
         lines = [Sentence(first, "bold")]
         if self.new:
             lines.append(Sentence(f"New: {' '.join(one.verdict for one in self.new)}"))
-        left = [one for one in self.after.findings if one.severity != "note"]
-        lines.append(
-            Sentence(
-                "Nothing else is unusual."
-                if not left
-                else f"Still there: {' '.join(one.verdict for one in left)}"
-            )
-        )
+        left = [
+            one for one in self.after.findings if one.severity != "note" and one not in self.new
+        ]
+        if left:
+            lines.append(Sentence(f"Still there: {' '.join(one.verdict for one in left)}"))
+        elif not self.new:
+            lines.append(Sentence("Nothing else is unusual."))
         return Screen(tuple(lines))
 
 

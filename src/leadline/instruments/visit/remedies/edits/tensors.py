@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from leadline.anatomy import configured_model
 from leadline.instruments.visit.remedies.edit import EDITS, EditError, module_at, tensor_at
 
 
@@ -23,6 +24,21 @@ def scale_tensors(model: nn.Module, *, parameters: Sequence[str], factor: float)
     """Multiply several tensors by one number; tensors that are one object are scaled once."""
     for tensor in {id(t): t for t in (tensor_at(model, path) for path in parameters)}.values():
         tensor.mul_(factor)
+
+
+@EDITS.register("rescale-initialisation")
+def rescale_initialisation(
+    model: nn.Module, *, parameters: Sequence[str], factor: float, name: str, value: float
+) -> None:
+    """Multiply tensors by one number, and let the configuration ask for the spread that they then have."""
+    config = getattr(configured_model(model), "config", None)
+    config = getattr(config, "get_text_config", lambda: config)()
+    if not hasattr(config, name):
+        raise EditError(
+            f"The remedy sets {name}, and the configuration of {type(model).__name__} has none."
+        )
+    setattr(config, name, value)
+    scale_tensors(model, parameters=parameters, factor=factor)
 
 
 @EDITS.register("shift-tensor")

@@ -70,7 +70,7 @@ def attention_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
                 Evidence("what multiplies queries times keys", value, expected, source),
                 Evidence("head width", first["head_width"]),
             ],
-            cause=f"the scale is wrong{what}",
+            cause=what.removeprefix(": ") or "the scale is wrong",
             remedy=f"Scale by {expected:.4g} in {first['module']}.",
             severity=severity if source.startswith("1/sqrt") else None,
             confidence="likely" if source.startswith("1/sqrt") else "certain",

@@ -29,7 +29,7 @@ NEAR = 1.25
     "depth-scale-missing",
     severity="warning",
     basis="twin",
-    needs=("weights.rms",),
+    needs=("weights.rms", "twin"),
     summary="Projections that write to the stream are larger than their twins by sqrt(2 L) in all "
     "layers: the depth scale of the initialisation is missing.",
     why="The variance of the stream grows with every write instead of staying bounded.",

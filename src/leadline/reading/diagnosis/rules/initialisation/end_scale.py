@@ -27,7 +27,7 @@ FACTOR = 3.0
     "embedding-scale-wrong",
     severity="warning",
     basis="twin",
-    needs=("weights.rms", "ends"),
+    needs=("weights.rms", "ends", "twin"),
     summary="The token embedding of a fresh model is several times larger or smaller than its twin.",
     why="The stream starts out of scale: the first writes drown in it, or drown it.",
     is_not="A design that scales the embedding by sqrt(d) in its pass: the twin does so too.",
@@ -72,7 +72,7 @@ def embedding_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
     "output-head-too-large",
     severity="warning",
     basis="twin",
-    needs=("weights.rms", "ends"),
+    needs=("weights.rms", "ends", "twin"),
     summary="The output head of a fresh model, or the norm before it, is several times larger than its "
     "twin.",
     why="The first losses are far above ln V, and the first steps only shrink the logits.",

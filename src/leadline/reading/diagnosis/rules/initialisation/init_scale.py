@@ -69,7 +69,7 @@ def init_too_large(case: Case, rule: Rule) -> Iterator[Finding]:
     "init-too-small",
     severity="warning",
     basis="twin",
-    needs=("weights.rms",),
+    needs=("weights.rms", "twin"),
     summary="All weights are several times smaller than they are drawn.",
     why="Branches write next to nothing and learning starts on a plateau.",
     is_not="Weights that decay made small one by one; a design that scales them by depth.",
@@ -102,12 +102,14 @@ def _of_group(
     ratios = matrix_ratios(case) if stack is None else inside
     factor = against_twin = common_factor(inside.values(), within=1.3)
     source, expected = "the twin, drawn anew", ""
+    setting: dict[str, object] = {}
     init = case.fact("initializer", {})
     if factor is not None and 1 / 1.3 < factor < 1.3 and init.get("usual"):
         # The twin follows the same configuration: ask what its class draws by itself.
         factor *= init["value"] / init["usual"]
         source = f"{init['name']} of the class by itself, {init['usual']}"
         expected = f" ({init['name']} is {init['value']:g})"
+        setting = {"name": init["name"], "value": init["usual"]}
     elif factor is None and not inside:
         factor, source = _by_law(case), "weights that keep the size of their input"
     if factor is None or not (factor >= FACTOR if large else factor <= 1 / FACTOR):
@@ -136,7 +138,8 @@ def _of_group(
         remedy=Remedy(
             f"Draw all weights again with a spread {max(factor, 1 / factor):.3g} times "
             f"{'smaller' if large else 'larger'}.",
-            edit={"edit": "scale-tensors", "factor": 1 / factor,
+            edit={"edit": "rescale-initialisation" if setting else "scale-tensors",
+                  **setting, "factor": 1 / factor,
                   "parameters": [
                       case.parameter(place)
                       for place, ratio in ratios.items()

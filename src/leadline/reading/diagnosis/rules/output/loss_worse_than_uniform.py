@@ -24,7 +24,7 @@ EXCESS = 1.0
     "loss-worse-than-uniform",
     severity="serious",
     basis="outcome",
-    needs=("output",),
+    needs=("output", "twin or natural text"),
     summary="The loss is above ln V, that of a uniform guess.",
     why="Whoever knows nothing does better: what the model computes does not fit its head or its inputs.",
     is_not="A trained model on random tokens; a model at initialisation whose twin does the same.",
