@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import Anatomy, Stack
+from leadline.anatomy import Anatomy, Stack, untouched
 from leadline.anatomy.find.unproved import Unproved
 from leadline.instruments.passes.running import call
 from leadline.instruments.visit.small_pass import SmallPass, run_small
@@ -20,13 +20,15 @@ from leadline.models.inputs.logits import find_logits, real_tensors
 from leadline.models.inputs.model_facts import ids_name
 from leadline.record import Site
 
-__all__ = ["OUTSIDE", "Patient", "VisitOptions", "block_rows"]
+__all__ = ["OUTSIDE", "Patient", "VisitOptions", "block_rows", "cut", "takes_shorter_rows"]
 
 OUTSIDE = "model"
 """The stack of tensors that belong to no block; the same word as in `reading.diagnosis.case`."""
 MOST_EXAMPLES = 2
 MOST_TOKENS = 32
 """Extra passes run on so many examples and tokens at most."""
+FEWEST_TOKENS = 16
+"""The shortest rows that a visit makes of longer ones: those on which the anatomy is proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Patient:
     loss_kind: str = ""
     loss_value: float | None = None
     options: VisitOptions = VisitOptions()
+    rows_may_shrink: bool = True
+    """False where the model takes rows of tokens of one length alone (`takes_shorter_rows`)."""
     _small_passes: dict[int, SmallPass] = field(default_factory=dict[int, SmallPass])
     """By the identity of the model: this one or its twin."""
     _attentions: dict[int, AttentionCalls] = field(default_factory=dict[int, AttentionCalls])
@@ -98,7 +102,16 @@ class Patient:
     @cached_property
     def small(self) -> Inputs:
         """The first examples and tokens of the batch: extra passes are short."""
-        return cut(self.batch, MOST_EXAMPLES, MOST_TOKENS)
+        length = self.batch.main.shape[-1] if self.batch.main.ndim else 1
+        return cut(self.batch, MOST_EXAMPLES, MOST_TOKENS if self.rows_may_shrink else length)
+
+    @property
+    def small_tokens(self) -> int | None:
+        """The number of tokens in the small inputs without padding; None where they are no ids."""
+        main, mask = self.small.main, self.small.mask
+        if main.ndim != 2 or main.is_floating_point():
+            return None
+        return main.numel() if mask is None or mask.shape != main.shape else int(mask.sum())
 
     @property
     def ids(self) -> Tensor | None:
@@ -167,6 +180,22 @@ class Patient:
                 if parameter.startswith(f"{path}."):
                     return Site(stack, layer, None, parameter[len(path) + 1 :])
         return Site(OUTSIDE, 0, None, parameter)
+
+
+def takes_shorter_rows(model: nn.Module, batch: Inputs) -> bool:
+    """Whether the model runs on the first tokens of its rows, from one short pass.
+
+    A learnt table of positions that is added whole, or an assertion, fixes the length.
+    """
+    ids = batch.main
+    if ids.ndim != 2 or ids.is_floating_point() or ids.shape[1] <= FEWEST_TOKENS:
+        return True
+    try:
+        with untouched(model), torch.inference_mode(False), torch.no_grad():
+            call(model, cut(batch, MOST_EXAMPLES, FEWEST_TOKENS))
+    except Exception:  # whatever a model raises; what it raises on all tokens comes in measuring
+        return False
+    return True
 
 
 def cut(batch: Inputs, examples: int, tokens: int) -> Inputs:

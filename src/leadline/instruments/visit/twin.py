@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from leadline.anatomy import configured_model
 from leadline.instruments.visit.draws import DrawsThatCount
 from leadline.parts import Transformer
 
-__all__ = ["NoTwin", "build_twin"]
+__all__ = ["NoTwin", "build_twin", "twin_from"]
 
 MOST_PARAMETERS = 2_000_000_000
 """A larger twin is not built: its weights alone would take longer than the visit."""
@@ -48,6 +49,27 @@ def build_twin(model: nn.Module, seed: int = 0) -> nn.Module:
             "than this model"
         )
     return twin.to(device=device, dtype=dtype).eval()
+
+
+def twin_from(build: Callable[[], Any], model: nn.Module) -> nn.Module:
+    """The twin that a function of the user builds; raise `NoTwin` where it cannot stand for one."""
+    with torch.random.fork_rng(devices=[]):
+        try:
+            twin = build()
+        except Exception as error:
+            raise NoTwin(
+                f"the function given as twin failed ({type(error).__name__}: {error})"
+            ) from error
+    if not isinstance(twin, nn.Module):
+        raise NoTwin(
+            f"the function given as twin returned {type(twin).__name__}; let it return a module"
+        )
+    if _layout(twin) not in (_layout(model), _layout(configured_model(model))):
+        raise NoTwin(
+            "what the function given as twin builds has other parameters than this model; "
+            "let it build the same class with the same sizes"
+        )
+    return twin.eval()
 
 
 def _built(inner: Any, seed: int) -> nn.Module:

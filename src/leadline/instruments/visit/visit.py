@@ -27,9 +27,16 @@ from leadline.instruments.passes.measurement import measure
 from leadline.instruments.passes.probe_plan import plan
 from leadline.instruments.visit.check import CHECKS, CouldNot, VisitCheck, VisitFact
 from leadline.instruments.visit.partial import measure_unbalanced, read_unproved
-from leadline.instruments.visit.patient import Patient, VisitOptions, cut
+from leadline.instruments.visit.patient import (
+    FEWEST_TOKENS,
+    MOST_EXAMPLES,
+    Patient,
+    VisitOptions,
+    cut,
+    takes_shorter_rows,
+)
 from leadline.instruments.visit.tokens.intention import dropouts
-from leadline.instruments.visit.twin import NoTwin, build_twin
+from leadline.instruments.visit.twin import NoTwin, build_twin, twin_from
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
@@ -90,10 +97,12 @@ def visit(
     say("measuring", 0, total)
     facts: dict[str, Any] = {"dropouts": dropouts(module)}
     could_not: dict[str, str] = {}
+    rows_may_shrink = takes_shorter_rows(module, batch)
     record, anatomy_found, unproved = _measure(
         module,
         batch,
         anatomy,
+        short=_shortened(batch, MOST_EXAMPLES, FEWEST_TOKENS) if rows_may_shrink else batch,
         families=families,
         seed=seed,
         name=name,
@@ -102,6 +111,8 @@ def visit(
     )
     asked = options or VisitOptions(train=steps, ablate=ablate, seed=seed)
     patient = Patient(module, batch, anatomy_found, unproved, options=asked)
+    patient.rows_may_shrink = rows_may_shrink
+    facts["small_tokens"] = patient.small_tokens
     if patient.options.intended:
         facts["intended"] = patient.options.intended
     if isinstance(model, LoadedModel):
@@ -147,6 +158,7 @@ def _measure(
     batch: Inputs,
     anatomy: Anatomy | Declaration | None,
     *,
+    short: Inputs,
     families: bool,
     seed: int,
     name: str | None,
@@ -159,9 +171,7 @@ def _measure(
     try:
         if anatomy is None:
             _check_declaration(module)
-        found = anatomy_of(
-            module, _shortened(batch, 2, 16), anatomy=anatomy, families=families, seed=seed
-        )
+        found = anatomy_of(module, short, anatomy=anatomy, families=families, seed=seed)
         facts_of = {"anatomy": found, "seed": seed, "name": name, "source": source}
         try:
             record = measure(module, batch, probes=VISIT_PROBES, **facts_of)
@@ -246,7 +256,11 @@ def _twin(
         why = "no twin was asked for"
     else:
         try:
-            built = build_twin(patient.model, seed + 1) if twin is True else twin().eval()
+            built = (
+                build_twin(patient.model, seed + 1)
+                if twin is True
+                else twin_from(twin, patient.model)
+            )
         except NoTwin as error:
             why = f"no twin: {error}"
         else:

@@ -69,7 +69,8 @@ def _mixed_within(patient: Patient, first: Inputs, second: Inputs, token: int) -
 def shift_of(one: Tensor, two: Tensor, scale: Tensor) -> float:
     """The largest difference over the largest value; 0 where it is no more than rounding."""
     finite = torch.isfinite(one) & torch.isfinite(two)
-    size = float(scale[torch.isfinite(scale)].abs().amax()) if scale.numel() else 0.0
+    sizes = scale[torch.isfinite(scale)].abs()
+    size = float(sizes.amax()) if sizes.numel() else 0.0
     if not bool(finite.any()) or size == 0.0:
         return 0.0
     apart = float((one.double() - two.double())[finite].abs().amax()) / size

@@ -31,7 +31,7 @@ _SPARE = ("mask", "pooler", "cls_token", "segment", "seg_", "token_type")
     why="Something that the design names is not done: a second norm that is never called, a projection "
     "whose result is dropped.",
     is_not="Experts that got no token, tokens for masks and padding, poolers, parameters that the class "
-    "of a library leaves unused in every model; a gradient that was cut (gradient-cut).",
+    "of a library leaves unused in every model, the originals of PEFT's `modules_to_save`; a gradient that was cut (gradient-cut).",
     false_alarms="A module that is only used in training or with other inputs.",
     remedy="Call the module where the design says, or remove it.",
     sources=("https://github.com/ml-explore/mlx/issues/1636",),
@@ -51,7 +51,10 @@ def parameters_unused(case: Case, rule: Rule) -> Iterator[Finding]:
         names = [facts["name"] for _, facts in entries]
         at = site_text(case, stack, layers)
         never = not any(facts["called"] for _, facts in entries)
+        bare = all(name == module or name.endswith(f".{module}") for name in names)
         how = "is never called" if never else "is called, and what it returns is not used"
+        if bare:  # a parameter of the model or of the block itself: nothing calls it
+            how = "is never used"
         yield rule.finding(
             f"{module} of {at} {how}: no output depends on {names_text(names)}.",
             stack=stack if layers else None,
@@ -64,8 +67,9 @@ def parameters_unused(case: Case, rule: Rule) -> Iterator[Finding]:
                 Evidence("their module", str(entries[0][1]["module"])),
             ],
             ruled_out=["a cut gradient: no output moves when they are changed"],
-            cause="the module was built and not called in forward, or its result is overwritten",
-            remedy=Remedy(f"Call {module} where the design says so, or remove it."),
+            cause="the parameter was built, and nothing in forward that counts reads it" if bare
+            else "the module was built and not called in forward, or its result is overwritten",
+            remedy=Remedy(f"{'Use' if bare else 'Call'} {module} where the design says so, or remove it."),
         )  # fmt: skip
 
 
@@ -73,7 +77,16 @@ def _by_design(case: Case, facts: dict[str, Any]) -> bool:
     name = facts["name"].lower()
     if any(word in name for word in _SPARE) or "lora" in name:
         return True
+    if _is_original(case, facts["name"]):
+        return True
     return facts["twin"] and case.fact("library") in ("transformers", "leadline")
+
+
+def _is_original(case: Case, name: str) -> bool:
+    """Whether PEFT keeps the parameter beside the trained copy that stands for it."""
+    parent, inside, _ = f".{name}".rpartition(".original_module.")
+    saved = f"{parent}.modules_to_save.".removeprefix(".")
+    return bool(inside) and any(one.startswith(saved) for one in case.fact("tensors", {}))
 
 
 def _module_of(case: Case, name: str) -> tuple[str, int, str]:

@@ -53,6 +53,9 @@ STRONG = 2.0
 FIRST_LOW = 1.05
 """The first layer reads embeddings, which are less alike: a healthy one was seen at 1.15."""
 LAYER_SHARE = 0.75
+FEWEST_TOKENS = 16
+"""Alignment is a mean over tokens. Of a handful, all inputs of a layer may lie outside of what a trained
+matrix passes on: a healthy sentence encoder, read on the two words "Hi there", had one below `LOW`."""
 INDEPENDENT = 1.15
 DEPENDENT = 1.5
 
@@ -102,8 +105,11 @@ def weights_foreign(case: Case, rule: Rule) -> Iterator[Finding]:
         yield _trial_finding(case, rule, put_right)
         return
     parted = parted_pairs(case)
-    signs = {sign.place: sign for sign in (*_normal(case), *_independent(case), *_unaligned(case))}
-    layers = {*_layers(case), *(key for key, pairs in parted.items() if all_parted(pairs))}
+    signs = {sign.place: sign for sign in (*_normal(case), *_independent(case))}
+    layers: set[tuple[str, int]] = set()
+    if _tokens_suffice(case):  # else each pair of strangers is named, by its weights alone
+        signs |= {sign.place: sign for sign in _unaligned(case)}
+        layers = {*_layers(case), *(key for key, pairs in parted.items() if all_parted(pairs))}
     # Where a partner is known, one matrix is named rather than its layer.
     layers -= {key for key, pairs in parted.items() if any(true_partner(one) for one, _ in pairs)}
     for stack, layer in sorted(layers):
@@ -179,6 +185,12 @@ def _meeting_finding(
         remedy=Remedy(f"Load {name} again; compare its name and its axes with the checkpoint."),
         quantity="alignment.forward",
     )  # fmt: skip
+
+
+def _tokens_suffice(case: Case) -> bool:
+    """Whether alignment was read from enough tokens; so it is where their number was not kept."""
+    tokens = case.fact("small_tokens")
+    return tokens is None or tokens >= FEWEST_TOKENS
 
 
 def _alignment(case: Case) -> dict[CasePlace, float]:
