@@ -14,7 +14,6 @@ from leadline.instruments.visit.tokens.isolation import shift_of
 from leadline.instruments.visit.visit import visit
 from leadline.models.inputs.for_model import batch_for
 from leadline.reading.diagnosis.case import Case
-from leadline.reading.diagnosis.rule import RULES
 from leadline.reading.diagnosis.rules.weights.weights_foreign import weights_foreign
 from leadline.record import Quantity, Reading, Record, Site
 from tests.synthetic_blocks import VOCABULARY, PlainBlock, plain_gpt
@@ -135,8 +134,7 @@ def _aligned(tokens: int | None) -> Case:
 def test_alignment_of_a_handful_of_tokens_accuses_nothing(
     tokens: int | None, layers: list[int]
 ) -> None:
-    rule = next(one for _, one in RULES.items() if one.code == "W05")
-    findings = weights_foreign(_aligned(tokens), rule)
+    findings = weights_foreign.look(_aligned(tokens))
     assert [layer for finding in findings for layer in finding.layers] == layers
 
 
