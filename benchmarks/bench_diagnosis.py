@@ -80,12 +80,13 @@ def results() -> Iterator[Result]:
                 else:
                     yield _result(name, share, TARGETS[share.name])
     wild = [one for name in ("sealed", "seen") for one in outcomes(name)]
-    for name, rows in (("wild, sealed", outcomes("sealed")), ("wild, all", wild)):
+    for name, rows in (("wild, sealed in round 1", outcomes("sealed")), ("wild, all", wild)):
         right = sum(one.among for one in rows)
         yield _result(name, Share("right cause among the findings", right, len(rows)), WILD_TARGET)
     for side in TUNED:
         for share in score([*outcomes(side), *outcomes(f"{side} controls")]):
-            yield _result(side, share, None)
+            if share.trials:
+                yield _result(side, share, None)
 
 
 def fresh_shares(side: str) -> dict[str, list[Share]]:

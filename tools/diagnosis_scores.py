@@ -69,14 +69,12 @@ def _lines() -> Iterator[str]:
     yield "\n## Round 1\n"
     yield "The first rules (commit e99848d) on the half of the zoo that they were not tuned on.\n"
     yield from _table(("round-1", ROUND_1, bench.TARGETS))
-    yield "\n## Cases that the rules were tuned on\n"
-    yield "They flatter: what had gone wrong in them was looked at.\n"
-    yield from _table(
-        *(
-            (name, score([*bench.outcomes(name), *bench.outcomes(f"{name} controls")]), {})
-            for name in bench.TUNED
-        )
-    )
+    if any(map(bench.outcomes, bench.TUNED)):
+        yield "\n## Cases that the rules were tuned on\n"
+        yield "They flatter: what had gone wrong in them was looked at.\n"
+        for name in bench.TUNED:
+            rows = [*bench.outcomes(name), *bench.outcomes(f"{name} controls")]
+            yield from _table((name, score(rows), {}))
     yield "\n## Wild faults\n"
     yield (
         "Ports of faults that people had, the answer taken from the thread. `right` is a finding with an "
