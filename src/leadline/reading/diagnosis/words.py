@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import join_words
-from leadline.record.provenance import strict_json, text_at
+from leadline.record.provenance import strict_json, text_at, value_at
 from leadline.record.rows.finding import SEVERITIES, Finding
 from leadline.record.words.screen import Screen, Sentence
 from leadline.record.words.table import Row, TableColumn, TextTable
@@ -47,7 +47,7 @@ def answer_of(diagnosis: Diagnosis) -> list[str]:
         subject = f"in {name}" if name else "here"
         provenance = diagnosis.record.provenance
         refusal = text_at(provenance, "visit", "refusal")
-        if refusal and not (provenance.get("anatomy") or {}).get("layers"):
+        if refusal and not value_at(provenance, "anatomy", "layers"):
             return [
                 f"No fault found {subject}, but the blocks could not be read: "
                 f"{refusal.rstrip('.')}. {looked} looked.{below}"
