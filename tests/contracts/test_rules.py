@@ -17,7 +17,7 @@ from leadline.testing.faults.wild import wild_faults
 
 RULE_LIST = [rule for _, rule in RULES.items()]
 NAMES = set(RULES.names())
-STATES = {"anatomy", "twin", "reference"}
+STATES = {"anatomy", "twin", "reference", "twin or natural text"}
 """What a case is asked for beside quantities and facts."""
 OF_EVERY_VISIT = {"dropouts", "intended"}
 """Facts that a visit notes itself, before any check."""

@@ -20,7 +20,7 @@ from leadline.reading.diagnosis.case import Case
 
 __all__ = [
     "LEAST",
-    "Meeting",
+    "MatrixPair",
     "Parted",
     "all_parted",
     "meetings",
@@ -47,7 +47,7 @@ LEAST = 0.3
 
 
 @dataclass(frozen=True)
-class Meeting:
+class MatrixPair:
     """Two matrices of one layer that meet: kind (values, queries or mlp), names, likeness."""
 
     kind: str
@@ -69,18 +69,18 @@ class Meeting:
         return likeness > max(LEAST, KIN / math.sqrt(entries or self.entries))
 
 
-def meetings(case: Case) -> Mapping[tuple[str, str], Sequence[Meeting]]:
+def meetings(case: Case) -> Mapping[tuple[str, str], Sequence[MatrixPair]]:
     """The meetings over depth, by stack and a name of the line."""
     return case.remember("meetings", lambda: _meetings(case))
 
 
-def _meetings(case: Case) -> Mapping[tuple[str, str], Sequence[Meeting]]:
-    lines: defaultdict[tuple[str, str], list[Meeting]] = defaultdict(list)
+def _meetings(case: Case) -> Mapping[tuple[str, str], Sequence[MatrixPair]]:
+    lines: defaultdict[tuple[str, str], list[MatrixPair]] = defaultdict(list)
     for one in case.fact("wiring", ()):
         block = case.module(one["stack"], one["layer"])
         inside = " ".join(one[side].removeprefix(f"{block}.") for side in ("first", "second"))
         lines[one["stack"], f"{one['kind']} {inside}"].append(
-            Meeting(
+            MatrixPair(
                 one["kind"],
                 one["stack"],
                 one["layer"],
@@ -94,7 +94,7 @@ def _meetings(case: Case) -> Mapping[tuple[str, str], Sequence[Meeting]]:
     return lines
 
 
-def strangers(line: Sequence[Meeting]) -> list[Meeting]:
+def strangers(line: Sequence[MatrixPair]) -> list[MatrixPair]:
     """The meetings of strangers in a line whose other layers are all kin; at most a third of them."""
     low = [one for one in line if one.strange]
     others = [one for one in line if one not in low]
@@ -106,7 +106,7 @@ def strangers(line: Sequence[Meeting]) -> list[Meeting]:
     return [one for one in low if one.likeness < limit]
 
 
-Parted = list[tuple[Meeting, float]]
+Parted = list[tuple[MatrixPair, float]]
 """Strangers, each with the median likeness of the other layers."""
 
 
@@ -122,7 +122,7 @@ def parted_pairs(case: Case) -> dict[tuple[str, int], Parted]:
     return grouped
 
 
-def true_partner(one: Meeting) -> str:
+def true_partner(one: MatrixPair) -> str:
     """Where the second matrix of a meeting of strangers belongs, by what it is kin with."""
     nearest = one.facts.get("nearest")
     if nearest is not None and one.kin(nearest["likeness"]):

@@ -240,7 +240,7 @@ def test_a_preview_names_the_edit_its_values_and_whether_it_is_safe() -> None:
     model = sick_model("N05")
     lines = preview_remedy(finding_of(diagnosed(model), "N05")).splitlines()
     assert lines[0].startswith("N05 norm-eps-large: set-eps (")
-    assert "  modules: transformer.h.1.ln_1" in lines
+    assert "  modules: ['transformer.h.1.ln_1']" in lines
     # The other norms of the model have the eps that the remedy restores.
     assert f"  value: {model.transformer.h[0].ln_1.eps}" in lines
     assert model.transformer.h[1].ln_1.eps == 0.01

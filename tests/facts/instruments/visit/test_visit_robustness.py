@@ -52,7 +52,8 @@ def test_a_model_of_one_length_is_visited_at_that_length(refusal: str) -> None:
     record = visit(FixedLength(refusal), _ids(), checks=("use", "alignment"), twin=False)
     facts = record.provenance["visit"]
     assert "refusal" not in facts
-    assert set(facts["could_not"]) == {"twin"}
+    # Nothing that the checks give is missing: only the twin, and lanes that the model has not.
+    assert not {"use", "gradients", "alignment.forward"} & set(facts["could_not"])
     assert facts["small_tokens"] == 2 * LENGTH
     assert record.select("alignment.forward")
 

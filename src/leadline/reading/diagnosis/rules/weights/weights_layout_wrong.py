@@ -16,7 +16,7 @@ from statistics import median
 from leadline.reading.diagnosis.case import OUTSIDE, Case
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.reading.diagnosis.tensors import is_untrained, role_of, site_text
-from leadline.reading.diagnosis.wiring import LEAST, Meeting, meetings, trial
+from leadline.reading.diagnosis.wiring import LEAST, MatrixPair, meetings, trial
 from leadline.record.rows.finding import Finding
 
 LOW = 1.15
@@ -159,7 +159,7 @@ def _wired_otherwise(case: Case, rule: Rule) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _reordered(one: Meeting) -> bool:
+def _reordered(one: MatrixPair) -> bool:
     heads = one.facts.get("heads")
     return (
         heads is not None
@@ -169,7 +169,7 @@ def _reordered(one: Meeting) -> bool:
 
 
 def _wired_finding(
-    case: Case, rule: Rule, line: list[Meeting], verdict: str, evidence: Evidence, remedy: str
+    case: Case, rule: Rule, line: list[MatrixPair], verdict: str, evidence: Evidence, remedy: str
 ) -> Finding:
     layers = sorted(one.layer for one in line)
     stack = line[0].stack
