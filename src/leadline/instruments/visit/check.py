@@ -21,7 +21,7 @@ from leadline.record import Quantity, Reading
 if TYPE_CHECKING:
     from leadline.instruments.visit.patient import Patient
 
-__all__ = ["CHECKS", "CouldNot", "VisitCheck", "VisitFact", "check"]
+__all__ = ["CHECKS", "CouldNot", "VisitCheck", "VisitFact", "check", "check_quantity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,20 @@ def check(
         return CHECKS.register(name)(VisitCheck(name, quantities, facts, pass_cost, look))
 
     return enter
+
+
+def check_quantity(
+    name: str, title: str, symbol: str, formula: str, meaning: str, *, logarithmic: bool = False
+) -> Quantity:
+    """A quantity that rules alone read: one value per tensor or module of a layer."""
+    return Quantity(
+        name,
+        title,
+        symbol,
+        formula,
+        lives_on="layer",
+        headline="value",
+        scale="log" if logarithmic else "linear",
+        meaning=meaning,
+        ingredient_of="diagnosis",
+    )

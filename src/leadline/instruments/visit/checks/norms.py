@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from leadline.instruments.visit.check import VisitFact, check
+from leadline.instruments.visit.check import VisitFact, check, check_quantity
 from leadline.instruments.visit.patient import Patient
 from leadline.record import Quantity, Reading
 
@@ -17,17 +17,8 @@ GAIN_NAMES = ("weight", "gain", "scale", "gamma")
 
 
 def _quantity(name: str, title: str, symbol: str, formula: str, meaning: str) -> Quantity:
-    return Quantity(
-        f"norm.{name}",
-        title,
-        symbol,
-        formula,
-        lives_on="layer",
-        headline="value",
-        scale="log" if name in ("eps", "input", "size") else "linear",
-        meaning=meaning,
-        ingredient_of="diagnosis",
-    )
+    logarithmic = name in ("eps", "input", "size")
+    return check_quantity(f"norm.{name}", title, symbol, formula, meaning, logarithmic=logarithmic)
 
 
 QUANTITIES = (

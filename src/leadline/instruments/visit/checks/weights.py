@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from leadline.instruments.visit.check import VisitFact, check
+from leadline.instruments.visit.check import VisitFact, check, check_quantity
 from leadline.instruments.visit.patient import Patient
 from leadline.instruments.visit.tensor_statistics import grid_share, rank_share, read_tensor
 from leadline.record import Quantity, Reading
@@ -23,16 +23,9 @@ FEWEST_ROWS = 256
 
 
 def _quantity(name: str, title: str, symbol: str, formula: str, meaning: str) -> Quantity:
-    return Quantity(
-        f"weights.{name}",
-        title,
-        symbol,
-        formula,
-        lives_on="layer",
-        headline="value",
-        scale="log" if name in ("rms", "largest") else "linear",
-        meaning=meaning,
-        ingredient_of="diagnosis",
+    logarithmic = name in ("rms", "largest")
+    return check_quantity(
+        f"weights.{name}", title, symbol, formula, meaning, logarithmic=logarithmic
     )
 
 

@@ -53,17 +53,9 @@ def embedding_scale_wrong(case: Case, rule: Rule) -> Iterator[Finding]:
     known = ", the root of the width" if 0.8 < max(ratio, 1 / ratio) / root < 1.25 else ""
     size = f"{ratio:.3g} times too large" if ratio > 1 else f"{1 / ratio:.3g} times too small"
     value = case.values("weights.rms")[CasePlace(OUTSIDE, 0, None, name)]
-    yield rule.finding(
-        f"The token embedding {name} is {size}{known}.",
-        parameter=name,
-        evidence=[Evidence(f"rms of {name}", value, value / ratio, "the twin")],
-        ruled_out=["a larger spread of all weights: matrices of the blocks are as their twins"],
-        cause="a factor of the embedding that was applied twice, left out, or put into the weights",
-        remedy=Remedy(
-            f"Multiply {name} by {1 / ratio:.3g}.",
-            edit={"edit": "scale-tensor", "parameter": name, "factor": 1 / ratio},
-        ),
-        quantity="weights.rms",
+    cause = "a factor of the embedding that was applied twice, left out, or put into the weights"
+    yield _off_twin(
+        rule, f"The token embedding {name} is {size}{known}.", name, ratio, value, cause
     )
 
 
@@ -111,12 +103,20 @@ def output_head_too_large(case: Case, rule: Rule) -> Iterator[Finding]:
 
 
 def _head_finding(rule: Rule, what: str, name: str, ratio: float, value: float) -> Finding:
+    cause = "another spread for the head, or a gain that was scaled"
+    return _off_twin(rule, f"{what} is {ratio:.3g} times too large.", name, ratio, value, cause)
+
+
+def _off_twin(
+    rule: Rule, verdict: str, name: str, ratio: float, value: float, cause: str
+) -> Finding:
+    """One tensor at an end of the model that is `ratio` times its twin's."""
     return rule.finding(
-        f"{what} is {ratio:.3g} times too large.",
+        verdict,
         parameter=name,
         evidence=[Evidence(f"rms of {name}", value, value / ratio, "the twin")],
         ruled_out=["a larger spread of all weights: matrices of the blocks are as their twins"],
-        cause="another spread for the head, or a gain that was scaled",
+        cause=cause,
         remedy=Remedy(
             f"Multiply {name} by {1 / ratio:.3g}.",
             edit={"edit": "scale-tensor", "parameter": name, "factor": 1 / ratio},
