@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from leadline.testing.faults.answer import Answer
 from leadline.testing.faults.fault import FAULTS, find_fault
-from leadline.testing.faults.fresh.rounds import Round, case_key, case_seed, names_in
+from leadline.testing.faults.fresh.rounds import AGAIN, ROUNDS, Round, case_key, case_seed, names_in
 from leadline.testing.faults.hosts import all_hosts, host, hosts_of_round
 from leadline.testing.faults.split import Side, digest, side_of_fault, side_of_host
 
@@ -63,7 +63,7 @@ def make(fault: str, host_name: str, seed: int = 0) -> FaultCase:
 
 def cases(side: Side | Round) -> list[Triple]:
     """Every (fault, host, seed) of a side or of a fresh round."""
-    if side in ("round-2", "round-3"):
+    if side in ("round-2", "round-3", "round-4"):
         return _round(side)
     if side == "tuning":
         return [
@@ -81,12 +81,15 @@ def cases(side: Side | Round) -> list[Triple]:
 
 
 def _round(side: Round) -> list[Triple]:
+    # A host of round 4 gets faults that it did not have before, where enough of them fit.
+    dealt = ROUNDS if side == "round-4" else ()
+    had = {(fault, AGAIN + name) for one in dealt for fault, name, _ in _round(one)}
     hosts = hosts_of_round(side)
     triples: list[Triple] = []
     for fault in [*FAULTS, *names_in(side, of="faults")]:
-        names = [one.name for one in hosts if find_fault(fault).fits(one)]
-        names.sort(key=lambda name, fault=fault: case_key(fault, name))
-        triples += [(fault, name, case_seed(fault, name)) for name in names[:ROUND_HOSTS]]
+        pairs = [(fault, one.name) for one in hosts if find_fault(fault).fits(one)]
+        pairs.sort(key=lambda pair: (pair in had, case_key(*pair)))
+        triples += [(*pair, case_seed(*pair)) for pair in pairs[:ROUND_HOSTS]]
     return triples
 
 

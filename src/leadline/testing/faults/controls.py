@@ -55,7 +55,7 @@ def controls(side: Side | Round | None = None) -> list[Control]:
 
 def control_names(side: Side | Round | None = None) -> list[str]:
     """The names of the controls of a side, of both, or of a fresh round; loads no torch."""
-    if side in ("round-2", "round-3"):
+    if side in ("round-2", "round-3", "round-4"):
         return names_in(side, of="controls")
     listed = [f"{kind}/{name}" for kind, names in NAMES.items() for name in names]
     listed += [f"host/{name}" for names in HOSTS.values() for name in names]

@@ -93,6 +93,36 @@ def test_a_round_puts_every_old_fault_and_its_own_kinds_into_two_of_its_hosts(si
     assert len(set(triples)) == len(triples)
 
 
+def test_round_4_is_closed():
+    text = repr([cases("round-4"), control_names("round-4")])
+    assert hashlib.sha256(text.encode()).hexdigest() == ROUND_4
+
+
+def test_a_fault_of_round_4_is_in_hosts_that_did_not_have_it_as_far_as_there_are_any():
+    had = {(fault, f"again-{name}") for side in rounds.ROUNDS for fault, name, _ in cases(side)}
+    triples = cases("round-4")
+    chosen = {(fault, name) for fault, name, _ in triples}
+    assert {fault for fault, _ in chosen} == {*FAULTS, *FRESH_FAULTS.names()}
+    for fault, _ in chosen & had:
+        fitting = {
+            (fault, one.name) for one in hosts_of_round("round-4") if find_fault(fault).fits(one)
+        }
+        assert fitting - had <= chosen
+    assert len(chosen - had) > 0.9 * len(chosen)
+    assert len(control_names("round-4")) >= 80
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in hosts_of_round("round-4") if not one.trained], ids=lambda one: one.name
+)
+def test_a_host_of_round_4_has_another_size_than_before(one):
+    sizes = [
+        [tuple(each.shape) for each in which.build(0).parameters()]
+        for which in (one, host(one.name.removeprefix("again-")))
+    ]
+    assert sizes[0] != sizes[1]
+
+
 def test_the_causes_of_fresh_faults_are_names_of_rules():
     causes = {cause for _, fault in FRESH_FAULTS.items() for cause in fault.causes}
     assert causes <= set(CAUSES.split())
@@ -118,7 +148,7 @@ def test_the_benchmark_knows_the_rounds_by_name(monkeypatch):
     listed = [name for name, _ in bench.cases("round-2 controls")]
     assert listed == [f"control/{name}" for name in control_names("round-2")]
     with pytest.raises(ValueError, match="round-2"):
-        bench.cases("round-4")
+        bench.cases("round-5")
 
 
 # --- hosts ------------------------------------------------------------------------------------
@@ -223,3 +253,4 @@ def test_half_precision_leaves_the_frequencies_of_a_fresh_control_exact():
 NAMES = "1f6d8e6c6bb964a1fe88aeb943dcf56d0ae9526aa58f948df206559821977a98"
 CASES = "ac30286600605cb9c274f6ce37b9d2575278e2858200aa51134ea549c8541398"
 FIRST = "4442f0e407ee4f0af27ef6de03492fa20159c782e6f13aa4eed7dca00f606a58"
+ROUND_4 = "f0b9da5467e98be83e5abc6b3c27cea902f2f7ad82ffb3ee9e10605eadb0b22c"

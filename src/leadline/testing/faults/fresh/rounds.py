@@ -6,6 +6,9 @@ nobody has seen. Each round here has hosts, kinds of faults and controls of its 
 split deals them: within a stratum by the digest of the name, before any rule was changed. Every
 fault of the first round is put into hosts of both rounds as well.
 
+Rounds 2 and 3 have been scored and looked at. Round 4 takes the hosts and healthy models of both
+again, each in another size, with other seeds and other text: its names are theirs behind `again-`.
+
 A name never changes its round, so the strata are closed.
 """
 
@@ -16,11 +19,14 @@ from typing import Literal
 
 from leadline.testing.faults.split import deal, digest
 
-__all__ = ["CONTROLS", "FAULTS", "HOSTS", "ROUNDS", "Round", "case_key", "case_seed"]
+__all__ = ["AGAIN", "CONTROLS", "FAULTS", "HOSTS", "ROUNDS", "Round", "case_key", "case_seed"]
 __all__ += ["names_in", "round_of_control", "round_of_fault", "round_of_host"]
 
-Round = Literal["round-2", "round-3"]
+Round = Literal["round-2", "round-3", "round-4"]
 ROUNDS: tuple[Round, Round] = ("round-2", "round-3")
+"""The rounds that names were dealt to; round 4 is made of both."""
+AGAIN = "again-"
+"""Stands before the names of round 4."""
 
 
 def _words(**strata: str) -> Mapping[str, tuple[str, ...]]:
@@ -132,6 +138,18 @@ _HOST_ROUNDS: dict[str, Round] = deal(HOSTS, ROUNDS, key=_key)
 _CONTROL_ROUNDS: dict[str, Round] = deal(CONTROLS, ROUNDS, key=_key, prefixed=True)
 _CONTROL_ROUNDS |= {f"host/{name}": side for name, side in _HOST_ROUNDS.items()}
 
+_AGAIN: Mapping[str, Mapping[str, None]] = {
+    "faults": dict.fromkeys(_FAULT_ROUNDS),
+    "hosts": dict.fromkeys(AGAIN + name for name in _HOST_ROUNDS),
+    "controls": dict.fromkeys(
+        f"{kind}/{AGAIN}{name}"
+        for kind, _, name in (full.partition("/") for full in _CONTROL_ROUNDS)
+        if kind == "host" or kind.startswith("resized_")
+    ),
+}
+"""The names of round 4, in order: every fresh fault, every fresh host again, and as controls the hosts
+themselves and every part and model type again."""
+
 
 def case_key(fault: str, host: str) -> int:
     """By what the hosts of a fault are sorted; the first ones are its cases."""
@@ -145,20 +163,22 @@ def case_seed(fault: str, host: str) -> int:
 
 def names_in(side: Round, *, of: Literal["faults", "hosts", "controls"]) -> list[str]:
     """The names of a round, in the order of the strata."""
+    if side == "round-4":
+        return [*_AGAIN[of]]
     rounds = {"faults": _FAULT_ROUNDS, "hosts": _HOST_ROUNDS, "controls": _CONTROL_ROUNDS}[of]
     return [name for name, one in rounds.items() if one == side]
 
 
 def round_of_fault(name: str) -> Round | None:
-    """The round of a fresh fault, None where the fault is not one."""
+    """The round in which a fresh fault was new, None where the fault is not one."""
     return _FAULT_ROUNDS.get(name)
 
 
 def round_of_host(name: str) -> Round | None:
     """The round of a fresh host, None where the host is not one."""
-    return _HOST_ROUNDS.get(name)
+    return "round-4" if name in _AGAIN["hosts"] else _HOST_ROUNDS.get(name)
 
 
 def round_of_control(name: str) -> Round | None:
     """The round of a fresh control, None where the control is not one."""
-    return _CONTROL_ROUNDS.get(name)
+    return "round-4" if name in _AGAIN["controls"] else _CONTROL_ROUNDS.get(name)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from leadline.testing.faults.fresh.resizing import Sizes, settings_of_size
+from leadline.testing.faults.fresh.rounds import AGAIN
 from leadline.testing.faults.hosts import (
     build_hf,
     build_part,
@@ -57,50 +58,23 @@ def build_fresh(kind: str, name: str) -> Variation:
 # --- other sizes ------------------------------------------------------------------------------
 
 
-def _resized_part(part: str, choice: str) -> Variation:
-    depth, width, heads = SIZES[digest(f"size {part} {choice}") % len(SIZES)]
+def _of_size(table: Sequence[Sizes], name: str, prefix: str = "") -> tuple[Sizes, str]:
+    """The size that a name decides, and the name without `again-`, which stands for the next size."""
+    plain = name.removeprefix(AGAIN)
+    place = digest(f"size {prefix}{plain}") + (plain != name)
+    return table[place % len(table)], plain
+
+
+def _resized_part(part: str, name: str) -> Variation:
+    (depth, width, heads), choice = _of_size(SIZES, name, f"{part} ")
     sizes = {"depth": depth, "width": width, "heads": heads, "vocabulary": 150, "context": 96}
     build = functools.partial(build_part, part, choice, **sizes)
     return build, functools.partial(drawn_inputs, examples=3, tokens=30), ()
 
 
-# Names that configurations have for their sizes.
-_WIDTH = "hidden_size n_embd d_model emb_dim dim embedding_size"
-_DEPTH = """num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers
-num_decoder_layers"""
-_HEADS = """num_attention_heads n_head n_heads num_heads attention_heads encoder_attention_heads
-decoder_attention_heads"""
-_INNER = "intermediate_size encoder_ffn_dim decoder_ffn_dim ffn_dim d_ff hidden_dim d_inner dff"
-
-
-def _sizes(config: Any, depth: int, width: int, heads: int) -> dict[str, Any]:
-    """The settings of a tiny configuration, with other sizes."""
-    names = {field.name for field in dataclasses.fields(config)}
-    left_out = {"layer_types", "architectures", "dtype"}
-    settings = {k: v for k, v in config.to_diff_dict().items() if k in names - left_out}
-    values = {_WIDTH: width, _DEPTH: depth, _HEADS: heads, _INNER: 2 * width}
-    for words, value in values.items():
-        for name in words.split():
-            if name in names and isinstance(getattr(config, name), int):
-                settings[name] = value
-    groups = getattr(config, "num_key_value_heads", None)
-    if "num_key_value_heads" in names and groups:
-        is_full = groups == config.num_attention_heads
-        settings["num_key_value_heads"] = heads if is_full else heads // 2
-    if "head_dim" in names and getattr(config, "head_dim", None):
-        settings["head_dim"] = width // heads
-    # Families that spell out the scale of their logits have that of their large models.
-    scales = {
-        "query_pre_attn_scalar": width // heads,
-        "attention_multiplier": (width / heads) ** -0.5,
-    }
-    settings |= {name: value for name, value in scales.items() if name in names}
-    return settings
-
-
-def _resized_type(name: str) -> Variation:
+def _resized_type(full: str) -> Variation:
     """A type of the zoo in another size, with the weights that transformers draws."""
-    sizes = TYPE_SIZES[digest(f"size {name}") % len(TYPE_SIZES)]
+    sizes, name = _of_size(TYPE_SIZES, full)
 
     def build(seed: int) -> nn.Module:
         from leadline.testing.zoo import ZOO
@@ -110,7 +84,7 @@ def _resized_type(name: str) -> Variation:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")
             torch.manual_seed(seed)
-            return type(tiny)(type(config)(**_sizes(config, *sizes))).eval()
+            return type(tiny)(type(config)(**settings_of_size(config, sizes))).eval()
 
     def inputs(model: nn.Module, seed: int) -> Any:
         from leadline.testing.zoo import ZOO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 from leadline.errors import UnknownName
 from leadline.testing.faults.fresh.hosts.families import FRESH_FAMILIES, FRESH_RECIPES
 from leadline.testing.faults.fresh.hosts.layouts import FRESH_LAYOUTS
+from leadline.testing.faults.fresh.resizing import Sizes, changed_sizes
+from leadline.testing.faults.fresh.rounds import AGAIN, Round, names_in, round_of_host
 from leadline.testing.faults.fresh.rounds import HOSTS as FRESH_NAMES
-from leadline.testing.faults.fresh.rounds import Round, names_in, round_of_host
 from leadline.testing.faults.hosts.building import (
     build_hf,
     build_nano,
@@ -38,6 +40,8 @@ _RECIPES = {**RECIPES, **FRESH_RECIPES}
 _LAYOUTS = {**HF_LAYOUTS, **OWN_LAYOUTS, **FRESH_LAYOUTS}
 _SHAPES = ((2, 32), (3, 20), (6, 16), (4, 40), (5, 28))
 """Examples and tokens that a fresh host may be fed; its name decides."""
+_AGAIN_SIZES: tuple[Sizes, ...] = ((6, 64, 2), (9, 96, 6), (5, 128, 8), (11, 64, 4), (10, 96, 4))
+"""Depth, width and heads that a host of round 4 may have; its name decides."""
 
 
 def _build_pair(name: str, _seed: int) -> nn.Module:
@@ -174,9 +178,38 @@ def _fresh_trained_host(name: str) -> Host:
     )
 
 
+def _build_again(name: str, sizes: Sizes, seed: int) -> nn.Module:
+    depth, width, heads = sizes
+    if name in _FAMILIES:
+        config = build_hf(name, 0).config
+        return build_hf(name, seed, **changed_sizes(config, sizes))
+    if name in _RECIPES:
+        fields = {**_RECIPES[name][0], "depth": depth, "width": width, "heads": heads}
+        if "groups" in str(fields.get("attention")):
+            fields["attention"] = f"multihead(bias=false, groups={heads // 2})"
+        return build_recipe(fields, seed)
+    if name == "plain-gpt":
+        return build_plain(name, seed, depth=depth, width=width, n_head=heads)
+    return build_plain(name, seed, n_layers=depth, dim=width, n_heads=heads)
+
+
+def _host_again(name: str) -> Host:
+    """A host of rounds 2 and 3 in another size; a trained one is trained again, from other weights."""
+    plain = name.removeprefix(AGAIN)
+    before = host(plain)
+    if before.trained:
+        build = functools.partial(_build_fresh_trained, AGAIN + plain.removeprefix("trained-"))
+        return dataclasses.replace(before, name=name, build=build)
+    sizes = _AGAIN_SIZES[digest(f"size {name}") % len(_AGAIN_SIZES)]
+    build = functools.partial(_build_again, plain, sizes)
+    return dataclasses.replace(before, name=name, build=build, inputs=_fed(name))
+
+
 @functools.cache
 def host(name: str) -> Host:
     """The host of this name."""
+    if name.startswith(AGAIN) and round_of_host(name) is not None:
+        return _host_again(name)
     if name in _FAMILIES:
         return _hf_host(name)
     if name in _RECIPES:

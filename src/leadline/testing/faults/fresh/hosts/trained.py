@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from leadline.testing.faults.fresh.rounds import AGAIN
 from leadline.testing.faults.hosts.building import build_hf, build_plain, build_recipe
 from leadline.testing.faults.hosts.trained import TrainingCourse, kept_model
 
@@ -20,6 +21,7 @@ _COURSE = TrainingCourse(steps=500, rate=3e-3, warmup=40)
 # A post-norm model needs a longer warm-up: with the course of the others its loss on new text came
 # to 2.90, hardly below the entropy of single bytes, 3.03; with this one it came to 2.29.
 _POST = TrainingCourse(steps=550, rate=2e-3, warmup=150)
+_DEPTHS = {"depth", "n_layer", "n_layers", "num_hidden_layers"}
 _GROUPED = "multihead(bias=false, groups=2)"
 
 # Host without "trained-" -> the seed of its weights, that of its text, its sizes.
@@ -64,14 +66,23 @@ _SETTINGS: Mapping[str, tuple[int, int, Mapping[str, Any]]] = {
 
 
 def fresh_trained_model(name: str) -> nn.Module:
-    """The trained model of this name, from the cache or trained now."""
+    """The trained model of this name, from the cache or trained now.
+
+    With `again-` before it: one layer more, other weights to start from, other text.
+    """
+    facts: list[Any] = [f"fresh {name}"]
+    is_again, name = name.startswith(AGAIN), name.removeprefix(AGAIN)
     seed, text, sizes = _SETTINGS[name]
+    if is_again:
+        seed, text = seed + 20, text + 20
+        sizes = {key: value + 1 if key in _DEPTHS else value for key, value in sizes.items()}
     if name.startswith("recipe"):
         model = build_recipe(sizes, seed)
     elif name.startswith("plain"):
         model = build_plain(name, seed, **sizes)
     else:
         model = build_hf(name, seed, **sizes)
-    facts = [f"fresh {name}", seed, text, dict(sizes)]
+    facts += [seed, text, dict(sizes)]
     course = _POST if name == "recipe-post" else _COURSE
-    return kept_model(model, f"fresh-{name}", course, facts, seed=text)
+    kept = f"fresh-{AGAIN if is_again else ''}{name}"
+    return kept_model(model, kept, course, facts, seed=text)
