@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from leadline.testing.faults.fault import FaultSite, fault
-from leadline.testing.faults.hosts import build_hf, build_recipe
+from leadline.testing.faults.hosts import build_recipe
 from leadline.testing.faults.hosts.entry import Host
 from leadline.testing.faults.subject import Subject
 
@@ -58,11 +59,11 @@ def _has_range(host: Host) -> bool:
 
 def _configured(subject: Subject, factor: float) -> FaultSite:
     # OPT, T5 and a few more name the deviation of their weights otherwise.
-    config: Any = subject.model.config
-    seed = subject.random.randrange(1000)
-    value = factor * config.initializer_range
-    model = build_hf(subject.host.name, seed, initializer_range=value)
-    return FaultSite(model=model)
+    config: Any = copy.deepcopy(subject.model.config)
+    config.initializer_range *= factor
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(subject.random.randrange(1000))
+        return FaultSite(model=type(subject.model)(config).eval())
 
 
 @fault("init-config-times-10", "init-too-large", fits=_has_range)
