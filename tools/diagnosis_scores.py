@@ -1,6 +1,9 @@
 """Write docs/diagnosis-scores.md from the outcomes that `make bench ONLY=diagnosis` left in out/diagnosis.
 
 python tools/diagnosis_scores.py out/diagnosis docs/diagnosis-scores.md
+
+A round is scored once, with the rules of its day: a section of the page whose outcomes are not in the folder
+stays as it is.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ ROUND_1 = [
 ]
 """What the first rules (commit e99848d) reached on the half that they were not tuned on."""
 
+TUNED = "Cases that the rules were tuned on"
+EVERY = "Every fault of the last round"
 WILD_HISTORY = (
     "The first rules, when nobody who wrote them had read the sealed threads, were right about 18 of 24 "
     "of them (0.75; 0.53 to 0.90); then these were looked at, too."
@@ -45,48 +50,65 @@ WILD_HISTORY = (
 def main(outcomes: str, page: str) -> None:
     """Read the outcomes and write the page."""
     bench.OUT = Path(outcomes)
-    Path(page).write_text("\n".join(_lines()) + "\n")
+    file = Path(page)
+    kept = _sections(file.read_text() if file.exists() else "")
+    written = {title: "\n".join(lines) for title, lines in _written()}
+    order = [*map(str.capitalize, reversed(bench.FRESH)), "Round 1", TUNED, "Wild faults", EVERY]
+    texts = [f"## {title}\n\n{text}\n" for title in order if (text := (kept | written).get(title))]
+    file.write_text("\n".join([HEAD, *texts]))
 
 
-def _lines() -> Iterator[str]:
-    yield HEAD
+def _sections(page: str) -> dict[str, str]:
+    """The sections of a page by title."""
+    parts = (one.partition("\n") for one in page.split("\n## ")[1:])
+    return {title: text.strip() for title, _, text in parts}
+
+
+def _written() -> Iterator[tuple[str, Iterable[str]]]:
+    """The sections whose outcomes are there."""
     for name in bench.FRESH:
-        rows, controls = bench.outcomes(name), bench.outcomes(f"{name} controls")
-        if not rows:
-            continue
-        yield f"## {name.capitalize()}\n"
-        yield f"{bench.FRESH[name]}\n"
-        shares = bench.fresh_shares(name)
-        yield from _table(*((part, some, bench.TARGETS) for part, some in shares.items()))
-        yield "\nBy what was new to the rules (right cause first):\n"
-        yield "| cases | right | of | share | 95 % interval |\n|---|---|---|---|---|"
-        for kind, some in _novelty(rows).items():
-            share = Share(kind, sum(one.first for one in some), len(some))
-            low, high = share.interval
-            yield f"| {kind} | {share.hits} | {share.trials} | {share.value:.3f} | {low:.3f} to {high:.3f} |"
-        yield f"\n### What went wrong in {name}\n"
-        yield from _wrong(rows, controls)
-    yield "\n## Round 1\n"
+        if bench.outcomes(name):
+            yield name.capitalize(), _fresh_round(name)
+            yield EVERY, _every_fault(name)
+    yield "Round 1", _first_round()
+    if any(map(bench.outcomes, bench.TUNED)):
+        yield TUNED, _tuned()
+    if bench.outcomes("sealed"):
+        yield "Wild faults", _wild()
+
+
+def _fresh_round(name: str) -> Iterator[str]:
+    rows, controls = bench.outcomes(name), bench.outcomes(f"{name} controls")
+    yield f"{bench.FRESH[name]}\n"
+    shares = bench.fresh_shares(name)
+    yield from _table(*((part, some, bench.TARGETS) for part, some in shares.items()))
+    yield "\nBy what was new to the rules (right cause first):\n"
+    yield "| cases | right | of | share | 95 % interval |\n|---|---|---|---|---|"
+    for kind, some in _novelty(rows).items():
+        share = Share(kind, sum(one.first for one in some), len(some))
+        low, high = share.interval
+        yield f"| {kind} | {share.hits} | {share.trials} | {share.value:.3f} | {low:.3f} to {high:.3f} |"
+    yield f"\n### What went wrong in {name}\n"
+    yield from _wrong(rows, controls)
+
+
+def _first_round() -> Iterator[str]:
     yield "The first rules (commit e99848d) on the half of the zoo that they were not tuned on.\n"
     yield from _table(("round-1", ROUND_1, bench.TARGETS))
-    if any(map(bench.outcomes, bench.TUNED)):
-        yield "\n## Cases that the rules were tuned on\n"
-        yield "They flatter: what had gone wrong in them was looked at.\n"
-        for name in bench.TUNED:
-            rows = [*bench.outcomes(name), *bench.outcomes(f"{name} controls")]
-            yield from _table((name, score(rows), {}))
-    yield "\n## Wild faults\n"
-    yield (
-        "Ports of faults that people had, the answer taken from the thread. `right` is a finding with an "
-        f"accepted cause among all; the aim was {bench.WILD_TARGET:g}. {WILD_HISTORY}\n"
-    )
-    yield from _wild()
-    yield "\n## Every fault of the fresh rounds\n"
+
+
+def _tuned() -> Iterator[str]:
+    yield "They flatter: what had gone wrong in them was looked at.\n"
+    for name in bench.TUNED:
+        rows = [*bench.outcomes(name), *bench.outcomes(f"{name} controls")]
+        yield from _table((name, score(rows), {}))
+
+
+def _every_fault(name: str) -> Iterator[str]:
     yield "| fault | right first | of |\n|---|---|---|"
     by_fault: defaultdict[str, list[FaultOutcome]] = defaultdict(list)
-    for name in bench.FRESH:
-        for one in bench.outcomes(name):
-            by_fault[one.fault].append(one)
+    for one in bench.outcomes(name):
+        by_fault[one.fault].append(one)
     for fault, rows in sorted(by_fault.items()):
         yield f"| {fault} | {sum(one.first for one in rows)} | {len(rows)} |"
 
@@ -129,6 +151,10 @@ def _novelty(rows: Iterable[FaultOutcome]) -> dict[str, list[FaultOutcome]]:
 def _wild() -> Iterator[str]:
     from leadline.testing.faults.wild import wild_faults
 
+    yield (
+        "Ports of faults that people had, the answer taken from the thread. `right` is a finding with an "
+        f"accepted cause among all; the aim was {bench.WILD_TARGET:g}. {WILD_HISTORY}\n"
+    )
     means = {one.name: one for one in wild_faults()}
     yield "| half | thread | fault | given beside the model | right | said |\n|---|---|---|---|---|---|"
     for half in ("sealed", "seen"):
