@@ -40,6 +40,8 @@ from leadline.errors import FULL_DISK, LeadlineError, words_of
 
 __all__ = ["app", "run"]
 
+PIPE_CLOSED = 141
+"""What a shell says of a program whose reader left: 128 + SIGPIPE, which Windows lacks."""
 app = typer.Typer(
     name="leadline",
     no_args_is_help=True,
@@ -96,6 +98,11 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     debug = "--debug" in arguments
     try:
         app(args=arguments, prog_name="leadline")
+    except SystemExit as end:
+        # `| head` closes the pipe early. 1 would say that --fail-on found something.
+        if isinstance(end.__context__, BrokenPipeError):
+            sys.exit(PIPE_CLOSED)
+        raise
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 import leadline.cli.report as report_command
@@ -52,3 +55,11 @@ def test_an_error_is_one_sentence_and_with_debug_a_traceback(
     assert said.err.startswith(f"leadline: {sentence}")
     assert "Traceback" not in said.err
     assert "Traceback" in leadline("report", "x.leadline", "--debug").err
+
+
+def test_a_reader_that_leaves_is_not_taken_for_a_finding():
+    command = [sys.executable, "-m", "leadline", "list", "rules"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.wait() == 141  # as of any program that SIGPIPE ends; 1 is --fail-on
+        assert process.stderr.read() == b""
