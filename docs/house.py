@@ -119,7 +119,7 @@ def room_imports() -> dict[str, set[str]]:
 
     graph = grimp.build_graph("leadline", exclude_type_checking_imports=True, cache_dir=None)
     imports: dict[str, set[str]] = defaultdict(set)
-    for module in graph.modules - {"leadline"}:
+    for module in graph.modules - {"leadline", "leadline.__main__"}:
         room = room_of(module)
         others = graph.find_modules_directly_imported_by(module)
         imports[room] |= {room_of(other) for other in others if other != "leadline"} - {room}
