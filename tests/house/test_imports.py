@@ -75,6 +75,7 @@ def test_only_two_modules_stand_outside_of_the_rooms():
         "__init__",
         "catalog",
         "choice",
+        "__main__",
     }
 
 

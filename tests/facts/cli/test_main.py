@@ -57,9 +57,9 @@ def test_an_error_is_one_sentence_and_with_debug_a_traceback(
     assert "Traceback" in leadline("report", "x.leadline", "--debug").err
 
 
-def test_a_reader_that_leaves_is_not_taken_for_a_finding():
+def test_a_reader_that_leaves_is_not_taken_for_a_finding(start):
     command = [sys.executable, "-m", "leadline", "list", "rules"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        assert process.wait() == 141  # as of any program that SIGPIPE ends; 1 is --fail-on
-        assert process.stderr.read() == b""
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait() == 141  # as of any program that SIGPIPE ends; 1 is --fail-on
+    assert process.stderr.read() == b""
