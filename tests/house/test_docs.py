@@ -107,3 +107,22 @@ def test_a_guard_is_told_from_a_bare_call():
     assert calls_unguarded('ll.sweep(what, "a")', "sweep")
     assert calls_unguarded('with ll.sweep(what, "a") as record:\n    pass', "sweep")
     assert not calls_unguarded('if __name__ == "__main__":\n    ll.sweep(what, "a")', "sweep")
+
+
+def test_the_screen_that_the_page_shows_is_what_a_newcomer_sees(monkeypatch, capsys):
+    from leadline.cli.main import run
+
+    page = (ROOT / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    shown = page.partition("```text\n")[2].partition("```")[0].strip()
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    command = ["leadline", "diagnose", "examples/sick_model.py:build", "--random", "2x32"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit):
+        run()
+
+    def without_miss(text):  # how many eps it misses by is the machine's
+        return re.sub(r"in eps: [\d.e+]+", "in eps: N", text)
+
+    assert "in eps: N" in without_miss(shown)
+    assert without_miss(capsys.readouterr().out).startswith(without_miss(shown))
