@@ -1,0 +1,155 @@
+"""An alarm looks at the history of a run for one way in which training goes wrong.
+
+To add one, put one file into `alarms/` and one decorator into it:
+
+    @alarm("G04", "second-moment-stale", severity="warning", needs=("optimizer.surprise",), ...)
+    def second_moment_stale(history: History, alarm: Alarm) -> Iterator[Finding]: ...
+
+An alarm is asked after every sample, about everything up to that sample, and may say the same thing
+several times: `Standing` tells what is new. What it expects comes from the run's own past, from
+the other layers or from the law of the design, and is a fixed number only where physics gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leadline.catalog import Catalog
+from leadline.reading.diagnosis.rule import Evidence, Remedy
+from leadline.record.rows.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from leadline.reading.watch.history import History
+
+__all__ = ["ALARMS", "Alarm", "Evidence", "Standing", "alarm", "ask_alarms"]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One alarm with everything that its page says.
+
+    `needs` are names of quantities; without them the alarm does not look.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    needs: tuple[str, ...]
+    look: Callable[[History], Iterable[Finding]]
+    summary: str
+    """What it looks for, in one sentence."""
+    why: str
+    """Why it is bad."""
+    is_not: str
+    """What looks alike and is healthy."""
+    do_now: str
+    """What to do while the run is still going."""
+    sources: tuple[str, ...]
+
+    def warning(
+        self,
+        verdict: str,
+        *,
+        step: int,
+        since: int,
+        quantity: str,
+        stack: str | None = None,
+        layers: Iterable[int] = (),
+        sublayer: str | None = None,
+        evidence: Sequence[Evidence] = (),
+        cause: str = "",
+        do_now: str = "",
+        severity: Severity | None = None,
+    ) -> Finding:
+        """Return a warning: `step` is where it is said, `since` where it began."""
+        place = {"stack": stack, "layers": sorted(set(layers)), "sublayer": sublayer}
+        return Finding(
+            verdict,
+            quantity=quantity,
+            severity=severity or self.severity,
+            code=self.code,
+            name=self.name,
+            details={key: value for key, value in place.items() if value not in (None, [])}
+            | {
+                "step": step,
+                "since": since,
+                "evidence": [one.to_json() for one in evidence],
+                "ruled_out": [],
+                "cause": cause,
+                "remedy": Remedy(do_now or self.do_now).to_json(),
+                "confidence": "likely",
+            },
+        )
+
+
+ALARMS: Catalog[Alarm] = Catalog(
+    "alarm", package="leadline.reading.watch.alarms", group="leadline.alarms"
+)
+"""Every alarm by its name."""
+
+
+def alarm(
+    code: str,
+    name: str,
+    *,
+    severity: Severity,
+    needs: tuple[str, ...],
+    summary: str,
+    why: str,
+    is_not: str,
+    do_now: str,
+    sources: tuple[str, ...],
+) -> Callable[[Callable[[History, Alarm], Iterable[Finding]]], Alarm]:
+    """Return the decorator that makes a function (history, alarm) -> warnings an alarm."""
+
+    def enter(look: Callable[[History, Alarm], Iterable[Finding]]) -> Alarm:
+        made = Alarm(
+            code=code,
+            name=name,
+            severity=severity,
+            needs=needs,
+            look=lambda history: look(history, made),
+            summary=summary,
+            why=why,
+            is_not=is_not,
+            do_now=do_now,
+            sources=sources,
+        )
+        return ALARMS.register(name)(made)
+
+    return enter
+
+
+def ask_alarms(history: History) -> Iterator[Finding]:
+    """Ask every alarm whose quantities were read; one that fails is silent, the run goes on."""
+    for _, one in sorted(ALARMS.items(), key=lambda item: item[1].code):
+        if not all(need in history for need in one.needs):
+            continue
+        try:
+            yield from list(one.look(history))
+        except Exception:  # noqa: S112 (an alarm of a plug-in must not end somebody's training)
+            continue
+
+
+class Standing:
+    """Which warnings have been said: one that goes on is said once, until it has been quiet."""
+
+    QUIET = 5
+    """Samples without a warning after which it counts as new."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str | None], int] = {}
+        self._sample = 0
+
+    def new(self, warnings: Iterable[Finding]) -> list[Finding]:
+        """Return those of one sample's warnings that have not been said yet."""
+        self._sample += 1
+        fresh: list[Finding] = []
+        for one in warnings:
+            key = (one.code, one.stack)
+            if self._sample - self._last.get(key, -self.QUIET - 1) > self.QUIET:
+                fresh.append(one)
+            self._last[key] = self._sample
+        return fresh

@@ -1,0 +1,128 @@
+"""What a watched training run says about itself, update by update, and where it went on.
+
+`step` counts the updates: what stands at step s was read while update s was made, of the forward
+and backward pass before it or of the update itself. A run that was cut off goes on in the same
+record. Where it goes on at an earlier step than the record has reached, its rows get a run name of
+their own, so that nothing that was read before is lost; `attempts_of` says which rows are which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leadline.record.rows.quantity import Quantity
+from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
+
+if TYPE_CHECKING:
+    from leadline.record.record import Record
+
+__all__ = [
+    "CLIPPING",
+    "LOG_Z",
+    "LOSS",
+    "OF_THE_RUN",
+    "OF_THE_WEIGHTS",
+    "SURPRISE",
+    "WEIGHT_UPDATE",
+    "Attempt",
+    "attempts_of",
+    "is_watched",
+]
+
+LOSS = Quantity(
+    name="train.loss",
+    title="Training loss",
+    symbol="L",
+    formula="value on which backward was called, summed over the micro-batches of this update",
+    lives_on="run",
+    high="A jump is a spike; a slow rise is a run that comes apart.",
+    low="The model predicts the training data.",
+    headline="value",
+    meaning="How well the model does what it is trained for.",
+    topic="training",
+    leads=True,
+    better="low",
+)
+CLIPPING = Quantity(
+    name="train.clipping",
+    title="Clipping factor",
+    symbol="c",
+    formula="gradient that the optimizer takes over the gradient that backward left",
+    lives_on="run",
+    headline="value",
+    high="1: the gradient was not clipped.",
+    low="The gradient was many times longer than the limit of clipping.",
+    meaning="How much of the gradient clipping leaves.",
+    topic="training",
+)
+LOG_Z = Quantity(
+    name="output.log_z",
+    title="Log of the softmax's sum",
+    symbol="log Z",
+    formula="mean of log sum exp over the logits of some tokens of the batch",
+    unit="nats",
+    lives_on="run",
+    headline="value",
+    high="Logits drift upwards together: softmax does not notice, half precision does.",
+    low="Logits drift downwards together.",
+    source="Chowdhery et al. 2022, arXiv 2204.02311",
+    meaning="Whether the output logits drift as a whole.",
+    topic="training",
+)
+WEIGHT_UPDATE = Quantity(
+    name="weights.update_ratio",
+    title="Update over weights",
+    symbol="RMS(ΔW) / RMS(W)",
+    formula="root mean square of the change that this update makes over that of the weights "
+    "before it, of all weights that serve one write; of many weights evenly spaced ones",
+    lives_on="sublayer",
+    scale="log",
+    headline="value",
+    high="One update replaces much of the weights: the learning rate is too large for them.",
+    low="The weights hardly move.",
+    meaning="How far one update moves the weights.",
+    topic="weights",
+    leads=True,
+    better="even",
+)
+SURPRISE = Quantity(
+    name="optimizer.surprise",
+    title="Gradient over the optimizer's second moment",
+    symbol="RMS(g / √v)",
+    formula="root mean square of the gradient over the square root of the second moment that the "
+    "optimizer held before this update, bias-corrected; of many weights evenly spaced ones",
+    lives_on="sublayer",
+    scale="log",
+    headline="value",
+    high="Above 1 gradients are larger than the optimizer remembers: its steps are too long.",
+    low="Below 1 gradients are smaller than the optimizer remembers.",
+    source="Wortsman et al. 2023, arXiv 2304.13013",
+    meaning="Whether gradients are larger than the optimizer expects.",
+    topic="weights",
+)
+
+OF_THE_RUN = (LOSS, LEARNING_RATE, GRADIENT_NORM, CLIPPING, LOG_Z)
+OF_THE_WEIGHTS = (WEIGHT_UPDATE, SURPRISE)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One process that wrote to the record: the name of its rows and its first update."""
+
+    run: str
+    first: int
+
+
+def is_watched(record: Record) -> bool:
+    """Say whether `leadline.watch` wrote a record."""
+    return "watch" in record.provenance
+
+
+def attempts_of(record: Record) -> list[Attempt]:
+    """Return the attempts in their order; those of a record that nobody watched are its runs."""
+    noted: Any = record.provenance.get("watch")
+    if isinstance(noted, Mapping) and isinstance(noted.get("attempts"), list):
+        return [Attempt(str(one["run"]), int(one["first"])) for one in noted["attempts"]]
+    return [Attempt(run, 0) for run in record.runs[:1]]
