@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ProbeError,
         RecipeError,
         RecordError,
+        TrainingStopped,
         UnknownName,
     )
     from leadline.instruments.attacks.bounds import bounds
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
     from leadline.lab.training import Training
+    from leadline.lab.watch.watch import watch
     from leadline.models.inputs import random_inputs, random_tokens
     from leadline.models.loading import load
     from leadline.numerics.spectra.spectrum import (
@@ -77,6 +79,7 @@ __all__ = [
     "RecordError",
     "Sweep",
     "Training",
+    "TrainingStopped",
     "Transformer",
     "UnknownName",
     "__version__",
@@ -101,6 +104,7 @@ __all__ = [
     "sweep",
     "train",
     "trainability",
+    "watch",
 ]
 
 _HOME = (
@@ -134,10 +138,12 @@ _HOME = (
         "sweep": "lab.sweep",
         "train": "lab.recording",
         "trainability": "reading.map.trainability",
+        "watch": "lab.watch.watch",
     }
     | {name: "errors" for name in __all__ if name.endswith("Error")}
     | {
         "MissingExtra": "errors",
+        "TrainingStopped": "errors",
         "UnknownName": "errors",
     }
 )

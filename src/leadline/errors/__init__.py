@@ -26,6 +26,7 @@ from leadline.errors.exceptions import (
     ProbeError,
     RecipeError,
     RecordError,
+    TrainingStopped,
     UnknownName,
 )
 from leadline.errors.libraries import (
@@ -60,6 +61,7 @@ __all__ = [
     "Progress",
     "RecipeError",
     "RecordError",
+    "TrainingStopped",
     "UnknownName",
     "as_whole_number",
     "check_count",

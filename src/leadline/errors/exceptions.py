@@ -84,6 +84,10 @@ class RecipeError(LeadlineError):
     """A model that cannot be built as described, or weights that do not fit it."""
 
 
+class TrainingStopped(LeadlineError):
+    """A training that was to end at a serious warning of `leadline.watch`, and did."""
+
+
 MOST_NAMES = 40
 """A message lists at most so many known names."""
 

@@ -71,11 +71,14 @@ class Record(Showable):
         self._attach(store.create_in_memory(), path=None, writable=True)
 
     @classmethod
-    def create(cls, path: str | PathLike[str]) -> Self:
-        """Start a record in a new file. Others can open it while it grows."""
+    def create(cls, path: str | PathLike[str], *, journal: store.Journal = "wal") -> Self:
+        """Start a record in a new file. Others can open it while it grows.
+
+        With `journal="delete"` also from another machine that sees the file.
+        """
         place = check_path(path)
         record = cls.__new__(cls)
-        record._attach(store.create_file(place), path=place, writable=True)
+        record._attach(store.create_file(place, journal=journal), path=place, writable=True)
         return record
 
     @classmethod
@@ -94,11 +97,11 @@ class Record(Showable):
         return record
 
     @classmethod
-    def reopen(cls, path: str | PathLike[str]) -> Self:
+    def reopen(cls, path: str | PathLike[str], *, journal: store.Journal = "wal") -> Self:
         """Open a record file to add to it, one writer at a time; what it holds is kept."""
         place = check_path(path)
         record = cls.__new__(cls)
-        record._attach(store.reopen_file(place), path=place, writable=True)
+        record._attach(store.reopen_file(place, journal=journal), path=place, writable=True)
         return record
 
     def _attach(

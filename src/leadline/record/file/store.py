@@ -1,7 +1,7 @@
 """The record file: one SQLite database with a few tables.
 
 Files are written with a write-ahead log, so that a second process reads while the first still
-writes; closing folds the log into the one file and writes its checksums. Readings can be added but
+writes, or with a rollback journal, which readers on other machines need; closing folds the log into the one file and writes its checksums. Readings can be added but
 neither changed nor deleted: triggers refuse it, whatever program asks. SQLite has no NaN: it is
 kept as NULL.
 
@@ -16,6 +16,7 @@ import sqlite3
 import uuid
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from leadline.errors import RecordError
@@ -38,6 +39,7 @@ from leadline.record.file.migrations import FIRST_SCHEMA, migrate
 from leadline.record.file.schema import APPLICATION_ID, SCHEMA, write_schema
 
 __all__ = [
+    "Journal",
     "create_file",
     "create_in_memory",
     "finish",
@@ -52,6 +54,19 @@ _SQLITE_HEADER = b"SQLite format 3\x00"
 _APPLICATION_ID_AT = 68  # where the SQLite file format keeps it, four bytes, big-endian
 
 
+Journal = Literal["wal", "delete"]
+"""How a growing file keeps what is being written: in a log beside it, or in a rollback journal.
+
+A log lets readers read while a transaction is written, but only on the machine that writes: they
+share its memory. A file with a rollback journal is read from anywhere, between two transactions.
+"""
+
+
+def _choose_journal(connection: sqlite3.Connection, journal: Journal) -> None:
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
 def create_in_memory() -> sqlite3.Connection:
     """Start an empty record that lives in memory."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
@@ -59,7 +74,7 @@ def create_in_memory() -> sqlite3.Connection:
     return connection
 
 
-def create_file(path: Path) -> sqlite3.Connection:
+def create_file(path: Path, *, journal: Journal = "wal") -> sqlite3.Connection:
     """Start an empty record file that others can read while it is being written."""
     if path.exists():
         raise RecordError(
@@ -73,8 +88,7 @@ def create_file(path: Path) -> sqlite3.Connection:
         raise cannot_save(path, error) from error
     try:
         connection = WritingConnection(path, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        _choose_journal(connection, journal)
         write_schema(connection)
     except (sqlite3.Error, OSError) as error:
         path.unlink(missing_ok=True)
@@ -82,7 +96,7 @@ def create_file(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def reopen_file(path: Path) -> sqlite3.Connection:
+def reopen_file(path: Path, *, journal: Journal = "wal") -> sqlite3.Connection:
     """Open a record file to add to it. What a killed writer had committed is there.
 
     A file that is being written, by another process or by this one, is refused.
@@ -93,8 +107,7 @@ def reopen_file(path: Path) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as error:
         raise cannot_write(path, error) from error
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        _choose_journal(connection, journal)
         mark_unclosed(connection)
         migrate(connection, SCHEMA)
         fold_log(connection)  # otherwise a file that loses its log would count as closed

@@ -1,0 +1,141 @@
+"""Say warnings while the run goes on: to the log, the record, a function, sinks, and a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from leadline.errors import TrainingStopped
+from leadline.lab.watch.fence import Fence, log
+from leadline.lab.watch.writer import RunWriter, ring_readings
+from leadline.reading.watch.alarm import Standing, ask_alarms
+from leadline.reading.watch.history import History
+from leadline.record import Finding, Reading, Site
+from leadline.record.run.ring import Ring, read_ring, ring_path
+
+__all__ = ["SLOTS", "Bell"]
+
+SLOTS = 256
+"""So many updates are kept at full rate."""
+
+
+class Bell:
+    """Rings for new warnings. `serious` is whether one of them was serious."""
+
+    def __init__(
+        self, fence: Fence, *, on_warning: Callable[[Finding], object] | None, stop: bool
+    ) -> None:
+        self.warnings: list[Finding] = []
+        self.serious = False
+        self.batch = ""
+        """The name of the batch under way."""
+        self.keeps_ring = False
+        self._fence = fence
+        self._on_warning = on_warning
+        self._stop = stop
+        self._standing = Standing()
+        self._sinks: list[Any] = []
+        self._writer: RunWriter | None = None
+        self._ring: Ring | None = None
+        self._kept_until = 0
+        self._sampled: set[int] = set()
+
+    def open(self, writer: RunWriter, *, sinks: Iterable[Any], snapshot: bool) -> None:
+        """Begin: `snapshot` keeps the last updates at full rate beside the record."""
+        self._writer = writer
+        self.keeps_ring = snapshot
+        chosen = [sinks] if isinstance(sinks, str) else list(sinks)
+        if chosen:
+            from leadline.lab.watch.sinks.sink import open_sink
+
+            for one in chosen:
+                sink = self._fence.guard(f"The sink {one}", open_sink)(one)
+                if sink is not None:
+                    self._sinks.append(sink)
+
+    def ask(self, history: History) -> list[Finding]:
+        """Return the warnings that are new."""
+        new = self._standing.new(ask_alarms(history))
+        self.warnings += new
+        self.serious = self.serious or any(one.severity == "serious" for one in new)
+        return new
+
+    def tell(self, warnings: Sequence[Finding], step: int, readings: Sequence[Reading]) -> None:
+        """Say the warnings of a sample, and send its numbers to the sinks."""
+        self._sampled.add(step)
+        for one in warnings:
+            log.warning(
+                "step %d: %s %s: %s %s", step, one.code, one.name, one.verdict, one.remedy["words"]
+            )
+            if self._on_warning is not None:
+                self._fence.guard("on_warning", self._on_warning)(one)
+        if warnings and self._ring is not None:
+            self._fence.guard("A snapshot", self._snapshot)([one.code for one in warnings])
+        if not self._sinks:
+            return
+        from leadline.lab.watch.sinks.sink import scalars
+
+        by_step: dict[int, list[Reading]] = {}
+        for reading in readings:
+            by_step.setdefault(reading.step, []).append(reading)
+        for sink in self._sinks:
+            for at, rows in sorted(by_step.items()):
+                self._fence.guard("A sink", sink.write)(at, scalars(rows))
+            for one in warnings:
+                self._fence.guard("A sink", sink.warn)(one)
+
+    def stop_if_asked(self) -> None:
+        """End the training, where the user wants that of a serious warning."""
+        if self._stop and self.serious:
+            worst = next(one for one in self.warnings if one.severity == "serious")
+            self._stop = False
+            raise TrainingStopped(f"{worst.code} {worst.name}: {worst.verdict}")
+
+    def keep(
+        self,
+        step: int,
+        values: Sequence[float],
+        norms: Mapping[Site, float],
+        *,
+        sites: Sequence[Site],
+    ) -> None:
+        """Keep one update at full rate: loss, rate, gradient norm, and that of every group."""
+        if self._ring is None:
+            assert self._writer is not None and self._writer.path is not None
+            names = [_site_json(site) for site in sites]
+            self._ring = Ring(ring_path(self._writer.path), names, slots=SLOTS)
+        row = [*values, *(norms.get(site, float("nan")) for site in sites)]
+        self._ring.put(step, row, batch=self.batch)
+        self.batch = ""
+
+    def _snapshot(self, codes: Sequence[str]) -> None:
+        """Bring what the ring holds into the record."""
+        assert self._ring is not None and self._writer is not None
+        ring = read_ring(self._ring.path)
+        readings = ring_readings(ring, after=self._kept_until, without=self._sampled)
+        # Losses stand in the record at full rate already.
+        readings = [one for one in readings if not one.quantity.endswith(".loss")]
+        steps = ring.steps
+        entry = {
+            "steps": [steps[0], steps[-1]] if steps else [],
+            "codes": list(codes),
+            "batches": {
+                str(step): name for step, name in zip(steps, ring.batches, strict=True) if name
+            },
+        }
+        snapshots = [*self._writer.facts.get("snapshots", []), entry]
+        self._writer.write(readings, snapshots=snapshots)
+        self._kept_until = max(steps, default=self._kept_until)
+
+    def close(self) -> None:
+        """End: what the ring holds goes into the record, and sinks are closed."""
+        if self._ring is not None:
+            self._snapshot([])
+            self._ring.remove()
+        for sink in self._sinks:
+            self._fence.guard("A sink", sink.close)()
+
+
+def _site_json(site: Site) -> dict[str, Any]:
+    return {key: value for key, value in asdict(site).items() if value is not None}

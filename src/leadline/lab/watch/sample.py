@@ -1,0 +1,301 @@
+"""One sampled update: what the loop's own forward and backward pass show, layer by layer.
+
+The tap is set on the model when the first forward pass of the update begins and taken off when it
+ends; gradients come later by tensor hooks that are set by then. So a block that is computed again
+during backward, under gradient checkpointing, is not read twice. With gradient accumulation the
+first micro-batch of the update is read.
+
+The anatomy is proved on the first pass that is sampled: fitted on the first half of its examples
+and judged on all of them, in evaluation mode and with everything put back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.anatomy import (
+    MIXING,
+    Anatomy,
+    AttentionSpy,
+    Block,
+    Declaration,
+    SeenAttention,
+    Stack,
+    Sublayer,
+    Tap,
+    read_anatomy,
+    untouched,
+)
+from leadline.anatomy.find.reading import TOLERANCE
+from leadline.anatomy.tensors import mapped
+from leadline.instruments.passes.collect import Collector
+from leadline.instruments.passes.probe import At
+from leadline.instruments.passes.probe_plan import Plan
+from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.gauges import AttentionGauges, attention_results
+from leadline.models.inputs.model_facts import is_pair
+from leadline.record import Reading, Site
+
+__all__ = ["Call", "Sample", "prove_anatomy"]
+
+
+class Call:
+    """One call of the model by the loop: the module that was called and its arguments."""
+
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+
+    def again(self) -> Any:
+        """Call the module with the same arguments."""
+        return self.module(*self.args, **self.kwargs)
+
+    def of_the_first_half(self) -> Call:
+        """The same call with the first half of its examples, where the first axis counts them."""
+        sizes = [
+            tensor.shape[0]
+            for tensor in (*self.args, *self.kwargs.values())
+            if isinstance(tensor, Tensor) and tensor.ndim > 1
+        ]
+        if not sizes or max(sizes) < 2:
+            return self
+        examples = sizes[0]
+
+        def half(tensor: Tensor) -> Tensor:
+            cut = tensor.ndim and tensor.shape[0] == examples
+            return tensor[: examples // 2] if cut else tensor
+
+        return Call(self.module, mapped(self.args, half), mapped(self.kwargs, half))
+
+    def mask(self, name: str) -> Tensor | None:
+        """A mask [example, token] among the arguments."""
+        mask = self.kwargs.get(name)
+        return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+
+
+def prove_anatomy(
+    module: nn.Module, call: Call, *, declared: Anatomy | Declaration | None = None
+) -> Anatomy:
+    """The anatomy of the module inside what was called, proved on the call's own inputs."""
+    half = call.of_the_first_half()
+    with torch.enable_grad(), untouched(module):
+        return read_anatomy(module, half.again, call.again, declared=declared)
+
+
+class Sample:
+    """Reads one forward pass and the gradients of its backward pass.
+
+    `begin` and `end` stand around the forward pass; `readings` is asked when backward is over.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        anatomy: Anatomy,
+        plan: Plan,
+        *,
+        fence: Fence,
+        gradients: bool = True,
+    ) -> None:
+        self.module = module
+        self.anatomy = anatomy
+        self.plan = plan
+        self.fence = fence
+        self.gradients = gradients
+        self._open = ExitStack()
+        self._tap: _FencedTap | None = None
+        self._collector: _SampleCollector | None = None
+        self.over = False
+        """Whether the sample is given up or read: late gradients are no longer taken."""
+
+    def begin(self, call: Call) -> None:
+        """Set the hooks for the forward pass that is about to begin."""
+        self._collector = _SampleCollector(
+            self.plan,
+            call.mask("attention_mask"),
+            decoder_mask=call.mask("decoder_attention_mask"),
+            pair=is_pair(self.module),
+        )
+        listener = _FencedListener(self._collector, self)
+        self._tap = _FencedTap(self.module, self.anatomy, listener, gradients=self.gradients)
+        self._tap.sample = self
+        self._open.enter_context(self._tap)
+        if self.plan.attention:
+            self._open.enter_context(self._spy(self._tap, self._collector))
+
+    def end(self) -> None:
+        """Take the hooks off; gradients are still listened to."""
+        self._open.close()
+
+    def give_up(self) -> None:
+        """Take everything off and listen no more."""
+        self.over = True
+        self._open.close()
+        self._tap = self._collector = None
+
+    def readings(self) -> list[Reading]:
+        """The headline statistics at every site; none where the pass did not run to its end."""
+        self.over = True
+        tap, collector = self._tap, self._collector
+        if tap is None or collector is None:
+            return []
+        with torch.no_grad():
+            balance = tap.balance()
+            readings = collector.readings()
+        quantities = {quantity.name: quantity for quantity in self.plan.quantities}
+        exact = not balance.eps > TOLERANCE
+        if not exact:
+            self.fence.note(
+                f"In training mode layer {balance.layer} of the {balance.stack} does not balance "
+                f"({balance.eps:.3g} eps): something changes its update after the module that "
+                "returns it, such as functional dropout. Updates are not read, stream and "
+                "gradients are."
+            )
+        kept: list[Reading] = []
+        for reading in readings:
+            quantity = quantities[reading.quantity]
+            if reading.statistic != quantity.headline or reading.site.head is not None:
+                continue
+            if quantity.lives_on == "stream" and reading.site.sublayer is not None:
+                continue
+            if not exact and quantity.lives_on == "sublayer":
+                continue
+            kept.append(reading)
+        return kept
+
+    def _spy(self, tap: Tap, collector: _SampleCollector) -> AttentionSpy:
+        """Hand every attention of a sublayer of the anatomy to the collector."""
+
+        def listen(attention: SeenAttention) -> None:
+            place = tap.locate(attention.module)
+            if place is None or place[2].role not in MIXING or attention.ambiguous:
+                return
+            stack, block, write = place
+            grid = attention.weights if attention.weights is not None else attention.query
+            if grid is not None and grid.shape[2] == tap.tokens and not self.over:
+                collector.attention(stack, block, write, attention)
+
+        return AttentionSpy(
+            self.module,
+            self.fence.guard("Reading attention", listen),
+            examples=lambda: tap.examples,
+            projections=collector.needs_projections,
+        )
+
+
+class _SampleCollector(Collector):
+    """Keeps means only: medians sort every token of every site, and nobody watches them.
+
+    Of attention the first example is read, unless a further probe asks for whole matrices.
+    """
+
+    @property
+    def needs_projections(self) -> bool:
+        """Whether a probe wants to know where queries and keys come from."""
+        return any(not isinstance(probe, AttentionGauges) for probe in self._attentions)
+
+    def attention(
+        self, stack: Stack, block: Block, write: Sublayer, attention: SeenAttention
+    ) -> None:
+        if self.needs_projections:
+            super().attention(stack, block, write, attention)
+            return
+        at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
+        self._take(at, None, attention_results(attention))
+
+    def _flush(self) -> None:
+        for pending in self._pending.values():
+            table = torch.stack(pending.values)
+            mask = pending.mask
+            every = table.flatten(1) if mask is None else table[:, mask]
+            means = every.mean(1, dtype=torch.float64)
+            for (name, site), value in zip(pending.labels, means.tolist(), strict=True):
+                self._readings.append(Reading(name, site, "mean", value))
+        self._pending.clear()
+        self._held_values = 0
+
+
+class _FencedListener:
+    """Hands on what the tap reads; a probe that fails ends the sample and nothing else."""
+
+    def __init__(self, collector: Collector, sample: Sample) -> None:
+        self._sample = sample
+        self._collector = collector
+
+    def _hand_on(self, method: Callable[..., None], *args: Any) -> None:
+        sample = self._sample
+        if sample.over or sample.fence.off:
+            return
+        try:
+            method(*args)
+        except Exception as error:
+            sample.fence.fault(error, "A probe")
+
+    def stream(self, stack: Any, layer: int, sublayer: int | None, x: Tensor) -> None:
+        if sublayer is None:  # the sites between two writes of a block are not watched
+            self._hand_on(self._collector.stream, stack, layer, sublayer, x)
+
+    def update(self, *args: Any) -> None:
+        self._hand_on(self._collector.update, *args)
+
+    def block(self, *args: Any) -> None:
+        self._hand_on(self._collector.block, *args)
+
+    def gradient(self, stack: Any, layer: int, sublayer: int | None, g: Tensor) -> None:
+        if sublayer is None:
+            self._hand_on(self._collector.gradient, stack, layer, sublayer, g)
+
+
+class _FencedTap(Tap):
+    """A tap whose faults end the sample and never reach the forward pass that it sits in."""
+
+    sample: Sample
+
+    def _entry_hook(self, walks: Any) -> Callable[..., Any]:
+        return self._fenced(super()._entry_hook(walks))
+
+    def _watch_input(self, path: str, walks: Any) -> Callable[..., None]:
+        return self._fenced(super()._watch_input(path, walks))
+
+    def _output_hook(self, path: str, walks: Any) -> Callable[..., None]:
+        return self._fenced(super()._output_hook(path, walks))
+
+    def _listen_to_gradient(
+        self, walk: Any, layer: int, sublayer: int | None, live: Tensor, factor: float
+    ) -> None:
+        if sublayer is None:
+            super()._listen_to_gradient(walk, layer, sublayer, _Hooked(live, self), factor)  # type: ignore[arg-type]
+
+    def _fenced(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        def fenced(*args: Any) -> Any:
+            sample = self.sample
+            if sample.over or sample.fence.off:
+                return None
+            try:
+                return hook(*args)
+            except Exception as error:
+                sample.fence.fault(error, "Reading the stream")
+                return None
+
+        return fenced
+
+
+class _Hooked:
+    """A tensor of which a tap asks two things; its gradient hook gets a fence of its own."""
+
+    def __init__(self, tensor: Tensor, tap: _FencedTap) -> None:
+        self._tensor = tensor
+        self._tap = tap
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._tensor.requires_grad
+
+    def register_hook(self, hook: Callable[[Tensor], None]) -> None:
+        self._tensor.register_hook(self._tap._fenced(hook))

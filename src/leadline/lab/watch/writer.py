@@ -1,0 +1,200 @@
+"""Write the rows of a watched run into its record, and go on where an earlier run was cut off.
+
+Everything of one sample is one transaction: whatever ends the process, the file holds every sample
+up to the last. What cannot be written now, because a reader holds the file or the disk is full, is
+kept and written with the next sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from leadline.errors import LeadlineError, RecordError
+from leadline.instruments.passes.provenance import model_facts, versions
+from leadline.lab.watch.fence import Fence
+from leadline.record import Finding, Quantity, Reading, Record
+from leadline.record.file.store import is_record_file
+from leadline.record.rows.site import Site
+from leadline.record.run.ring import FIRST_COLUMNS, RingRows, read_ring, ring_path
+
+__all__ = ["RunWriter", "identity_of", "ring_readings"]
+
+MOST_PENDING = 200_000
+"""Rows that are kept while they cannot be written; what comes after is lost, and said."""
+
+
+def identity_of(module: nn.Module) -> str:
+    """A digest of class, names and shapes: the same for a run that goes on, whatever its weights."""
+    digest = hashlib.sha256(type(module).__name__.encode())
+    for name, parameter in module.named_parameters():
+        digest.update(f"{name}{tuple(parameter.shape)}".encode())
+    return digest.hexdigest()[:16]
+
+
+class RunWriter:
+    """The record of one watched run."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        model: nn.Module,
+        *,
+        every: int,
+        name: str | None,
+        fence: Fence,
+    ) -> None:
+        self.path = path
+        self.fence = fence
+        self._identity = identity_of(model)
+        self._pending: list[Reading] = []
+        self._pending_findings: list[Finding] = []
+        self._run = ""
+        self._recorded = 0
+        """The last step that the record held when it was opened."""
+        self.facts: dict[str, Any] = {"every": every, "attempts": [], "identity": self._identity}
+        if path is None:
+            self.record = Record()
+        elif path.exists():
+            self.record = self._reopen(path)
+        else:
+            self.record = Record.create(path, journal="delete")
+        self.facts["every"] = every
+        if "model" not in self.record.provenance:
+            with self.record.together():
+                facts = model_facts(model, name, "watched")
+                self.record.note("model", facts | {"mode": "as the loop runs it"})
+                self.record.note("watch", self.facts)
+                self.record.note("versions", versions())
+                self.record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+
+    def _reopen(self, path: Path) -> Record:
+        """Open the record of the same run to go on; any other file is refused."""
+        if not is_record_file(path):
+            raise RecordError(
+                f"{path} exists and is no record, so the run is not watched; give another path."
+            )
+        with Record.open(path) as there:
+            noted: Any = there.provenance.get("watch")
+            if not isinstance(noted, Mapping):
+                raise RecordError(
+                    f"{path} holds a record that leadline.watch did not write, so the run is not "
+                    "watched; give another path."
+                )
+            if noted.get("identity") != self._identity:
+                raise RecordError(
+                    f"{path} holds the run of another model (its parameters differ), so this run "
+                    "is not watched; give another path."
+                )
+            steps = [reading.step for reading in there.select()] if len(there) else []
+        self.facts = dict(noted)
+        self._recorded = max(steps, default=0)
+        return Record.reopen(path, journal="delete")
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the record holds an earlier part of this run."""
+        return bool(self.facts["attempts"])
+
+    def begin(self, step: int) -> None:
+        """Say at which update this process begins; rows that would be read twice get a new name."""
+        attempts = list(self.facts["attempts"])
+        if attempts and step <= self._recorded:
+            self._run = f"again from step {step} ({len(attempts) + 1})"
+            self.fence.note(
+                f"{self.path} reaches step {self._recorded}, and this run goes on from step "
+                f"{step}: what was read before is kept beside it."
+            )
+        elif attempts:
+            self._run = attempts[-1]["run"]
+        attempts.append(
+            {"run": self._run, "first": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        )
+        self.facts["attempts"] = attempts
+
+    def describe(self, quantities: Iterable[Quantity]) -> None:
+        """Store definitions that are new."""
+        known = self.record.quantities
+        with self.record.together():
+            for quantity in quantities:
+                if quantity.name not in known:
+                    self.record.describe(quantity)
+
+    def write(
+        self, readings: Sequence[Reading], findings: Sequence[Finding] = (), **facts: Any
+    ) -> None:
+        """Write a sample in one transaction, with whatever could not be written before."""
+        self._pending += [_named(reading, self._run) for reading in readings]
+        self._pending_findings += findings
+        self.facts |= facts
+        try:
+            with self.record.together():
+                self.record.append(self._pending)
+                for finding in self._pending_findings:
+                    self.record.add_finding(finding)
+                self.record.note("watch", self.facts)
+        except RecordError as error:
+            if len(self._pending) > MOST_PENDING:
+                self._pending = []
+                self.fence.note(f"Rows were lost, because nothing could be written: {error}")
+            else:
+                self.fence.note(f"{error} The rows are kept and written later.")
+        else:
+            self._pending, self._pending_findings = [], []
+
+    def take_over_ring(self) -> None:
+        """Bring the last updates of a process that died into the record."""
+        if self.path is None or not ring_path(self.path).exists():
+            return
+        place = ring_path(self.path)
+        try:
+            readings = ring_readings(read_ring(place), after=self._recorded)
+        except LeadlineError as error:
+            self.fence.note(str(error))
+            return
+        attempts = self.facts["attempts"]
+        self._run = attempts[-1]["run"] if attempts else ""
+        known = self.record.quantities
+        self.write([one for one in readings if one.quantity in known])
+        self._recorded = max([self._recorded, *(one.step for one in readings)])
+        place.unlink(missing_ok=True)
+
+    def close(self, **facts: Any) -> None:
+        """Write what is left and close the file."""
+        self.write((), **facts)
+        if self.path is not None:
+            self.record.close()
+
+
+def ring_readings(ring: RingRows, *, after: int = 0, without: Iterable[int] = ()) -> list[Reading]:
+    """The rows of a ring as readings: gradient norms of every group, and the numbers of the run."""
+    from leadline.instruments.passes.probes.gradient import PARAMETERS
+    from leadline.record.rows.site import RUN
+    from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
+    from leadline.record.run.watching import LOSS
+
+    left_out = set(without)
+    readings: list[Reading] = []
+    of_the_run = (LOSS, LEARNING_RATE, GRADIENT_NORM)
+    for row in ring.rows:
+        step = int(row[0])
+        if step <= after or step in left_out:
+            continue
+        for quantity, value in zip(of_the_run, row[1 : len(FIRST_COLUMNS)], strict=True):
+            readings.append(Reading(quantity.name, RUN, "value", float(value), step=step))
+        for site, value in zip(ring.sites, row[len(FIRST_COLUMNS) :], strict=True):
+            readings.append(
+                Reading(PARAMETERS.name, Site(**site), "value", float(value), step=step)
+            )
+    return readings
+
+
+def _named(reading: Reading, run: str) -> Reading:
+    from dataclasses import replace
+
+    return reading if reading.run == run else replace(reading, run=run)

@@ -1,0 +1,123 @@
+"""The last updates of a run at full rate, in a file that outlives the process.
+
+`FILE.ring` beside a record holds the last `slots` updates: step, loss, learning rate, norm of the
+gradient and the norm of every group of parameters. It is mapped into memory and overwritten in
+place, so that what was written is there whatever ends the process; only a machine that loses power
+may lose the last of it.
+
+    bytes 0 to 15        "LEADLINE RING 1\\n"
+    8 bytes              length n of the header, little-endian
+    n bytes              header, JSON: slots, columns, sites
+    slots x columns      float64, row s % slots for update s; a row of an unused slot has step 0
+    slots x BATCH        UTF-8 text: which batch it was, where the loop said so
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leadline.errors import RecordError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BATCH", "FIRST_COLUMNS", "Ring", "RingRows", "read_ring", "ring_path"]
+
+_MAGIC = b"LEADLINE RING 1\n"
+FIRST_COLUMNS = ("step", "loss", "rate", "gradient_norm")
+"""What every ring holds; the norms of the groups follow."""
+BATCH = 120
+"""Bytes for the name of a batch."""
+
+
+def ring_path(record: Path) -> Path:
+    """The ring beside a record."""
+    return record.with_name(f"{record.name}.ring")
+
+
+class Ring:
+    """Writes the last updates, one row each."""
+
+    def __init__(self, path: Path, sites: Sequence[dict[str, Any]], *, slots: int) -> None:
+        header = json.dumps({"slots": slots, "sites": list(sites)}).encode()
+        columns = len(FIRST_COLUMNS) + len(sites)
+        self.slots = slots
+        self.path = path
+        start = len(_MAGIC) + 8 + len(header)
+        with path.open("wb") as file:
+            file.write(_MAGIC + struct.pack("<Q", len(header)) + header)
+            file.truncate(start + slots * (columns * 8 + BATCH))
+        self._rows: Any = np.memmap(
+            path, dtype="<f8", mode="r+", offset=start, shape=(slots, columns)
+        )
+        self._batches: Any = np.memmap(
+            path,
+            dtype="u1",
+            mode="r+",
+            offset=start + slots * columns * 8,
+            shape=(slots, BATCH),
+        )
+
+    def put(self, step: int, values: Sequence[float], *, batch: str = "") -> None:
+        """Write the row of an update; the step goes last, so that no half row counts."""
+        row = self._rows[step % self.slots]
+        row[0] = 0.0
+        row[1:] = values
+        text = batch.encode()[:BATCH]
+        self._batches[step % self.slots, : len(text)] = np.frombuffer(text, dtype="u1")
+        self._batches[step % self.slots, len(text) :] = 0
+        row[0] = step
+
+    def remove(self) -> None:
+        """Take the file away: what it holds stands in the record."""
+        del self._rows, self._batches
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RingRows:
+    """What a ring holds: one row per update, in the order of steps."""
+
+    sites: list[dict[str, Any]]
+    rows: NDArray[np.float64]
+    batches: list[str]
+
+    @property
+    def steps(self) -> list[int]:
+        """The updates."""
+        return [int(step) for step in self.rows[:, 0]]
+
+
+def read_ring(path: Path) -> RingRows:
+    """Read a ring that somebody writes or wrote; a file that is none is refused."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
+    try:
+        if not data.startswith(_MAGIC):
+            raise ValueError
+        at = len(_MAGIC)
+        (length,) = struct.unpack_from("<Q", data, at)
+        header = json.loads(data[at + 8 : at + 8 + length])
+        slots, sites = int(header["slots"]), list(header["sites"])
+        columns, start = len(FIRST_COLUMNS) + len(sites), at + 8 + length
+        rows = np.frombuffer(data, "<f8", slots * columns, start).reshape(slots, columns)
+        texts = np.frombuffer(data, "u1", slots * BATCH, start + slots * columns * 8)
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise RecordError(
+            f"{path} does not hold the last updates of a watched run, or is damaged; remove it."
+        ) from error
+    used = [at for at in np.argsort(rows[:, 0], kind="stable") if rows[at, 0] > 0]
+    batches = [
+        bytes(texts[at * BATCH : (at + 1) * BATCH]).rstrip(b"\0").decode(errors="replace")
+        for at in used
+    ]
+    return RingRows(sites, rows[used].copy(), batches)
