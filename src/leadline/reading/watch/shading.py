@@ -1,0 +1,94 @@
+"""From the values of a map to shades: which of a few levels each cell has, and what they mean.
+
+Levels are equal steps of the quantity's own scale, logarithmic where its definition says so, from
+the lowest to the highest value of the map. A map that hardly changes is not stretched: its cells
+are all near the middle. Zero on a logarithmic scale has the lowest level. `relative` shades every
+row against its own median over the run, so that a change shows where layers differ much.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.reading.watch.robust import levels_of, row_medians
+from leadline.record.words.numbers import FLAT, format_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from leadline.reading.watch.heat import HeatMap
+
+__all__ = ["LOST", "UNKNOWN", "Shading", "shade"]
+
+UNKNOWN, LOST = -1, -2
+"""The shade of a cell in which nothing was read, and of a value that is not finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shading:
+    """The shades of a map: 0 to `count` - 1, or UNKNOWN, or LOST.
+
+    `low` and `high` are the ends of the scale, factors or differences where it is relative.
+    """
+
+    shades: NDArray[np.int64]
+    count: int
+    low: float
+    high: float
+    logarithmic: bool
+    relative: bool
+
+    def limits(self, shade: int) -> tuple[float, float]:
+        """The values between which a shade stands."""
+        low, high = self.low, self.high
+        ends = (shade / self.count, (shade + 1) / self.count)
+        if self.logarithmic:
+            step = math.log(high / low)
+            return low * math.exp(ends[0] * step), low * math.exp(ends[1] * step)
+        return low + ends[0] * (high - low), low + ends[1] * (high - low)
+
+    def words(self, shade: int) -> str:
+        """Say what a shade means: `0.021 to 0.035`."""
+        if shade == LOST:
+            return "not finite"
+        return " to ".join(self.number(value) for value in self.limits(shade))
+
+    def number(self, value: float) -> str:
+        """Write a number of the scale: a factor has a sign of its own."""
+        text = format_number(value, digits=2)
+        if not self.relative:
+            return text
+        return f"×{text}" if self.logarithmic else f"{'+' if value > 0 else ''}{text}"
+
+
+def shade(heat: HeatMap, count: int, *, relative: bool = False) -> Shading:
+    """Return the shades of a map, `count` of them."""
+    logarithmic = heat.group.quantity.scale == "log"
+    levels = levels_of(heat.values, logarithmic=logarithmic)
+    usable = heat.known & np.isfinite(levels)
+    lost = heat.known & ~np.isfinite(heat.values)
+    if relative:
+        levels = levels - row_medians(levels, usable)[:, None]
+    low, high = _ends(levels[usable], logarithmic=logarithmic, relative=relative)
+    place = np.clip((np.where(usable, levels, low) - low) / (high - low), 0.0, 1.0)
+    shades = np.minimum((place * count).astype(np.int64), count - 1)
+    shades = np.where(lost, LOST, np.where(heat.known, shades, UNKNOWN))
+    ends = (math.exp(low), math.exp(high)) if logarithmic else (low, high)
+    return Shading(shades, count, *ends, logarithmic, relative)
+
+
+def _ends(levels: NDArray[np.float64], *, logarithmic: bool, relative: bool) -> tuple[float, float]:
+    """The ends of the scale; a logarithm stays in the range of float64."""
+    if len(levels) == 0:
+        return (-1.0, 1.0) if relative or logarithmic else (0.0, 1.0)
+    low, high = float(levels.min()), float(levels.max())
+    size = 1.0 if logarithmic else max(abs(low), abs(high)) or 1.0
+    if relative:
+        high = max(abs(low), abs(high), FLAT * size / 2)
+        return -high, high
+    margin = max(0.0, FLAT * size - (high - low)) / 2
+    return low - margin, high + margin

@@ -1,0 +1,116 @@
+"""What the record of a watched run answers: how far it is, how its loss does, what went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.errors import join_words
+from leadline.record.provenance import number_at, value_at
+from leadline.record.rows.finding import SEVERITIES
+from leadline.record.run.trend import trend_of
+from leadline.record.run.watching import LOSS, attempts_of
+from leadline.record.words.numbers import format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from leadline.record.record import Record
+    from leadline.record.rows.finding import Finding
+    from leadline.record.run.trend import Trend
+
+__all__ = ["count_warnings", "loss_of_attempts", "warning_place", "watch_answer"]
+
+MOST_NAMED = 3
+"""So many warnings are named in the answer; more of them are counted."""
+_NOUNS = {"serious": "serious warning", "warning": "warning", "note": "note"}
+
+
+def watch_answer(record: Record) -> list[str]:
+    """Say in a sentence how a watched run went or goes, then what else a reader must know."""
+    steps, values = loss_of_attempts(record)
+    trend = trend_of(steps, values)
+    provenance = record.provenance
+    done = max(
+        int(number_at(provenance, "watch", "steps") or 0), 0 if trend is None else trend.step
+    )
+    updates = f"{done:,} update{'' if done == 1 else 's'}"
+    closed = value_at(provenance, "watch", "closed") is True
+    run = f"A run of {updates}" if closed else f"A run that has made {updates} so far"
+    sentence = f"{run}, {_loss_words(trend)}; {_warning_words(record.findings)}."
+    return [sentence, *_attempt_sentences(record)]
+
+
+def loss_of_attempts(record: Record) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the steps and the losses of a watched run.
+
+    Where an attempt began at an earlier step than the one before had reached, it stands.
+    """
+    losses: dict[int, float] = {}
+    if LOSS.name in record.quantities:
+        for attempt in attempts_of(record):
+            losses = {step: value for step, value in losses.items() if step < attempt.first}
+            rows = record.select(LOSS.name, run=attempt.run)
+            losses |= {row.step: row.value for row in rows}
+    steps = np.array(sorted(losses), dtype=np.int64)
+    return steps, np.array([losses[int(step)] for step in steps], dtype=np.float64)
+
+
+def count_warnings(findings: Sequence[Finding]) -> str:
+    """Count warnings by how bad they are: `1 serious warning and 2 warnings`; empty for none."""
+    counts = Counter(finding.severity for finding in findings)
+    return join_words(
+        f"{counts[severity]} {_NOUNS[severity]}{'' if counts[severity] == 1 else 's'}"
+        for severity in SEVERITIES
+        if counts[severity]
+    )
+
+
+def warning_place(finding: Finding) -> str:
+    """Say where and since when: `layer 17 attention since step 8,950`; empty where nobody knows."""
+    layers = [layer for layer in finding.layers if layer > 0]
+    words: list[str] = []
+    if layers:
+        noun = "layer" if len(layers) == 1 else "layers"
+        shown = ", ".join(map(str, layers[:MOST_NAMED]))
+        more = f" and {len(layers) - MOST_NAMED} more" if len(layers) > MOST_NAMED else ""
+        words.append(f"{noun} {shown}{more}")
+    if finding.sublayer:
+        words.append(finding.sublayer)
+    since = finding.details.get("since")
+    if isinstance(since, int):
+        words.append(f"since step {since:,}")
+    return " ".join(words)
+
+
+def _loss_words(trend: Trend | None) -> str:
+    if trend is None:
+        return "without a loss that the watch could see"
+    if trend.lost is not None:
+        return f"loss {trend.words}"
+    return f"loss from {format_number(trend.first, digits=3)} to {trend.words}"
+
+
+def _warning_words(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "no warning"
+    named = [
+        f"{finding.code or finding.verdict} {finding.name} {warning_place(finding)}".strip()
+        for finding in findings[:MOST_NAMED]
+    ]
+    return f"{count_warnings(findings)}: {'; '.join(' '.join(one.split()) for one in named)}"
+
+
+def _attempt_sentences(record: Record) -> list[str]:
+    later = attempts_of(record)[1:]
+    if not later:
+        return []
+    steps = join_words(f"{attempt.first:,}" for attempt in later[-MOST_NAMED:])
+    if len(later) == 1:
+        return [f"It was cut off once and went on at step {steps}."]
+    last = "the last ones " if len(later) > MOST_NAMED else ""
+    return [f"It was cut off {len(later)} times and went on, {last}at steps {steps}."]
