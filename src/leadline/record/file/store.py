@@ -37,6 +37,8 @@ from leadline.record.file.faults import (
 from leadline.record.file.lock import WritingConnection
 from leadline.record.file.migrations import FIRST_SCHEMA, migrate
 from leadline.record.file.schema import APPLICATION_ID, SCHEMA, write_schema
+from leadline.record.file.snapshot import copy_of_file, uses_write_ahead_log
+from leadline.record.file.writer import writer_of
 
 __all__ = [
     "Journal",
@@ -51,6 +53,12 @@ __all__ = [
 ]
 
 _SQLITE_HEADER = b"SQLite format 3\x00"
+_LOCKS_OF_NO_USE = {
+    sqlite3.SQLITE_READONLY_ROLLBACK,
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+}
+"""A writer was killed in a transaction that a reader cannot undo, or the disk has no locks."""
 _APPLICATION_ID_AT = 68  # where the SQLite file format keeps it, four bytes, big-endian
 
 
@@ -221,13 +229,18 @@ def finish(connection: sqlite3.Connection, *, written: Path | None, process: int
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
+    writer = writer_of(path)
+    if writer is not None and not writer.here and uses_write_ahead_log(path):
+        return copy_of_file(path)
     address = f"file:{quote(str(path.resolve()))}?mode=ro"
     connection = sqlite3.connect(address, uri=True, check_same_thread=False)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
-        if Path(f"{path}-wal").exists():
+        if error.sqlite_errorcode in _LOCKS_OF_NO_USE:
+            return copy_of_file(path)
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY or Path(f"{path}-wal").exists():
             raise
         # A file in a folder that cannot be written: nobody else writes, so no log is needed.
         address += "&immutable=1"
