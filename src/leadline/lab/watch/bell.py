@@ -45,14 +45,10 @@ class Bell:
         """Begin: `snapshot` keeps the last updates at full rate beside the record."""
         self._writer = writer
         self.keeps_ring = snapshot
-        chosen = [sinks] if isinstance(sinks, str) else list(sinks)
-        if chosen:
-            from leadline.lab.watch.sinks.sink import open_sink
+        if sinks:
+            from leadline.lab.watch.sinks.sink import open_sinks
 
-            for one in chosen:
-                sink = self._fence.guard(f"The sink {one}", open_sink)(one)
-                if sink is not None:
-                    self._sinks.append(sink)
+            self._sinks = open_sinks(sinks, note=self._fence.note)
 
     def ask(self, history: History) -> list[Finding]:
         """Return the warnings that are new."""
@@ -74,16 +70,16 @@ class Bell:
             self._fence.guard("A snapshot", self._snapshot)([one.code for one in warnings])
         if not self._sinks:
             return
-        from leadline.lab.watch.sinks.sink import scalars
+        from leadline.lab.watch.sinks.names import scalars
 
         by_step: dict[int, list[Reading]] = {}
         for reading in readings:
             by_step.setdefault(reading.step, []).append(reading)
         for sink in self._sinks:
             for at, rows in sorted(by_step.items()):
-                self._fence.guard("A sink", sink.write)(at, scalars(rows))
+                sink.write(at, scalars(rows))
             for one in warnings:
-                self._fence.guard("A sink", sink.warn)(one)
+                sink.warn(one)
 
     def stop_if_asked(self) -> None:
         """End the training, where the user wants that of a serious warning."""
@@ -134,7 +130,7 @@ class Bell:
             self._snapshot([])
             self._ring.remove()
         for sink in self._sinks:
-            self._fence.guard("A sink", sink.close)()
+            sink.close()
 
 
 def _site_json(site: Site) -> dict[str, Any]:

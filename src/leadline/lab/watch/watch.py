@@ -402,7 +402,8 @@ class Watch:
         if losses:
             self._losses.append((self.step, losses))
         calls, self._calls, self._named_loss = self._calls, [], None
-        factor = self._tracer.factor(calls)
+        looked = sampled or self._bell.keeps_ring
+        factor = self._tracer.factor(calls) if looked else None
         if self._bell.keeps_ring:
             self._fence.guard("Keeping the last updates", self._keep_in_ring)(factor)
         if sampled:
