@@ -63,6 +63,7 @@ def test_every_declared_range_contains_the_pinned_version(text):
 
 USED_AS = {
     "import-linter": "lint-imports",
+    "mlflow-skinny": "mlflow",
     "pytest-cov": "--cov",
     "pytest-timeout": "timeout = ",
     "pytest-xdist": "--numprocesses",
