@@ -162,7 +162,8 @@ class StepReading:
         if not taken:
             return
         scale = _scale_left(optimizer)
-        norms = torch._foreach_norm([local_part(gradient) for _, _, gradient, _ in taken])
+        gradients = [local_part(gradient) for _, _, gradient, _ in taken]
+        norms = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
         for (site, parameter, gradient, settings), norm in zip(taken, norms, strict=True):
             self._entries.append((site, "gradient", (norm.double() / scale).square()))
             if not weights:

@@ -237,17 +237,17 @@ class _FencedListener:
         except Exception as error:
             sample.fence.fault(error, "A probe")
 
-    def stream(self, stack: Any, layer: int, sublayer: int | None, x: Tensor) -> None:
+    def stream(self, stack: Stack, layer: int, sublayer: int | None, x: Tensor) -> None:
         if sublayer is None:  # the sites between two writes of a block are not watched
             self._hand_on(self._collector.stream, stack, layer, sublayer, x)
 
-    def update(self, *args: Any) -> None:
-        self._hand_on(self._collector.update, *args)
+    def update(self, stack: Stack, block: Block, write: Sublayer, u: Tensor, x: Tensor) -> None:
+        self._hand_on(self._collector.update, stack, block, write, u, x)
 
-    def block(self, *args: Any) -> None:
-        self._hand_on(self._collector.block, *args)
+    def block(self, stack: Stack, block: Block, before: Tensor, after: Tensor) -> None:
+        self._hand_on(self._collector.block, stack, block, before, after)
 
-    def gradient(self, stack: Any, layer: int, sublayer: int | None, g: Tensor) -> None:
+    def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
         if sublayer is None:
             self._hand_on(self._collector.gradient, stack, layer, sublayer, g)
 

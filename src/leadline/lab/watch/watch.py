@@ -28,7 +28,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import optimizer as torch_optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from leadline.anatomy import Anatomy, Declaration, is_compiled, untouched, unwrapped
 from leadline.anatomy.find.measurable import check_module
@@ -304,8 +307,8 @@ class Watch:
         before, after = self._before_step, self._after_step
         if self._optimizers is None:
             self._handles += [
-                torch_optimizer.register_optimizer_step_pre_hook(before),
-                torch_optimizer.register_optimizer_step_post_hook(after),
+                register_optimizer_step_pre_hook(before),
+                register_optimizer_step_post_hook(after),
             ]
         else:
             for one in self._optimizers:

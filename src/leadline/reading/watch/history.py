@@ -66,7 +66,8 @@ class Series:
         count = int(np.searchsorted(self.steps, step, side="right"))
         return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
 
-    def _put(self, step: int, value: float) -> None:
+    def put(self, step: int, value: float) -> None:
+        """Add a value; what stands at this step or later is replaced."""
         while self._steps and self._steps[-1] >= step:
             self._steps.pop()
             self._values.pop()
@@ -113,7 +114,7 @@ class History:
             sites = self._series.setdefault(reading.quantity, {})
             if site not in sites:
                 sites[site] = Series(reading.quantity, site)
-            sites[site]._put(reading.step, reading.value)
+            sites[site].put(reading.step, reading.value)
             self.step = max(self.step, reading.step)
 
     def go_back_to(self, step: int) -> None:

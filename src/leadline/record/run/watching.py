@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.record.rows.quantity import Quantity
 from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
@@ -123,6 +123,8 @@ def is_watched(record: Record) -> bool:
 def attempts_of(record: Record) -> list[Attempt]:
     """Return the attempts in their order; those of a record that nobody watched are its runs."""
     noted: Any = record.provenance.get("watch")
-    if isinstance(noted, Mapping) and isinstance(noted.get("attempts"), list):
-        return [Attempt(str(one["run"]), int(one["first"])) for one in noted["attempts"]]
+    attempts: Any = cast("Mapping[str, Any]", noted).get("attempts") if noted else None
+    if isinstance(attempts, list):
+        entries = cast("list[Mapping[str, Any]]", attempts)
+        return [Attempt(str(one["run"]), int(one["first"])) for one in entries]
     return [Attempt(run, 0) for run in record.runs[:1]]
