@@ -13,6 +13,7 @@ import torch
 
 from leadline.anatomy import SeenAttention
 from leadline.catalog import Choice
+from leadline.errors import InputError
 from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Result, Single
 from leadline.instruments.passes.probe_plan import Plan, plan
 from leadline.instruments.passes.probes.attention import ENTROPY, LOGIT_SPAN, LOGIT_STD
@@ -129,6 +130,12 @@ def watch_plan(probes: str | Sequence[Any] | None, *, attention: bool) -> Plan:
     """The gauges of every layer, with those of attention and with further probes by name."""
     own: list[Any] = [LayerGauges(), *([AttentionGauges()] if attention else [])]
     further = plan(probes) if probes else Plan((), ())
+    if further.linear:
+        name = further.choices[further.probes.index(further.linear[0])].name
+        raise InputError(
+            f"The probe {name!r} runs passes of its own, which a watch does not; use "
+            "leadline.measure for it."
+        )
     known = {quantity.name for probe in own for quantity in probe.quantities}
     others = [probe for probe in further.probes if not known & {q.name for q in probe.quantities}]
     return Plan((Choice("watch"), *further.choices), (*own, *others))

@@ -10,6 +10,7 @@ checkpointing makes such calls inside of backward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = ["BackwardCall", "listen_to_losses"]
+from leadline.record import Reading
+from leadline.record.rows.site import RUN
+from leadline.record.run.watching import LOSS
+
+__all__ = ["BackwardCall", "LossKeeper", "listen_to_losses"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,55 @@ def _unwrap() -> None:
     if torch.amp.GradScaler.scale is ours[1]:
         torch.amp.GradScaler.scale = _original["scale"]
     _scaled.clear()
+
+
+class LossKeeper:
+    """The losses of every update, kept on their device until somebody reads them."""
+
+    def __init__(self) -> None:
+        self._calls: list[BackwardCall] = []
+        self._named: Tensor | None = None
+        self._updates: list[tuple[int, list[Tensor]]] = []
+
+    def hear(self, call: BackwardCall) -> None:
+        """Keep a value on which backward is called."""
+        # A scaler that skips a step changes its scale: what was scaled before belongs to no update.
+        if call.scale is not None:
+            self._calls = [one for one in self._calls if _same_scale(one, call)]
+        self._calls.append(call)
+
+    def name(self, value: Any) -> None:
+        """Keep what the loop itself calls the loss of this update."""
+        tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(float(value))
+        self._named = tensor.double() if self._named is None else self._named + tensor.double()
+
+    def end_update(self, step: int) -> list[BackwardCall]:
+        """Give the losses since the last update to this one, and return what was heard."""
+        calls, self._calls = self._calls, []
+        named, self._named = self._named, None
+        losses = [call.loss for call in calls] if named is None else [named]
+        if losses:
+            self._updates.append((step, [loss.reshape(()) for loss in losses]))
+        return calls
+
+    def last(self, step: int) -> float:
+        """The loss of the update that has just ended; NaN where there was none."""
+        if not self._updates or self._updates[-1][0] != step:
+            return math.nan
+        return float(torch.stack(self._updates[-1][1]).sum())
+
+    def readings(self) -> list[Reading]:
+        """The losses of all updates since this was asked last, with one transfer from the device."""
+        updates, self._updates = self._updates, []
+        if not updates:
+            return []
+        sums = [torch.stack(losses).sum() for _, losses in updates]
+        values = torch.stack([one.to(sums[0].device) for one in sums]).tolist()
+        return [
+            Reading(LOSS.name, RUN, "value", value, step=step)
+            for (step, _), value in zip(updates, values, strict=True)
+        ]
+
+
+def _same_scale(one: BackwardCall, other: BackwardCall) -> bool:
+    return one.scale is not None and other.scale is not None and bool(one.scale == other.scale)

@@ -115,6 +115,7 @@ class ParameterGroups:
     """The parameters of a model by the write that they serve, by block, or one by one."""
 
     def __init__(self, module: nn.Module, anatomy: Anatomy | None) -> None:
+        self.anatomy = anatomy
         self.sites: dict[str, Site] = _sites(module, anatomy)
         self._names = {
             id(parameter): name

@@ -266,6 +266,15 @@ class _FencedTap(Tap):
     def _output_hook(self, path: str, walks: Any) -> Callable[..., None]:
         return self._fenced(super()._output_hook(path, walks))
 
+    def _start(self, walk: Any, x: Tensor) -> None:
+        super()._start(walk, x)
+        # Under reentrant checkpointing a block runs without gradients, and what it returned has
+        # none; the tensor that enters the next block has.
+        site = (walk.stack.name, walk.index)
+        if walk.index > 0 and site in self.without_gradient and x.requires_grad:
+            self.without_gradient.discard(site)
+            self._listen_to_gradient(walk, walk.index, None, x, 1.0)
+
     def _listen_to_gradient(
         self, walk: Any, layer: int, sublayer: int | None, live: Tensor, factor: float
     ) -> None:

@@ -1,0 +1,234 @@
+"""Read the layers of a model in a sampled update, from the loop's own passes.
+
+Hooks stand on the model from `arm` to `disarm`, which is one update. The first forward pass that
+trains begins the sample: evaluation passes in between have no gradient or are in evaluation mode.
+A loop that trains in evaluation mode is noticed when an update has no other pass.
+
+A compiled model ignores hooks: where the compiled module itself is watched, the batch goes through
+the uncompiled one a second time, with the same random numbers, and the loop's own pass stays what it
+is. Where a model is compiled out of sight, its hooks run while it is being traced: there they do
+nothing but notice it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.anatomy import Anatomy, Declaration, is_compiled, untouched, unwrapped
+from leadline.instruments.passes.probe_plan import Plan
+from leadline.instruments.passes.probes.gradient import STREAM
+from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.losses import BackwardCall
+from leadline.lab.watch.probe_batch import ProbeBatch
+from leadline.lab.watch.sample import Call, Sample, prove_anatomy
+from leadline.record import Reading
+from leadline.record.rows.site import RUN
+from leadline.record.run.watching import LOG_Z
+
+__all__ = ["LayerReader"]
+
+LOGIT_TOKENS = 64
+"""log Z is the mean over so many evenly spaced tokens."""
+
+
+class LayerReader:
+    """Reads stream, updates and gradients of the update for which it is armed."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        plan: Plan,
+        *,
+        declared: Anatomy | Declaration | None,
+        probe: Any,
+        fence: Fence,
+    ) -> None:
+        self.model = model
+        self.module = unwrapped(model)
+        self.plan = plan
+        self.anatomy: Anatomy | None = None
+        self.on_anatomy: Callable[[Anatomy], None] = lambda _: None
+        """Called once, when the anatomy is proved."""
+        self.busy = False
+        """Whether passes of our own are under way: their losses are not the loop's."""
+        self._declared = declared
+        self._probe = None if probe is None else ProbeBatch(self.module, probe, plan)
+        self._fence = fence
+        self._compiled = is_compiled(model)
+        self._anatomy_read = False
+        self._sample: Sample | None = None
+        self._called: nn.Module | None = None
+        """The module whose call is being sampled."""
+        self._log_z: Tensor | None = None
+        self._in_evaluation = self._trains_in_evaluation = self._traced = False
+        self._handles: list[Any] = []
+
+    # --- one sampled update ----------------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Set the hooks for the next update."""
+        self._in_evaluation = self._traced = False
+        if self._probe is not None:
+            return
+        # Some wrappers call the forward of what they hold and pass by its hooks.
+        roots = [self.model] if self._compiled else [self.model, self.module]
+        for root in {id(one): one for one in roots}.values():
+            self._handles += [
+                root.register_forward_pre_hook(self._before_forward, with_kwargs=True),
+                root.register_forward_hook(self._after_forward, always_call=True),
+            ]
+
+    def disarm(self) -> None:
+        """Take the hooks off; what was read is still there."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def give_up(self) -> None:
+        """Forget the sample under way."""
+        if self._sample is not None:
+            self._sample.give_up()
+        self._sample = self._called = self._log_z = None
+
+    def readings(self, calls: Sequence[BackwardCall]) -> list[Reading]:
+        """What the layers showed in this update, or what they say about the fixed batch now."""
+        if self._probe is not None:
+            return self._probe_readings(self._probe)
+        self._say_what_is_missing()
+        readings: list[Reading] = []
+        if self._sample is not None:
+            readings = self._sample.readings()
+            scale = next((call.scale for call in calls if call.scale is not None), None)
+            if scale is not None and not self._compiled:
+                readings = _unscaled(readings, float(scale))
+        if self._log_z is not None:
+            readings.append(Reading(LOG_Z.name, RUN, "value", float(self._log_z)))
+        return readings
+
+    def _probe_readings(self, probe: ProbeBatch) -> list[Reading]:
+        self.busy = True
+        try:
+            if not self._anatomy_read:
+                self._read_anatomy(lambda: probe.prove(self._declared))
+            return probe.readings(self.anatomy)
+        finally:
+            self.busy = False
+
+    # --- the hooks -------------------------------------------------------------------------------
+
+    def _before_forward(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # inside of a graph no hook is of any use
+            self._traced = True
+            return
+        if self._called is not None or not torch.is_grad_enabled() or self._fence.off:
+            return
+        if not self.module.training and not self._trains_in_evaluation:
+            self._in_evaluation = True
+            return
+        self._called = module
+        self._fence.guard("Beginning a sample", self._begin)(args, kwargs)
+
+    def _after_forward(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or module is not self._called:
+            return
+        if self._sample is not None:
+            self._fence.guard("Ending a forward pass", self._sample.end)()
+        if output is None:  # the model raised an error: the loop may catch it and try again
+            self.give_up()
+            return
+        self._fence.guard("Reading the logits", self._read_logits)(output)
+
+    def _begin(self, args: Any, kwargs: Any) -> None:
+        # Wrappers that were taken off pass their arguments on unchanged.
+        call = Call(self.module, args, kwargs)
+        self.busy = True
+        try:
+            if not self._anatomy_read:
+                self._read_anatomy(
+                    lambda: prove_anatomy(self.module, call, declared=self._declared)
+                )
+            if self.anatomy is None:
+                return
+            self._sample = Sample(self.module, self.anatomy, self.plan, fence=self._fence)
+            if self._compiled:
+                self._read_uncompiled(self._sample, call)
+            else:
+                self._sample.begin(call)
+        finally:
+            self.busy = False
+
+    def _read_anatomy(self, prove: Callable[[], Anatomy]) -> None:
+        """Prove the anatomy once; without one, what needs none is read."""
+        self._anatomy_read = True
+        try:
+            self.anatomy = self._declared if isinstance(self._declared, Anatomy) else prove()
+        except Exception as error:
+            self._fence.note(
+                f"The anatomy of {type(self.module).__name__} could not be proved "
+                f"({type(error).__name__}: {error}), so stream and updates are not read; losses, "
+                "gradients and weights are, by the model's own blocks."
+            )
+            return
+        self.on_anatomy(self.anatomy)
+
+    def _read_uncompiled(self, sample: Sample, call: Call) -> None:
+        with untouched(self.module, evaluate=False), torch.enable_grad():
+            sample.begin(call)
+            try:
+                output = call.again()
+            finally:
+                sample.end()
+            loss = _loss_in(output)
+            if loss is not None and loss.requires_grad:
+                loss.backward()
+            else:
+                self._fence.note(
+                    "The model is compiled and returns no loss, so the gradient at the stream is "
+                    "not read; give a fixed batch (probe=...) to have it."
+                )
+
+    def _read_logits(self, output: Any) -> None:
+        logits = getattr(output, "logits", output)
+        if not isinstance(logits, Tensor) or logits.ndim != 3 or not logits.is_floating_point():
+            return
+        with torch.no_grad():
+            rows = logits.detach().flatten(0, 1)
+            rows = rows[:: max(1, rows.shape[0] // LOGIT_TOKENS)].float()
+            self._log_z = torch.logsumexp(rows, -1).mean()
+
+    def _say_what_is_missing(self) -> None:
+        if self._called is not None:
+            return
+        if self._traced:
+            self._fence.note(
+                "The model runs inside of torch.compile, where hooks are ignored, so layers are "
+                "not read: watch the compiled module itself, or give a fixed batch (probe=...)."
+            )
+        elif self._in_evaluation:
+            self._trains_in_evaluation = True
+        else:
+            self._fence.note(
+                "No forward pass of the model was seen in a sampled update, so its layers are not "
+                "read: is this the module that the loop calls?"
+            )
+
+
+def _unscaled(readings: Sequence[Reading], scale: float) -> list[Reading]:
+    """Take the loss scale out of the gradient at the stream."""
+    return [
+        replace(one, value=one.value / scale) if one.quantity == STREAM.name else one
+        for one in readings
+    ]
+
+
+def _loss_in(output: Any) -> Tensor | None:
+    """The loss among what a model returns."""
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, Tensor) and output.numel() == 1:
+        loss = output
+    return loss if isinstance(loss, Tensor) and loss.numel() == 1 else None
