@@ -26,6 +26,7 @@ from leadline.lab.training import Training
 from leadline.lab.work_folder import working_folder
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import BYTES, check_free
+from leadline.reading.watch.replay import replay
 from leadline.record import Record
 
 __all__ = ["Trained", "task_facts", "train"]
@@ -124,6 +125,8 @@ def _run(
         model.save(save, tokenizer=BYTES if of_bytes else None)
     with record.together():
         record.append(trainer.readings[len(record) :])
+        for warning in replay(trainer.readings, trainer.quantities):
+            record.add_finding(warning)
         record.note("outcome", asdict(ending))
         record.note("seconds", round(ending.seconds, 3))
     return Trained(model.eval(), record, ending, of_bytes)

@@ -3,7 +3,8 @@
     "sweep"        name, digest, axes with their labels, seeds, what is fixed, number of cells,
                    the full description, and "stopped": why it is incomplete, or None
     "tasks"        each task with its unigram and bigram entropies
-    "cell:RUN"     of every cell that has ended: labels, seed, status, reason, loss, cost, time
+    "cell:RUN"     of every cell that has ended: labels, seed, status, reason, loss, cost, time,
+                   and what alarms said of its gauges
 
 The rows of a cell and its entry come in one transaction: a cell is in the record completely or
 not at all. Times and hosts stand in the entries, never in rows.
@@ -21,6 +22,7 @@ from leadline.errors import LabError
 from leadline.instruments.passes.provenance import versions
 from leadline.lab.cell import CellResult
 from leadline.lab.grid import Sweep
+from leadline.reading.watch.replay import replay
 from leadline.record import Record
 from leadline.record.provenance import decode, encode
 from leadline.record.run.training import TRAINING
@@ -74,7 +76,9 @@ def add_cells(record: Record, results: Iterable[CellResult]) -> None:
             for quantity in result.quantities:
                 record.describe(quantity)
             record.append(result.readings)
-            record.note(f"{CELL}{result.run}", dict(result.facts))
+            warnings = replay(result.readings, result.quantities)
+            said = [{"code": one.code, "verdict": one.verdict} for one in warnings]
+            record.note(f"{CELL}{result.run}", {**result.facts, "warnings": said})
 
 
 def note_stop(record: Record, what: Sweep, reason: str | None) -> None:
