@@ -178,11 +178,11 @@ def _coverage_lines(diagnosis: Diagnosis, *, everything: bool) -> list[Sentence]
     lines: list[Sentence] = []
     codes: defaultdict[str, list[str]] = defaultdict(list)
     for code, why in coverage.could_not:
-        if everything or "asked for" not in why:  # what an option would do is no gap
-            codes[why].append(code)
+        codes[why].append(code)
     if codes:
-        words.append(f"{_counted(sum(map(len, codes.values())), 'rule')} could not look:")
-        reasons = sorted(codes, key=lambda why: -len(codes[why]))
+        words.append(f"{_counted(len(coverage.could_not), 'rule')} could not look:")
+        # What an option would do is no gap: it is counted, and told last.
+        reasons = sorted(codes, key=lambda why: ("asked for" in why, -len(codes[why])))
         shown = reasons if everything else reasons[:MOST_REASONS]
         lines += [Sentence(f"  {', '.join(codes[why])}: {why}", "dim", hang=4) for why in shown]
         if hidden := len(reasons) - len(shown):

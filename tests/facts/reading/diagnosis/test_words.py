@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -50,6 +51,21 @@ def test_a_sick_record_is_counted_and_then_told():
     assert "note: Y01 trial-note: Some update is larger than 3." in lines
     assert "3 rules looked. 1 rule could not look:" in lines
     assert "  Y02: the record has no nothing.like_this" in lines
+
+
+def test_every_rule_is_counted_and_what_an_option_would_do_is_told_last():
+    reasons = ["no run was asked for", "no twin", "no lanes", "no text", "no twin"]
+    could_not = tuple((f"Q0{at}", why) for at, why in enumerate(reasons))
+    healthy = diagnose_record(record_of(1, 1, 1))
+    short = replace(healthy, coverage=replace(healthy.coverage, could_not=could_not))
+    lines = shown(short)
+    at = lines.index("5 rules could not look:")
+    told = ["  Q01, Q04: no twin", "  Q02: no lanes", "  Q03: no text"]
+    assert lines[at + 1 : at + 5] == [*told, "  1 more reason: --all"]
+    lines = shown(short, everything=True)
+    assert lines[lines.index("5 rules could not look:") + 1 :][:4] == [
+        *told, "  Q00: no run was asked for",
+    ]  # fmt: skip
 
 
 def test_what_follows_from_a_finding_is_told_apart():
