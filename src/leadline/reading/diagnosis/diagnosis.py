@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.errors import InputError, RecordError, UnknownName, join_words
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.rule import BASES, RULES, Rule
+from leadline.reading.diagnosis.words import NOT_RECORDED
 from leadline.record.rows.finding import SEVERITIES, Finding, Severity
 from leadline.record.words.screen import Screen, Showable
 
@@ -166,7 +167,7 @@ def why_missing(case: Case, missing: Sequence[str]) -> str:
     known = [reasons[need] for need in missing if need in reasons]
     if known:
         return "; ".join(dict.fromkeys(known))
-    return f"the record has no {', '.join(missing)}"
+    return f"{NOT_RECORDED}{', '.join(missing)}"
 
 
 def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rule], list[Rule]]:

@@ -68,6 +68,22 @@ def test_every_rule_is_counted_and_what_an_option_would_do_is_told_last():
     ]  # fmt: skip
 
 
+def test_what_only_a_visit_measures_is_one_reason_of_a_record_without_one():
+    reasons = [*(f"the record has no fact_{at}" for at in range(4)), "no lanes"]
+    could_not = tuple((f"Q0{at}", why) for at, why in enumerate(reasons))
+    plain = diagnose_record(record_of(1, 1, 1))
+    plain = replace(plain, coverage=replace(plain.coverage, could_not=could_not))
+    lines = shown(plain)
+    assert lines[lines.index("5 rules could not look:") + 1 :] == [
+        "  4 rules: the record does not hold what they need; `leadline diagnose MODEL`",
+        "    measures it",
+        "  Q04: no lanes",
+    ]
+    assert "  Q02: the record has no fact_2" in shown(plain, everything=True)
+    plain.record.note("visit", {"could_not": {}})
+    assert "  Q00: the record has no fact_0" in shown(plain)
+
+
 def test_what_follows_from_a_finding_is_told_apart():
     diagnosis = diagnose_record(record_of(1, 0, 1, 1))
     assert [finding.code for finding in diagnosis.findings] == ["Z01"]
