@@ -176,9 +176,7 @@ def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rul
     rules = sorted((one for _, one in RULES.items()), key=lambda one: one.code)
     for word in [*select, *ignore]:
         if not any(_matches(one, word) for one in rules):
-            raise UnknownName(
-                "rule", word, [name for one in rules for name in (one.code, one.name)]
-            )
+            raise UnknownName("rule", word, _alike(rules, word))
     chosen = [
         one
         for one in rules
@@ -191,6 +189,12 @@ def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rul
             + (f" of {join_words(select)}." if select else ".")
         )
     return chosen, [one for one in rules if one not in chosen]
+
+
+def _alike(rules: Sequence[Rule], word: str) -> list[str]:
+    """The names among which the nearest are: of what looks like a code, those of its letter."""
+    codes = [one.code for one in rules if one.code[0] == word[0].upper() and word[1:].isdecimal()]
+    return codes or [name for one in rules for name in (one.code, one.name)]
 
 
 def _listed(words: Sequence[str]) -> list[str]:

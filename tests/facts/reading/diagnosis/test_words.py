@@ -139,6 +139,10 @@ def test_rules_are_selected_and_ignored_by_code_name_and_letter():
     assert diagnosis.coverage.ignored == ("Z01",)
     with pytest.raises(UnknownName, match=r"No rule is called 'Z1'\. Did you mean 'Z0[12]'"):
         choose_rules(["Z1"], [])
+    with pytest.raises(UnknownName, match=r"^No rule is called 'z99'\. Known: Z01, Z02\.$"):
+        choose_rules(["z99"], [])
+    with pytest.raises(UnknownName, match=r"'Q01'.*Known: Y01, Y02, Z01, Z02, trial-blind"):
+        choose_rules([], ["Q01"])
 
 
 def test_a_record_that_no_rule_can_look_at_is_refused_with_what_to_measure():
