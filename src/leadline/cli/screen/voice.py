@@ -280,7 +280,13 @@ def check_writable(path: Path, what: str) -> None:
 
 
 def wrapped(text: str, file: TextIO) -> str:
-    """Break lines between words where `file` has a width."""
+    """Break lines between words where `file` has a width; control characters are spelled out.
+
+    A sentence may quote a name of somebody's configuration, file or library.
+    """
+    from leadline.record.words.printable import printable
+
+    text = printable(text, keep="\n\t")
     width = _width_of(file)
     if width is None:
         return text

@@ -278,3 +278,14 @@ def test_a_report_is_a_page(tmp_path):
     check_page(tmp_path / "a.html")
     with pytest.raises(RecordError, match=r"must end in \.html"):
         check_page(tmp_path / "weights.safetensors")
+
+
+def test_remarks_and_progress_cannot_command_a_terminal(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice() as voice:
+        voice.note("gpt2\x1b[2J\u202e is\nhere")
+        with voice.progress("Loading \x07\u2066evil"):
+            wait_for(lambda: "so far" in pipe.getvalue())
+    assert pipe.getvalue() == (
+        "gpt2\\x1b[2J\\u202e is\nhere\nLoading \\x07\\u2066evil, 0:00 so far\n"
+    )
