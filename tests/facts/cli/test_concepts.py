@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
-from leadline.cli.shelves.concepts import CONCEPTS, concept_key
+from leadline.cli.shelves.concepts import concept_key, read_concepts
 from leadline.cli.shelves.shelves import open_shelf
 from leadline.reading.diagnosis.rule import RULES
 
+CONCEPTS = read_concepts()
 PAGE = Path(__file__).parents[3] / "docs" / "concepts.md"
 
 

@@ -37,6 +37,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(leadline):
     ("error", "code", "sentence"),
     [
         (RecordError("The file is odd; measure again."), 2, "The file is odd; measure again."),
+        (RecordError("No \x1b[2J \u202e here."), 2, r"No \x1b[2J \u202e here."),
         (MemoryError(), 2, "The memory did not suffice."),
         (OSError(28, "No space left on device", "out.leadline"), 2, "out.leadline: No space left"),
         (ZeroDivisionError("by nothing"), 1, "Unexpected ZeroDivisionError: by nothing"),

@@ -20,6 +20,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds before progress is shown."""
+ENOUGH_STEPS = 3
+ENOUGH_SECONDS = 30.0
+"""Fewer steps in less time say nothing of the others: the first one often is the heaviest."""
 NARROWEST = 20
 """Below so many columns no table can be read, so that such a width is taken for a mistake."""
 
@@ -89,7 +93,7 @@ class Gauge:
     """What is being done and how far it is: shown only where it takes long.
 
     On a terminal it is a bar. Elsewhere it is a line now and then, with the time so far and, once
-    some steps are done, an estimate of the time that is left.
+    some steps are done, an estimate of the time that is left, by the pace of the later ones.
     """
 
     def __init__(self, doing: str, *, silent: bool) -> None:
@@ -98,6 +102,7 @@ class Gauge:
         self._bar: Progress | None = None
         self._started = time.monotonic()
         self._counted: tuple[float, int, int | None] = (self._started, 0, None)
+        self._later: deque[tuple[float, int]] = deque()
         self._shown = False
         self._last = self._started
         self._waiting: list[str] = []
@@ -114,7 +119,9 @@ class Gauge:
             fresh = doing != self._state[0]
             if total != self._counted[2]:
                 self._counted = (time.monotonic(), done, total)
+                self._later.clear()
             self._state = (doing, done, total)
+            self._keep_the_later_half(done)
             if self._bar is not None:
                 self._update(self._bar)
             elif self._shown and fresh:
@@ -183,15 +190,25 @@ class Gauge:
             count=", ".join(self._how_far(time.monotonic())),
         )
 
+    def _keep_the_later_half(self, done: int) -> None:
+        """Remember when the later half of the steps was done: the first ones may be unlike them."""
+        later, (_, first, _) = self._later, self._counted
+        if not later or done != later[-1][1]:
+            later.append((time.monotonic(), done))
+        while len(later) > 1 and 2 * later[1][1] <= first + done:
+            later.popleft()
+
     def _how_far(self, now: float) -> list[str]:
         """The steps done, and an estimate of the time that is left once some are."""
         _, done, total = self._state
         since, first, _ = self._counted
         if total is None:
             return []
-        if not first < done < total:
+        enough = done - first >= ENOUGH_STEPS or now - since >= ENOUGH_SECONDS
+        if not (enough and first < done < total):
             return [f"{done}/{total}"]
-        left = (now - since) / (done - first) * (total - done)
+        began, before = self._later[0]
+        left = (now - began) / (done - before) * (total - done)
         from leadline.record.words.numbers import format_clock
 
         return [f"{done}/{total}", f"about {format_clock(left)} left"]
@@ -263,7 +280,13 @@ def check_writable(path: Path, what: str) -> None:
 
 
 def wrapped(text: str, file: TextIO) -> str:
-    """Break lines between words where `file` has a width."""
+    """Break lines between words where `file` has a width; control characters are spelled out.
+
+    A sentence may quote a name of somebody's configuration, file or library.
+    """
+    from leadline.record.words.printable import printable
+
+    text = printable(text, keep="\n\t")
     width = _width_of(file)
     if width is None:
         return text

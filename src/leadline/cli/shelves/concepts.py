@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from importlib import resources
 
-__all__ = ["CONCEPTS", "Concept", "concept_key", "read_concepts"]
+__all__ = ["Concept", "concept_key", "read_concepts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,3 @@ def read_concepts() -> dict[str, Concept]:
         )
         for name, entry in tomllib.loads(text).items()
     }
-
-
-CONCEPTS = read_concepts()

@@ -170,11 +170,11 @@ def _rules() -> dict[str, Page]:
 
 def _concepts() -> dict[str, Page]:
     """The vocabulary: the nouns of all pages, and the illnesses by the names that papers use."""
-    from leadline.cli.shelves.concepts import CONCEPTS
+    from leadline.cli.shelves.concepts import read_concepts
 
     return {
         name: Page(name, concept.summary, facts=concept.facts(), text=concept.in_full())
-        for name, concept in CONCEPTS.items()
+        for name, concept in read_concepts().items()
     }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.errors import InputError, RecordError, UnknownName, join_words
 from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.rule import BASES, RULES, Rule
+from leadline.reading.diagnosis.words import NOT_RECORDED
 from leadline.record.rows.finding import SEVERITIES, Finding, Severity
 from leadline.record.words.screen import Screen, Showable
 
@@ -166,7 +167,7 @@ def why_missing(case: Case, missing: Sequence[str]) -> str:
     known = [reasons[need] for need in missing if need in reasons]
     if known:
         return "; ".join(dict.fromkeys(known))
-    return f"the record has no {', '.join(missing)}"
+    return f"{NOT_RECORDED}{', '.join(missing)}"
 
 
 def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rule], list[Rule]]:
@@ -175,9 +176,7 @@ def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rul
     rules = sorted((one for _, one in RULES.items()), key=lambda one: one.code)
     for word in [*select, *ignore]:
         if not any(_matches(one, word) for one in rules):
-            raise UnknownName(
-                "rule", word, [name for one in rules for name in (one.code, one.name)]
-            )
+            raise UnknownName("rule", word, _alike(rules, word))
     chosen = [
         one
         for one in rules
@@ -190,6 +189,12 @@ def choose_rules(select: Sequence[str], ignore: Sequence[str]) -> tuple[list[Rul
             + (f" of {join_words(select)}." if select else ".")
         )
     return chosen, [one for one in rules if one not in chosen]
+
+
+def _alike(rules: Sequence[Rule], word: str) -> list[str]:
+    """The names among which the nearest are: of what looks like a code, those of its letter."""
+    codes = [one.code for one in rules if one.code[0] == word[0].upper() and word[1:].isdecimal()]
+    return codes or [name for one in rules for name in (one.code, one.name)]
 
 
 def _listed(words: Sequence[str]) -> list[str]:

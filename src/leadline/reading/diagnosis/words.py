@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leadline.reading.diagnosis.diagnosis import Diagnosis
 
 __all__ = [
+    "NOT_RECORDED",
     "answer_of",
     "evidence_text",
     "finding_json",
@@ -31,6 +32,9 @@ MOST_FINDINGS = 5
 """So many findings stand on the first screen with their evidence."""
 MOST_REASONS = 3
 """So many reasons why rules could not look stand on the first screen."""
+NOT_RECORDED = "the record has no "
+"""So begins the reason of a rule that needs what was not measured."""
+_NOT_VISITED = "the record does not hold what they need; `leadline diagnose MODEL` measures it"
 _STYLE = {"serious": "bold red", "warning": "yellow", "note": "dim"}
 _LABEL = 10
 """The width of the column of labels, `shows` to `do`, with its indentation."""
@@ -176,19 +180,34 @@ def _coverage_lines(diagnosis: Diagnosis, *, everything: bool) -> list[Sentence]
     if coverage.ignored:
         words.append(f"{_counted(len(coverage.ignored), 'rule')} left out by choice.")
     lines: list[Sentence] = []
-    codes: defaultdict[str, list[str]] = defaultdict(list)
-    for code, why in coverage.could_not:
-        if everything or "asked for" not in why:  # what an option would do is no gap
-            codes[why].append(code)
-    if codes:
-        words.append(f"{_counted(sum(map(len, codes.values())), 'rule')} could not look:")
-        reasons = sorted(codes, key=lambda why: -len(codes[why]))
+    if coverage.could_not:
+        words.append(f"{_counted(len(coverage.could_not), 'rule')} could not look:")
+        reasons = _reasons(diagnosis, everything=everything)
         shown = reasons if everything else reasons[:MOST_REASONS]
-        lines += [Sentence(f"  {', '.join(codes[why])}: {why}", "dim", hang=4) for why in shown]
+        lines += [Sentence(f"  {who}: {why}", "dim", hang=4) for who, why in shown]
         if hidden := len(reasons) - len(shown):
             more = f"  {_counted(hidden, 'more reason')}"
             lines.append(Sentence(f"{more}: --all", "dim", f"{more}: print(diagnosis.in_full())"))
     return [Sentence(" ".join(words)), *lines]
+
+
+def _reasons(diagnosis: Diagnosis, *, everything: bool) -> list[tuple[str, str]]:
+    """Who could not look and why, the reason of most first.
+
+    What an option would do is no gap, and told last. A record that no visit made lacks what most
+    rules need, each something else: in short that is one reason.
+    """
+    codes: defaultdict[str, list[str]] = defaultdict(list)
+    for code, why in diagnosis.coverage.could_not:
+        codes[why].append(code)
+    absent = [why for why in codes if why.startswith(NOT_RECORDED)]
+    gathered: list[tuple[str, str]] = []
+    visited = "visit" in diagnosis.record.provenance
+    if not (everything or visited) and len(absent) > MOST_REASONS:
+        count = sum(len(codes.pop(why)) for why in absent)
+        gathered = [(_counted(count, "rule"), _NOT_VISITED)]
+    ordered = sorted(codes, key=lambda why: ("asked for" in why, -len(codes[why])))
+    return [*gathered, *((", ".join(codes[why]), why) for why in ordered)]
 
 
 def _pointers(diagnosis: Diagnosis) -> list[Sentence]:

@@ -1,7 +1,7 @@
 """Texts of a record with their control characters spelled out.
 
 A record may come from anybody, and a name in it must neither clear the screen of its reader nor
-break a table.
+break a table nor show the words beside it in another order.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ __all__ = ["printable", "printable_table"]
 
 _COMMANDS = ("Cc", "Zl", "Zp")
 """The categories of Unicode that break a line, ring, colour or move the cursor."""
+_TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Bidi_Control of Unicode: letters that are written from the right need none of them."""
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -31,7 +33,7 @@ def printable(text: str, *, keep: str = "") -> str:
         return text
     return "".join(
         sign.encode("unicode_escape").decode("ascii")
-        if sign not in keep and unicodedata.category(sign) in _COMMANDS
+        if sign not in keep and (sign in _TURNS or unicodedata.category(sign) in _COMMANDS)
         else sign
         for sign in text
     )

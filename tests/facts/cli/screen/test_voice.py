@@ -116,15 +116,40 @@ def test_in_a_pipe_progress_is_lines_with_an_estimate(monkeypatch, capsys):
     with Voice().progress("Loading the model") as gauge:
         wait_for(pipe.getvalue)
         assert pipe.getvalue() == "Loading the model, 0:00 so far\n"
-        for second, step in ((3, 0), (4, 1), (11, 2)):
+        for second, step in ((3, 0), (4, 1), (11, 2), (19, 3), (27, 4)):
             pipe.clock.now = second
-            gauge(f"block {step}", step, 4)
-    # At second 4 the line before is one second old. Two blocks took eight seconds, two are left.
+            gauge(f"block {step}", step, 6)
+    # At second 4 the line before is one second old, and at second 11 two blocks are too few to tell.
+    # Blocks 2 and 3 took 15 seconds, three are left; 3 and 4 took 16, and two are left.
     assert pipe.getvalue().splitlines()[1:] == [
-        "Block 0, 0/4, 0:03 so far",
-        "Block 2, 2/4, about 0:08 left, 0:11 so far",
+        "Block 0, 0/6, 0:03 so far",
+        "Block 2, 2/6, 0:11 so far",
+        "Block 3, 3/6, about 0:22 left, 0:19 so far",
+        "Block 4, 4/6, about 0:16 left, 0:27 so far",
     ]
     assert capsys.readouterr().out == ""
+
+
+def test_a_heavy_first_step_says_nothing_of_the_others(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Loading the model") as gauge:
+        wait_for(pipe.getvalue)
+        for second, step in ((0, 0), (9, 1), (10, 2), (11, 3), (12, 4)):
+            pipe.clock.now = second
+            gauge(f"check {step}", step, 21)
+    # By all four steps it would be 51 seconds: the later ones take a second each, 17 are left.
+    assert pipe.getvalue().splitlines()[-1] == "Check 4, 4/21, about 0:17 left, 0:12 so far"
+    assert "1/21, 0:09 so far" in pipe.getvalue()
+
+
+def test_where_steps_are_long_one_of_them_is_enough(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice().progress("Preparing the sweep") as gauge:
+        wait_for(pipe.getvalue)
+        for second, step in ((0, 0), (600, 1)):
+            pipe.clock.now = second
+            gauge(f"cell {step}", step, 4)
+    assert pipe.getvalue().splitlines()[-1] == "Cell 1, 1/4, about 30:00 left, 10:00 so far"
 
 
 def test_in_a_pipe_a_long_stage_is_told_again(monkeypatch):
@@ -253,3 +278,14 @@ def test_a_report_is_a_page(tmp_path):
     check_page(tmp_path / "a.html")
     with pytest.raises(RecordError, match=r"must end in \.html"):
         check_page(tmp_path / "weights.safetensors")
+
+
+def test_remarks_and_progress_cannot_command_a_terminal(monkeypatch):
+    pipe = opened_pipe(monkeypatch)
+    with Voice() as voice:
+        voice.note("gpt2\x1b[2J\u202e is\nhere")
+        with voice.progress("Loading \x07\u2066evil"):
+            wait_for(lambda: "so far" in pipe.getvalue())
+    assert pipe.getvalue() == (
+        "gpt2\\x1b[2J\\u202e is\nhere\nLoading \\x07\\u2066evil, 0:00 so far\n"
+    )

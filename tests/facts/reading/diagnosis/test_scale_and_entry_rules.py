@@ -69,21 +69,35 @@ def test_d05_one_vector_in_all_rows_of_a_trained_embedding_makes_tokens_enter_eq
     assert finding.evidence[0]["value"] < 0.05
 
 
-def test_d05_names_the_one_layer_that_makes_tokens_equal_and_all_where_depth_does() -> None:
-    def layers(values: list[float]) -> tuple[int, ...]:
-        record = Record()
-        name = "tokens.relative_residual"
-        record.describe(Quantity(name, name, "r", "r", lives_on="stream", headline="mean"))
-        record.append(
-            Reading(name, Site("encoder", at), "mean", value) for at, value in enumerate(values)
-        )
-        record.note("anatomy", {"stacks": {"encoder": {"depth": len(values) - 1}}, "layers": []})
-        record.note("visit", {"twin": {"built": False}})
-        (finding,) = diagnose_record(record, select=["D05"]).findings
-        return finding.layers
+def equal_tokens(*residuals: float) -> Finding:
+    """What D05 says of these relative residuals by layer."""
+    record = Record()
+    name = "tokens.relative_residual"
+    record.describe(Quantity(name, name, "r", "r", lives_on="stream", headline="mean"))
+    record.append(
+        Reading(name, Site("encoder", at), "mean", value) for at, value in enumerate(residuals)
+    )
+    record.note("anatomy", {"stacks": {"encoder": {"depth": len(residuals) - 1}}, "layers": []})
+    record.note("visit", {"twin": {"built": False}})
+    (finding,) = diagnose_record(record, select=["D05"]).findings
+    return finding
 
-    assert layers([0.9, 0.9, 1e-5, 1e-5, 1e-5]) == (2,)
-    assert layers([0.9, 0.3, 0.1, 0.029, 0.01]) == (3, 4)
+
+def test_d05_names_the_one_layer_that_makes_tokens_equal_and_all_where_depth_does() -> None:
+    assert equal_tokens(0.9, 0.9, 1e-5, 1e-5, 1e-5).layers == (2,)
+    assert equal_tokens(0.9, 0.3, 0.1, 0.029, 0.01).layers == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "words"),
+    [
+        ((0.9, 0.3, 0.1, 0.029, 0.01), "3 on they differ by at most 0.029 of their size, after layer 4 by 0.01, "),
+        ((0.9, 0.9, 1e-5, 2e-5), "2 on they differ by at most 2e-05 of their size, "),
+    ],
+)  # fmt: skip
+def test_d05_says_how_much_tokens_differ_at_most_from_its_layer_on(residuals, words) -> None:
+    verdict = equal_tokens(*residuals).verdict
+    assert verdict.endswith(f"from layer {words}and by 0.9 when they enter.")
 
 
 def test_i05_a_gain_that_is_stored_less_one_counts_with_its_one() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -50,6 +51,37 @@ def test_a_sick_record_is_counted_and_then_told():
     assert "note: Y01 trial-note: Some update is larger than 3." in lines
     assert "3 rules looked. 1 rule could not look:" in lines
     assert "  Y02: the record has no nothing.like_this" in lines
+
+
+def test_every_rule_is_counted_and_what_an_option_would_do_is_told_last():
+    reasons = ["no run was asked for", "no twin", "no lanes", "no text", "no twin"]
+    could_not = tuple((f"Q0{at}", why) for at, why in enumerate(reasons))
+    healthy = diagnose_record(record_of(1, 1, 1))
+    short = replace(healthy, coverage=replace(healthy.coverage, could_not=could_not))
+    lines = shown(short)
+    at = lines.index("5 rules could not look:")
+    told = ["  Q01, Q04: no twin", "  Q02: no lanes", "  Q03: no text"]
+    assert lines[at + 1 : at + 5] == [*told, "  1 more reason: --all"]
+    lines = shown(short, everything=True)
+    assert lines[lines.index("5 rules could not look:") + 1 :][:4] == [
+        *told, "  Q00: no run was asked for",
+    ]  # fmt: skip
+
+
+def test_what_only_a_visit_measures_is_one_reason_of_a_record_without_one():
+    reasons = [*(f"the record has no fact_{at}" for at in range(4)), "no lanes"]
+    could_not = tuple((f"Q0{at}", why) for at, why in enumerate(reasons))
+    plain = diagnose_record(record_of(1, 1, 1))
+    plain = replace(plain, coverage=replace(plain.coverage, could_not=could_not))
+    lines = shown(plain)
+    assert lines[lines.index("5 rules could not look:") + 1 :] == [
+        "  4 rules: the record does not hold what they need; `leadline diagnose MODEL`",
+        "    measures it",
+        "  Q04: no lanes",
+    ]
+    assert "  Q02: the record has no fact_2" in shown(plain, everything=True)
+    plain.record.note("visit", {"could_not": {}})
+    assert "  Q00: the record has no fact_0" in shown(plain)
 
 
 def test_what_follows_from_a_finding_is_told_apart():
@@ -107,6 +139,10 @@ def test_rules_are_selected_and_ignored_by_code_name_and_letter():
     assert diagnosis.coverage.ignored == ("Z01",)
     with pytest.raises(UnknownName, match=r"No rule is called 'Z1'\. Did you mean 'Z0[12]'"):
         choose_rules(["Z1"], [])
+    with pytest.raises(UnknownName, match=r"^No rule is called 'z99'\. Known: Z01, Z02\.$"):
+        choose_rules(["z99"], [])
+    with pytest.raises(UnknownName, match=r"'Q01'.*Known: Y01, Y02, Z01, Z02, trial-blind"):
+        choose_rules([], ["Q01"])
 
 
 def test_a_record_that_no_rule_can_look_at_is_refused_with_what_to_measure():

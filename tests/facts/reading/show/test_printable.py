@@ -16,9 +16,9 @@ from leadline.record.words.screen import Screen, Sentence, Showable
 from leadline.record.words.table import Row, TableColumn, TextTable
 from tests.synthetic import gpt2_record
 
-WILD = "evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
-TAME = r"evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line"
-RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+WILD = "evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line\u202eturned\u2069"
+TAME = r"evil\nname\x1b[2J\ttab\x07bell\x7f\x9bc1\u2028line\u202eturned\u2069"
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def wild_record() -> Record:
@@ -35,6 +35,11 @@ def wild_record() -> Record:
         ("gpt2 – größer 模型 👩‍🔬", "gpt2 – größer 模型 👩‍🔬"),
         (WILD, TAME),
         ("", ""),
+        (
+            "\u05de\u05d5\u05d3\u05dc \u0646\u0645\u0627",
+            "\u05de\u05d5\u05d3\u05dc \u0646\u0645\u0627",
+        ),
+        ("\u061c\u200e\u200f\u202a\u202d\u2066", r"\u061c\u200e\u200f\u202a\u202d\u2066"),
         ("\r\n\0", r"\r\n\x00"),
     ],
 )
@@ -81,5 +86,5 @@ def test_the_page_of_a_record_holds_no_control_character_outside_of_its_numbers(
     page = render_html([wild_record()])
     words = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", page)
     # Line breaks and tabs are white space in a page, and need no spelling.
-    assert "evil\nname\\x1b[2J\ttab\\x07bell\\x7f\\x9bc1\\u2028line" in words
+    assert "evil\nname\\x1b[2J\ttab\\x07bell\\x7f\\x9bc1\\u2028line\\u202eturned\\u2069" in words
     assert not RAW.search(words.replace("\t", ""))

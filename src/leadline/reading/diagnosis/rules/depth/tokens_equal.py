@@ -137,6 +137,8 @@ def _finding(
             )
         else:
             evidence.append(Evidence(what, cosine[last], cosine.get(0, ""), "at the entry"))
+    most = max(value for at, value in line.items() if at >= first)
+    in_the_end = f", after layer {last} by {line[last]:.2g}" if most > line[last] else ""
     remedy = (
         "Put the norm before the branch (pre-norm), or use DeepNorm's scales; warm the rate up."
     )
@@ -146,7 +148,7 @@ def _finding(
         remedy = "Go back to an earlier checkpoint, and train with a smaller rate and a warm-up."
     return rule.finding(
         f"Tokens become equal in the {stack}: from {layers_text([first], depth)} on they differ by "
-        f"{line[last]:.2g} of their size at most, and by {line[0]:.2g} when they enter.",
+        f"at most {most:.2g} of their size{in_the_end}, and by {line[0]:.2g} when they enter.",
         stack=stack,
         layers=named,
         severity="serious" if line[last] < 1e-3 else None,
