@@ -11,7 +11,7 @@ from leadline.cli.request import options as o
 from leadline.cli.screen.columns import print_line, print_text, two_columns
 from leadline.cli.screen.voice import Voice, check_page
 from leadline.cli.shelves.concepts import concept_key
-from leadline.cli.shelves.shelves import SHELVES, SINGULAR, Page, in_full, open_shelf
+from leadline.cli.shelves.shelves import CODED, SHELVES, SINGULAR, Page, in_full, open_shelf
 from leadline.errors import CatalogError, InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def explain(
         str,
         o.argument(
             "NAME",
-            "The name of anything that `leadline list` shows, such as stream.norm or deepnorm; a rule "
-            "by its code too, such as R01.",
+            "The name of anything that `leadline list` shows, such as stream.norm or deepnorm; rules "
+            "and alarms by their code too, such as R01.",
         ),
     ],
     html: Annotated[
@@ -36,15 +36,17 @@ def explain(
     ] = None,
     plugin: o.Plugins = None,
 ) -> None:
-    """Explain one rule, probe, quantity, model family, part, recipe or concept in full.
+    """Explain one rule, alarm, probe, quantity, model family, part, recipe or concept in full.
 
     Where several things have the name, all of them are told.
     """
     if html is not None:
         check_page(html)
     with voice.progress("Reading the catalogs"):
-        shelves = {"rules": open_shelf("rules")}
-        by_code = {page.facts["code"]: page.name for page in shelves["rules"].values()}
+        shelves = {kind: open_shelf(kind) for kind in CODED}
+        by_code = {
+            page.facts["code"]: page.name for pages in shelves.values() for page in pages.values()
+        }
         if name.upper() not in by_code:  # nothing else is called by a code, and others need torch
             shelves = {kind: open_shelf(kind) for kind in SHELVES}
         names = {name, by_code.get(name.upper(), name), concept_key(name)}
@@ -96,10 +98,10 @@ def _draw(found: dict[str, Page], console: Console) -> None:
     for number, (kind, page) in enumerate(found.items()):
         if number:
             console.print()
-        code = f"{page.facts['code']} " if kind == "rules" else ""
+        code = f"{page.facts['code']} " if kind in CODED else ""
         print_line(console, f"{code}{page.name} ({SINGULAR[kind]})", style="bold")
-        if kind == "rules":
-            _draw_rule(page, console)
+        if kind in CODED:
+            _draw_coded(page, console, example=_example(page) if kind == "rules" else None)
             continue
         if page.text:
             print_text(page.text, console)
@@ -108,12 +110,11 @@ def _draw(found: dict[str, Page], console: Console) -> None:
         two_columns(facts, console)
 
 
-def _draw_rule(page: Page, console: Console) -> None:
-    """Print the page of a rule: a heading and paragraphs for everything that it says."""
+def _draw_coded(page: Page, console: Console, *, example: RuleExample | None) -> None:
+    """Print the page of a rule or an alarm: a heading and paragraphs for all that it says."""
     from leadline.reading.diagnosis.examples.words import character_picture
     from leadline.reading.diagnosis.page import EXAMPLE
 
-    example = _example(page)
     for title, text in page.facts.items():
         if title == "code":
             continue

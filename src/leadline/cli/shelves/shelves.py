@@ -21,7 +21,7 @@ from leadline.errors import UnknownName
 if TYPE_CHECKING:
     from leadline.record.rows.quantity import Quantity
 
-__all__ = ["SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
+__all__ = ["CODED", "SHELVES", "SINGULAR", "Page", "in_full", "open_shelf"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def _quantities() -> dict[str, Page]:
     from leadline.instruments.passes.probes import PROBES
     from leadline.instruments.visit.check import CHECKS
     from leadline.record.run.training import GAUGES, TRAINING
+    from leadline.record.run.watching import CLIPPING, LOG_Z, OF_THE_WEIGHTS
 
     measured_by = [(q, f"the probe {name}") for name, e in PROBES.items() for q in e.quantities]
     measured_by += [
@@ -94,6 +95,7 @@ def _quantities() -> dict[str, Page]:
     ]
     measured_by += [(BLOCK, "--ablate block"), (SUBLAYER, "--ablate sublayer")]
     measured_by += [(quantity, "leadline train, leadline sweep") for quantity in TRAINING + GAUGES]
+    measured_by += [(quantity, "leadline.watch") for quantity in (CLIPPING, LOG_Z, *OF_THE_WEIGHTS)]
     known = {quantity.name for quantity, _ in measured_by}
     measured_by += [pair for pair in _of_instruments() if pair[0].name not in known]
     pages: dict[str, Page] = {}
@@ -168,6 +170,30 @@ def _rules() -> dict[str, Page]:
     }
 
 
+def _alarms() -> dict[str, Page]:
+    """The alarms of a watched run by name, in the order of their codes."""
+    from leadline.reading.watch.alarm import ALARMS
+
+    alarms = sorted((one for _, one in ALARMS.items()), key=lambda one: one.code)
+    return {
+        one.name: Page(
+            one.name,
+            one.summary,
+            facts={
+                "code": one.code,
+                "Severity": one.severity,
+                "What it looks for": one.summary,
+                "Why it is bad": one.why,
+                "What it is not": one.is_not,
+                "What to do now": one.do_now,
+                "Reads": ", ".join(one.needs) or "every gauge",
+                "Sources": "\n".join(one.sources),
+            },
+        )
+        for one in alarms
+    }
+
+
 def _concepts() -> dict[str, Page]:
     """The vocabulary: the nouns of all pages, and the illnesses by the names that papers use."""
     from leadline.cli.shelves.concepts import read_concepts
@@ -223,6 +249,7 @@ PART_KINDS = {
 
 SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "rules": _rules,
+    "alarms": _alarms,
     "probes": _probes,
     "quantities": _quantities,
     "bounds": _bounds,
@@ -238,6 +265,7 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
 
 SINGULAR = {
     "rules": "rule",
+    "alarms": "alarm",
     "probes": "probe",
     "quantities": "quantity",
     "bounds": "bound",
@@ -249,3 +277,6 @@ SINGULAR = {
     "engines": "engine",
     "concepts": "concept",
 }
+
+CODED = ("rules", "alarms")
+"""The shelves whose pages have a code."""
