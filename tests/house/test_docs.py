@@ -21,6 +21,7 @@ WITH_SCRIPTS = [
     "docs/map.md",
     "docs/paths.md",
     "docs/transformer.md",
+    "docs/watch.md",
 ]
 """The pages whose Python is run."""
 
