@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from leadline.lab.recording import train
     from leadline.lab.sweep import sweep
     from leadline.lab.training import Training
+    from leadline.lab.watch.callbacks import LeadlineCallback
     from leadline.lab.watch.watch import watch
     from leadline.models.inputs import random_inputs, random_tokens
     from leadline.models.loading import load
@@ -68,6 +69,7 @@ __all__ = [
     "Finding",
     "InputError",
     "LabError",
+    "LeadlineCallback",
     "LeadlineError",
     "LoadingError",
     "MachineError",
@@ -112,6 +114,7 @@ _HOME = (
         "Choice": "catalog",
         "Diagnosis": "reading.diagnosis.diagnosis",
         "Finding": "record",
+        "LeadlineCallback": "lab.watch.callbacks",
         "Recipe": "parts",
         "Record": "record",
         "Sweep": "lab.grid",
