@@ -151,7 +151,7 @@ def note_progress(
             "attempts": [{"run": course.run, "first": first, "time": "2026-11-01T10:00:00+0000"}],
             "steps": step,
             "seconds": 0.31 * step,
-            "overhead": {"share": 0.004, "words": "The watch took 0.4 % of the time."},
+            "overhead": {"updates": step, "samples": 1, "share": 0.004},
             "closed": closed,
             "notes": [],
         },
@@ -287,10 +287,9 @@ def watch_record(course: Course | None = None, *, closed: bool = True) -> Record
     return record
 
 
-def growing_file(path: Path | str, course: Course, *, journal: str = "delete") -> Record:
+def growing_file(path: Path | str, course: Course, *, journal: Any = "delete") -> Record:
     """Start a file that grows, as a watch does."""
-    record = Record.create(path)
-    record._connection.execute(f"PRAGMA journal_mode = {journal}")  # pyright: ignore[reportPrivateUsage]
+    record = Record.create(path, journal=journal)
     begin(record, course)
     return record
 

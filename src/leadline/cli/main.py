@@ -36,6 +36,7 @@ from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import wrapped
 from leadline.cli.sweep import sweep
 from leadline.cli.train import train
+from leadline.cli.watch import watch
 from leadline.errors import FULL_DISK, LeadlineError, words_of
 
 __all__ = ["app", "run"]
@@ -62,6 +63,7 @@ for _command in (
         train,
         sweep,
         map_,
+        watch,
         report,
     ),
     *(reproduce, claims, anatomy, list_, explain, check),

@@ -30,11 +30,13 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import OUTSIDE, RUN
+from leadline.record.run.watching import attempts_of, is_watched
 from leadline.record.views import (
     VIEWS,
     NoSuchView,
     findings_to_show,
     how_to_make,
+    maps_to_show,
     view_reader,
     written_by,
 )
@@ -308,6 +310,10 @@ class Record(Showable):
         definition = self._definition(quantity)
         inside: EllipsisType | None = None if definition.lives_on == "stream" else ...
         lines = self._lines(quantity, sublayer=inside, run=run, step=step)
+        if (
+            not definition.ingredient_of
+        ):  # a tensor outside of the blocks has no depth to be drawn over
+            lines = [line for line in lines if line.stack != OUTSIDE]
         return sorted(lines, key=lambda line: line.statistic != definition.headline)
 
     def by_layer(
@@ -450,7 +456,8 @@ class Record(Showable):
         if self.instrument in VIEWS:
             return self.view(self.instrument).screen(everything=everything)
         findings = findings_to_show(self)
-        return record_screen(self, findings=findings, everything=everything)
+        maps = maps_to_show(self)
+        return record_screen(self, findings=findings, everything=everything, by_step=maps)
 
     def table(self) -> TextTable:
         """Return every line over depth as a table; `print(record)` shows those that matter most."""
@@ -559,6 +566,17 @@ class Record(Showable):
             lambda: self._make_lines(quantity, sublayer=sublayer, run=run, step=step),
         )
 
+    def _last_attempt(self, quantity: str) -> str | None:
+        """The last attempt of a run that was cut off and went on; None of any other record."""
+        runs = self.runs
+        if len(runs) < 2 or not is_watched(self):
+            return None
+        last_first = [attempt.run for attempt in reversed(attempts_of(self))]
+        read = (
+            run for run in last_first if self._reader.readings({"quantity": quantity, "run": run})
+        )
+        return next(read, None)
+
     def _make_lines(
         self,
         quantity: str,
@@ -567,6 +585,8 @@ class Record(Showable):
         run: str | None,
         step: int | None,
     ) -> list[Profile]:
+        if run is None:
+            run = self._last_attempt(quantity)
         conditions = _conditions(sublayer, quantity=quantity, run=run, step=step)
         readings = self._reader.readings_of_lines(conditions)
         if run is None and readings:

@@ -23,6 +23,7 @@ __all__ = [
     "NoSuchView",
     "findings_to_show",
     "how_to_make",
+    "maps_to_show",
     "view_reader",
     "written_by",
 ]
@@ -68,12 +69,33 @@ def findings_to_show(record: Any) -> list[Finding]:
     return getattr(importlib.import_module(module), name)(record)
 
 
+_STEPS = "leadline.reading.watch.first_screen:layers_by_steps"
+
+
+def maps_to_show(record: Any) -> list[Any]:
+    """Return what the first screen shows of layers by steps; nothing where they were read once.
+
+    The map is drawn from a history, which stands above records; it is imported when first used.
+    """
+    provenance = record.provenance
+    if record.instrument or "sweep" in provenance or not {"watch", "training"} & provenance.keys():
+        return []
+    module, _, name = _STEPS.partition(":")
+    return getattr(importlib.import_module(module), name)(record)
+
+
 def written_by(provenance: Mapping[str, Any]) -> str:
     """Return the function and command that wrote a record, such as "measure"; "" if it is unknown."""
     instrument = text_at(provenance, "instrument", "name")
     if instrument:
         return {"attacks": "bounds"}.get(instrument, instrument)
-    marks = {"sweep": "sweep", "training": "train", "visit": "diagnose", "probes": "measure"}
+    marks = {
+        "watch": "watch",
+        "sweep": "sweep",
+        "training": "train",
+        "visit": "diagnose",
+        "probes": "measure",
+    }
     return next((name for key, name in marks.items() if key in provenance), "")
 
 

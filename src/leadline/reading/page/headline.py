@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.reading.show.blocks import read_blocks
 from leadline.reading.show.wording import count, number
 from leadline.record.provenance import number_at, text_at, value_at
-from leadline.record.words.answer import answer, depth_sentences
+from leadline.record.words.answer import answer, depth_answer
 from leadline.record.words.screen import Sentence
 from leadline.record.words.summary import passes_text
 
@@ -53,7 +53,7 @@ def sentences(record: Record) -> list[str]:
     if record.instrument:
         structure = [structure_sentence(record)] if has_model else []
         return [*record_answer(record), *structure]
-    return [*depth_sentences(record), structure_sentence(record)]
+    return [*depth_answer(record), structure_sentence(record)]
 
 
 def record_answer(record: Record) -> list[str]:

@@ -15,7 +15,7 @@ from leadline.reading.compare.names import short_names
 from leadline.reading.page.figures import record_names
 from leadline.reading.page.schema import as_json
 from leadline.reading.page.section import PageSubject, write_parts
-from leadline.reading.show.chart import chart_json
+from leadline.reading.show.chart import MOST_POINTS, chart_json
 from leadline.reading.show.markup import safe
 from leadline.reading.show.palette import DARK, DASHES, THEMES
 from leadline.reading.show.shell import BRAND, FOOTER, page_asset, page_shell
@@ -115,7 +115,7 @@ def _top(parts: Sequence[PagePart]) -> str:
 
 
 def _payload(subject: PageSubject, parts: Sequence[PagePart], *, file: str) -> dict[str, Any]:
-    records = [as_json(record) for record in subject.records]
+    records = [as_json(record, most_points=MOST_POINTS) for record in subject.records]
     held: dict[LineAddress, HeldLine] = {}
     for at, record in enumerate(records):
         for place, line in enumerate(record["series"]):

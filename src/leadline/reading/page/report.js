@@ -569,6 +569,56 @@
     chart.plot.addEventListener("blur", () => hideTip(chart));
   });
 
+  // ---- layers by steps: which cell stands under the pointer ---------------------------------------
+  all(".heat .field").forEach((field) => {
+    const out = field.closest(".heat").querySelector(".readout");
+    const names = field.dataset.names.split("|");
+    const [first, last] = field.dataset.steps.split(",").map(Number);
+    const [, , columns, high] = field.querySelector("svg").getAttribute("viewBox").split(" ").map(Number);
+    const paths = all("path[class^=h]", field);
+    let here = null;
+    function tell(row, column) {
+      here = [row, column];
+      const at = [first, last].map((_, end) => Math.floor(first + ((column + end) * (last + 1 - first)) / columns) - end);
+      const point = new DOMPoint(column + 0.5, 2 * row + 1);
+      const path = paths.find((one) => one.isPointInStroke(point));
+      const what = path ? path.querySelector("title").textContent : "not read";
+      const name = /^\d+$/.test(names[row]) ? `layer ${names[row]}` : names[row];
+      const steps = at[1] > at[0] ? `steps ${at[0]} to ${at[1]}` : `step ${at[0]}`;
+      out.textContent = `${name}, ${steps}: ${what}`;
+    }
+    field.addEventListener("pointermove", (event) => {
+      const box = field.getBoundingClientRect();
+      const place = (share, count) => Math.max(0, Math.min(count - 1, Math.floor(share * count)));
+      tell(place((event.clientY - box.top) / box.height, high / 2), place((event.clientX - box.left) / box.width, columns));
+    });
+    field.addEventListener("pointerleave", () => (out.textContent = ""));
+    field.addEventListener("keydown", (event) => {
+      const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+      if (!moves[event.key]) return;
+      event.preventDefault();
+      const [down, right] = moves[event.key];
+      const [row, column] = here || [0, columns - 1 - right];
+      tell(Math.max(0, Math.min(high / 2 - 1, row + down)), Math.max(0, Math.min(columns - 1, column + right)));
+    });
+  });
+
+  all("details.layered").forEach((details) => details.addEventListener("toggle", () => {
+    const holder = details.querySelector(".numbers");
+    if (!details.open || holder.childElementCount) return;
+    const { names } = details.closest(".heat").querySelector(".field").dataset;
+    const table = document.createElement("table");
+    const head = table.createTHead().insertRow();
+    ["layer", "first", "lowest @step", "highest @step", "last"].forEach((word) => (cell(head, "th", word).scope = "col"));
+    const body = table.createTBody();
+    details.dataset.numbers.split("|").forEach((row, at) => {
+      const line = body.insertRow();
+      cell(line, "th", names.split("|")[at], false).scope = "row";
+      row.split(";").forEach((text) => cell(line, "td", text));
+    });
+    holder.append(table);
+  }));
+
   // ---- when to draw ------------------------------------------------------------------------
   const watch = new IntersectionObserver((entries) => {
     for (const entry of entries) {

@@ -10,8 +10,10 @@ from leadline.reading.map.cells import is_sweep
 from leadline.reading.map.text import map_answer, prediction_sentence
 from leadline.reading.page.headline import Fact
 from leadline.reading.show.wording import number
-from leadline.record.provenance import number_at, text_at
+from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.run.curve import joined_curve
 from leadline.record.run.ending import ending_of, is_cell
+from leadline.record.run.watching import LOSS, attempts_of, is_watched
 from leadline.record.words.run_answer import loss_curve, run_answer
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def kind_of_report(record: Record) -> str:
     """Say what the page is about."""
     if is_sweep(record):
         return "Sweep report"
-    return "Training report" if loss_curve(record) else "Depth report"
+    return "Training report" if is_watched(record) or loss_curve(record) else "Depth report"
 
 
 def run_sentences(record: Record, training_map: Trainability | None = None) -> list[str]:
@@ -53,6 +55,8 @@ def run_facts(record: Record) -> list[Fact]:
             Fact("Tasks", ", ".join(known.get("tasks") or ()) or "unknown", ""),
             Fact("Time in cells", f"{seconds / 60:.1f} min", "all workers together"),
         ]
+    if is_watched(record):
+        return _watched_facts(record)
     curve = loss_curve(record)
     if curve is None:
         return []
@@ -74,4 +78,23 @@ def run_facts(record: Record) -> list[Fact]:
     parameters = number_at(known, "model", "parameters")
     if parameters is not None and not record.stacks:
         facts.append(Fact("Parameters", f"{parameters:,.0f}", text_at(known, "model", "dtype")))
+    return facts
+
+
+def _watched_facts(record: Record) -> list[Fact]:
+    """List how far a watched run is, its loss, how often it was read and what that cost."""
+    known = record.provenance
+    steps = int(number_at(known, "watch", "steps") or 0)
+    closed = value_at(known, "watch", "closed") is True
+    again = len(attempts_of(record)) - 1
+    went_on = f", cut off {again} time{'' if again == 1 else 's'}" if again > 0 else ""
+    facts = [Fact("Updates", f"{steps:,}", ("ended" if closed else "not closed") + went_on)]
+    curve = joined_curve(record, LOSS.name)
+    if curve is not None:
+        facts.append(Fact("Loss", number(curve.last), f"{number(curve.first)} at the start"))
+    every = number_at(known, "watch", "every")
+    if every is not None:
+        share = number_at(known, "watch", "overhead", "share")
+        cost = "" if share is None else f"{100 * max(share, 0.0):.1f} % of the time"
+        facts.append(Fact("Layers read", f"every {int(every):,} updates", cost))
     return facts

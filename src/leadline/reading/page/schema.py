@@ -14,7 +14,7 @@ from leadline.reading.diagnosis.standing import standing_findings
 from leadline.reading.page.headline import record_answer
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.rows.address import Address, address_of
-from leadline.record.run.curve import curves_of
+from leadline.record.run.curve import curves_of, thin_curve
 from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import headline_lines
 
@@ -32,8 +32,11 @@ SCHEMA = 1
 _AT_THE_TOP = ("model", "anatomy", "input", "loss", "passes")
 
 
-def as_json(record: Record) -> dict[str, Any]:
-    """Return the record as a dictionary that strict JSON can hold."""
+def as_json(record: Record, *, most_points: int | None = None) -> dict[str, Any]:
+    """Return the record as a dictionary that strict JSON can hold.
+
+    Curves over steps of more than `most_points` points are thinned, and say of how many.
+    """
     provenance = record.provenance
     lines = {
         name: [] if quantity.lives_on == "run" else record.profiles(name)
@@ -68,7 +71,7 @@ def as_json(record: Record) -> dict[str, Any]:
             for name, profiles in lines.items()
             for line in profiles
         ],
-        "curves": [_curve(curve) for curve in curves_of(record)],
+        "curves": [_curve(curve, most_points) for curve in curves_of(record)],
         "findings": [_finding(finding) for finding in standing_findings(record)],
         "provenance": {
             key: strict_json(value) for key, value in provenance.items() if key not in _AT_THE_TOP
@@ -140,13 +143,15 @@ def _series(line: Profile, quantity: Quantity) -> dict[str, Any]:
     }
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
+def _curve(curve: Curve, most: int | None) -> dict[str, Any]:
+    kept = curve if most is None else thin_curve(curve, most)
     return {
         "quantity": curve.quantity,
         "run": curve.run,
         "seed": curve.seed,
-        "steps": list(curve.steps),
-        "values": [strict_number(float(value)) for value in curve.values],
+        "steps": list(kept.steps),
+        "values": [strict_number(float(value)) for value in kept.values],
+        **({} if len(kept) == len(curve) else {"thinned_from": len(curve)}),
     }
 
 

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.compare.training_curves import task_entropies
 from leadline.reading.map.text import depth_text
-from leadline.reading.show.chart import Chart, ChartLine, KeyRow
+from leadline.reading.show.chart import MOST_POINTS, Chart, ChartLine, KeyRow
 from leadline.reading.show.palette import record_colour
 from leadline.reading.show.wording import number
 from leadline.record import Quantity
-from leadline.record.run.curve import curves_of, is_loss, run_quantities
+from leadline.record.run.curve import (
+    curves_of,
+    is_loss,
+    joined_curve,
+    run_quantities,
+    thin_curve,
+)
 from leadline.record.run.ending import ending_of
 from leadline.record.run.training import TRAIN_LOSS, VALIDATION_LOSS
+from leadline.record.run.watching import is_watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from leadline.record import Record
     from leadline.record.run.curve import Curve
 
-__all__ = ["draw_row_charts", "draw_training_charts"]
+__all__ = ["draw_row_charts", "draw_training_charts", "run_curves"]
 
 _LOSSES = (TRAIN_LOSS.name, VALIDATION_LOSS.name)
 _GREY, _BLACK = record_colour(6), record_colour(5)
@@ -46,7 +53,7 @@ _LOSS = Quantity(
 def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> list[Chart]:
     """Draw the curves of the records that hold one run: the losses, then all else."""
     known: dict[str, Quantity] = {}
-    single = [at for at, record in enumerate(records) if len(record.runs) == 1]
+    single = [at for at, one in enumerate(records) if len(one.runs) == 1 or is_watched(one)]
     for at in single:
         known |= {name: q for name, q in run_quantities(records[at]).items() if name not in known}
     groups = [(_LOSS, [name for name in _LOSSES if name in known])]
@@ -55,6 +62,8 @@ def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> lis
     for quantity, wanted in groups:
         if not wanted:
             continue
+        if all(is_watched(records[at]) for at in single):  # its loss may be any, in any unit
+            quantity = known[wanted[0]]  # noqa: PLW2901
         pen = _CurvePen(f"training-{len(charts) + 1}", quantity.title, quantity)
         for at in single:
             _draw_run(records[at], names[at] if len(names) > 1 else "", at, wanted, pen)
@@ -63,6 +72,14 @@ def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> lis
                 pen.across(f"{kind} entropy", value, dash="dash" if kind == "unigram" else "dot")
         charts.append(pen.finish())
     return charts
+
+
+def run_curves(record: Record, quantity: str) -> list[Curve]:
+    """Return the curves of a quantity; of a run that was cut off and went on, one."""
+    if not is_watched(record):
+        return curves_of(record, quantity)
+    joined = joined_curve(record, quantity)
+    return [] if joined is None else [joined]
 
 
 def draw_row_charts(record: Record, training_map: Trainability, *, at: int) -> list[Chart]:
@@ -92,7 +109,7 @@ def _draw_run(record: Record, name: str, at: int, wanted: Sequence[str], pen: _C
     for quantity in wanted:
         if quantity not in record.quantities:
             continue
-        for curve in curves_of(record, quantity):
+        for curve in run_curves(record, quantity):
             word = {TRAIN_LOSS.name: "training", VALIDATION_LOSS.name: "validation"}
             label = ", ".join(
                 part for part in (name, word.get(quantity, "") if several else "") if part
@@ -141,6 +158,7 @@ class _CurvePen:
         self._key, self._title, self._quantity = key, title, quantity
         self.rows: list[KeyRow] = []
         self._lines: list[ChartLine] = []
+        self._thinned: list[str] = []
 
     def add(self, row: KeyRow) -> int:
         """Add a row of the key and return its number."""
@@ -149,12 +167,18 @@ class _CurvePen:
 
     def curve(self, curve: Curve, series: int, *, heading: str, record: int) -> None:
         """Draw a curve of the record of this number."""
+        drawn = thin_curve(curve, MOST_POINTS)
+        if len(drawn) < len(curve):
+            self._thinned.append(
+                f"{heading}: {len(drawn):,} of {len(curve):,} values are drawn, the lowest and the "
+                "highest of every stretch."
+            )
         self._lines.append(
             ChartLine(
                 series=series,
                 heading=heading,
-                x=curve.steps,
-                values=tuple(map(float, curve.values)),
+                x=drawn.steps,
+                values=tuple(map(float, drawn.values)),
                 address=(record, "curves", (curve.quantity, curve.run, curve.seed)),
             )
         )
@@ -179,6 +203,7 @@ class _CurvePen:
             spoken=f"{self._title} over training steps. {spoken}",
             unit=quantity.unit,
             across="step",
+            cut=" ".join(self._thinned),
             gaps=tuple(
                 f"{line.heading}: from step {line.gaps[0]} on." for line in self._lines if line.gaps
             ),

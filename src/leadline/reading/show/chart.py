@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from leadline.record import Profile
     from leadline.record.rows.quantity import AxisScale, Over
 
-__all__ = ["Chart", "ChartLine", "HeldLine", "KeyRow", "LineAddress", "chart_json"]
+__all__ = ["MOST_POINTS", "Chart", "ChartLine", "HeldLine", "KeyRow", "LineAddress", "chart_json"]
+
+MOST_POINTS = 800
+"""A curve of more points than a chart has pixels is thinned, in the chart and in the page's JSON."""
 
 LineAddress = tuple[int, Literal["series", "curves"], tuple[object, ...]]
 """A record's number, which of its lists, and what tells a line of that list from the others."""

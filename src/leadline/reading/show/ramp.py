@@ -10,9 +10,10 @@ Colours between two of the palette are mixed in OKLab (Ottosson 2020), where equ
 from __future__ import annotations
 
 import functools
+import math
 from typing import Literal
 
-__all__ = ["Theme", "ramp", "two_sided_ramp"]
+__all__ = ["Theme", "as_terminal_colours", "ramp", "two_sided_ramp"]
 
 Theme = Literal["light", "dark"]
 Triple = tuple[float, float, float]
@@ -37,6 +38,32 @@ def ramp(count: int, theme: Theme = "light") -> tuple[str, ...]:
 def two_sided_ramp(count: int, theme: Theme = "light") -> tuple[str, ...]:
     """Return `count` colours from far below over the middle to far above."""
     return _mixed(_TWO_SIDED[theme], count)
+
+
+def as_terminal_colours(colours: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the nearest of the 240 fixed colours that terminals with 256 of them have.
+
+    Nearest to the eye: rounding red, green and blue one by one makes greens of dark blues.
+    """
+    return tuple(_nearest_terminal_colour(colour) for colour in colours)
+
+
+@functools.cache
+def _nearest_terminal_colour(colour: str) -> str:
+    wanted = _oklab(_linear(colour))
+    return min(_terminal_colours(), key=lambda one: math.dist(_terminal_colours()[one], wanted))
+
+
+@functools.cache
+def _terminal_colours() -> dict[str, Triple]:
+    """The cube of 6 x 6 x 6 colours and the 24 greys of xterm, in OKLab, by their names in rich."""
+    steps = (0, 95, 135, 175, 215, 255)
+    cube = [(red, green, blue) for red in steps for green in steps for blue in steps]
+    greys = [(value, value, value) for value in range(8, 239, 10)]
+    return {
+        f"color({16 + at})": _oklab(_linear("#" + "".join(f"{one:02x}" for one in colour)))
+        for at, colour in enumerate([*cube, *greys])
+    }
 
 
 def _mixed(stops: tuple[str, ...], count: int) -> tuple[str, ...]:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from leadline.reading.watch.history import History, Series
     from leadline.record import Finding, Quantity
 
-__all__ = ["GaugeRow", "LayerNow", "gauge_rows", "most_telling", "warned"]
+__all__ = ["GaugeRow", "LayerNow", "gauge_of", "gauge_rows", "most_telling", "warned"]
 
 RECENT = 0.1
 """The share of the samples that is not past."""
 LEAST_PAST = 4
 """With fewer samples behind it a series has no past to depart from."""
-FLOOR = 0.02
-"""The least spread: a change of two per cent of the level is nothing to speak of."""
+FLOOR = 0.05
+"""The least spread: a change of five per cent of the level is nothing to speak of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def gauge_rows(
 
     What a warning speaks of comes before all others. Losses are left out: they have their curve.
     """
-    rows = [_of_layers(group, warned(group, findings) is not None) for group in groups]
+    rows = [gauge_of(group, warned=warned(group, findings) is not None) for group in groups]
     for name, quantity in history.quantities.items():
         series = history.of_run(name)
         if series is not None and not is_loss(name):
@@ -99,7 +99,7 @@ def most_telling(groups: Sequence[LayerSeries], findings: Sequence[Finding]) -> 
     def order(group: LayerSeries) -> tuple[int, bool, float]:
         finding = warned(group, findings)
         place = len(SEVERITIES) if finding is None else SEVERITIES.index(finding.severity)
-        return place, group.outside, -_of_layers(group, False).telling
+        return place, group.outside, -gauge_of(group).telling
 
     return sorted(groups, key=order)
 
@@ -116,7 +116,8 @@ def warned(group: LayerSeries, findings: Sequence[Finding]) -> Finding | None:
     return None
 
 
-def _of_layers(group: LayerSeries, about: bool) -> GaugeRow:
+def gauge_of(group: LayerSeries, *, warned: bool = False) -> GaugeRow:
+    """Return the row of a group: the median over its layers, and the one that departs most."""
     _, values, read = table_of(group)
     logarithmic = group.quantity.scale == "log"
     levels = levels_of(values, logarithmic=logarithmic)
@@ -128,7 +129,7 @@ def _of_layers(group: LayerSeries, about: bool) -> GaugeRow:
         for row, label in enumerate(group.labels)
     ]
     worst = max((one for one, _ in each), key=lambda one: one.departure)
-    return _row(str(group.address), group.quantity, curve, about, group=group, worst=worst)
+    return _row(str(group.address), group.quantity, curve, warned, group=group, worst=worst)
 
 
 def _of_run(series: Series, quantity: Quantity, *, warned: bool) -> GaugeRow:

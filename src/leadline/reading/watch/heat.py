@@ -11,6 +11,7 @@ column without a sample shows the sample before it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import numpy as np
 from leadline.reading.watch.robust import levels_of, noise_of, row_medians
 from leadline.record.rows.address import WHOLE_POINTS, Address, parse_address
 from leadline.record.rows.site import OUTSIDE, RUN
+from leadline.record.run.training import TRAIN_LOSS, VALIDATION_LOSS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,10 @@ __all__ = [
     "chosen_series",
     "heat_map",
     "layer_series",
+    "loss_of",
     "merge_rows",
+    "row_parts",
+    "series_by_column",
     "table_of",
 ]
 
@@ -170,6 +175,12 @@ def layer_series(history: History) -> list[LayerSeries]:
     ]
 
 
+def loss_of(history: History) -> Series | None:
+    """Return the loss of the run: that of every update, or the validation loss where there is none."""
+    series = (history.of_run(name) for name in (TRAIN_LOSS.name, VALIDATION_LOSS.name))
+    return next((one for one in series if one is not None), None)
+
+
 def chosen_series(groups: Sequence[LayerSeries], address: str) -> list[LayerSeries]:
     """Return the groups that an address names: all of a quantity, or `update.ratio[mlp]` alone."""
     points = {group.point for group in groups}
@@ -219,10 +230,9 @@ def merge_rows(heat: HeatMap, most: int) -> HeatMap:
 
     A merged cell shows the layer in the middle, unless another one stands out from its own past.
     """
-    count = len(heat.rows)
-    if count <= max(1, most):
+    if len(heat.rows) <= max(1, most):
         return heat
-    parts = np.array_split(np.arange(count), -(-count // -(-count // max(1, most))))
+    parts = [np.array(part, dtype=np.int64) for part in row_parts(len(heat.rows), most)]
     levels = levels_of(heat.values, logarithmic=heat.group.quantity.scale == "log")
     apart = np.abs(levels - row_medians(levels, heat.known)[:, None])
     apart = np.where(heat.known, np.nan_to_num(apart, nan=np.inf), -np.inf)
@@ -233,8 +243,15 @@ def merge_rows(heat: HeatMap, most: int) -> HeatMap:
         heat,
         values=np.stack([heat.values[row, across] for row in chosen]),
         known=np.stack([heat.known[row, across] for row in chosen]),
-        rows=tuple(tuple(int(at) for at in part) for part in parts),
+        rows=row_parts(len(heat.rows), most),
     )
+
+
+def row_parts(count: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """Share `count` rows among at most `most` parts of neighbours, as alike in size as can be."""
+    size = -(-count // max(1, most))
+    parts = np.array_split(np.arange(count), -(-count // size))
+    return tuple(tuple(int(at) for at in part) for part in parts)
 
 
 def _merged(apart: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -246,6 +263,22 @@ def _merged(apart: NDArray[np.float64], limits: NDArray[np.float64]) -> NDArray[
     over: NDArray[np.float64] = apart - limits[:, None]
     stands_out: NDArray[np.bool_] = np.max(over, axis=0) > 0
     return np.where(stands_out, np.argmax(over, axis=0), middle)
+
+
+def series_by_column(series: Series, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of a series in every column; one without a sample holds what was before."""
+    steps, values = series.steps, series.values
+    starts = np.searchsorted(steps, edges[:-1], side="left")
+    ends = np.searchsorted(steps, edges[1:], side="left")
+    held = float(values[0])
+    columns = np.empty(len(starts))
+    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if end > start:
+            part = values[start:end]
+            # A loss that was not finite is never hidden among others that were.
+            held = float(np.median(part)) if bool(np.all(np.isfinite(part))) else math.nan
+        columns[at] = held
+    return columns
 
 
 def _repeated(lines: Sequence[Series]) -> set[tuple[str, str]]:
@@ -289,10 +322,11 @@ def _one_column(
     shown = np.where(read, apart, -np.inf)
     farthest = np.argmax(shown, axis=1)
     distance = np.abs(levels - row_medians(levels, read)[:, None])
-    nearest = np.argmin(np.where(read & np.isfinite(distance), distance, np.inf), axis=1)
-    most: NDArray[np.float64] = shown[rows, farthest]
-    chosen: NDArray[np.int64] = np.where(most > limits, farthest, nearest)
-    return chosen
+    usable: NDArray[np.float64] = np.where(read & np.isfinite(distance), distance, np.inf)
+    nearest: NDArray[np.int64] = np.argmin(usable, axis=1)
+    stands_out: NDArray[np.bool_] = shown[rows, farthest] > limits
+    nearest[stands_out] = farthest[stands_out]
+    return nearest
 
 
 def _apart(levels: NDArray[np.float64], read: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -90,9 +90,10 @@ class History:
         history = cls(record.quantities.values())
         attempts = attempts_of(record)
         by_run: dict[str, list[Reading]] = {one.run: [] for one in attempts}
-        for reading in record.select():
-            if reading.run in by_run:
-                by_run[reading.run].append(reading)
+        for name, quantity in history.quantities.items():
+            for reading in record.select(name, statistic=quantity.headline):
+                if reading.run in by_run:
+                    by_run[reading.run].append(reading)
         for attempt in attempts:
             history.go_back_to(attempt.first)
             history.add(sorted(by_run[attempt.run], key=lambda reading: reading.step))

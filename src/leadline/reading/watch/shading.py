@@ -3,7 +3,9 @@
 Levels are equal steps of the quantity's own scale, logarithmic where its definition says so, from
 the lowest to the highest value of the map. A map that hardly changes is not stretched: its cells
 are all near the middle. Zero on a logarithmic scale has the lowest level. `relative` shades every
-row against its own median over the run, so that a change shows where layers differ much.
+row against its own median over the run, so that a change shows where layers differ much. With
+`steady` a cell keeps the shade of the one before it in its row while its value is not far beyond the
+edge of that shade, so that noise does not make a row flicker between two of them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ __all__ = ["LOST", "UNKNOWN", "Shading", "shade"]
 
 UNKNOWN, LOST = -1, -2
 """The shade of a cell in which nothing was read, and of a value that is not finite."""
+MARGIN = 0.3
+"""A value keeps the shade of the one before up to so many steps of the scale beyond its edge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +56,12 @@ class Shading:
         return low + ends[0] * (high - low), low + ends[1] * (high - low)
 
     def words(self, shade: int) -> str:
-        """Say what a shade means: `0.021 to 0.035`."""
+        """Say what a shade means: `about 0.027`, the middle of its step of the scale."""
         if shade == LOST:
             return "not finite"
-        return " to ".join(self.number(value) for value in self.limits(shade))
+        low, high = self.limits(shade)
+        middle = math.sqrt(low) * math.sqrt(high) if self.logarithmic else (low + high) / 2
+        return f"about {self.number(middle)}"
 
     def number(self, value: float) -> str:
         """Write a number of the scale: a factor has a sign of its own."""
@@ -65,7 +71,7 @@ class Shading:
         return f"×{text}" if self.logarithmic else f"{'+' if value > 0 else ''}{text}"
 
 
-def shade(heat: HeatMap, count: int, *, relative: bool = False) -> Shading:
+def shade(heat: HeatMap, count: int, *, relative: bool = False, steady: bool = False) -> Shading:
     """Return the shades of a map, `count` of them."""
     logarithmic = heat.group.quantity.scale == "log"
     levels = levels_of(heat.values, logarithmic=logarithmic)
@@ -76,9 +82,23 @@ def shade(heat: HeatMap, count: int, *, relative: bool = False) -> Shading:
     low, high = _ends(levels[usable], logarithmic=logarithmic, relative=relative)
     place = np.clip((np.where(usable, levels, low) - low) / (high - low), 0.0, 1.0)
     shades = np.minimum((place * count).astype(np.int64), count - 1)
+    if steady:
+        shades = _steadied(shades, place * count, usable)
     shades = np.where(lost, LOST, np.where(heat.known, shades, UNKNOWN))
     ends = (math.exp(low), math.exp(high)) if logarithmic else (low, high)
     return Shading(shades, count, *ends, logarithmic, relative)
+
+
+def _steadied(
+    shades: NDArray[np.int64], places: NDArray[np.float64], usable: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Let cells keep the shade of the one before, each row from its first cell on."""
+    for at in range(1, shades.shape[1]):
+        before, here = shades[:, at - 1], places[:, at]
+        near = (here > before - MARGIN) & (here < before + 1 + MARGIN)
+        keeps = near & usable[:, at] & usable[:, at - 1]
+        shades[keeps, at] = before[keeps]
+    return shades
 
 
 def _ends(levels: NDArray[np.float64], *, logarithmic: bool, relative: bool) -> tuple[float, float]:

@@ -70,7 +70,9 @@ def copy_of_file(path: Path) -> sqlite3.Connection:
                 continue
             if _state(path) == before:
                 return _in_memory(copy)
-    raise sqlite3.OperationalError("the file is being written without a pause")
+    busy = sqlite3.OperationalError("the file is being written without a pause")
+    busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    raise busy
 
 
 def _in_memory(copy: Path) -> sqlite3.Connection:

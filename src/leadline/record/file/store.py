@@ -48,6 +48,7 @@ __all__ = [
     "fold_log",
     "is_record_file",
     "open_file",
+    "open_to_follow",
     "reopen_file",
     "save_file",
 ]
@@ -150,6 +151,24 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, Integrity]:
     return connection, integrity
 
 
+def open_to_follow(path: Path, *, timeout: float) -> sqlite3.Connection:
+    """Open a record file for one look at it, without the checks that read all of it.
+
+    They would hold up a writer with a rollback journal for as long as they take. An empty database,
+    which a writer has just begun, is opened too.
+    """
+    _refuse_foreign(path)
+    connection = _connect_to_read(path, timeout=timeout)
+    try:
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        if not empty and _schema_of(connection, path) < SCHEMA:
+            connection = _migrated_copy(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     memory = sqlite3.connect(":memory:", check_same_thread=False)
     try:
@@ -228,12 +247,12 @@ def finish(connection: sqlite3.Connection, *, written: Path | None, process: int
     connection.close()
 
 
-def _connect_to_read(path: Path) -> sqlite3.Connection:
+def _connect_to_read(path: Path, *, timeout: float = 5.0) -> sqlite3.Connection:
     writer = writer_of(path)
     if writer is not None and not writer.here and uses_write_ahead_log(path):
         return copy_of_file(path)
     address = f"file:{quote(str(path.resolve()))}?mode=ro"
-    connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    connection = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=timeout)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.OperationalError as error:

@@ -6,13 +6,14 @@ quantities are shown over depth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from leadline.record.run.ending import endings_of
 from leadline.record.run.training import VALIDATION_LOSS
+from leadline.record.run.watching import attempts_of, is_watched
 from leadline.record.words.numbers import format_number
 
 if TYPE_CHECKING:
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
     from leadline.record.rows.reading import Reading
     from leadline.record.run.ending import RunEnding
 
-__all__ = ["Curve", "CurveRow", "curve_rows", "curves_of", "is_loss", "run_quantities"]
+__all__ = [
+    "Curve",
+    "CurveRow",
+    "curve_rows",
+    "curves_of",
+    "is_loss",
+    "joined_curve",
+    "run_quantities",
+    "thin_curve",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +113,55 @@ def curves_of(
     return curves
 
 
+def joined_curve(record: Record, quantity: str) -> Curve | None:
+    """Return the curve of a run that was cut off and went on, its attempts put together.
+
+    Where an attempt began at an earlier step than the one before had reached, it stands. None
+    where the quantity was not read; of a record with many runs that of the first.
+    """
+    by_step: dict[int, Reading] = {}
+    if quantity in record.quantities:
+        for attempt in attempts_of(record):
+            by_step = {step: one for step, one in by_step.items() if step < attempt.first}
+            by_step |= {one.step: one for one in record.select(quantity, run=attempt.run)}
+    return _curve(by_step) if by_step else None
+
+
+def thin_curve(curve: Curve, most: int) -> Curve:
+    """Return a curve of about `most` points at most: of every stretch its lowest and highest.
+
+    The first and the last point stay, and so does the first of a stretch that is not finite. A
+    curve that is thinned is there to be drawn, so its values have six digits.
+    """
+    if len(curve) <= most:
+        return curve
+    kept = {0, len(curve) - 1}
+    for part in np.array_split(np.arange(len(curve)), max(1, most // 2)):
+        values = curve.values[part]
+        finite = np.isfinite(values)
+        if not bool(np.all(finite)):
+            kept.add(int(part[np.argmin(finite)]))
+        if bool(np.any(finite)):
+            kept.add(int(part[np.argmin(np.where(finite, values, np.inf))]))
+            kept.add(int(part[np.argmax(np.where(finite, values, -np.inf))]))
+    places = sorted(kept)
+    steps = tuple(curve.steps[at] for at in places)
+    values = np.array([float(f"{value:.6g}") for value in curve.values[places]])
+    return replace(curve, steps=steps, values=values)
+
+
 def curve_rows(record: Record) -> list[CurveRow]:
     """Return a row per quantity of a run; of several runs, the validation loss of each."""
     known = run_quantities(record)
     if not known:
         return []
+    if is_watched(record):
+        joined = (joined_curve(record, name) for name in known)
+        return [
+            CurveRow(one.quantity, one, known[one.quantity].scale)
+            for one in joined
+            if one is not None
+        ]
     several = len(record.runs) > 1
     name = VALIDATION_LOSS.name if VALIDATION_LOSS.name in known else next(iter(known))
     curves = curves_of(record, name if several else None)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leadline.record.provenance import number_at
+from leadline.record.run.watching import is_watched
 from leadline.record.words.course import FAR, course_of, fold_text
 from leadline.record.words.first_token import first_token_sentence
 from leadline.record.words.places import opening, places_text
@@ -33,6 +35,7 @@ __all__ = [
     "BACKWARD",
     "EQUAL",
     "answer",
+    "depth_answer",
     "depth_sentences",
     "outcome_of",
 ]
@@ -53,7 +56,21 @@ BACKWARD = ("gradient",)
 
 def answer(record: Record) -> list[str]:
     """Say in a few sentences what a record answers; nothing where it holds no line and no run."""
-    return [*run_answer(record), *depth_sentences(record)]
+    return [*run_answer(record), *depth_answer(record)]
+
+
+def depth_answer(record: Record) -> list[str]:
+    """Say how signal and gradient travel through depth; of a watched run, in its last sample.
+
+    Nothing of a run that warnings speak of: one sample says little about it.
+    """
+    if not is_watched(record):
+        return depth_sentences(record)
+    told = [] if record.findings else depth_sentences(record)
+    step = number_at(record.provenance, "watch", "steps")
+    if not told or step is None:
+        return told
+    return [f"At step {int(step):,}: {told[0][:1].lower()}{told[0][1:]}", *told[1:]]
 
 
 def depth_sentences(record: Record) -> list[str]:

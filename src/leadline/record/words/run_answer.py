@@ -9,9 +9,11 @@ from leadline.record.provenance import number_at
 from leadline.record.run.curve import curves_of
 from leadline.record.run.ending import ending_of, ending_text
 from leadline.record.run.training import GAUGES, VALIDATION_LOSS
+from leadline.record.run.watching import is_watched
 from leadline.record.words.course import STEADY
 from leadline.record.words.numbers import format_number
 from leadline.record.words.places import opening
+from leadline.record.words.watch_answer import watch_answer
 
 if TYPE_CHECKING:
     from leadline.record.record import Record
@@ -28,6 +30,8 @@ MOVED = 0.1
 
 def run_answer(record: Record) -> list[str]:
     """Say whether a training run has learned, and how it ended; nothing without a run."""
+    if is_watched(record):
+        return watch_answer(record)
     curve = loss_curve(record)
     return [] if curve is None else [*_loss_sentences(record, curve), *_gauge_sentences(record)]
 

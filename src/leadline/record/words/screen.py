@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from leadline.record.words.printable import printable, printable_table
 from leadline.record.words.table import TextTable, encodable
@@ -13,7 +13,7 @@ from leadline.record.words.table import TextTable, encodable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["MOST_ROWS", "Screen", "Sentence", "Showable", "print_line"]
+__all__ = ["MOST_ROWS", "Drawing", "Screen", "Sentence", "Showable", "print_line"]
 
 MOST_ROWS = 12
 """How many rows a first screen has: with the answer above them they fit a terminal of 24 lines."""
@@ -33,14 +33,30 @@ class Sentence:
     hang: int = 0
 
 
+class Drawing(Protocol):
+    """A part that draws itself, such as a map of layers by steps; names on it are printable."""
+
+    def text(self) -> str:
+        """Return it as plain text."""
+        ...
+
+    def show(self, console: Console) -> None:
+        """Print it as wide as a terminal; into a pipe as plain text."""
+        ...
+
+    def html(self) -> str:
+        """Return it as a fragment of HTML."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is shown of one thing: sentences and tables in their order.
+    """What is shown of one thing: sentences, tables and drawings in their order.
 
     Names on it may be anybody's, so control characters are spelled out wherever it is shown.
     """
 
-    parts: tuple[Sentence | TextTable, ...]
+    parts: tuple[Sentence | TextTable | Drawing, ...]
 
     def text(self) -> str:
         """Return it as plain text."""
@@ -61,7 +77,7 @@ class Screen:
         """Return it as a fragment of HTML."""
         pieces: list[str] = []
         for part in self._printable_parts():
-            if isinstance(part, TextTable):
+            if not isinstance(part, Sentence):
                 pieces.append(part.html())
             elif part.text:
                 bold = "bold" in part.style
@@ -70,17 +86,19 @@ class Screen:
                 pieces.append(f"<div{indent}>{f'<strong>{text}</strong>' if bold else text}</div>")
         return f"<div>{''.join(pieces)}</div>"
 
-    def _printable_parts(self) -> tuple[Sentence | TextTable, ...]:
+    def _printable_parts(self) -> tuple[Sentence | TextTable | Drawing, ...]:
         return tuple(
             replace(part, text=printable(part.text), in_python=printable(part.in_python))
             if isinstance(part, Sentence)
             else printable_table(part)
+            if isinstance(part, TextTable)
+            else part
             for part in self.parts
         )
 
-    def _without_gaps(self) -> list[Sentence | TextTable]:
+    def _without_gaps(self) -> list[Sentence | TextTable | Drawing]:
         """Leave out tables without rows, and empty lines that part nothing."""
-        kept: list[Sentence | TextTable] = []
+        kept: list[Sentence | TextTable | Drawing] = []
         for part in self._printable_parts():
             if isinstance(part, TextTable) and not part.rows:
                 continue

@@ -13,6 +13,7 @@ import numpy as np
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.rows.address import address_of
 from leadline.record.run.ending import ending_text, is_cell
+from leadline.record.run.watching import is_watched
 from leadline.record.words.numbers import format_count, format_number
 from leadline.record.words.shape import change_over_depth
 
@@ -371,6 +372,8 @@ def _task(provenance: Mapping[str, Any]) -> str:
 
 
 def _runs(record: Record) -> str:
+    if is_watched(record):  # its runs are attempts of one, of which the answer tells
+        return ""
     runs = record.runs
     return f"{len(runs)} runs; shown: {runs[0]!r}" if len(runs) > 1 else ""
 

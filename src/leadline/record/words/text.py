@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadline.record.rows.profile import Profile
     from leadline.record.rows.quantity import AxisScale
     from leadline.record.run.curve import CurveRow
+    from leadline.record.words.screen import Drawing
     from leadline.record.words.summary import SummaryRow
 
 __all__ = [
@@ -55,7 +56,8 @@ def record_screen(
     *,
     findings: Sequence[Finding] | None = None,
     everything: bool = False,
-    in_place_of_runs: Iterable[Sentence | TextTable] | None = None,
+    in_place_of_runs: Iterable[Sentence | TextTable | Drawing] | None = None,
+    by_step: Iterable[Sentence | Drawing] = (),
 ) -> Screen:
     """Return the findings, the answer, the rows that matter most, and the facts.
 
@@ -63,7 +65,8 @@ def record_screen(
     is unusual about the model before the answer.
     `findings` are those that are stored in the record unless they are given.
     With `everything` every row is shown. Numbers of a run come before the others, over its steps;
-    `in_place_of_runs` stands for them if it is given.
+    `in_place_of_runs` stands for them if it is given. `by_step` are maps of layers by steps, which
+    come right after the answer.
     """
     title, *facts = heading(record)
     rows = summarize(record)
@@ -73,7 +76,7 @@ def record_screen(
     shown = rows if everything else rows_that_matter(rows, most)
     warning = cotangent_text(record)
     unfinished = unfinished_sentence(record)
-    parts: list[Sentence | TextTable] = [
+    parts: list[Sentence | TextTable | Drawing] = [
         Sentence(one, "bold yellow") for one in (unfinished, warning) if one
     ]
     parts.append(Sentence(title, "bold"))
@@ -83,7 +86,7 @@ def record_screen(
     sentences = [one for one in answer(record) if one not in (unfinished, warning)]
     unusual = [fact for fact in facts if fact.startswith("unusual: ")]
     parts += [Sentence(one) for one in (*unusual, *sentences)]
-    parts += [Sentence(), *(in_place_of_runs or ())]
+    parts += [Sentence(), *by_step, Sentence(), *(in_place_of_runs or ())]
     if shown_runs:
         parts += [curve_table(shown_runs, several=len(record.runs) > 1), Sentence()]
     if shown:

@@ -10,6 +10,7 @@ import numpy as np
 from leadline.errors import join_words
 from leadline.record.provenance import number_at, value_at
 from leadline.record.rows.finding import SEVERITIES
+from leadline.record.run.curve import joined_curve
 from leadline.record.run.trend import trend_of
 from leadline.record.run.watching import LOSS, attempts_of
 from leadline.record.words.numbers import format_number
@@ -17,13 +18,12 @@ from leadline.record.words.numbers import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from leadline.record.record import Record
     from leadline.record.rows.finding import Finding
-    from leadline.record.run.trend import Trend
+    from leadline.record.run.curve import joined_curve
+from leadline.record.run.trend import Trend
 
-__all__ = ["count_warnings", "loss_of_attempts", "warning_place", "watch_answer"]
+__all__ = ["count_warnings", "warning_place", "watch_answer"]
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
@@ -32,8 +32,8 @@ _NOUNS = {"serious": "serious warning", "warning": "warning", "note": "note"}
 
 def watch_answer(record: Record) -> list[str]:
     """Say in a sentence how a watched run went or goes, then what else a reader must know."""
-    steps, values = loss_of_attempts(record)
-    trend = trend_of(steps, values)
+    curve = joined_curve(record, LOSS.name)
+    trend = None if curve is None else trend_of(np.array(curve.steps), curve.values)
     provenance = record.provenance
     done = max(
         int(number_at(provenance, "watch", "steps") or 0), 0 if trend is None else trend.step
@@ -43,21 +43,6 @@ def watch_answer(record: Record) -> list[str]:
     run = f"A run of {updates}" if closed else f"A run that has made {updates} so far"
     sentence = f"{run}, {_loss_words(trend)}; {_warning_words(record.findings)}."
     return [sentence, *_attempt_sentences(record)]
-
-
-def loss_of_attempts(record: Record) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the steps and the losses of a watched run.
-
-    Where an attempt began at an earlier step than the one before had reached, it stands.
-    """
-    losses: dict[int, float] = {}
-    if LOSS.name in record.quantities:
-        for attempt in attempts_of(record):
-            losses = {step: value for step, value in losses.items() if step < attempt.first}
-            rows = record.select(LOSS.name, run=attempt.run)
-            losses |= {row.step: row.value for row in rows}
-    steps = np.array(sorted(losses), dtype=np.int64)
-    return steps, np.array([losses[int(step)] for step in steps], dtype=np.float64)
 
 
 def count_warnings(findings: Sequence[Finding]) -> str:
@@ -70,19 +55,23 @@ def count_warnings(findings: Sequence[Finding]) -> str:
     )
 
 
-def warning_place(finding: Finding) -> str:
-    """Say where and since when: `layer 17 attention since step 8,950`; empty where nobody knows."""
+def warning_place(finding: Finding, *, unless_in: str = "") -> str:
+    """Say where and since when: `layer 17 attention since step 8,950`; empty where nobody knows.
+
+    What the text `unless_in` says already is left out.
+    """
     layers = [layer for layer in finding.layers if layer > 0]
     words: list[str] = []
-    if layers:
+    if layers and "layer" not in unless_in:
         noun = "layer" if len(layers) == 1 else "layers"
         shown = ", ".join(map(str, layers[:MOST_NAMED]))
         more = f" and {len(layers) - MOST_NAMED} more" if len(layers) > MOST_NAMED else ""
         words.append(f"{noun} {shown}{more}")
-    if finding.sublayer:
+    if finding.sublayer and finding.sublayer not in unless_in:
         words.append(finding.sublayer)
     since = finding.details.get("since")
-    if isinstance(since, int):
+    said = unless_in.replace(",", "")
+    if isinstance(since, int) and f"step {since}" not in said:
         words.append(f"since step {since:,}")
     return " ".join(words)
 

@@ -115,7 +115,7 @@ def test_a_page_of_training_alone_has_no_empty_part_about_depth() -> None:
 
 def test_readings_by_layer_come_after_the_curves() -> None:
     sections = page_of(training_record(layers=True)).sections
-    assert sections == ["summary", "training", "charts", "glance", "provenance"]
+    assert sections == ["summary", "training", "steps", "charts", "glance", "provenance"]
 
 
 def test_a_measurement_keeps_its_parts() -> None:

@@ -24,8 +24,8 @@ class FindingsSection:
     place = 5
 
     def reads(self, record: Record) -> bool:
-        """Records of training runs and of other instruments are not asked."""
-        return not record.instrument and not holds_run(record)
+        """Records of other instruments are not asked; of training runs alarms were."""
+        return not record.instrument and (not holds_run(record) or bool(record.findings))
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the cards; nothing where no rule found anything and no visit was made."""
@@ -44,7 +44,8 @@ class FindingsSection:
             if not cards and not visited:
                 continue
             title = f"<h3>{safe(name)}</h3>" if several else ""
-            pieces.append(f"{title}{''.join(cards)}{_coverage(subject.diagnosis(at))}")
+            looked = "" if holds_run(subject.records[at]) else _coverage(subject.diagnosis(at))
+            pieces.append(f"{title}{''.join(cards)}{looked}")
         if not pieces:
             return []
         content = f'<div class="diagnosis">{"".join(pieces)}</div>'
@@ -99,11 +100,11 @@ def _expected(one: Mapping[str, Any]) -> str:
 
 
 def _rule_text(finding: Finding) -> str:
-    """The page of the rule, folded."""
+    """The page of the rule, folded; an alarm has its own under `leadline explain`."""
     from leadline.reading.diagnosis.page import rule_entries
     from leadline.reading.diagnosis.rule import RULES
 
-    if finding.name not in RULES:
+    if finding.name not in RULES or RULES.get(finding.name).code != finding.code:
         return ""
     entries = definitions(rule_entries(RULES.get(finding.name)), kind="told")
     return f"<details><summary>About {safe(finding.code)}</summary>{entries}</details>"

@@ -1,0 +1,126 @@
+"""`leadline watch`: a training run, live, from the record that it writes."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from leadline.cli.request import options as o
+from leadline.cli.screen.voice import Voice
+from leadline.errors import InputError, RecordError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from leadline.reading.watch.screen import WatchView
+    from leadline.reading.watch.sight import FollowedRun, RunSight
+
+TRIES = 20
+"""So often a single look is repeated while the writer holds the file: half a second each."""
+
+
+def watch(
+    voice: Voice,
+    file: Annotated[
+        Path,
+        o.argument("FILE.leadline", "The record of a run; it may be on its way, and still grow."),
+    ],
+    quantity: Annotated[
+        str | None,
+        o.option(
+            "--quantity NAME",
+            "What the map shows, such as update.ratio or update.ratio[mlp]; otherwise what a warning "
+            "speaks of, or what has changed most.",
+        ),
+    ] = None,
+    relative: Annotated[
+        bool,
+        o.option("--relative", "Colour every layer against its own median over the run."),
+    ] = False,
+    interval: Annotated[float, o.option("--interval SECONDS", "Time between two looks.")] = 2.0,
+    once: Annotated[bool, o.option("--once", "Show one screen and leave.")] = False,
+) -> None:
+    """Show a run while it is trained: how it is doing, its layers over steps, and warnings.
+
+    FILE is what `leadline.watch` in a training loop or `leadline train -o FILE` writes, on this
+    machine or on another one that shares the disk. It is looked at now and then until the run has
+    ended or Ctrl-C is pressed. Into a pipe, and with --json, one screen is shown.
+    """
+    if not interval > 0:
+        raise InputError(f"--interval is {interval:g}; give a number of seconds above 0.")
+    from leadline.reading.watch.screen import watch_json, watch_view
+    from leadline.reading.watch.sight import FollowedRun
+
+    run = FollowedRun(file)
+
+    def view_of(sight: RunSight, before: WatchView | None = None) -> WatchView:
+        shown = None if before is None or before.group is None else str(before.group.address)
+        return watch_view(sight, quantity=quantity, before=shown, relative=relative)
+
+    if once or voice.as_json or voice.quiet or not _is_live(sys.stdout):
+        view = view_of(_one_look(run))
+        voice.emit(lambda: watch_json(view))
+        voice.show(view.screen().show)
+        return
+    view = _follow(run, view_of, interval)
+    voice.show(view.screen().show)
+
+
+def _one_look(run: FollowedRun) -> RunSight:
+    """Look once; again, while a writer is in the way before anything was seen."""
+    for _ in range(TRIES):
+        sight = run.look()
+        if sight.state == "waiting":
+            raise RecordError(f"There is no record at {run.path}: no such file.")
+        if not sight.busy:
+            return sight
+    return sight
+
+
+def _follow(run: FollowedRun, view_of: ..., interval: float) -> WatchView:
+    """Draw the run again and again, until it has ended or the user leaves."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    pause = threading.Event()
+    view: WatchView | None = None
+    with console.screen(hide_cursor=True) as alternate:
+        try:
+            while view is None or not view.sight.ended:
+                view = view_of(run.look(), view)
+                alternate.update(_drawn(view, console))
+                pause.wait(0.0 if view.sight.ended else interval)
+        except KeyboardInterrupt:
+            pass
+    assert view is not None
+    return view
+
+
+def _drawn(view: WatchView, console: Console) -> object:
+    """Draw a view for the terminal as large as it is now."""
+    from rich.console import Console as RichConsole
+    from rich.text import Text
+
+    width, height = console.size
+    paper = RichConsole(
+        file=io.StringIO(),
+        width=width,
+        height=height,
+        force_terminal=True,
+        color_system=console.color_system,
+        highlight=False,
+    )
+    view.screen(width=width, height=height).show(paper)
+    assert isinstance(paper.file, io.StringIO)
+    return Text.from_ansi(paper.file.getvalue(), no_wrap=True, overflow="crop")
+
+
+def _is_live(file: object) -> bool:
+    """Whether screens can be drawn over each other there."""
+    from rich.console import Console
+
+    console = Console()
+    return console.is_terminal and not console.is_dumb_terminal

@@ -1,0 +1,116 @@
+"""How a run is doing, in a sentence; and whether its writer is at work, in another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.run.trend import trend_of
+from leadline.record.words.numbers import format_clock
+from leadline.record.words.watch_answer import count_warnings
+
+if TYPE_CHECKING:
+    from leadline.reading.watch.sight import RunSight
+
+__all__ = ["answer_sentence", "detail_sentence", "state_sentence"]
+
+_LOSSES = {"train.loss": "loss", "validation.loss": "validation loss"}
+MOST_NOTES = 2
+"""So many of the watch's own notes are shown, the last ones."""
+JUST_NOW = 2.0
+"""Seconds within which something came just now."""
+
+
+def answer_sentence(sight: RunSight) -> str:
+    """Say how the run is doing: its step, its loss and trend, and how many warnings there are."""
+    if sight.state == "waiting":
+        return f"There is no file {sight.name} yet: waiting for it, {ago(sight.quiet)} so far."
+    step = sight.history.step
+    if not step and not _has_loss(sight):
+        return f"{sight.name} is there, and no sample has come yet."
+    words = [_run_words(sight), _loss_words(sight)]
+    sentence = ", ".join(word for word in words if word)
+    if sight.findings:
+        warnings = f"{count_warnings(sight.findings)}."
+    else:  # of a run that nobody watched nobody can say that nothing is unusual
+        warnings = "Nothing unusual." if sight.asked else ""
+    return f"{sentence[:1].upper()}{sentence[1:]}. {warnings}".rstrip()
+
+
+def state_sentence(sight: RunSight) -> str:
+    """Say whether rows still come."""
+    if sight.state == "waiting":
+        return "Ctrl-C ends the waiting."
+    return f"{sight.name}: {_state_words(sight)}."
+
+
+def detail_sentence(sight: RunSight) -> str:
+    """Say how often layers are read, what that costs, and what could not be watched."""
+    words: list[str] = []
+    every = number_at(sight.provenance, "watch", "every")
+    if every is not None:
+        words.append(f"Every layer is read every {int(every):,} updates")
+    share = number_at(sight.provenance, "watch", "overhead", "share")
+    if share is not None:
+        words.append(f"watching took {100 * max(share, 0.0):.1f} % of the time")
+    notes: Any = value_at(sight.provenance, "watch", "notes")
+    if isinstance(notes, list):
+        words += [str(note).rstrip(".") for note in notes[-MOST_NOTES:]]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return f"{'; '.join(words)}." if words else ""
+
+
+def ago(seconds: float | None) -> str:
+    """Say how long: `7 s`, `12:30 min`, `1:02:03 h`."""
+    if seconds is None:
+        return "0 s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{format_clock(seconds)} {'h' if seconds >= 3600 else 'min'}"
+
+
+def _run_words(sight: RunSight) -> str:
+    step = f"step {sight.history.step:,}"
+    name = text_at(sight.provenance, "model", "name")
+    of = f" of {name}" if name else ""
+    if sight.state == "died":
+        return f"the run{of} was cut off at {step}"
+    if sight.state == "closed":
+        return f"the run{of} has ended at {step}"
+    return f"{step}{of}"
+
+
+def _loss_words(sight: RunSight) -> str:
+    for name, words in _LOSSES.items():
+        series = sight.history.of_run(name)
+        trend = None if series is None else trend_of(series.steps, series.values)
+        if trend is not None:
+            return f"{words} {trend.words}"
+    return "no loss was seen"
+
+
+def _has_loss(sight: RunSight) -> bool:
+    return any(sight.history.of_run(name) is not None for name in _LOSSES)
+
+
+def _state_words(sight: RunSight) -> str:
+    writer = "its writer" if sight.writer is None else str(sight.writer)
+    silence = f"nothing has come since {sight.since}, for {ago(sight.quiet)}"
+    if sight.state == "closed":
+        return "closed"
+    if sight.state == "died":
+        return f"{writer} is gone; {silence}; a run that goes on will show here"
+    if sight.state == "silent":
+        return f"{silence}, and {_whether_it_lives(sight, writer)}"
+    if sight.quiet is None:
+        return "not closed"
+    locked = ", the file is locked just now" if sight.busy else ""
+    last = "just now" if sight.quiet < JUST_NOW else f"{ago(sight.quiet)} ago"
+    return f"{writer} is writing, the last rows came {last}{locked}"
+
+
+def _whether_it_lives(sight: RunSight, writer: str) -> str:
+    if sight.writer is None:
+        return "nobody has the file open for writing"
+    if sight.writer.lives is None:
+        return f"{writer} cannot be asked from here"
+    return f"{writer} still runs"
