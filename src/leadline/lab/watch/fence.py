@@ -3,6 +3,10 @@
 Everything that runs inside somebody's forward, backward or optimizer step goes through `guard`: an
 exception becomes a note and one line in the log `leadline.watch`, and what the sample had so far is
 given up. After `MOST_FAULTS` samples in a row that failed, the watch switches itself off.
+
+`shield` is the last line, around whatever somebody else calls: what gets past a guard, a fault of
+the guard itself among it, switches the watch off. Only `TrainingStopped` passes, which the user has
+asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from leadline.errors import LeadlineError
+from leadline.errors import LeadlineError, TrainingStopped
 
 __all__ = ["MOST_FAULTS", "Fence", "log"]
 
@@ -84,3 +88,19 @@ class Fence:
                 return None
 
         return guarded
+
+    def shield(self, function: Callable[..., Returned]) -> Callable[..., Returned | None]:
+        """Return the function for somebody else to call: it raises nothing but TrainingStopped."""
+
+        @wraps(function)
+        def shielded(*args: Any, **kwargs: Any) -> Returned | None:
+            try:
+                return function(*args, **kwargs)
+            except TrainingStopped:
+                raise
+            except Exception as error:
+                self.off = True
+                self.notes.append(f"The watch is off: {type(error).__name__}: {error}")
+                return None
+
+        return shielded

@@ -1,13 +1,14 @@
 """Read the layers of a model in a sampled update, from the loop's own passes.
 
 Hooks stand on the model from `arm` to `disarm`, which is one update. The first forward pass that
-trains begins the sample: evaluation passes in between have no gradient or are in evaluation mode.
-A loop that trains in evaluation mode is noticed when an update has no other pass.
+trains is read. Evaluation passes in between have no gradient, or are in evaluation mode: such a one
+is read until a pass in training mode comes, because some loops train in evaluation mode.
 
-A compiled model ignores hooks: where the compiled module itself is watched, the batch goes through
-the uncompiled one a second time, with the same random numbers, and the loop's own pass stays what it
-is. Where a model is compiled out of sight, its hooks run while it is being traced: there they do
-nothing but notice it.
+Hooks inside of what is compiled would be ignored or compiled with it. So where a model or a part of
+it is compiled, the batch goes through the uncompiled modules a second time, with the same random
+numbers, and the loop's own pass stays what it is. Where a model is compiled out of sight, its hooks
+run while it is being traced: there they do nothing but notice it, and random tokens are measured
+in place of the loop's batch.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy, Declaration, is_compiled, untouched, unwrapped
+from leadline.errors import LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.sample import Call, Sample, prove_anatomy
@@ -33,7 +36,9 @@ from leadline.record.run.watching import LOG_Z
 __all__ = ["LayerReader"]
 
 LOGIT_TOKENS = 64
-"""log Z is the mean over so many evenly spaced tokens."""
+"""log Z is the mean over about so many evenly spaced tokens."""
+MOST_PROOFS = 3
+"""So many passes are tried: the first one may run out of memory and the next one not."""
 
 
 class LayerReader:
@@ -54,33 +59,48 @@ class LayerReader:
         self.anatomy: Anatomy | None = None
         self.on_anatomy: Callable[[Anatomy], None] = lambda _: None
         """Called once, when the anatomy is proved."""
+        self.on_forward: Callable[[], None] = lambda: None
+        """Called when a pass with gradients begins: the update before it may be over only now."""
         self.busy = False
         """Whether passes of our own are under way: their losses are not the loop's."""
         self._declared = declared
         self._probe = None if probe is None else ProbeBatch(self.module, probe, plan)
         self._fence = fence
-        self._compiled = is_compiled(model)
-        self._anatomy_read = False
+        self._compiled = False
+        self._proofs = 0
         self._sample: Sample | None = None
         self._called: nn.Module | None = None
-        """The module whose call is being sampled."""
+        """The module whose call is sampled."""
+        self._running = self._in_evaluation = False
+        """Whether that call is still under way; whether it is in evaluation mode."""
         self._log_z: Tensor | None = None
-        self._in_evaluation = self._trains_in_evaluation = self._traced = False
+        self._traced = False
+        self._before = fence.shield(self._before_forward)
+        self._after = fence.shield(self._after_forward)
         self._handles: list[Any] = []
 
     # --- one sampled update ----------------------------------------------------------------------
 
+    @property
+    def armed(self) -> bool:
+        """Whether hooks stand on the model."""
+        return bool(self._handles)
+
     def arm(self) -> None:
         """Set the hooks for the next update."""
-        self._in_evaluation = self._traced = False
-        if self._probe is not None:
+        if self._probe is not None or self._handles:
             return
         # Some wrappers call the forward of what they hold and pass by its hooks.
-        roots = [self.model] if self._compiled else [self.model, self.module]
+        roots = [self.model] if is_compiled(self.model) else [self.model, self.module]
         for root in {id(one): one for one in roots}.values():
+            if _is_compiled_in_place(root):
+                self._handles.append(_CompiledCall(root, self._before, self._after))
+                continue
+            before = ModuleHook(self._before, self._notice_tracing)
+            after = ModuleHook(self._after, self._notice_tracing)
             self._handles += [
-                root.register_forward_pre_hook(self._before_forward, with_kwargs=True),
-                root.register_forward_hook(self._after_forward, always_call=True),
+                root.register_forward_pre_hook(before, with_kwargs=True),
+                root.register_forward_hook(after, always_call=True),
             ]
 
     def disarm(self) -> None:
@@ -94,12 +114,15 @@ class LayerReader:
         if self._sample is not None:
             self._sample.give_up()
         self._sample = self._called = self._log_z = None
+        self._running = False
 
     def readings(self, calls: Sequence[BackwardCall]) -> list[Reading]:
         """What the layers showed in this update, or what they say about the fixed batch now."""
+        if self._probe is None:
+            self._say_what_is_missing()
         if self._probe is not None:
-            return self._probe_readings(self._probe)
-        self._say_what_is_missing()
+            measure = self._fence.guard("Measuring the fixed batch", self._probe_readings)
+            return measure(self._probe) or []
         readings: list[Reading] = []
         if self._sample is not None:
             readings = self._sample.readings()
@@ -113,7 +136,7 @@ class LayerReader:
     def _probe_readings(self, probe: ProbeBatch) -> list[Reading]:
         self.busy = True
         try:
-            if not self._anatomy_read:
+            if self.anatomy is None and self._proofs < MOST_PROOFS:
                 self._read_anatomy(lambda: probe.prove(self._declared))
             return probe.readings(self.anatomy)
         finally:
@@ -121,21 +144,28 @@ class LayerReader:
 
     # --- the hooks -------------------------------------------------------------------------------
 
+    def _notice_tracing(self) -> None:
+        self._traced = True
+
     def _before_forward(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if torch.compiler.is_compiling():  # inside of a graph no hook is of any use
-            self._traced = True
+        if self.busy or self._fence.off or not torch.is_grad_enabled():
             return
-        if self._called is not None or not torch.is_grad_enabled() or self._fence.off:
+        self.on_forward()
+        if not self._handles:
+            return  # it was the update before that was to be sampled
+        training = self.module.training
+        if self._called is module and self._running:
+            self.give_up()  # whatever ended the last call, no hook has heard of it
+        if self._called is not None and not (self._in_evaluation and training):
             return
-        if not self.module.training and not self._trains_in_evaluation:
-            self._in_evaluation = True
-            return
-        self._called = module
+        self.give_up()
+        self._called, self._running, self._in_evaluation = module, True, not training
         self._fence.guard("Beginning a sample", self._begin)(args, kwargs)
 
     def _after_forward(self, module: nn.Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling() or module is not self._called:
+        if self.busy or module is not self._called or not self._running:
             return
+        self._running = False
         if self._sample is not None:
             self._fence.guard("Ending a forward pass", self._sample.end)()
         if output is None:  # the model raised an error: the loop may catch it and try again
@@ -146,9 +176,10 @@ class LayerReader:
     def _begin(self, args: Any, kwargs: Any) -> None:
         # Wrappers that were taken off pass their arguments on unchanged.
         call = Call(self.module, args, kwargs)
+        self._compiled = is_compiled(self.model) or has_compiled_parts(self.module)
         self.busy = True
         try:
-            if not self._anatomy_read:
+            if self.anatomy is None and self._proofs < MOST_PROOFS:
                 self._read_anatomy(
                     lambda: prove_anatomy(self.module, call, declared=self._declared)
                 )
@@ -164,14 +195,17 @@ class LayerReader:
 
     def _read_anatomy(self, prove: Callable[[], Anatomy]) -> None:
         """Prove the anatomy once; without one, what needs none is read."""
-        self._anatomy_read = True
+        self._proofs += 1
         try:
             self.anatomy = self._declared if isinstance(self._declared, Anatomy) else prove()
         except Exception as error:
+            if isinstance(error, LeadlineError):
+                self._proofs = MOST_PROOFS  # it is the model, and not the moment
+            again = "; it is tried again" if self._proofs < MOST_PROOFS else ""
             self._fence.note(
                 f"The anatomy of {type(self.module).__name__} could not be proved "
-                f"({type(error).__name__}: {error}), so stream and updates are not read; losses, "
-                "gradients and weights are, by the model's own blocks."
+                f"({type(error).__name__}: {error}), so stream and updates are not read{again}. "
+                "Losses, gradients and weights are, by the model's own blocks."
             )
             return
         self.on_anatomy(self.anatomy)
@@ -204,18 +238,61 @@ class LayerReader:
     def _say_what_is_missing(self) -> None:
         if self._called is not None:
             return
-        if self._traced:
-            self._fence.note(
-                "The model runs inside of torch.compile, where hooks are ignored, so layers are "
-                "not read: watch the compiled module itself, or give a fixed batch (probe=...)."
-            )
-        elif self._in_evaluation:
-            self._trains_in_evaluation = True
-        else:
+        if self._traced and not _is_compiled_in_place(self.module):
+            self._measure_random_tokens()
+        elif not self._traced:
             self._fence.note(
                 "No forward pass of the model was seen in a sampled update, so its layers are not "
                 "read: is this the module that the loop calls?"
             )
+
+    def _measure_random_tokens(self) -> None:
+        """Exchange the loop's batch, which nobody sees, for a fixed one."""
+        words = "The model runs inside of torch.compile, where hooks are ignored, so "
+        remedy = "watch the compiled module itself, or give a fixed batch (probe=...)."
+        try:
+            self._probe = ProbeBatch(self.module, None, self.plan)
+        except Exception:
+            self._fence.note(f"{words}layers are not read: {remedy}")
+            return
+        self._fence.note(
+            f"{words}layers are read of random tokens that pass through the uncompiled module "
+            f"after each sampled update. To have those of the loop's own batches {remedy}"
+        )
+
+
+def _is_compiled_in_place(module: nn.Module) -> bool:
+    """Whether `module.compile()` was called."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+class _CompiledCall:
+    """Stands around the call of a module that was compiled in place, until it is removed.
+
+    `module.compile()` compiles the whole call, hooks and all, so that none of them can be heard.
+    """
+
+    def __init__(
+        self, module: nn.Module, before: Callable[..., None], after: Callable[..., None]
+    ) -> None:
+        self._module: Any = module
+        self._original = compiled = self._module._compiled_call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before(module, args, kwargs)
+            output = None
+            try:
+                output = compiled(*args, **kwargs)
+            finally:
+                after(module, args, output)
+            return output
+
+        self._ours = self._module._compiled_call_impl = call
+
+    def remove(self) -> None:
+        """Put the module's own call back, unless somebody has compiled it anew."""
+        if self._module._compiled_call_impl is self._ours:
+            self._module._compiled_call_impl = self._original
 
 
 def _unscaled(readings: Sequence[Reading], scale: float) -> list[Reading]:

@@ -258,7 +258,14 @@ class _FencedTap(Tap):
     sample: Sample
 
     def _entry_hook(self, walks: Any) -> Callable[..., Any]:
-        return self._fenced(super()._entry_hook(walks))
+        hook = self._fenced(super()._entry_hook(walks))
+
+        def look(*args: Any) -> None:
+            # A tap gives a stream that carries no gradient a leaf of its own. That would change
+            # the loop: reentrant checkpointing trains nothing without such a leaf.
+            hook(*args)
+
+        return look
 
     def _watch_input(self, path: str, walks: Any) -> Callable[..., None]:
         return self._fenced(super()._watch_input(path, walks))
@@ -283,6 +290,8 @@ class _FencedTap(Tap):
 
     def _fenced(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         def fenced(*args: Any) -> Any:
+            if torch.compiler.is_compiling():  # compiled out of sight: leave the graph alone
+                return None
             sample = self.sample
             if sample.over or sample.fence.off:
                 return None

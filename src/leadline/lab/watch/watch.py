@@ -30,7 +30,7 @@ from leadline.anatomy.find.measurable import check_module
 from leadline.errors import check_count, check_path
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.counting import UpdateCounter, steps_made
+from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
@@ -136,7 +136,8 @@ class Watch:
         self._quiet = quiet
         self._updates = 0
         self._offset = 0
-        self._begun = self._armed = self._closed = False
+        self._begun = self._armed = self._closed = self._skipped = False
+        self._counter: UpdateCounter | None = None
         self._ends: list[Callable[[], object]] = []
         self._pace = Pace()
         self._history = History()
@@ -160,15 +161,24 @@ class Watch:
                 self._fence.off = True  # the first process reads what is the same in all of them
                 return
             self._weights = WeightReader(self._layers.module, ranks, self._fence)
+            self._losses = LossKeeper(self._layers.module)
             if ranks.main:
                 self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
                 self._writer.take_over_ring()
                 self._bell.open(self._writer, sinks=sinks, snapshot=snapshot and place is not None)
                 self._layers.on_anatomy = self._note_anatomy
-            counter = UpdateCounter(
-                self._layers.module, optimizers, before=self._before_step, after=self._after_update
+            counter = self._counter = UpdateCounter(
+                self._layers.module,
+                optimizers,
+                before=self._before_step,
+                after=self._after_update,
+                waiting=self._wait,
+                fence=self._fence,
             )
-            self._ends += [counter.end, listen_to_losses(self._hear_loss)]
+            self._layers.on_forward = counter.go_on
+            hear = self._fence.shield(self._hear_loss)
+            skip = self._fence.shield(self._skip_update)
+            self._ends += [counter.end, listen_to_losses(hear, skip)]
             counter.begin()
             closer = _closer(weakref.ref(self))
             self._ends.append(lambda: atexit.unregister(closer))
@@ -238,6 +248,8 @@ class Watch:
         """End the watch: take everything off the loop, write what is left, say what it cost."""
         if self._closed:
             return
+        if self._counter is not None and self.active:
+            self._fence.guard("Ending the last update", self._counter.go_on)()
         self._closed = True
         off, self._fence.off = self._fence.off, False  # hooks are taken off whatever went wrong
         for end in (*reversed(self._ends), self._disarm, self._give_up):
@@ -292,15 +304,40 @@ class Watch:
 
     # --- one update ------------------------------------------------------------------------------------
 
-    def _hear_loss(self, call: BackwardCall) -> None:
-        if self.active and self._layers is not None and not self._layers.busy:
-            self._fence.guard("Keeping the loss", self._losses.hear)(call)
+    def _hear_loss(self, call: BackwardCall) -> Callable[[], None] | None:
+        if not self.active or self._layers is None or self._layers.busy or self._counter is None:
+            return None
+        self._counter.go_on()
+        done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
+        return None if done is None else self._fence.guard("Keeping the loss", done)
+
+    def _skip_update(self, scaler: int) -> None:
+        """A scaler is updated: what it scaled and nobody stepped by is not an update."""
+        if not self.active or self._counter is None:
+            return
+        self._counter.go_on()
+        if self._losses.skip(scaler):
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Leave out what was read of an update that a loss scaler has skipped."""
+        self._skipped = False
+        self._give_up()
+        if self._weights is not None and (self._armed or self._bell.keeps_ring):
+            self._weights.arm()
+
+    def _wait(self) -> None:
+        """Some optimizers have stepped: the next pass may belong to the next update already."""
+        due = (self.step + 2) % self.every == 0  # this update is not counted yet
+        if due and self.active and self._layers is not None:
+            self._fence.guard("Setting hooks", self._layers.arm)()
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not self._begun:
             self._fence.guard("Beginning the run", self._begin_run)(optimizer)
         if self._armed or self._bell.keeps_ring:
             assert self._layers is not None and self._weights is not None
+            self._skipped = self._skipped or is_skipped(optimizer)
             self._fence.guard("Reading the optimizer", self._weights.before_step)(
                 optimizer, self._layers.anatomy, sampled=self._armed
             )
@@ -311,7 +348,10 @@ class Watch:
         self._updates += 1
         sampled = self._armed
         calls = self._losses.end_update(self.step)
-        if sampled or self._bell.keeps_ring:
+        if self._skipped:
+            sampled = False
+            self._begin_again()
+        elif sampled or self._bell.keeps_ring:
             factor = self._fence.guard("Telling clipping", self._weights.clipping)(calls)
             if self._bell.keeps_ring:
                 self._fence.guard("Keeping the last updates", self._keep_in_ring)(factor)
@@ -319,6 +359,8 @@ class Watch:
                 self._end_sample(calls, factor)
             self._weights.give_up()
         self._pace.update(sampled=sampled)
+        if self._losses.full:
+            self._fence.guard("Writing losses", self._write_losses)()
         if (self.step + 1) % self.every == 0 and not self._fence.off:
             self._fence.guard("Setting hooks", self._arm)()
         elif self._bell.keeps_ring:
@@ -371,6 +413,13 @@ class Watch:
         self._writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
         self._bell.tell(warnings, self.step, readings)
         self._fence.sample_ended()
+
+    def _write_losses(self) -> None:
+        """Write the losses of the updates since the last sample."""
+        readings = self._losses.readings()
+        if self._writer is not None:
+            self._history.add(readings)
+            self._writer.write(readings, steps=self.step)
 
     def _keep_in_ring(self, factor: float | None) -> None:
         assert self._weights is not None
