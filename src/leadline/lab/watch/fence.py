@@ -38,7 +38,7 @@ class Fence:
         self.off = False
         self.on_fault: Callable[[], None] = lambda: None
         """Called after a fault, to give up the sample that is under way."""
-        self._quiet = quiet
+        self.quiet = quiet
         self._faults = 0
 
     def note(self, sentence: str) -> None:
@@ -46,7 +46,7 @@ class Fence:
         if sentence in self.notes or len(self.notes) >= MOST_NOTES:
             return
         self.notes.append(sentence)
-        if not self._quiet:
+        if not self.quiet:
             log.warning("leadline.watch: %s", sentence)
 
     def sample_ended(self) -> None:

@@ -28,8 +28,10 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
+from leadline.lab.watch.ranks import Ranks
 from leadline.lab.watch.sample import Call, Sample, prove_anatomy
-from leadline.record import Reading
+from leadline.lab.watch.spread import is_spread
+from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOG_Z
 
@@ -52,6 +54,7 @@ class LayerReader:
         declared: Anatomy | Declaration | None,
         probe: Any,
         fence: Fence,
+        ranks: Ranks,
     ) -> None:
         self.model = model
         self.module = unwrapped(model)
@@ -64,8 +67,16 @@ class LayerReader:
         self.busy = False
         """Whether passes of our own are under way: their losses are not the loop's."""
         self._declared = declared
-        self._probe = None if probe is None else ProbeBatch(self.module, probe, plan)
         self._fence = fence
+        self._ranks = ranks
+        self._probe: ProbeBatch | None = None
+        if probe is not None and ranks.sharded:
+            fence.note(
+                "A fixed batch is not measured while the parameters are spread over processes, "
+                "because its passes would need all of them; the loop's own batches are read."
+            )
+        elif probe is not None:
+            self._probe = ProbeBatch(self.module, probe, plan)
         self._compiled = False
         self._proofs = 0
         self._sample: Sample | None = None
@@ -74,6 +85,7 @@ class LayerReader:
         self._running = self._in_evaluation = False
         """Whether that call is still under way; whether it is in evaluation mode."""
         self._log_z: Tensor | None = None
+        self._logits_read = 0
         self._traced = False
         self._before = fence.shield(self._before_forward)
         self._after = fence.shield(self._after_forward)
@@ -99,7 +111,8 @@ class LayerReader:
             before = ModuleHook(self._before, self._notice_tracing)
             after = ModuleHook(self._after, self._notice_tracing)
             self._handles += [
-                root.register_forward_pre_hook(before, with_kwargs=True),
+                # Ahead of the hooks of FSDP2: a pass of our own must not run inside of its pass.
+                root.register_forward_pre_hook(before, with_kwargs=True, prepend=True),
                 root.register_forward_hook(after, always_call=True),
             ]
 
@@ -120,6 +133,8 @@ class LayerReader:
         """What the layers showed in this update, or what they say about the fixed batch now."""
         if self._probe is None:
             self._say_what_is_missing()
+        if self._probe is not None and not self._ranks.main:
+            return []
         if self._probe is not None:
             measure = self._fence.guard("Measuring the fixed batch", self._probe_readings)
             return measure(self._probe) or []
@@ -132,6 +147,19 @@ class LayerReader:
         if self._log_z is not None:
             readings.append(Reading(LOG_Z.name, RUN, "value", float(self._log_z)))
         return readings
+
+    @property
+    def has_fixed_batch(self) -> bool:
+        """Whether a fixed batch is measured in place of the loop's own."""
+        return self._probe is not None
+
+    @property
+    def counts(self) -> dict[tuple[str, Site], float]:
+        """How many numbers each mean of the sample is the mean of."""
+        counts = {} if self._sample is None else dict(self._sample.counts)
+        if self._log_z is not None:
+            counts[LOG_Z.name, RUN] = float(self._logits_read)
+        return counts
 
     def _probe_readings(self, probe: ProbeBatch) -> list[Reading]:
         self.busy = True
@@ -177,6 +205,15 @@ class LayerReader:
         # Wrappers that were taken off pass their arguments on unchanged.
         call = Call(self.module, args, kwargs)
         self._compiled = is_compiled(self.model) or has_compiled_parts(self.module)
+        self._ranks.look_again()
+        if self._ranks.sharding == "foreign":
+            return
+        if self._compiled and self._ranks.sharded:
+            self._fence.note(
+                "The model is compiled and its parameters are spread over processes, so layers are "
+                "not read: the uncompiled pass would need all processes."
+            )
+            return
         self.busy = True
         try:
             if self.anatomy is None and self._proofs < MOST_PROOFS:
@@ -185,7 +222,13 @@ class LayerReader:
                 )
             if self.anatomy is None:
                 return
-            self._sample = Sample(self.module, self.anatomy, self.plan, fence=self._fence)
+            self._sample = Sample(
+                self.module,
+                self.anatomy,
+                self.plan,
+                fence=self._fence,
+                spread=self._ranks.sharding == "tensor",
+            )
             if self._compiled:
                 self._read_uncompiled(self._sample, call)
             else:
@@ -197,9 +240,10 @@ class LayerReader:
         """Prove the anatomy once; without one, what needs none is read."""
         self._proofs += 1
         try:
-            self.anatomy = self._declared if isinstance(self._declared, Anatomy) else prove()
+            declared = self._declared
+            self.anatomy = declared if isinstance(declared, Anatomy) else self._ranks.prove(prove)
         except Exception as error:
-            if isinstance(error, LeadlineError):
+            if isinstance(error, LeadlineError) or self._ranks.sharded:
                 self._proofs = MOST_PROOFS  # it is the model, and not the moment
             again = "; it is tried again" if self._proofs < MOST_PROOFS else ""
             self._fence.note(
@@ -219,7 +263,9 @@ class LayerReader:
                 sample.end()
             loss = _loss_in(output)
             if loss is not None and loss.requires_grad:
-                loss.backward()
+                # Unlike backward, this wakes no hook of data parallelism that waits for gradients.
+                trained = [one for one in self.module.parameters() if one.requires_grad]
+                torch.autograd.grad(loss, trained, allow_unused=True)
             else:
                 self._fence.note(
                     "The model is compiled and returns no loss, so the gradient at the stream is "
@@ -230,10 +276,13 @@ class LayerReader:
         logits = getattr(output, "logits", output)
         if not isinstance(logits, Tensor) or logits.ndim != 3 or not logits.is_floating_point():
             return
+        if is_spread(logits):
+            self._fence.note("The logits are spread over processes (a DTensor): they are not read.")
+            return
         with torch.no_grad():
             rows = logits.detach().flatten(0, 1)
             rows = rows[:: max(1, rows.shape[0] // LOGIT_TOKENS)].float()
-            self._log_z = torch.logsumexp(rows, -1).mean()
+            self._log_z, self._logits_read = torch.logsumexp(rows, -1).mean(), rows.shape[0]
 
     def _say_what_is_missing(self) -> None:
         if self._called is not None:

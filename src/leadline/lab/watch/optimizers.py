@@ -10,7 +10,9 @@ The norm of the gradient is taken of every number. Of the other two, tensors wit
 off by about 1 / sqrt(n), 1.6 % for one tensor. A group is what serves one write to the stream, and
 otherwise a tensor on its own.
 
-Of a DTensor every process has its own part; sums of squares add up over processes.
+Of a DTensor every process has its own part; sums of squares add up over processes. The evenly
+spaced numbers are counted in the whole tensor, so that all parts together give those of one process.
+A part that several processes hold is counted by the first of them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy
 from leadline.errors import InputError, shown
+from leadline.lab.watch.spread import indices_of_part, is_addend, is_counted, is_spread, local_part
 from leadline.record import Site
 from leadline.record.rows.site import OUTSIDE
 
@@ -34,7 +37,6 @@ __all__ = [
     "ParameterGroups",
     "StepReading",
     "WeightReading",
-    "local_part",
     "readings_of",
     "torch_optimizers",
 ]
@@ -73,19 +75,18 @@ def _is_wrapped(optimizer: Any) -> bool:
     return isinstance(inner, torch.optim.Optimizer) and inner is not optimizer
 
 
-def local_part(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this process holds: all of it, but for a DTensor."""
-    to_local = getattr(tensor, "to_local", None)
-    return tensor if to_local is None else to_local()
+def _step(count: int) -> int:
+    """Of so many numbers, every how many-th is read."""
+    # An odd step is no multiple of the usual widths, so that all columns are met.
+    return 1 if count <= MOST_NUMBERS else -(-count // MOST_NUMBERS) | 1
 
 
 def _picked(tensor: Tensor) -> Tensor:
     """Evenly spaced numbers of a tensor, at most `MOST_NUMBERS`, in a copy of its own."""
     flat = local_part(tensor.detach()).reshape(-1)
-    if flat.numel() > MOST_NUMBERS:
-        # An odd step is no multiple of the usual widths, so that all columns are met.
-        step = -(-flat.numel() // MOST_NUMBERS) | 1
-        flat = flat[::step]
+    step = _step(tensor.numel())
+    if step > 1:
+        flat = flat[::step] if not is_spread(tensor) else flat[indices_of_part(tensor, step)]
     return flat.float().clone()
 
 
@@ -114,18 +115,22 @@ class WeightReading:
 class ParameterGroups:
     """The parameters of a model by the write that they serve, by block, or one by one."""
 
-    def __init__(self, module: nn.Module, anatomy: Anatomy | None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        anatomy: Anatomy | None,
+        parameters: Mapping[str, nn.Parameter] | None = None,
+    ) -> None:
+        named = dict(module.named_parameters()) if parameters is None else parameters
         self.anatomy = anatomy
-        self.sites: dict[str, Site] = _sites(module, anatomy)
+        self.sites: dict[str, Site] = _sites(list(named), anatomy)
         self._names = {
             id(parameter): name
-            for name, parameter in module.named_parameters()
+            for name, parameter in named.items()
             if parameter.requires_grad and name in self.sites
         }
         self._parameters = {
-            name: parameter
-            for name, parameter in module.named_parameters()
-            if id(parameter) in self._names
+            name: parameter for name, parameter in named.items() if id(parameter) in self._names
         }
 
     def __iter__(self) -> Iterator[Site]:
@@ -146,8 +151,12 @@ class ParameterGroups:
 class StepReading:
     """One update of one or several optimizers: each begins before its step; all end together."""
 
-    def __init__(self, groups: ParameterGroups) -> None:
+    def __init__(self, groups: ParameterGroups, *, first: bool = True) -> None:
         self.groups = groups
+        self._first = first
+        """Whether this process counts the parameters that are not spread."""
+        self.left_out: set[str] = set()
+        """Parameters whose gradient the processes have not added up yet: it cannot be read."""
         self._before: list[tuple[Site, nn.Parameter, Tensor]] = []
         self._entries: list[tuple[Site, str, Tensor]] = []
         """Sums that are still on their device: what of which group."""
@@ -155,11 +164,15 @@ class StepReading:
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer, *, weights: bool = True) -> None:
         """Read gradients and, with `weights`, second moments; keep some of the weights."""
-        taken = [
-            (self.groups.sites[name], parameter, parameter.grad, settings)
-            for name, parameter, settings in self.groups.of(optimizer)
-            if parameter.grad is not None
-        ]
+        taken: list[tuple[Site, nn.Parameter, Tensor, dict[str, Any]]] = []
+        for name, parameter, settings in self.groups.of(optimizer):
+            gradient = parameter.grad
+            if gradient is None or not is_counted(gradient, first=self._first):
+                continue
+            if is_addend(gradient):
+                self.left_out.add(name)
+                continue
+            taken.append((self.groups.sites[name], parameter, gradient, settings))
         if not taken:
             return
         scale = _scale_left(optimizer)
@@ -170,7 +183,7 @@ class StepReading:
             if not weights:
                 continue
             second = _second_moment(optimizer, parameter, settings)
-            if second is not None:
+            if second is not None and _lie_alike(gradient, second[0]):
                 v, correction = second
                 squares, moments = (_picked(gradient) / scale).square(), _picked(v) / correction
                 # Where nothing was ever seen there is nothing to compare with.
@@ -179,15 +192,15 @@ class StepReading:
                 self._entries.append((site, "surprised", (moments > 0).sum(dtype=torch.float64)))
             self._before.append((site, parameter, _picked(parameter)))
 
-    def gradient_norms(self) -> dict[Site, float]:
-        """The norm of the gradient of every group that has begun, of this process."""
+    def gradient_squares(self) -> dict[Site, float]:
+        """The squared norm of the gradient of every group that has begun, of this process."""
         squares: dict[Site, float] = {}
         entries = [(site, value) for site, kind, value in self._entries if kind == "gradient"]
         if entries:
             values = torch.stack([value.to(entries[0][1].device) for _, value in entries]).tolist()
             for (site, _), value in zip(entries, values, strict=True):
                 squares[site] = squares.get(site, 0.0) + value
-        return {site: value**0.5 for site, value in squares.items()}
+        return squares
 
     @torch.no_grad()
     def end(self) -> dict[Site, GroupSums]:
@@ -195,7 +208,7 @@ class StepReading:
         for site, parameter, before in self._before:
             change = (_picked(parameter) - before).square().sum(dtype=torch.float64)
             # Of tensors of which a part is read, the sums stand for the whole.
-            share = local_part(parameter).numel() / max(before.numel(), 1)
+            share = parameter.numel() / max(1, -(-parameter.numel() // _step(parameter.numel())))
             self._entries.append((site, "change", share * change))
             self._entries.append((site, "weight", share * before.square().sum(dtype=torch.float64)))
         sums: dict[Site, GroupSums] = {}
@@ -244,13 +257,18 @@ def _second_moment(
     return None if correction <= 0.0 else (v, correction)
 
 
+def _lie_alike(one: Tensor, other: Tensor) -> bool:
+    """Whether this process holds the same part of two tensors."""
+    return local_part(one).shape == local_part(other).shape
+
+
 def _scale_left(optimizer: torch.optim.Optimizer) -> float:
     """The loss scale that is still in the gradients: fused optimizers take it out themselves."""
     scale = getattr(optimizer, "grad_scale", None)
     return float(scale) if isinstance(scale, Tensor) else 1.0
 
 
-def _sites(module: nn.Module, anatomy: Anatomy | None) -> dict[str, Site]:
+def _sites(names: Sequence[str], anatomy: Anatomy | None) -> dict[str, Site]:
     """Every parameter's site: its write where the anatomy knows it, else its block, else itself."""
     sites: dict[str, Site] = {}
     if anatomy is not None:
@@ -263,7 +281,6 @@ def _sites(module: nn.Module, anatomy: Anatomy | None) -> dict[str, Site]:
                         served.setdefault(name, set()).add(site)
         # Weights that serve several writes cannot be split between them.
         sites = {name: next(iter(places)) for name, places in served.items() if len(places) == 1}
-    names = [name for name, _ in module.named_parameters()]
     rows = set() if anatomy is not None else _rows(names)
     for name in names:
         if name in sites:

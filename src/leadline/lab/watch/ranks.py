@@ -1,58 +1,288 @@
-"""The processes of a run: who writes, and sums over all of them.
+"""The processes of a run: each reads its own part, the first one adds up and writes.
 
-Replicated parameters (data parallelism) are the same everywhere: the first process reads them and
-the others do nothing. Of sharded parameters every process has a part, so that all of them read
-their part and the sums of squares are added up, never averages of ratios. One exchange per sample,
-of a fixed length, in which every process takes part whether its own reading went well or not: if
-one of them failed, the sample is left out everywhere, and nobody waits.
+Every process runs the same line. Of a sampled update each reads its own layers, gradients and
+weights and leaves the numbers in the mailbox; the first one takes them out. It waits `PATIENCE`
+seconds for a process that is late, once, and nobody else waits for anything: a process that fails,
+that counts otherwise, or that does not watch at all leaves nobody hanging.
+
+`sharding` says how parameters lie in the processes:
+
+    replicated   each has all of them (data parallelism, or one process)
+    fsdp         FSDP2: each has a part, and gathers the whole by itself when a layer runs
+    tensor       tensor parallelism: each has a part, and every pass needs all processes
+    foreign      FSDP1 or ZeRO-3: each has a part, in a form that is not read here
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
-import torch
 import torch.distributed as dist
 from torch import nn
 
-from leadline.lab.watch.optimizers import GroupSums
+from leadline.anatomy import Anatomy
+from leadline.errors import AnatomyError
+from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.gathered import HELLO, LONGEST, decline, fsdp_modules, prove_gathered
+from leadline.lab.watch.mailbox import Mailbox, Message, process_store
+from leadline.lab.watch.parts import (
+    Part,
+    digest,
+    joined_layers,
+    joined_losses,
+    joined_sums,
+    same_gradients,
+)
 from leadline.record import Site
 
-__all__ = ["Ranks"]
+__all__ = ["FOREIGN", "PATIENCE", "Ranks", "Sharding", "sharding_of"]
+
+PATIENCE = 30.0
+"""Seconds that the first process waits for what another one read of a sampled update."""
+Sharding = Literal["replicated", "fsdp", "tensor", "foreign"]
+SHARDED_LATER = (
+    "The model was sharded after leadline.watch, so layers and weights are not read; put the line "
+    "behind fully_shard or parallelize_module."
+)
+FOREIGN = (
+    "The model is sharded by FSDP1 or DeepSpeed, whose parts of parameters are not read: losses and "
+    "the learning rate are watched, layers and weights are not. FSDP2 (fully_shard) is."
+)
+TENSOR = (
+    "Under tensor parallelism every pass needs all processes; give "
+    "anatomy=leadline.anatomy_of(model, inputs), made before parallelize_module"
+)
+FIRST_PART = (
+    "Layers and losses are those of the first process's part of the batch: put the same line into "
+    "every process to have the whole."
+)
+TENSOR_PART = (
+    "Under tensor parallelism layers and losses are those of the first process: its part of the "
+    "batch and, in attention, its heads."
+)
 
 
 class Ranks:
-    """Which process this is, and whether parameters are spread over processes."""
+    """Which process this is, how parameters are spread, and what all processes read together."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, fence: Fence, *, name: str) -> None:
         self.several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        self.main = not self.several or dist.get_rank() == 0
-        self.sharded = self.several and any(
-            hasattr(parameter, "to_local") for parameter in module.parameters()
-        )
+        self.rank = dist.get_rank() if self.several else 0
+        self.count = dist.get_world_size() if self.several else 1
+        self.main = self.rank == 0
+        self.sharding: Sharding = sharding_of(module) if self.several else "replicated"
+        self._module = module
+        self._fence = fence
+        self._mailbox: Mailbox | None = None
+        store = process_store() if self.several else None
+        if store is not None:
+            self._mailbox = Mailbox(store, name, rank=self.rank, count=self.count)
+        self._stops: dict[int, bool] = {}
+        self._told: list[int] = []
+        self.layers_of = "all" if not self.several else "first"
+        """Whether layers and losses of the last sample are those of all processes."""
 
     @property
-    def takes_part(self) -> bool:
-        """Whether this process reads anything."""
-        return self.main or self.sharded
+    def sharded(self) -> bool:
+        """Whether a process has a part of the parameters only."""
+        return self.sharding != "replicated"
 
-    def add_up(
-        self, sums: Mapping[Site, GroupSums] | None, sites: Sequence[Site]
-    ) -> dict[Site, GroupSums] | None:
-        """The sums over all processes; None where one of them has none."""
-        if not self.sharded:
-            return None if sums is None else dict(sums)
-        width = len(fields(GroupSums))
-        rows = [astuple((sums or {}).get(site, GroupSums())) for site in sites]
-        flat = [float(sums is not None), *(value for row in rows for value in row)]
-        table = torch.tensor(flat, dtype=torch.float64)
-        if dist.get_backend() == "nccl":
-            table = table.cuda()
-        dist.all_reduce(table)
-        counted, *values = table.tolist()
-        if round(counted) != dist.get_world_size():
-            return None
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the record says about the processes."""
+        return {"count": self.count, "sharding": self.sharding, "layers": self.layers_of}
+
+    # --- beginning and ending ----------------------------------------------------------------------
+
+    def greet(self, *, every: int) -> None:
+        """Say that this process watches, and how often."""
+        if self._mailbox is not None:
+            self._mailbox.send(HELLO, Message({"every": every}))
+
+    def every_of_first(self, own: int) -> int:
+        """How often the first process samples: all others do as it does."""
+        if self.main or self._mailbox is None or not self._mailbox.has(HELLO, 0):
+            return own
+        hello = self._mailbox.read(HELLO, 0, until=time.monotonic())
+        return own if hello is None else int(hello.facts["every"])
+
+    def leave(self) -> None:
+        """Say that nothing more will come from this process."""
+        if self._mailbox is not None:
+            self._mailbox.leave()
+
+    def look_again(self) -> None:
+        """Notice a model that was sharded after the watch began."""
+        if (
+            self.several
+            and self.sharding == "replicated"
+            and sharding_of(self._module) != "replicated"
+        ):
+            self.sharding = "foreign"
+            self._fence.note(SHARDED_LATER)
+
+    # --- the anatomy ---------------------------------------------------------------------------------
+
+    def prove(self, prove: Callable[[], Anatomy]) -> Anatomy:
+        """The anatomy; where passes need all processes, proved in a way that none can wait in."""
+        if self.sharding == "replicated":
+            return prove()
+        if self.sharding == "fsdp" and self._mailbox is not None:
+            return prove_gathered(self._module, prove, self._mailbox)
+        raise AnatomyError(TENSOR if self.sharding == "tensor" else FOREIGN)
+
+    def decline(self, why: str) -> None:
+        """Tell the first process that this one cannot take part in a proof."""
+        if self._mailbox is not None and not self.main:
+            decline(self._mailbox, why)
+
+    # --- a sample ------------------------------------------------------------------------------------
+
+    def send(self, step: int, part: Part | None, sites: Sequence[Site]) -> None:
+        """Leave what this process read for the first one; without a part, that it read nothing."""
+        if self._mailbox is not None and not self.main:
+            part = part or Part()
+            self._mailbox.send(f"sample {step}", part.message(sites, self._fence.notes))
+
+    def join(self, step: int, own: Part, sites: Sequence[Site], *, layers: bool = True) -> Part:
+        """What all processes read of an update; in the first process."""
+        if not self.several:
+            return own
+        messages = self._collect(f"sample {step}")
+        complete = len(messages) == self.count - 1
+        whole = Part(own.sums, own.layers, own.counts, own.losses)
+        self.layers_of = "first"
+        if self.sharded:
+            sums = None
+            if own.sums is not None and complete:
+                sums = joined_sums(own.sums, messages, sites)
+            if sums is None and own.sums is not None:
+                self._fence.note(self._missing_sums(step))
+            whole.sums = sums
+        if self.sharding == "tensor":
+            self._fence.note(TENSOR_PART)
+        elif not complete:
+            self._fence.note(FIRST_PART)
+        elif self.sharding == "replicated" and not same_gradients(own.sums, messages, sites):
+            self._fence.note(
+                "The processes took different gradients, so they do not train one model together: "
+                "what is read is the model of the first process."
+            )
+        else:
+            read = joined_layers(own, messages) if layers else own.layers
+            if read is None:
+                self._fence.note(
+                    "The processes read different layers of the model, so that layers are those of "
+                    "the first process's part of the batch."
+                )
+            else:
+                whole.layers, self.layers_of = read, "all"
+            whole.losses = joined_losses(own.losses, messages)
+        return whole
+
+    def join_squares(
+        self, step: int, own: dict[Site, float], sites: Sequence[Site]
+    ) -> dict[Site, float]:
+        """The squared gradient norms of an update over all processes, in the first one.
+
+        Empty where not every process has sent its own.
+        """
+        if not self.sharded or self._mailbox is None:
+            return own
+        topic = f"norms {step}"
+        if not self.main:
+            facts = {"groups": digest(sites), "notes": []}
+            self._mailbox.send(topic, Message(facts, [own.get(site, 0.0) for site in sites]))
+            return {}
+        messages = self._collect(topic)
+        if len(messages) < self.count - 1 or any(
+            message.facts["groups"] != digest(sites) for message in messages
+        ):
+            return {}
         return {
-            site: GroupSums(*values[at * width : (at + 1) * width]) for at, site in enumerate(sites)
+            site: own.get(site, 0.0) + sum(message.numbers[at] for message in messages)
+            for at, site in enumerate(sites)
         }
+
+    def _collect(self, topic: str) -> list[Message]:
+        if self._mailbox is None:
+            return []
+        found = self._mailbox.collect(topic, patience=self._patience())
+        for sender, message in found.items():
+            for note in message.facts["notes"]:
+                self._fence.note(f"Process {sender}: {note}")
+        return list(found.values())
+
+    def _patience(self) -> float:
+        """Those who never greeted are not waited for: an update has passed since they could have."""
+        assert self._mailbox is not None
+        for other in range(1, self.count):
+            if other not in self._mailbox.silent and not self._mailbox.has(HELLO, other):
+                self._mailbox.silent.add(other)
+        return PATIENCE
+
+    def _missing_sums(self, step: int) -> str:
+        silent = set() if self._mailbox is None else self._mailbox.silent
+        if not silent:
+            return (
+                f"Not every process could read its part of gradients and weights at step {step}: "
+                "they are left out."
+            )
+        names = ", ".join(map(str, sorted(silent)))
+        return (
+            f"The parameters are spread over {self.count} processes, and nothing comes from "
+            f"process {names}, so gradients and weights are not read; put the same line into every "
+            "process."
+        )
+
+    # --- stopping ------------------------------------------------------------------------------------
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether all processes would stop together."""
+        if not self.several:
+            return True
+        return self._mailbox is not None and not self._mailbox.silent
+
+    def tell(self, step: int, *, stop: bool) -> None:
+        """Tell the other processes whether to stop at a sampled update; in the first process."""
+        if self._mailbox is not None and self.main:
+            self._mailbox.send(f"verdict {step}", Message({"stop": stop}))
+            # Whoever is at this sample has read the verdict of the one before the last.
+            self._told.append(step)
+            for old in self._told[:-2]:
+                self._mailbox.take_back(f"verdict {old}")
+            del self._told[:-2]
+
+    def verdict(self, step: int) -> bool:
+        """Whether the first process says to stop; waited for, because all have to do the same."""
+        if self._mailbox is None or self.main:
+            return False
+        if step not in self._stops:
+            until = time.monotonic() + LONGEST
+            message = self._mailbox.read(f"verdict {step}", 0, until=until)
+            self._stops = {step: message is not None and bool(message.facts["stop"])}
+        return self._stops[step]
+
+
+def sharding_of(module: nn.Module) -> Sharding:
+    """How the parameters of a model lie in the processes."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    tensors = sys.modules.get("torch.distributed.tensor")
+    if fsdp is not None and any(
+        isinstance(one, fsdp.FullyShardedDataParallel) for one in module.modules()
+    ):
+        return "foreign"
+    parameters = list(module.parameters())
+    if any(hasattr(one, "ds_id") and hasattr(one, "ds_status") for one in parameters):
+        return "foreign"
+    spread: list[Any] = [
+        one for one in parameters if tensors is not None and isinstance(one, tensors.DTensor)
+    ]
+    if not spread and not fsdp_modules(module):
+        return "replicated"
+    shards = [sum(not place.is_replicate() for place in one.placements) for one in spread]
+    return "fsdp" if fsdp_modules(module) and max(shards, default=0) < 2 else "tensor"

@@ -11,8 +11,9 @@ and judged on all of them, in evaluation mode and with everything put back after
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,11 +35,13 @@ from leadline.anatomy import (
 from leadline.anatomy.find.reading import TOLERANCE
 from leadline.anatomy.tensors import mapped
 from leadline.instruments.passes.collect import Collector
-from leadline.instruments.passes.probe import At
+from leadline.instruments.passes.probe import At, Each, Result
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import AttentionGauges, attention_results
+from leadline.lab.watch.spread import is_spread
 from leadline.models.inputs.model_facts import is_pair
+from leadline.numerics.tokens import Tokens
 from leadline.record import Reading, Site
 
 __all__ = ["Call", "Sample", "prove_anatomy"]
@@ -102,7 +105,12 @@ class Sample:
         *,
         fence: Fence,
         gradients: bool = True,
+        spread: bool = False,
     ) -> None:
+        self.spread = spread
+        """Whether tensors inside may be spread over processes: then an operation would need all."""
+        self.counts: dict[tuple[str, Site], float] = {}
+        """How many numbers each mean is the mean of."""
         self.module = module
         self.anatomy = anatomy
         self.plan = plan
@@ -125,6 +133,7 @@ class Sample:
         listener = _FencedListener(self._collector, self)
         self._tap = _FencedTap(self.module, self.anatomy, listener, gradients=self.gradients)
         self._tap.sample = self
+        self._tap._vectors = _Vectors(self.module)
         self._open.enter_context(self._tap)
         if self.plan.attention:
             self._open.enter_context(self._spy(self._tap, self._collector))
@@ -148,6 +157,7 @@ class Sample:
         with torch.no_grad():
             balance = tap.balance()
             readings = collector.readings()
+        self.counts = collector.counts
         quantities = {quantity.name: quantity for quantity in self.plan.quantities}
         exact = not balance.eps > TOLERANCE
         if not exact:
@@ -195,6 +205,11 @@ class _SampleCollector(Collector):
     Of attention the first example is read, unless a further probe asks for whole matrices.
     """
 
+    @cached_property
+    def counts(self) -> dict[tuple[str, Site], float]:
+        """How many tokens or examples each mean is the mean of."""
+        return {}
+
     @property
     def needs_projections(self) -> bool:
         """Whether a probe wants to know where queries and keys come from."""
@@ -209,6 +224,18 @@ class _SampleCollector(Collector):
         at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
         self._take(at, None, attention_results(attention))
 
+    def _take(
+        self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
+    ) -> None:
+        super()._take(at, tokens, self._counted(at, results), heads_before)
+
+    def _counted(self, at: At, results: Iterable[Result]) -> Iterator[Result]:
+        for result in results:
+            if isinstance(result, Each):
+                site = result.site if result.site is not None else at.site
+                self.counts[result.quantity.name, site] = float(result.values.all.numel())
+            yield result
+
     def _flush(self) -> None:
         for pending in self._pending.values():
             table = torch.stack(pending.values)
@@ -217,6 +244,7 @@ class _SampleCollector(Collector):
             means = every.mean(1, dtype=torch.float64)
             for (name, site), value in zip(pending.labels, means.tolist(), strict=True):
                 self._readings.append(Reading(name, site, "mean", value))
+                self.counts[name, site] = float(every.shape[1])
         self._pending.clear()
         self._held_values = 0
 
@@ -296,12 +324,44 @@ class _FencedTap(Tap):
             if sample.over or sample.fence.off:
                 return None
             try:
+                if sample.spread and _holds_spread(args):
+                    sample.give_up()
+                    sample.fence.note(
+                        "Streams or updates are spread over processes (DTensors), so layers are "
+                        "not read: to read them would need all processes."
+                    )
+                    return None
                 return hook(*args)
             except Exception as error:
                 sample.fence.fault(error, "Reading the stream")
                 return None
 
         return fenced
+
+
+class _Vectors(dict[str, Tensor]):
+    """Parameters by their paths, as they are when they are asked for.
+
+    A sharded parameter is whole only while its block runs.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = module
+
+    def __getitem__(self, path: str) -> Tensor:
+        return self._module.get_parameter(path).detach()
+
+
+def _holds_spread(values: object) -> bool:
+    found: list[bool] = []
+
+    def look(tensor: Tensor) -> Tensor:
+        found.append(is_spread(tensor))
+        return tensor
+
+    mapped(values, look)
+    return any(found)
 
 
 class _Hooked:

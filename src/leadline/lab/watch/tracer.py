@@ -1,19 +1,20 @@
 """Whether the gradient was clipped between backward and the step, told by one small parameter.
 
-Its norm is kept whenever backward has added to its gradient, and compared with the norm that the
-optimizer takes. The factor in between is that of clipping, once the loss scale is taken out. With
-several processes gradients are averaged in between, so that nothing can be told.
+Its norm is kept whenever backward has ended, and compared with the norm that the optimizer takes.
+The factor in between is that of clipping, once the loss scale is taken out. When backward has ended,
+data parallelism has averaged the gradients of all processes; of a sharded parameter the part that is
+here tells the factor as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from leadline.lab.watch.losses import BackwardCall
+from leadline.lab.watch.spread import local_part
 
 __all__ = ["Tracer"]
 
@@ -26,37 +27,37 @@ UNCLIPPED = 1e-4
 class Tracer:
     """Follows one parameter through a sampled update."""
 
-    def __init__(self, module: nn.Module, *, several: bool) -> None:
+    def __init__(self, module: nn.Module) -> None:
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._parameter: nn.Parameter | None = None
-        if trained and not several:
-            self._parameter = min(trained, key=lambda one: abs(one.numel() - SIZE))
-        self._handle: Any = None
+        self._parameter = min(
+            trained, key=lambda one: abs(local_part(one).numel() - SIZE), default=None
+        )
+        self._armed = False
         self._left: Tensor | None = None
         self._taken: Tensor | None = None
 
     def arm(self) -> None:
         """Listen to the gradient of the next update."""
         self._left = self._taken = None
-        if self._handle is not None:
-            return
-        if self._parameter is not None and self._parameter.requires_grad:
-            self._handle = self._parameter.register_post_accumulate_grad_hook(self._after_backward)
+        self._armed = True
 
     def disarm(self) -> None:
         """Listen no more."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        self._armed = False
 
-    def _after_backward(self, parameter: Tensor) -> None:
-        if parameter.grad is not None:
-            self._left = torch.linalg.vector_norm(parameter.grad.detach())
+    def after_backward(self) -> None:
+        """Keep the norm that a backward pass of the loop has left."""
+        if self._armed:
+            self._left = self._norm()
 
     def take(self) -> None:
         """Look at the gradient that the optimizer is about to take."""
-        if self._parameter is not None and self._parameter.grad is not None:
-            self._taken = torch.linalg.vector_norm(self._parameter.grad.detach())
+        self._taken = self._norm()
+
+    def _norm(self) -> Tensor | None:
+        if self._parameter is None or self._parameter.grad is None:
+            return None
+        return torch.linalg.vector_norm(local_part(self._parameter.grad.detach()))
 
     def factor(self, calls: Sequence[BackwardCall]) -> float | None:
         """What clipping left of the gradient; None where it cannot be told."""

@@ -14,6 +14,7 @@ Whatever goes wrong in here becomes a note (`notes`) and a line in the log; the 
 from __future__ import annotations
 
 import atexit
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -25,9 +26,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Declaration
+from leadline.anatomy import Anatomy, Declaration, unwrapped
 from leadline.anatomy.find.measurable import check_module
-from leadline.errors import check_count, check_path
+from leadline.errors import TrainingStopped, check_count, check_path
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
@@ -37,9 +38,10 @@ from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
 from leadline.lab.watch.optimizers import GroupSums, torch_optimizers
 from leadline.lab.watch.pace import Overhead, Pace
+from leadline.lab.watch.parts import Part
 from leadline.lab.watch.ranks import Ranks
 from leadline.lab.watch.weights import WeightReader
-from leadline.lab.watch.writer import RunWriter
+from leadline.lab.watch.writer import RunWriter, identity_of
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Record, Site
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
@@ -132,12 +134,17 @@ class Watch:
         strict: bool,
     ) -> None:
         self._fence = Fence(quiet=quiet)
-        self._fence.on_fault = self._give_up
+        self._fence.on_fault = self._on_fault
         self._quiet = quiet
         self._updates = 0
         self._offset = 0
         self._begun = self._armed = self._closed = self._skipped = False
         self._counter: UpdateCounter | None = None
+        self._ranks: Ranks | None = None
+        self._sends_norms = False
+        """Whether the first process keeps gradient norms at full rate, and needs those from here."""
+        self._last_sample = 0
+        self._stop = stop
         self._ends: list[Callable[[], object]] = []
         self._pace = Pace()
         self._history = History()
@@ -153,13 +160,11 @@ class Watch:
             self._plan = watch_plan(probes, attention=attention)
             optimizers = None if optimizer is None else torch_optimizers(optimizer)
             place = None if path is None else check_path(path)
+            ranks = self._ranks = Ranks(unwrapped(model), self._fence, name=identity_of(model))
+            self._fence.quiet = quiet or not ranks.main  # its notes reach the first process
             self._layers = LayerReader(
-                model, self._plan, declared=anatomy, probe=probe, fence=self._fence
+                model, self._plan, declared=anatomy, probe=probe, fence=self._fence, ranks=ranks
             )
-            ranks = Ranks(self._layers.module)
-            if not ranks.takes_part:
-                self._fence.off = True  # the first process reads what is the same in all of them
-                return
             self._weights = WeightReader(self._layers.module, ranks, self._fence)
             self._losses = LossKeeper(self._layers.module)
             if ranks.main:
@@ -167,6 +172,8 @@ class Watch:
                 self._writer.take_over_ring()
                 self._bell.open(self._writer, sinks=sinks, snapshot=snapshot and place is not None)
                 self._layers.on_anatomy = self._note_anatomy
+            elif ranks.sharded and snapshot and place is not None:
+                self._sends_norms = True
             counter = self._counter = UpdateCounter(
                 self._layers.module,
                 optimizers,
@@ -183,6 +190,7 @@ class Watch:
             closer = _closer(weakref.ref(self))
             self._ends.append(lambda: atexit.unregister(closer))
             atexit.register(closer)
+            ranks.greet(every=every)
             self._arm()
         except Exception as error:
             self._switch_off(error)
@@ -229,7 +237,9 @@ class Watch:
     @property
     def should_stop(self) -> bool:
         """Whether a serious warning was said: for loops that look before they go on."""
-        return self._bell.serious
+        if self._ranks is None or self._ranks.main:
+            return self._bell.serious and (self._ranks is None or self._ranks.can_stop)
+        return bool(self._fence.guard("Asking the first process", self._verdict)())
 
     @property
     def overhead(self) -> Overhead:
@@ -255,6 +265,8 @@ class Watch:
         for end in (*reversed(self._ends), self._disarm, self._give_up):
             self._fence.guard("Ending the watch", end)()
         self._fence.guard("Closing the record", self._close_record)()
+        if self._ranks is not None:
+            self._fence.guard("Taking leave", self._ranks.leave)()
         self._fence.off = off
 
     def __enter__(self) -> Watch:
@@ -309,7 +321,14 @@ class Watch:
             return None
         self._counter.go_on()
         done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
-        return None if done is None else self._fence.guard("Keeping the loss", done)
+
+        def after() -> None:
+            if done is not None:
+                done()
+            if self._weights is not None:
+                self._weights.after_backward()
+
+        return self._fence.guard("Keeping the loss", after)
 
     def _skip_update(self, scaler: int) -> None:
         """A scaler is updated: what it scaled and nobody stepped by is not an update."""
@@ -323,7 +342,7 @@ class Watch:
         """Leave out what was read of an update that a loss scaler has skipped."""
         self._skipped = False
         self._give_up()
-        if self._weights is not None and (self._armed or self._bell.keeps_ring):
+        if self._weights is not None and (self._armed or self._keeps_norms):
             self._weights.arm()
 
     def _wait(self) -> None:
@@ -335,7 +354,7 @@ class Watch:
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not self._begun:
             self._fence.guard("Beginning the run", self._begin_run)(optimizer)
-        if self._armed or self._bell.keeps_ring:
+        if self._armed or self._keeps_norms:
             assert self._layers is not None and self._weights is not None
             self._skipped = self._skipped or is_skipped(optimizer)
             self._fence.guard("Reading the optimizer", self._weights.before_step)(
@@ -351,9 +370,9 @@ class Watch:
         if self._skipped:
             sampled = False
             self._begin_again()
-        elif sampled or self._bell.keeps_ring:
+        elif sampled or self._keeps_norms:
             factor = self._fence.guard("Telling clipping", self._weights.clipping)(calls)
-            if self._bell.keeps_ring:
+            if self._keeps_norms:
                 self._fence.guard("Keeping the last updates", self._keep_in_ring)(factor)
             if sampled:
                 self._end_sample(calls, factor)
@@ -363,10 +382,10 @@ class Watch:
             self._fence.guard("Writing losses", self._write_losses)()
         if (self.step + 1) % self.every == 0 and not self._fence.off:
             self._fence.guard("Setting hooks", self._arm)()
-        elif self._bell.keeps_ring:
+        elif self._keeps_norms:
             self._weights.arm()
         if sampled:
-            self._bell.stop_if_asked()
+            self._stop_together()
 
     def _arm(self) -> None:
         assert self._layers is not None and self._weights is not None
@@ -381,6 +400,14 @@ class Watch:
         if self._weights is not None:
             self._weights.disarm()
 
+    def _on_fault(self) -> None:
+        """Leave the sample under way out, and let no other process wait for it."""
+        self._give_up()
+        if self._ranks is not None and self._fence.off:
+            self._ranks.leave()
+        elif self._ranks is not None:
+            self._ranks.decline("it failed before")
+
     def _give_up(self) -> None:
         """Leave the sample under way out."""
         if self._layers is not None:
@@ -392,22 +419,37 @@ class Watch:
         """Take the hooks off, write the rows of the sample and ask the alarms."""
         assert self._weights is not None
         self._fence.guard("Taking the hooks off", self._disarm)()
-        sums = self._weights.sums()
-        self._fence.guard("Writing a sample", self._write_sample)(calls, sums, factor)
+        part = self._fence.guard("Reading a sample", self._read_part)(calls, self._weights.sums())
+        if self._writer is None:
+            self._fence.guard("Sending a sample", self._send_sample)(part)
+        elif part is not None:
+            self._fence.guard("Writing a sample", self._write_sample)(part, factor)
         self._give_up()
 
-    def _write_sample(
-        self,
-        calls: Sequence[BackwardCall],
-        sums: dict[Site, GroupSums] | None,
-        factor: float | None,
-    ) -> None:
+    def _read_part(self, calls: Sequence[BackwardCall], sums: dict[Site, GroupSums] | None) -> Part:
+        """What this process read of the update."""
+        assert self._layers is not None
+        readings = self._layers.readings(calls)
+        return Part(sums, readings, self._layers.counts, self._losses.readings())
+
+    def _send_sample(self, part: Part | None) -> None:
+        """Hand what was read to the first process, and sample from now on when it does."""
+        assert self._ranks is not None and self._weights is not None
+        self._ranks.send(self.step, part, self._weights.sites)
+        self.every = self._ranks.every_of_first(self.every)
+        if part is not None:
+            self._fence.sample_ended()
+
+    def _write_sample(self, part: Part, factor: float | None) -> None:
         assert self._layers is not None and self._weights is not None
-        readings = self._layers.readings(calls) + self._weights.readings(sums, factor)
+        assert self._ranks is not None and self._writer is not None
+        fixed = self._layers.has_fixed_batch
+        part = self._ranks.join(self.step, part, self._weights.sites, layers=not fixed)
+        readings = part.layers + self._weights.readings(part.sums, factor)
         readings = [replace(reading, step=self.step) for reading in readings]
-        readings += self._losses.readings()
-        if self._writer is None:
-            return
+        readings += part.losses
+        if self._ranks.several:
+            self._writer.facts["processes"] = self._ranks.facts
         self._history.add(sorted(readings, key=lambda reading: reading.step))
         warnings = self._bell.ask(self._history)
         self._writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
@@ -421,11 +463,43 @@ class Watch:
             self._history.add(readings)
             self._writer.write(readings, steps=self.step)
 
+    @property
+    def _keeps_norms(self) -> bool:
+        return self._bell.keeps_ring or self._sends_norms
+
+    def _stop_together(self) -> None:
+        """End the training where the user wants that of a serious warning: in all processes."""
+        ranks = self._ranks
+        self._last_sample = self.step
+        if ranks is None or not ranks.several:
+            self._bell.stop_if_asked()
+        elif not ranks.main:
+            if self._stop and self.should_stop:
+                raise TrainingStopped("A serious warning of the first process ends the training.")
+        else:
+            self._fence.guard("Telling the others", ranks.tell)(self.step, stop=self.should_stop)
+            if self.should_stop:
+                self._bell.stop_if_asked()
+            elif self._stop and self._bell.serious:
+                self._fence.note(
+                    "A serious warning would end the training, but not every process watches, and "
+                    "one that stops alone would leave the others waiting: the training goes on."
+                )
+
+    def _verdict(self) -> bool:
+        assert self._ranks is not None
+        return self._ranks.verdict(self._last_sample)
+
     def _keep_in_ring(self, factor: float | None) -> None:
-        assert self._weights is not None
+        assert self._weights is not None and self._ranks is not None
         if not self._weights.sites:
             return
-        rate, norm, norms = self._weights.norms(factor)
+        rate, squares = self._weights.squares()
+        squares = self._ranks.join_squares(self.step, squares, self._weights.sites)
+        if self._sends_norms:
+            return
+        norms = {site: value**0.5 / (factor or 1.0) for site, value in squares.items()}
+        norm = math.sqrt(sum(value * value for value in norms.values())) if norms else math.nan
         values = (self._losses.last(self.step), rate, norm)
         self._bell.keep(self.step, values, norms, sites=self._weights.sites)
 

@@ -15,9 +15,11 @@ from typing import Any
 
 from torch import nn
 
+from leadline.anatomy import unwrapped
 from leadline.errors import LeadlineError, RecordError
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.gathered import plain_class
 from leadline.record import Finding, Quantity, Reading, Record
 from leadline.record.file.store import is_record_file
 from leadline.record.rows.site import Site
@@ -30,8 +32,12 @@ MOST_PENDING = 200_000
 
 
 def identity_of(module: nn.Module) -> str:
-    """A digest of class, names and shapes: the same for a run that goes on, whatever its weights."""
-    digest = hashlib.sha256(type(module).__name__.encode())
+    """A digest of class, names and shapes: the same for a run that goes on, whatever its weights.
+
+    Wrappers, sharding and the number of processes may change in between.
+    """
+    module = unwrapped(module)
+    digest = hashlib.sha256(plain_class(module).__name__.encode())
     for name, parameter in module.named_parameters():
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
     return digest.hexdigest()[:16]

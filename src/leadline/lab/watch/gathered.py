@@ -1,0 +1,219 @@
+"""Prove the anatomy of a model that FSDP2 has sharded, without a pass that needs all processes.
+
+The proof runs blocks again and takes gradients inside, as often as the model needs; were every pass
+to gather weights, a process that fails on the way would leave the others waiting. So the weights are
+gathered once, by all processes, after all of them have said that they are ready. Then the first
+process proves alone: the hooks of FSDP2 are off meanwhile and nothing is exchanged. The others let
+the weights go at once and wait for the anatomy.
+
+Nobody says ready before the first process has greeted, so that its verdict will come: it is sent
+whatever happens there, and a process that switches itself off says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from leadline.anatomy import Anatomy, Block, Stack, Sublayer
+from leadline.anatomy.structure import Port
+from leadline.errors import AnatomyError
+from leadline.lab.watch.mailbox import Mailbox, Message
+
+__all__ = ["HELLO", "decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered"]
+
+HELLO = "hello"
+"""The topic under which every process says that it watches."""
+LATEST = 120.0
+"""Seconds that a process may come later than the first one to its first pass."""
+LONGEST = 1800.0
+"""Seconds after which a verdict is waited for no longer; torch itself gives up by then."""
+SHARE = 0.5
+"""Of the free memory so much may be filled with gathered weights."""
+_READY, _VERDICT, _ANATOMY = "ready", "verdict", "anatomy"
+_GIVE = "give anatomy=leadline.anatomy_of(model, inputs), made before fully_shard"
+
+
+def fsdp_modules(module: nn.Module) -> list[Any]:
+    """The modules that fully_shard was called on."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
+        return []
+    return [one for one in module.modules() if isinstance(one, fsdp.FSDPModule)]
+
+
+def plain_class(module: nn.Module) -> type[nn.Module]:
+    """The class of a module before fully_shard put its own in front."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    is_sharded = fsdp is not None and isinstance(module, fsdp.FSDPModule)
+    # As FSDP2 itself finds it.
+    return type(module).__mro__[2] if is_sharded else type(module)
+
+
+def prove_gathered(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mailbox) -> Anatomy:
+    """The anatomy that the first process proves on gathered weights; the same in all processes."""
+    if mailbox.rank == 0:
+        return _prove_for_all(module, prove, mailbox)
+    if mailbox.read(HELLO, 0, until=time.monotonic() + LATEST) is None:
+        raise AnatomyError("The first process does not watch; put the line into every process.")
+    mailbox.send(_READY, Message())
+    verdict = mailbox.read(_VERDICT, 0, until=time.monotonic() + LONGEST)
+    if verdict is None or verdict.facts["why"]:
+        raise AnatomyError(_no_verdict() if verdict is None else verdict.facts["why"])
+    for part in fsdp_modules(module):
+        part.unshard()
+        part.reshard()
+    answer = mailbox.read(_ANATOMY, 0, until=time.monotonic() + LONGEST)
+    if answer is None or answer.facts["why"]:
+        raise AnatomyError(_no_verdict() if answer is None else answer.facts["why"])
+    return _from_json(answer.facts["anatomy"])
+
+
+def decline(mailbox: Mailbox, why: str) -> None:
+    """Tell the first process that this one will not take part in a proof."""
+    if not mailbox.has(_READY, mailbox.rank):
+        mailbox.send(_READY, Message({"why": why}))
+
+
+def _prove_for_all(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mailbox) -> Anatomy:
+    if mailbox.has(_VERDICT, 0):
+        raise AnatomyError("The proof was tried before, and the processes gather once only.")
+    why = "The first process failed before the proof."
+    try:
+        why = _hindrance(module, mailbox)
+    finally:
+        mailbox.send(_VERDICT, Message({"why": why}))
+    if why:
+        raise AnatomyError(why)
+    answer: dict[str, Any] = {"why": "The proof failed in the first process."}
+    try:
+        with gathered(module):
+            anatomy = prove()
+        answer = {"why": "", "anatomy": _to_json(anatomy)}
+        return anatomy
+    except Exception as error:
+        answer["why"] = str(error)
+        raise error if isinstance(error, AnatomyError) else AnatomyError(str(error)) from error
+    finally:
+        mailbox.send(_ANATOMY, Message(answer))
+
+
+def _hindrance(module: nn.Module, mailbox: Mailbox) -> str:
+    """Why the weights are not gathered; empty where nothing is in the way."""
+    needed = sum(one.numel() * one.element_size() for one in module.parameters())
+    free = _free_memory(next(module.parameters()).device)
+    if free is not None and needed > SHARE * free:
+        return (
+            f"The proof gathers all weights, {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
+            f"free; {_GIVE}."
+        )
+    until = time.monotonic() + LATEST
+    for sender in range(1, mailbox.count):
+        ready = mailbox.read(_READY, sender, until=until)
+        if ready is None:
+            return (
+                f"Process {sender} did not take part in the proof, which gathers all weights; put "
+                f"the same line into every process, or {_GIVE}."
+            )
+        if ready.facts.get("why"):
+            return f"Process {sender} did not take part in the proof: {ready.facts['why']}"
+    return ""
+
+
+def _to_json(anatomy: Anatomy) -> dict[str, Any]:
+    """What the other processes need of an anatomy: its equations, without the balance."""
+    writes = [w for stack in anatomy.stacks for block in stack.blocks for w in block.sublayers]
+    if any(write.law is not None for write in writes):
+        raise AnatomyError(f"Its writes follow laws of its own modules; {_GIVE}.")
+    return {"source": anatomy.source, "stacks": [asdict(stack) for stack in anatomy.stacks]}
+
+
+def _from_json(facts: dict[str, Any]) -> Anatomy:
+    def block(one: dict[str, Any]) -> Block:
+        writes = tuple(
+            Sublayer(**{**write, "parameters": tuple(write["parameters"])})
+            for write in one["sublayers"]
+        )
+        ports = {side: Port(**one[side]) for side in ("entry", "exit")}
+        return Block(**{**one, **ports, "sublayers": writes})
+
+    stacks = [
+        Stack(**{**stack, "blocks": tuple(map(block, stack["blocks"]))})
+        for stack in facts["stacks"]
+    ]
+    return Anatomy(tuple(stacks), facts["source"])
+
+
+def _no_verdict() -> str:
+    return "The first process said nothing about the anatomy."
+
+
+@contextmanager
+def gathered(module: nn.Module) -> Iterator[None]:
+    """Hold the whole weights in this process, and none of the hooks of FSDP2.
+
+    All processes have to gather; from then on nothing in here is exchanged between them.
+    """
+    parts = fsdp_modules(module)
+    with ExitStack() as stack:
+        for part in parts:
+            stack.callback(part.reshard)
+            part.unshard()
+        for part in parts:
+            _undress(part, stack)
+        yield
+
+
+def _undress(part: nn.Module, stack: ExitStack) -> None:
+    """Take hooks and class of FSDP2 off one module; casts of mixed precision stay."""
+    state: Any = None
+    for hooks in (part._forward_pre_hooks, part._forward_hooks):
+        ours = [key for key, hook in hooks.items() if _is_of_fsdp(hook)]
+        before = dict(hooks)
+        stack.callback(hooks.update, before)
+        stack.callback(hooks.clear)
+        for key in ours:
+            state = state or getattr(hooks[key], "__self__", None)
+            del hooks[key]
+    stack.callback(setattr, part, "__class__", type(part))
+    part.__class__ = plain_class(part)
+    if state is None:
+        return
+
+    def cast_inputs(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        return state._cast_forward_inputs(args, kwargs)
+
+    def cast_output(_: nn.Module, args: Any, output: Any) -> Any:
+        return state._cast_output_dtype(output)
+
+    policy = getattr(state, "_mp_policy", None)
+    if getattr(policy, "param_dtype", None) is not None:
+        handle = part.register_forward_pre_hook(cast_inputs, prepend=True, with_kwargs=True)
+        stack.callback(handle.remove)
+    if getattr(policy, "output_dtype", None) is not None:
+        stack.callback(part.register_forward_hook(cast_output).remove)
+
+
+def _is_of_fsdp(hook: Any) -> bool:
+    owner = type(getattr(hook, "__self__", None))
+    return any(one.__module__.startswith("torch.distributed.fsdp") for one in owner.__mro__)
+
+
+def _free_memory(device: torch.device) -> int | None:
+    """Free bytes where weights are gathered; None where nobody knows."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if device.type == "cpu" and found else None
