@@ -183,28 +183,57 @@ def _undress(part: nn.Module, stack: ExitStack) -> None:
         for key in ours:
             state = state or getattr(hooks[key], "__self__", None)
             del hooks[key]
+    # Where composable wrappers of torch keep their state; a block is copied to run in float32.
+    kept = {name: value for name, value in vars(part).items() if _is_kept_by_torch(value)}
+    stack.callback(vars(part).update, kept)
+    for name in kept:
+        del vars(part)[name]
     stack.callback(setattr, part, "__class__", type(part))
     part.__class__ = plain_class(part)
     if state is None:
         return
-
-    def cast_inputs(_: nn.Module, args: Any, kwargs: Any) -> Any:
-        return state._cast_forward_inputs(args, kwargs)
-
-    def cast_output(_: nn.Module, args: Any, output: Any) -> Any:
-        return state._cast_output_dtype(output)
-
     policy = getattr(state, "_mp_policy", None)
     if getattr(policy, "param_dtype", None) is not None:
-        handle = part.register_forward_pre_hook(cast_inputs, prepend=True, with_kwargs=True)
+        cast = _Cast(state._cast_forward_inputs)
+        handle = part.register_forward_pre_hook(cast, prepend=True, with_kwargs=True)
         stack.callback(handle.remove)
     if getattr(policy, "output_dtype", None) is not None:
-        stack.callback(part.register_forward_hook(cast_output).remove)
+        cast = _Cast(lambda _, output: state._cast_output_dtype(output))
+        stack.callback(part.register_forward_hook(cast).remove)
+
+
+class _Cast:
+    """A hook that casts what enters or leaves a module; a copy of the module has it no more.
+
+    A block in half precision is fitted on a float32 copy.
+    """
+
+    def __init__(self, cast: Callable[[Any, Any], Any]) -> None:
+        self._cast = cast
+
+    def __call__(self, _: nn.Module, first: Any, second: Any) -> Any:
+        return self._cast(first, second)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        return _nothing
+
+
+def _nothing(*_: Any) -> None:
+    pass
 
 
 def _is_of_fsdp(hook: Any) -> bool:
-    owner = type(getattr(hook, "__self__", None))
-    return any(one.__module__.startswith("torch.distributed.fsdp") for one in owner.__mro__)
+    return _is_from("torch.distributed.fsdp", getattr(hook, "__self__", None))
+
+
+def _is_kept_by_torch(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        _is_from("torch.distributed", one) for one in value.values()
+    )
+
+
+def _is_from(package: str, value: object) -> bool:
+    return any(one.__module__.startswith(package) for one in type(value).__mro__)
 
 
 def _free_memory(device: torch.device) -> int | None:

@@ -36,12 +36,14 @@ from leadline.lab.watch.parts import (
     joined_sums,
     same_gradients,
 )
-from leadline.record import Site
+from leadline.record import Reading, Site
 
 __all__ = ["FOREIGN", "PATIENCE", "Ranks", "Sharding", "sharding_of"]
 
 PATIENCE = 30.0
 """Seconds that the first process waits for what another one read of a sampled update."""
+MOMENT = 2.0
+"""Seconds that the first process waits at the end: the loop may be over because of an error."""
 Sharding = Literal["replicated", "fsdp", "tensor", "foreign"]
 SHARDED_LATER = (
     "The model was sharded after leadline.watch, so layers and weights are not read; put the line "
@@ -183,6 +185,24 @@ class Ranks:
             whole.losses = joined_losses(own.losses, messages)
         return whole
 
+    def send_losses(self, losses: Sequence[Reading], sites: Sequence[Site]) -> None:
+        """Leave the last losses for the first process, at the end."""
+        if self._mailbox is not None and not self.main and losses:
+            self._mailbox.send("last losses", Part(losses=list(losses)).message(sites, ()))
+
+    def join_losses(self, own: Sequence[Reading]) -> list[Reading]:
+        """The last losses over all processes, in the first one: a moment is waited for them."""
+        if self.layers_of != "all" or self._mailbox is None or not own:
+            return list(own)
+        messages = self._mailbox.collect("last losses", patience=MOMENT)
+        if len(messages) < self.count - 1:
+            self._fence.note(
+                f"The losses from step {own[0].step} on are those of the first process: the others "
+                "had not come to their end."
+            )
+            return list(own)
+        return joined_losses(own, list(messages.values()))
+
     def join_squares(
         self, step: int, own: dict[Site, float], sites: Sequence[Site]
     ) -> dict[Site, float]:
@@ -212,7 +232,7 @@ class Ranks:
             return []
         found = self._mailbox.collect(topic, patience=self._patience())
         for sender, message in found.items():
-            for note in message.facts["notes"]:
+            for note in set(message.facts["notes"]) - set(self._fence.notes):
                 self._fence.note(f"Process {sender}: {note}")
         return list(found.values())
 

@@ -166,7 +166,8 @@ class Watch:
                 model, self._plan, declared=anatomy, probe=probe, fence=self._fence, ranks=ranks
             )
             self._weights = WeightReader(self._layers.module, ranks, self._fence)
-            self._losses = LossKeeper(self._layers.module)
+            # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
+            self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
             if ranks.main:
                 self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
                 self._writer.take_over_ring()
@@ -297,6 +298,8 @@ class Watch:
 
     def _close_record(self) -> None:
         if self._writer is None:
+            if self._ranks is not None and self._weights is not None:
+                self._ranks.send_losses(self._losses.readings(), self._weights.sites)
             return
         if not self._begun:
             self._fence.note(
@@ -305,7 +308,11 @@ class Watch:
             )
         overhead = self._pace.overhead()
         if self._begun:
-            self._writer.write(self._losses.readings())
+            losses = self._losses.readings()
+            if self._ranks is not None:
+                join = self._fence.guard("Joining the last losses", self._ranks.join_losses)
+                losses = join(losses) or losses
+            self._writer.write(losses)
         self._bell.close()
         self._writer.close(
             steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)
