@@ -17,6 +17,7 @@ import atexit
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -27,7 +28,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
 from leadline.anatomy.find.measurable import check_module
-from leadline.errors import check_count, check_path
+from leadline.errors import LeadlineError, TrainingStopped, check_count, check_path
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
@@ -150,7 +151,13 @@ class Watch:
             check_module(model)
             self.every = check_count(every, "every", least=1)
             self._start = None if start is None else check_count(start, "start", least=0)
-            self._plan = watch_plan(probes, attention=attention)
+            try:
+                self._plan = watch_plan(probes, attention=attention)
+            except LeadlineError as error:
+                if strict:
+                    raise
+                self._fence.note(f"{error} The run is watched without further probes.")
+                self._plan = watch_plan(None, attention=attention)
             optimizers = None if optimizer is None else torch_optimizers(optimizer)
             place = None if path is None else check_path(path)
             self._layers = LayerReader(
@@ -242,20 +249,19 @@ class Watch:
 
     def batch(self, ids: object) -> None:
         """Name the batch of the update under way: snapshots keep which batches were the last."""
-        self._bell.batch = str(ids)
+        self._bell.batch = self._fence.guard("Naming a batch", str)(ids) or ""
 
     def close(self) -> None:
         """End the watch: take everything off the loop, write what is left, say what it cost."""
         if self._closed:
             return
+        shield = self._fence.shield  # hooks are taken off whatever went wrong
         if self._counter is not None and self.active:
-            self._fence.guard("Ending the last update", self._counter.go_on)()
+            with suppress(TrainingStopped):  # it is over already
+                shield(self._counter.go_on)()
         self._closed = True
-        off, self._fence.off = self._fence.off, False  # hooks are taken off whatever went wrong
-        for end in (*reversed(self._ends), self._disarm, self._give_up):
-            self._fence.guard("Ending the watch", end)()
-        self._fence.guard("Closing the record", self._close_record)()
-        self._fence.off = off
+        for end in (*reversed(self._ends), self._disarm, self._give_up, self._close_record):
+            shield(end)()
 
     def __enter__(self) -> Watch:
         return self
@@ -281,7 +287,7 @@ class Watch:
 
     def _note_anatomy(self, anatomy: Anatomy) -> None:
         if self._writer is not None:
-            self._writer.record.note("anatomy", anatomy.to_json())
+            self._writer.note("anatomy", anatomy.to_json())
 
     def _close_record(self) -> None:
         if self._writer is None:
@@ -291,11 +297,11 @@ class Watch:
                 "No step of the optimizer was seen, so there is nothing to show: is this the "
                 "optimizer that the loop steps?"
             )
-        overhead = self._pace.overhead()
+        shield, overhead = self._fence.shield, self._pace.overhead()
         if self._begun:
-            self._writer.write(self._losses.readings())
-        self._bell.close()
-        self._writer.close(
+            shield(self._writer.write)(self._losses.readings())
+        shield(self._bell.close)()
+        shield(self._writer.close)(
             steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)
         )
         if self._begun and not self._quiet:
@@ -403,13 +409,15 @@ class Watch:
         factor: float | None,
     ) -> None:
         assert self._layers is not None and self._weights is not None
-        readings = self._layers.readings(calls) + self._weights.readings(sums, factor)
+        guard = self._fence.guard
+        readings = guard("Reading the layers", self._layers.readings)(calls) or []
+        readings += guard("Reading the weights", self._weights.readings)(sums, factor) or []
         readings = [replace(reading, step=self.step) for reading in readings]
         readings += self._losses.readings()
         if self._writer is None:
             return
         self._history.add(sorted(readings, key=lambda reading: reading.step))
-        warnings = self._bell.ask(self._history)
+        warnings = guard("Asking the alarms", self._bell.ask)(self._history) or []
         self._writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
         self._bell.tell(warnings, self.step, readings)
         self._fence.sample_ended()
