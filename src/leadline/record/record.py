@@ -185,6 +185,10 @@ class Record(Showable):
         with self._writing() as connection:
             tables.add_finding(connection, finding)
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait no longer than this for readers that hold the file, before writing is given up."""
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+
     @contextmanager
     def together(self) -> Generator[None]:
         """Write whatever is added inside in one transaction: all of it, or nothing.

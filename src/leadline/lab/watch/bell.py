@@ -52,7 +52,7 @@ class Bell:
 
     def ask(self, history: History) -> list[Finding]:
         """Return the warnings that are new."""
-        new = self._standing.new(ask_alarms(history))
+        new = self._standing.new(ask_alarms(history, note=self._fence.note))
         self.warnings += new
         self.serious = self.serious or any(one.severity == "serious" for one in new)
         return new
@@ -105,8 +105,8 @@ class Bell:
         self._ring.put(step, row, batch=self.batch)
         self.batch = ""
 
-    def _snapshot(self, codes: Sequence[str]) -> None:
-        """Bring what the ring holds into the record."""
+    def _snapshot(self, codes: Sequence[str]) -> bool:
+        """Bring what the ring holds into the record; say that it stands there."""
         assert self._ring is not None and self._writer is not None
         ring = read_ring(self._ring.path)
         readings = ring_readings(ring, after=self._kept_until, without=self._sampled)
@@ -123,14 +123,15 @@ class Bell:
         snapshots = [*self._writer.facts.get("snapshots", []), entry]
         self._writer.write(readings, snapshots=snapshots)
         self._kept_until = max(steps, default=self._kept_until)
+        return True
 
     def close(self) -> None:
         """End: what the ring holds goes into the record, and sinks are closed."""
-        if self._ring is not None:
-            self._snapshot([])
-            self._ring.remove()
+        shield = self._fence.shield
+        if self._ring is not None and shield(self._snapshot)([]):
+            self._ring.remove()  # otherwise the next process takes it over
         for sink in self._sinks:
-            sink.close()
+            shield(sink.close)()
 
 
 def _site_json(site: Site) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -101,6 +102,8 @@ class Fence:
             except Exception as error:
                 self.off = True
                 self.notes.append(f"The watch is off: {type(error).__name__}: {error}")
-                return None
+            with suppress(Exception):
+                self.on_fault()
+            return None
 
         return shielded

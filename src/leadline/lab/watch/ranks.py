@@ -82,7 +82,8 @@ class Ranks:
         store = process_store() if self.several else None
         if store is not None:
             self._mailbox = Mailbox(store, name, rank=self.rank, count=self.count)
-        self._stops: dict[int, bool] = {}
+        self._stops = False
+        self._asked = 0
         self._told: list[int] = []
         self.layers_of = "all" if not self.several else "first"
         """Whether layers and losses of the last sample are those of all processes."""
@@ -143,10 +144,9 @@ class Ranks:
 
     # --- a sample ------------------------------------------------------------------------------------
 
-    def send(self, step: int, part: Part | None, sites: Sequence[Site]) -> None:
-        """Leave what this process read for the first one; without a part, that it read nothing."""
+    def send(self, step: int, part: Part, sites: Sequence[Site]) -> None:
+        """Leave what this process read for the first one."""
         if self._mailbox is not None and not self.main:
-            part = part or Part()
             self._mailbox.send(f"sample {step}", part.message(sites, self._fence.notes))
 
     def join(self, step: int, own: Part, sites: Sequence[Site], *, layers: bool = True) -> Part:
@@ -260,32 +260,30 @@ class Ranks:
 
     # --- stopping ------------------------------------------------------------------------------------
 
-    @property
-    def can_stop(self) -> bool:
-        """Whether all processes would stop together."""
-        if not self.several:
-            return True
-        return self._mailbox is not None and not self._mailbox.silent
-
     def tell(self, step: int, *, stop: bool) -> None:
-        """Tell the other processes whether to stop at a sampled update; in the first process."""
-        if self._mailbox is not None and self.main:
-            self._mailbox.send(f"verdict {step}", Message({"stop": stop}))
-            # Whoever is at this sample has read the verdict of the one before the last.
-            self._told.append(step)
-            for old in self._told[:-2]:
-                self._mailbox.take_back(f"verdict {old}")
-            del self._told[:-2]
+        """Decide for all processes whether to stop at a sampled update; in the first one.
+
+        Where one of them would not hear of it, nobody stops: it would wait for the others.
+        """
+        if self._mailbox is None:
+            return
+        stop = self._stops or (stop and not self._mailbox.silent)
+        self._mailbox.send(f"verdict {step}", Message({"stop": stop}))
+        self._stops = stop
+        # Whoever is at this sample has read the verdict of the one before the last.
+        self._told.append(step)
+        for old in self._told[:-2]:
+            self._mailbox.take_back(f"verdict {old}")
+        del self._told[:-2]
 
     def verdict(self, step: int) -> bool:
-        """Whether the first process says to stop; waited for, because all have to do the same."""
-        if self._mailbox is None or self.main:
-            return False
-        if step not in self._stops:
-            until = time.monotonic() + LONGEST
-            message = self._mailbox.read(f"verdict {step}", 0, until=until)
-            self._stops = {step: message is not None and bool(message.facts["stop"])}
-        return self._stops[step]
+        """Whether all stop. The others wait for the first process: all have to do the same."""
+        if self.main or self._stops or self._mailbox is None or step == self._asked:
+            return self._stops
+        message = self._mailbox.read(f"verdict {step}", 0, until=time.monotonic() + LONGEST)
+        self._asked = step
+        self._stops = message is not None and bool(message.facts["stop"])
+        return self._stops
 
 
 def sharding_of(module: nn.Module) -> Sharding:

@@ -18,6 +18,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, unwrapped
 from leadline.anatomy.find.measurable import check_module
-from leadline.errors import TrainingStopped, check_count, check_path
+from leadline.errors import LeadlineError, TrainingStopped, check_count, check_path
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
@@ -36,14 +37,14 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
-from leadline.lab.watch.optimizers import GroupSums, torch_optimizers
+from leadline.lab.watch.optimizers import torch_optimizers
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.parts import Part
 from leadline.lab.watch.ranks import Ranks
 from leadline.lab.watch.weights import WeightReader
 from leadline.lab.watch.writer import RunWriter, identity_of
 from leadline.reading.watch.history import History
-from leadline.record import Finding, Record, Site
+from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
 __all__ = ["Watch", "watch"]
@@ -157,7 +158,13 @@ class Watch:
             check_module(model)
             self.every = check_count(every, "every", least=1)
             self._start = None if start is None else check_count(start, "start", least=0)
-            self._plan = watch_plan(probes, attention=attention)
+            try:
+                self._plan = watch_plan(probes, attention=attention)
+            except LeadlineError as error:
+                if strict:
+                    raise
+                self._fence.note(f"{error} The run is watched without further probes.")
+                self._plan = watch_plan(None, attention=attention)
             optimizers = None if optimizer is None else torch_optimizers(optimizer)
             place = None if path is None else check_path(path)
             ranks = self._ranks = Ranks(unwrapped(model), self._fence, name=identity_of(model))
@@ -238,9 +245,9 @@ class Watch:
     @property
     def should_stop(self) -> bool:
         """Whether a serious warning was said: for loops that look before they go on."""
-        if self._ranks is None or self._ranks.main:
-            return self._bell.serious and (self._ranks is None or self._ranks.can_stop)
-        return bool(self._fence.guard("Asking the first process", self._verdict)())
+        if self._ranks is None or not self._ranks.several:
+            return self._bell.serious
+        return bool(self._fence.shield(self._ranks.verdict)(self._last_sample))
 
     @property
     def overhead(self) -> Overhead:
@@ -253,22 +260,21 @@ class Watch:
 
     def batch(self, ids: object) -> None:
         """Name the batch of the update under way: snapshots keep which batches were the last."""
-        self._bell.batch = str(ids)
+        self._bell.batch = self._fence.guard("Naming a batch", str)(ids) or ""
 
     def close(self) -> None:
         """End the watch: take everything off the loop, write what is left, say what it cost."""
         if self._closed:
             return
+        shield = self._fence.shield  # hooks are taken off whatever went wrong
         if self._counter is not None and self.active:
-            self._fence.guard("Ending the last update", self._counter.go_on)()
+            with suppress(TrainingStopped):  # it is over already
+                shield(self._counter.go_on)()
         self._closed = True
-        off, self._fence.off = self._fence.off, False  # hooks are taken off whatever went wrong
-        for end in (*reversed(self._ends), self._disarm, self._give_up):
-            self._fence.guard("Ending the watch", end)()
-        self._fence.guard("Closing the record", self._close_record)()
+        for end in (*reversed(self._ends), self._disarm, self._give_up, self._close_record):
+            shield(end)()
         if self._ranks is not None:
-            self._fence.guard("Taking leave", self._ranks.leave)()
-        self._fence.off = off
+            shield(self._ranks.leave)()
 
     def __enter__(self) -> Watch:
         return self
@@ -294,7 +300,7 @@ class Watch:
 
     def _note_anatomy(self, anatomy: Anatomy) -> None:
         if self._writer is not None:
-            self._writer.record.note("anatomy", anatomy.to_json())
+            self._writer.note("anatomy", anatomy.to_json())
 
     def _close_record(self) -> None:
         if self._writer is None:
@@ -306,15 +312,14 @@ class Watch:
                 "No step of the optimizer was seen, so there is nothing to show: is this the "
                 "optimizer that the loop steps?"
             )
-        overhead = self._pace.overhead()
+        shield, overhead = self._fence.shield, self._pace.overhead()
         if self._begun:
             losses = self._losses.readings()
             if self._ranks is not None:
-                join = self._fence.guard("Joining the last losses", self._ranks.join_losses)
-                losses = join(losses) or losses
-            self._writer.write(losses)
-        self._bell.close()
-        self._writer.close(
+                losses = shield(self._ranks.join_losses)(losses) or losses
+            shield(self._writer.write)(losses)
+        shield(self._bell.close)()
+        shield(self._writer.close)(
             steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)
         )
         if self._begun and not self._quiet:
@@ -426,39 +431,45 @@ class Watch:
         """Take the hooks off, write the rows of the sample and ask the alarms."""
         assert self._weights is not None
         self._fence.guard("Taking the hooks off", self._disarm)()
-        part = self._fence.guard("Reading a sample", self._read_part)(calls, self._weights.sums())
+        part = self._read_part(calls)
         if self._writer is None:
             self._fence.guard("Sending a sample", self._send_sample)(part)
-        elif part is not None:
+        else:
             self._fence.guard("Writing a sample", self._write_sample)(part, factor)
         self._give_up()
 
-    def _read_part(self, calls: Sequence[BackwardCall], sums: dict[Site, GroupSums] | None) -> Part:
+    def _read_part(self, calls: Sequence[BackwardCall]) -> Part:
         """What this process read of the update."""
-        assert self._layers is not None
-        readings = self._layers.readings(calls)
-        return Part(sums, readings, self._layers.counts, self._losses.readings())
+        assert self._layers is not None and self._weights is not None
+        guard, sums = self._fence.guard, self._weights.sums()
+        layers = guard("Reading the layers", self._layers.readings)(calls) or []
+        losses = guard("Reading the losses", self._losses.readings)() or []
+        return Part(sums, layers, self._layers.counts, losses)
 
-    def _send_sample(self, part: Part | None) -> None:
+    def _send_sample(self, part: Part) -> None:
         """Hand what was read to the first process, and sample from now on when it does."""
         assert self._ranks is not None and self._weights is not None
         self._ranks.send(self.step, part, self._weights.sites)
         self.every = self._ranks.every_of_first(self.every)
-        if part is not None:
-            self._fence.sample_ended()
+        self._fence.sample_ended()
 
     def _write_sample(self, part: Part, factor: float | None) -> None:
         assert self._layers is not None and self._weights is not None
         assert self._ranks is not None and self._writer is not None
-        fixed = self._layers.has_fixed_batch
-        part = self._ranks.join(self.step, part, self._weights.sites, layers=not fixed)
-        readings = part.layers + self._weights.readings(part.sums, factor)
+        guard, ranks = self._fence.guard, self._ranks
+        join = guard("Joining what the processes read", ranks.join)
+        layers = not self._layers.has_fixed_batch
+        whole = join(self.step, part, self._weights.sites, layers=layers)
+        if whole is None:  # what this process read of its part of the weights says nothing alone
+            whole = replace(part, sums=None) if ranks.sharded else part
+        readings = whole.layers
+        readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
         readings = [replace(reading, step=self.step) for reading in readings]
-        readings += part.losses
-        if self._ranks.several:
-            self._writer.facts["processes"] = self._ranks.facts
+        readings += whole.losses
+        if ranks.several:
+            self._writer.facts["processes"] = ranks.facts
         self._history.add(sorted(readings, key=lambda reading: reading.step))
-        warnings = self._bell.ask(self._history)
+        warnings = guard("Asking the alarms", self._bell.ask)(self._history) or []
         self._writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
         self._bell.tell(warnings, self.step, readings)
         self._fence.sample_ended()
@@ -484,7 +495,7 @@ class Watch:
             if self._stop and self.should_stop:
                 raise TrainingStopped("A serious warning of the first process ends the training.")
         else:
-            self._fence.guard("Telling the others", ranks.tell)(self.step, stop=self.should_stop)
+            self._fence.shield(ranks.tell)(self.step, stop=self._bell.serious)
             if self.should_stop:
                 self._bell.stop_if_asked()
             elif self._stop and self._bell.serious:
@@ -492,10 +503,6 @@ class Watch:
                     "A serious warning would end the training, but not every process watches, and "
                     "one that stops alone would leave the others waiting: the training goes on."
                 )
-
-    def _verdict(self) -> bool:
-        assert self._ranks is not None
-        return self._ranks.verdict(self._last_sample)
 
     def _keep_in_ring(self, factor: float | None) -> None:
         assert self._weights is not None and self._ranks is not None

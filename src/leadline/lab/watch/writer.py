@@ -27,6 +27,10 @@ from leadline.record.run.ring import FIRST_COLUMNS, RingRows, read_ring, ring_pa
 
 __all__ = ["RunWriter", "identity_of", "ring_readings"]
 
+PATIENCE = 0.1
+"""Seconds that a sample waits for a reader that holds the file: the loop waits with it."""
+LAST_PATIENCE = 5.0
+"""Seconds at the end, when what cannot be written is lost."""
 MOST_PENDING = 200_000
 """Rows that are kept while they cannot be written; what comes after is lost, and said."""
 
@@ -57,12 +61,14 @@ class RunWriter:
     ) -> None:
         self.path = path
         self.fence = fence
-        self._identity = identity_of(model)
+        self._identity = identity_of(unwrapped(model))
         self._pending: list[Reading] = []
         self._pending_findings: list[Finding] = []
+        self._pending_quantities: dict[str, Quantity] = {}
+        self._pending_facts: dict[str, Any] = {}
         self._run = ""
-        self._recorded = 0
-        """The last step that the record held when it was opened."""
+        self._reached: dict[str, int] = {}
+        """The last step that the record holds of every run, of what was there before."""
         self.facts: dict[str, Any] = {"every": every, "attempts": [], "identity": self._identity}
         if path is None:
             self.record = Record()
@@ -71,6 +77,7 @@ class RunWriter:
         else:
             self.record = Record.create(path, journal="delete")
         self.facts["every"] = every
+        self.record.wait_at_most(PATIENCE)
         if "model" not in self.record.provenance:
             with self.record.together():
                 facts = model_facts(model, name, "watched")
@@ -97,9 +104,9 @@ class RunWriter:
                     f"{path} holds the run of another model (its parameters differ), so this run "
                     "is not watched; give another path."
                 )
-            steps = [reading.step for reading in there.select()] if len(there) else []
+            for reading in there.select():
+                self._reached[reading.run] = max(reading.step, self._reached.get(reading.run, 0))
         self.facts = dict(noted)
-        self._recorded = max(steps, default=0)
         return Record.reopen(path, journal="delete")
 
     @property
@@ -110,10 +117,11 @@ class RunWriter:
     def begin(self, step: int) -> None:
         """Say at which update this process begins; rows that would be read twice get a new name."""
         attempts = list(self.facts["attempts"])
-        if attempts and step <= self._recorded:
+        reached = max(self._reached.values(), default=0)
+        if attempts and step <= reached:
             self._run = f"again from step {step} ({len(attempts) + 1})"
             self.fence.note(
-                f"{self.path} reaches step {self._recorded}, and this run goes on from step "
+                f"{self.path} reaches step {reached}, and this run goes on from step "
                 f"{step}: what was read before is kept beside it."
             )
         elif attempts:
@@ -124,12 +132,12 @@ class RunWriter:
         self.facts["attempts"] = attempts
 
     def describe(self, quantities: Iterable[Quantity]) -> None:
-        """Store definitions that are new."""
-        known = self.record.quantities
-        with self.record.together():
-            for quantity in quantities:
-                if quantity.name not in known:
-                    self.record.describe(quantity)
+        """Store definitions that are new, with the next rows."""
+        self._pending_quantities |= {quantity.name: quantity for quantity in quantities}
+
+    def note(self, key: str, fact: Any) -> None:
+        """Store an entry of the provenance, with the next rows."""
+        self._pending_facts[key] = fact
 
     def write(
         self, readings: Sequence[Reading], findings: Sequence[Finding] = (), **facts: Any
@@ -139,40 +147,58 @@ class RunWriter:
         self._pending_findings += findings
         self.facts |= facts
         try:
-            with self.record.together():
-                self.record.append(self._pending)
-                for finding in self._pending_findings:
-                    self.record.add_finding(finding)
-                self.record.note("watch", self.facts)
+            self._write_pending()
         except RecordError as error:
             if len(self._pending) > MOST_PENDING:
                 self._pending = []
                 self.fence.note(f"Rows were lost, because nothing could be written: {error}")
             else:
                 self.fence.note(f"{error} The rows are kept and written later.")
-        else:
+            return
+        except Exception:
+            # A row that no record takes would be in the way of all that follow.
             self._pending, self._pending_findings = [], []
+            raise
+        self._pending, self._pending_findings = [], []
+        self._pending_quantities, self._pending_facts = {}, {}
+
+    def _write_pending(self) -> None:
+        with self.record.together():
+            known = self.record.quantities if self._pending_quantities else {}
+            for name, quantity in self._pending_quantities.items():
+                if name not in known:
+                    self.record.describe(quantity)
+            self.record.append(self._pending)
+            for finding in self._pending_findings:
+                self.record.add_finding(finding)
+            for key, fact in self._pending_facts.items():
+                self.record.note(key, fact)
+            self.record.note("watch", self.facts)
 
     def take_over_ring(self) -> None:
         """Bring the last updates of a process that died into the record."""
         if self.path is None or not ring_path(self.path).exists():
             return
         place = ring_path(self.path)
+        attempts = self.facts["attempts"]
+        self._run = attempts[-1]["run"] if attempts else ""
+        reached = self._reached.get(self._run, 0)
         try:
-            readings = ring_readings(read_ring(place), after=self._recorded)
+            readings = ring_readings(read_ring(place), after=reached)
         except LeadlineError as error:
             self.fence.note(str(error))
             return
-        attempts = self.facts["attempts"]
-        self._run = attempts[-1]["run"] if attempts else ""
         known = self.record.quantities
         self.write([one for one in readings if one.quantity in known])
-        self._recorded = max([self._recorded, *(one.step for one in readings)])
+        self._reached[self._run] = max([reached, *(one.step for one in readings)])
         place.unlink(missing_ok=True)
 
     def close(self, **facts: Any) -> None:
         """Write what is left and close the file."""
+        self.record.wait_at_most(LAST_PATIENCE)
         self.write((), **facts)
+        if self._pending:
+            self.fence.note(f"{len(self._pending)} rows could not be written and are lost.")
         if self.path is not None:
             self.record.close()
 

@@ -122,15 +122,18 @@ def alarm(
     return enter
 
 
-def ask_alarms(history: History) -> Iterator[Finding]:
-    """Ask every alarm whose quantities were read; one that fails is silent, the run goes on."""
-    for _, one in sorted(ALARMS.items(), key=lambda item: item[1].code):
+def ask_alarms(
+    history: History, *, note: Callable[[str], object] | None = None
+) -> Iterator[Finding]:
+    """Ask every alarm whose quantities were read; one that fails is noted, the run goes on."""
+    for name, one in sorted(ALARMS.items(), key=lambda item: item[1].code):
         if not all(need in history for need in one.needs):
             continue
         try:
             yield from list(one.look(history))
-        except Exception:  # noqa: S112 (an alarm of a plug-in must not end somebody's training)
-            continue
+        except Exception as error:  # an alarm of a plug-in must not end somebody's training
+            if note is not None:
+                note(f"The alarm {one.code} {name} failed: {type(error).__name__}: {error}")
 
 
 class Standing:

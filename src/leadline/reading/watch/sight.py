@@ -21,6 +21,7 @@ from leadline.reading.watch.history import History
 from leadline.record.file.following import FollowedFile
 from leadline.record.file.writer import RecordWriter, writer_of
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.run.ring import read_ring, ring_path
 from leadline.record.run.watching import Attempt
 from leadline.record.views import written_by
 
@@ -58,6 +59,8 @@ class RunSight:
     since: str = ""
     writer: RecordWriter | None = None
     busy: bool = False
+    ring: int | None = None
+    """The last update that the ring beside the file of a run that was cut off holds."""
 
     @property
     def asked(self) -> bool:
@@ -119,9 +122,10 @@ class FollowedRun:
             self._refuse_other_records()
         writer = writer_of(self.path)
         quiet = now - self._changed
+        state = self._state(writer, quiet)
         return RunSight(
             self.path.name,
-            self._state(writer, quiet),
+            state,
             self._history,
             tuple(self._file.findings),
             self._file.provenance,
@@ -129,6 +133,7 @@ class FollowedRun:
             time.strftime("%H:%M:%S", time.localtime(self._wall() - quiet)),
             writer,
             busy=look == "busy",
+            ring=self._last_of_ring() if state == "died" else None,
         )
 
     def _take(self, readings: Iterable[Reading]) -> None:
@@ -143,6 +148,15 @@ class FollowedRun:
                 self._history.go_back_to(first.get(run, min(row.step for row in rows)))
             self._run = run
             self._history.add(sorted(rows, key=lambda row: row.step))
+
+    def _last_of_ring(self) -> int | None:
+        """The last update in the ring beside the file; None where it holds none beyond the file."""
+        try:
+            rows = read_ring(ring_path(self.path)).rows
+        except (RecordError, OSError):
+            return None
+        last = int(rows[-1, 0]) if len(rows) else 0
+        return last if last > self._history.step else None
 
     def _age(self) -> float:
         """How many seconds ago the file was written, by the clock of the disk."""

@@ -98,7 +98,10 @@ def _state_words(sight: RunSight) -> str:
     if sight.state == "closed":
         return "closed"
     if sight.state == "died":
-        return f"{writer} is gone; {silence}; a run that goes on will show here"
+        kept = (
+            "" if sight.ring is None else f"; the ring beside it holds updates up to {sight.ring:,}"
+        )
+        return f"{writer} is gone; {silence}{kept}; a run that goes on will show here"
     if sight.state == "silent":
         return f"{silence}, and {_whether_it_lives(sight, writer)}"
     if sight.quiet is None:

@@ -1,9 +1,9 @@
 """The last updates of a run at full rate, in a file that outlives the process.
 
 `FILE.ring` beside a record holds the last `slots` updates: step, loss, learning rate, norm of the
-gradient and the norm of every group of parameters. It is mapped into memory and overwritten in
-place, so that what was written is there whatever ends the process; only a machine that loses power
-may lose the last of it.
+gradient and the norm of every group of parameters. It is overwritten in place without a buffer, so
+that what was written is there whatever ends the process; only a machine that loses power may lose
+the last of it. It is not mapped into memory: on a full disk that would end the process.
 
     bytes 0 to 15        "LEADLINE RING 1\\n"
     8 bytes              length n of the header, little-endian
@@ -14,7 +14,9 @@ may lose the last of it.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,37 +49,36 @@ class Ring:
 
     def __init__(self, path: Path, sites: Sequence[dict[str, Any]], *, slots: int) -> None:
         header = json.dumps({"slots": slots, "sites": list(sites)}).encode()
-        columns = len(FIRST_COLUMNS) + len(sites)
         self.slots = slots
         self.path = path
-        start = len(_MAGIC) + 8 + len(header)
-        with path.open("wb") as file:
-            file.write(_MAGIC + struct.pack("<Q", len(header)) + header)
-            file.truncate(start + slots * (columns * 8 + BATCH))
-        self._rows: Any = np.memmap(
-            path, dtype="<f8", mode="r+", offset=start, shape=(slots, columns)
-        )
-        self._batches: Any = np.memmap(
-            path,
-            dtype="u1",
-            mode="r+",
-            offset=start + slots * columns * 8,
-            shape=(slots, BATCH),
-        )
+        self._columns = len(FIRST_COLUMNS) + len(sites)
+        self._start = len(_MAGIC) + 8 + len(header)
+        self._file = path.open("w+b", buffering=0)
+        self._file.write(_MAGIC + struct.pack("<Q", len(header)) + header)
+        self._file.truncate(self._start + slots * (self._columns * 8 + BATCH))
 
     def put(self, step: int, values: Sequence[float], *, batch: str = "") -> None:
         """Write the row of an update; the step goes last, so that no half row counts."""
-        row = self._rows[step % self.slots]
-        row[0] = 0.0
-        row[1:] = values
-        text = batch.encode()[:BATCH]
-        self._batches[step % self.slots, : len(text)] = np.frombuffer(text, dtype="u1")
-        self._batches[step % self.slots, len(text) :] = 0
-        row[0] = step
+        if len(values) != self._columns - 1:
+            raise ValueError(f"{len(values)} values, and a row has {self._columns - 1}")
+        slot = step % self.slots
+        at = self._start + slot * self._columns * 8
+        self._write(at, struct.pack("<d", 0.0))
+        self._write(
+            self._start + self.slots * self._columns * 8 + slot * BATCH,
+            batch.encode()[:BATCH].ljust(BATCH, b"\0"),
+        )
+        self._write(at + 8, struct.pack(f"<{len(values)}d", *values))
+        self._write(at, struct.pack("<d", step))
+
+    def _write(self, at: int, data: bytes) -> None:
+        self._file.seek(at)
+        if self._file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def remove(self) -> None:
         """Take the file away: what it holds stands in the record."""
-        del self._rows, self._batches
+        self._file.close()
         self.path.unlink(missing_ok=True)
 
 

@@ -3,7 +3,7 @@
 The loss of single updates is noisy, so levels are medians. `now` is the median of the last few
 updates. It is compared with the tenth of the run before them: the difference counts where it is
 more than three standard errors of a median, 1.25 sigma / sqrt(n), with sigma from the differences
-of neighbouring updates, which a slow fall does not widen.
+of neighbouring updates, which a slow fall hardly widens.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ def _direction(values: NDArray[np.float64], count: int, now: float) -> Direction
     before = values[: len(values) - count][-max(count, round(SHARE * len(values))) :]
     if len(before) < LEAST:
         return ""
-    steps = np.diff(before)
-    sigma = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
+    sigma = 1.4826 * float(np.median(np.abs(np.diff(before)))) / math.sqrt(2)
     error = 1.25 * sigma * math.sqrt(1 / count + 1 / len(before))
     # A loss that is the same to the last digit is level, whatever rounding does.
     apart = max(ERRORS * error, 1e-6 * abs(now))
