@@ -6,8 +6,8 @@ gathered once, by all processes, after all of them have said that they are ready
 process proves alone: the hooks of FSDP2 are off meanwhile and nothing is exchanged. The others let
 the weights go at once and wait for the anatomy.
 
-Nobody says ready before the first process has greeted, so that its verdict will come: it is sent
-whatever happens there, and a process that switches itself off says so.
+Nobody says ready before the first process has opened its session, so that its verdict will come: it
+is sent whatever happens there, and a process that switches itself off says so.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from torch import nn
 from leadline.anatomy import Anatomy, Block, Stack, Sublayer
 from leadline.anatomy.structure import Port
 from leadline.errors import AnatomyError
-from leadline.lab.watch.mailbox import Mailbox, Message
+from leadline.lab.watch.mailbox import Mailbox, Message, waiting_time
 
-__all__ = ["HELLO", "decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered"]
+__all__ = ["decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered"]
 
-HELLO = "hello"
-"""The topic under which every process says that it watches."""
 LATEST = 120.0
 """Seconds that a process may come later than the first one to its first pass."""
 LONGEST = 1800.0
@@ -62,8 +60,10 @@ def prove_gathered(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mai
     """The anatomy that the first process proves on gathered weights; the same in all processes."""
     if mailbox.rank == 0:
         return _prove_for_all(module, prove, mailbox)
-    if mailbox.read(HELLO, 0, until=time.monotonic() + LATEST) is None:
+    if not mailbox.join(until=time.monotonic() + waiting_time(LATEST)):
         raise AnatomyError("The first process does not watch; put the line into every process.")
+    if mailbox.has(_READY, mailbox.rank):
+        raise AnatomyError("This process has declined a proof before.")
     mailbox.send(_READY, Message())
     verdict = mailbox.read(_VERDICT, 0, until=time.monotonic() + LONGEST)
     if verdict is None or verdict.facts["why"]:
@@ -115,7 +115,7 @@ def _hindrance(module: nn.Module, mailbox: Mailbox) -> str:
             f"The proof gathers all weights, {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
             f"free; {_GIVE}."
         )
-    until = time.monotonic() + LATEST
+    until = time.monotonic() + waiting_time(LATEST)
     for sender in range(1, mailbox.count):
         ready = mailbox.read(_READY, sender, until=until)
         if ready is None:

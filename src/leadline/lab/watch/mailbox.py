@@ -13,20 +13,25 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch.distributed as dist
 
-__all__ = ["Mailbox", "Message", "process_store"]
+__all__ = ["Mailbox", "Message", "process_store", "waiting_time"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.05
 """Seconds between two looks; they grow from the first to the longest."""
-_OFF = "off"
-_names: dict[str, int] = {}
-"""How many mailboxes have each name: the n-th of one process is the n-th of all."""
+_OFF, _SESSION = "off", "session"
+_OVER, _UNUSED = b"over", b"unused"
+_numbers: dict[str, int] = {}
+"""How many mailboxes of each name this process has made."""
+_used_sessions: set[str] = set()
+"""The sessions that a mailbox of this process has joined."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,21 @@ class Message:
         return cls(json.loads(facts), numbers)
 
 
+def waiting_time(seconds: float) -> float:
+    """How long a process may wait for another: far less than torch waits for its operations.
+
+    Whoever waits is itself waited for by an operation of the loop, which would fail.
+    """
+    limits = [seconds]
+    with suppress(Exception):
+        limits.append(dist.distributed_c10d._get_default_store().timeout.total_seconds() / 4)  # pyright: ignore
+    with suppress(Exception):
+        group: Any = dist.distributed_c10d._get_default_group()  # pyright: ignore
+        for device in group._device_types:
+            limits.append(group._get_backend(device).options._timeout.total_seconds() / 4)
+    return min(limits)
+
+
 def process_store() -> Any:
     """The store of the default process group; None where there is none, as under MPI."""
     try:
@@ -56,48 +76,113 @@ def process_store() -> Any:
 
 
 class Mailbox:
-    """The messages of one watch between all processes; `silent` are those nobody waits for."""
+    """The messages of one watch between all processes; `silent` are those nobody waits for.
+
+    The first process opens a session; the others join it when they need it, because they may be
+    ahead. They take the newest one that no other watch of theirs has used. One that was used and is
+    over is not it: the first process has still to begin. One that was given up unused is.
+    """
 
     def __init__(self, store: Any, name: str, *, rank: int, count: int) -> None:
-        number = _names[name] = _names.get(name, 0) + 1
+        self._number = _numbers[name] = _numbers.get(name, 0) + 1
         self.rank = rank
         self.count = count
         self.silent: set[int] = set()
-        prefix = f"leadline.watch/{name}/{number}"
-        self._store: Any = dist.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
+        self._store: Any = dist.PrefixStore(  # pyright: ignore[reportPrivateImportUsage]
+            f"leadline.watch/{name}", store
+        )
+        self._session = ""
+        self._facts: dict[str, Any] = {}
+        self._is_here = self._was_used = False
 
-    def send(self, topic: str, message: Message) -> None:
-        """Leave a message under a topic."""
-        self._store.set(f"{topic}/{self.rank}", message.packed())
+    # --- who is there ------------------------------------------------------------------------------
+
+    def open(self, facts: dict[str, Any]) -> None:
+        """Say that this process watches; the first one begins a session with facts for all."""
+        self._store.add(f"here/{self.rank}", 1)
+        self._is_here = True
+        if self.rank == 0:
+            self._session, self._facts = uuid.uuid4().hex, facts
+            card = {"session": self._session, "facts": facts}
+            self._store.set(_SESSION, json.dumps(card).encode())
 
     def leave(self) -> None:
         """Say that nothing more will come from this process."""
-        self._store.set(f"{_OFF}/{self.rank}", b"")
+        if self._is_here:
+            self._store.add(f"here/{self.rank}", -1)
+            self._is_here = False
+        if self.join():
+            self._store.set(self._key(_OFF, self.rank), _OVER if self._was_used else _UNUSED)
+        else:  # the first process has not begun yet: it will see that this watch is over
+            self._store.set(f"{_OFF}/{self.rank}", str(self._number).encode())
 
-    def take_back(self, topic: str) -> None:
-        """Remove a message of this process that everybody has read."""
-        self._store.delete_key(f"{topic}/{self.rank}")
-
-    def has(self, topic: str, sender: int) -> bool:
-        """Whether a message is there."""
-        return bool(self._store.check([f"{topic}/{sender}"]))
+    def is_here(self, rank: int) -> bool:
+        """Whether a process watches this model."""
+        return self._store.add(f"here/{rank}", 0) > 0
 
     def has_left(self, sender: int) -> bool:
         """Whether a process has said that nothing more will come."""
-        return self.has(_OFF, sender)
+        early = f"{_OFF}/{sender}"
+        return self.has(_OFF, sender) or (
+            bool(self._store.check([early])) and int(self._store.get(early)) >= self._number
+        )
+
+    def join(self, *, until: float = 0.0) -> bool:
+        """Find the session of the first process; False where there is none by then."""
+        pause = FIRST_PAUSE
+        while not self._session and not self._take_session():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return True
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the first process has said to all; empty as long as its session is not found."""
+        self.join()
+        return self._facts
+
+    def _take_session(self) -> bool:
+        if not self._store.check([_SESSION]):
+            return False
+        card = json.loads(self._store.get(_SESSION))
+        name = card["session"]
+        off = f"{name}/{_OFF}/0"
+        is_over = bool(self._store.check([off])) and bytes(self._store.get(off)) == _OVER
+        if name in _used_sessions or is_over:
+            return False
+        _used_sessions.add(name)
+        self._session, self._facts = name, card["facts"]
+        return True
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def send(self, topic: str, message: Message) -> None:
+        """Leave a message under a topic; without a session nobody would read it."""
+        if self.join():
+            self._was_used = True
+            self._store.set(self._key(topic, self.rank), message.packed())
+
+    def take_back(self, topic: str) -> None:
+        """Remove a message of this process that everybody has read."""
+        self._store.delete_key(self._key(topic, self.rank))
+
+    def has(self, topic: str, sender: int) -> bool:
+        """Whether a message is there."""
+        return self.join() and bool(self._store.check([self._key(topic, sender)]))
 
     def read(self, topic: str, sender: int, *, until: float) -> Message | None:
         """The message of a process; None if it is not there at `until` (of the monotonic clock)."""
         pause = FIRST_PAUSE
-        key = f"{topic}/{sender}"
-        while not self._store.check([key]):
+        while not self.has(topic, sender):
             # What was sent before the goodbye is read all the same.
-            gone = self.has_left(sender) and not self._store.check([key])
-            if gone or time.monotonic() >= until:
+            gone = self.has_left(sender) and not self.has(topic, sender)
+            if gone or not self._session or time.monotonic() >= until:
                 return None
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        return Message.unpacked(bytes(self._store.get(key)))
+        return Message.unpacked(bytes(self._store.get(self._key(topic, sender))))
 
     def collect(self, topic: str, *, patience: float) -> dict[int, Message]:
         """The messages of all other processes, taken out of the store; who is late is silent."""
@@ -111,5 +196,8 @@ class Mailbox:
                 self.silent.add(sender)
             else:
                 messages[sender] = message
-                self._store.delete_key(f"{topic}/{sender}")
+                self._store.delete_key(self._key(topic, sender))
         return messages
+
+    def _key(self, topic: str, rank: int) -> str:
+        return f"{self._session}/{topic}/{rank}"

@@ -26,8 +26,8 @@ from torch import nn
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gathered import HELLO, LONGEST, decline, fsdp_modules, prove_gathered
-from leadline.lab.watch.mailbox import Mailbox, Message, process_store
+from leadline.lab.watch.gathered import LONGEST, decline, fsdp_modules, prove_gathered
+from leadline.lab.watch.mailbox import Mailbox, Message, process_store, waiting_time
 from leadline.lab.watch.parts import (
     Part,
     digest,
@@ -100,17 +100,14 @@ class Ranks:
 
     # --- beginning and ending ----------------------------------------------------------------------
 
-    def greet(self, *, every: int) -> None:
+    def open(self, *, every: int) -> None:
         """Say that this process watches, and how often."""
         if self._mailbox is not None:
-            self._mailbox.send(HELLO, Message({"every": every}))
+            self._mailbox.open({"every": every})
 
     def every_of_first(self, own: int) -> int:
         """How often the first process samples: all others do as it does."""
-        if self.main or self._mailbox is None or not self._mailbox.has(HELLO, 0):
-            return own
-        hello = self._mailbox.read(HELLO, 0, until=time.monotonic())
-        return own if hello is None else int(hello.facts["every"])
+        return own if self._mailbox is None else int(self._mailbox.facts.get("every", own))
 
     def leave(self) -> None:
         """Say that nothing more will come from this process."""
@@ -230,19 +227,15 @@ class Ranks:
     def _collect(self, topic: str) -> list[Message]:
         if self._mailbox is None:
             return []
-        found = self._mailbox.collect(topic, patience=self._patience())
+        # Those who do not watch are not waited for: by now an update has passed everywhere.
+        for other in set(range(1, self.count)) - self._mailbox.silent:
+            if not self._mailbox.is_here(other) and not self._mailbox.has(topic, other):
+                self._mailbox.silent.add(other)
+        found = self._mailbox.collect(topic, patience=waiting_time(PATIENCE))
         for sender, message in found.items():
             for note in set(message.facts["notes"]) - set(self._fence.notes):
                 self._fence.note(f"Process {sender}: {note}")
         return list(found.values())
-
-    def _patience(self) -> float:
-        """Those who never greeted are not waited for: an update has passed since they could have."""
-        assert self._mailbox is not None
-        for other in range(1, self.count):
-            if other not in self._mailbox.silent and not self._mailbox.has(HELLO, other):
-                self._mailbox.silent.add(other)
-        return PATIENCE
 
     def _missing_sums(self, step: int) -> str:
         silent = set() if self._mailbox is None else self._mailbox.silent

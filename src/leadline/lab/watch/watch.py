@@ -169,6 +169,7 @@ class Watch:
             place = None if path is None else check_path(path)
             ranks = self._ranks = Ranks(unwrapped(model), self._fence, name=identity_of(model))
             self._fence.quiet = quiet or not ranks.main  # its notes reach the first process
+            ranks.open(every=self.every)
             self._layers = LayerReader(
                 model, self._plan, declared=anatomy, probe=probe, fence=self._fence, ranks=ranks
             )
@@ -198,7 +199,6 @@ class Watch:
             closer = _closer(weakref.ref(self))
             self._ends.append(lambda: atexit.unregister(closer))
             atexit.register(closer)
-            ranks.greet(every=every)
             self._arm()
         except Exception as error:
             self._switch_off(error)
