@@ -75,7 +75,7 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
         if loop.get("fault") and rank in loop.get("faulty", [rank]):
             stack.enter_context(_fault(loop["fault"]))
         if loop.get("patience"):
-            for name in ("ranks.PATIENCE", "gathered.LATEST"):
+            for name in ("ranks.PATIENCE", "ranks.LONGEST", "gathered.LATEST", "gathered.LONGEST"):
                 stack.enter_context(mock.patch(f"leadline.lab.watch.{name}", loop["patience"]))
         if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
             options = dict(loop["watch"])
@@ -86,7 +86,7 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
                 None if loop.get("nameless") else optimizer,
                 folder / f"{loop['name']}.leadline",
                 quiet=True,
-                anatomy=anatomy if loop.get("anatomy") else None,
+                anatomy=anatomy if rank in loop.get("anatomy", ()) else None,
                 **options,
             )
             stack.callback(watched.close)
@@ -129,6 +129,12 @@ def _built(loop: dict[str, Any], count: int) -> tuple[nn.Module, nn.Module, Any]
         _shard(model, loop, count)
     elif kind == "tensor":
         _split(model)
+    elif kind == "old fsdp":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        called = FullyShardedDataParallel(
+            model, device_id=torch.device("cpu"), use_orig_params=True
+        )
     return model, called, anatomy
 
 
@@ -137,6 +143,8 @@ def _shard(model: Any, loop: dict[str, Any], count: int) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     mesh = init_device_mesh("cpu", (count,))
+    if loop.get("replicas"):
+        mesh = init_device_mesh("cpu", (count, 1), mesh_dim_names=("replicas", "parts"))
     options: dict[str, Any] = {"mesh": mesh, **loop.get("fsdp", {})}
     if loop.get("half"):
         options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16)

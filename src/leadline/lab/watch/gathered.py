@@ -6,8 +6,8 @@ gathered once, by all processes, after all of them have said that they are ready
 process proves alone: the hooks of FSDP2 are off meanwhile and nothing is exchanged. The others let
 the weights go at once and wait for the anatomy.
 
-Nobody says ready before the first process has opened its session, so that its verdict will come: it
-is sent whatever happens there, and a process that switches itself off says so.
+Nobody waits forever: a process that is ready and hears nothing takes its word back, and the first
+process counts on nobody whose word it could not exchange for its own.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ __all__ = ["decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered
 LATEST = 120.0
 """Seconds that a process may come later than the first one to its first pass."""
 LONGEST = 1800.0
-"""Seconds after which a verdict is waited for no longer; torch itself gives up by then."""
+"""Seconds that the others wait for the first process to end a proof or a sample."""
 SHARE = 0.5
 """Of the free memory so much may be filled with gathered weights."""
-_READY, _VERDICT, _ANATOMY = "ready", "verdict", "anatomy"
+READY, GONE, COUNTED_ON = "ready", "gone", "counted on"
+"""What a process says about a proof, takes back, or is held to."""
+_ANSWER, _VERDICT, _ANATOMY = "answer", "verdict", "anatomy"
 _GIVE = "give anatomy=leadline.anatomy_of(model, inputs), made before fully_shard"
 
 
@@ -62,25 +64,31 @@ def prove_gathered(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mai
         return _prove_for_all(module, prove, mailbox)
     if not mailbox.join(until=time.monotonic() + waiting_time(LATEST)):
         raise AnatomyError("The first process does not watch; put the line into every process.")
-    if mailbox.has(_READY, mailbox.rank):
+    if mailbox.has(_ANSWER, mailbox.rank):
         raise AnatomyError("This process has declined a proof before.")
-    mailbox.send(_READY, Message())
-    verdict = mailbox.read(_VERDICT, 0, until=time.monotonic() + LONGEST)
+    mailbox.mark(_ANSWER, READY)
+    verdict = mailbox.read(_VERDICT, 0, until=time.monotonic() + waiting_time(LATEST))
+    if verdict is None and not mailbox.exchange(_ANSWER, mailbox.rank, READY, GONE):
+        # The first process counts on this one, and its verdict is on its way.
+        verdict = mailbox.read(_VERDICT, 0, until=time.monotonic() + waiting_time(LATEST))
     if verdict is None or verdict.facts["why"]:
         raise AnatomyError(_no_verdict() if verdict is None else verdict.facts["why"])
     for part in fsdp_modules(module):
         part.unshard()
         part.reshard()
-    answer = mailbox.read(_ANATOMY, 0, until=time.monotonic() + LONGEST)
+    answer = mailbox.read(_ANATOMY, 0, until=time.monotonic() + waiting_time(LONGEST))
     if answer is None or answer.facts["why"]:
         raise AnatomyError(_no_verdict() if answer is None else answer.facts["why"])
     return _from_json(answer.facts["anatomy"])
 
 
 def decline(mailbox: Mailbox, why: str) -> None:
-    """Tell the first process that this one will not take part in a proof."""
-    if not mailbox.has(_READY, mailbox.rank):
-        mailbox.send(_READY, Message({"why": why}))
+    """Tell the others that this process will not take part in a proof, if there has been none."""
+    if mailbox.rank == 0:
+        if not mailbox.has(_VERDICT, 0):
+            mailbox.send(_VERDICT, Message({"why": f"The first process declined: {why}."}))
+    elif not mailbox.has(_ANSWER, mailbox.rank):
+        mailbox.mark(_ANSWER, why)
 
 
 def _prove_for_all(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mailbox) -> Anatomy:
@@ -117,14 +125,17 @@ def _hindrance(module: nn.Module, mailbox: Mailbox) -> str:
         )
     until = time.monotonic() + waiting_time(LATEST)
     for sender in range(1, mailbox.count):
-        ready = mailbox.read(_READY, sender, until=until)
-        if ready is None:
+        answer = mailbox.word(_ANSWER, sender, until=until)
+        if answer is None or answer == GONE:
             return (
                 f"Process {sender} did not take part in the proof, which gathers all weights; put "
                 f"the same line into every process, or {_GIVE}."
             )
-        if ready.facts.get("why"):
-            return f"Process {sender} did not take part in the proof: {ready.facts['why']}"
+        if answer != READY:
+            return f"Process {sender} did not take part in the proof: {answer}."
+    for sender in range(1, mailbox.count):
+        if not mailbox.exchange(_ANSWER, sender, READY, COUNTED_ON):
+            return f"Process {sender} waited too long for the proof; {_GIVE}."
     return ""
 
 

@@ -240,8 +240,11 @@ class LayerReader:
         """Prove the anatomy once; without one, what needs none is read."""
         self._proofs += 1
         try:
-            declared = self._declared
-            self.anatomy = declared if isinstance(declared, Anatomy) else self._ranks.prove(prove)
+            if isinstance(self._declared, Anatomy):
+                self._ranks.decline("it was given its anatomy")
+                self.anatomy = self._declared
+            else:
+                self.anatomy = self._ranks.prove(prove)
         except Exception as error:
             if isinstance(error, LeadlineError) or self._ranks.sharded:
                 self._proofs = MOST_PROOFS  # it is the model, and not the moment

@@ -114,7 +114,7 @@ class Mailbox:
         if self.join():
             self._store.set(self._key(_OFF, self.rank), _OVER if self._was_used else _UNUSED)
         else:  # the first process has not begun yet: it will see that this watch is over
-            self._store.set(f"{_OFF}/{self.rank}", str(self._number).encode())
+            self._store.set(f"{_OFF}/{self.rank}", f"{self._number} {_OFF}")
 
     def is_here(self, rank: int) -> bool:
         """Whether a process watches this model."""
@@ -122,10 +122,7 @@ class Mailbox:
 
     def has_left(self, sender: int) -> bool:
         """Whether a process has said that nothing more will come."""
-        early = f"{_OFF}/{sender}"
-        return self.has(_OFF, sender) or (
-            bool(self._store.check([early])) and int(self._store.get(early)) >= self._number
-        )
+        return self.has(_OFF, sender) or bool(self._early(_OFF, sender))
 
     def join(self, *, until: float = 0.0) -> bool:
         """Find the session of the first process; False where there is none by then."""
@@ -174,6 +171,10 @@ class Mailbox:
 
     def read(self, topic: str, sender: int, *, until: float) -> Message | None:
         """The message of a process; None if it is not there at `until` (of the monotonic clock)."""
+        data = self._data(topic, sender, until=until)
+        return None if data is None else Message.unpacked(data)
+
+    def _data(self, topic: str, sender: int, *, until: float) -> bytes | None:
         pause = FIRST_PAUSE
         while not self.has(topic, sender):
             # What was sent before the goodbye is read all the same.
@@ -182,7 +183,34 @@ class Mailbox:
                 return None
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        return Message.unpacked(bytes(self._store.get(self._key(topic, sender))))
+        return bytes(self._store.get(self._key(topic, sender)))
+
+    def mark(self, topic: str, word: str) -> None:
+        """Leave one word under a topic, which others may exchange for another."""
+        if self.join():
+            self._was_used = True
+            self._store.set(self._key(topic, self.rank), word)
+        else:  # the first process has not begun yet: it will find the word of this watch
+            self._store.set(f"{topic}/{self.rank}", f"{self._number} {word}")
+
+    def exchange(self, topic: str, sender: int, old: str, new: str) -> bool:
+        """Exchange the word of a process for another, if it still is the old one."""
+        key = self._key(topic, sender)
+        return bytes(self._store.compare_set(key, old, new)) == new.encode()
+
+    def word(self, topic: str, sender: int, *, until: float) -> str | None:
+        """The word of a process; None if it is not there at `until`."""
+        early = self._early(topic, sender)
+        data = None if early else self._data(topic, sender, until=until)
+        return early or (None if data is None else data.decode())
+
+    def _early(self, topic: str, sender: int) -> str:
+        """What the same watch of a process has said before there was a session."""
+        key = f"{topic}/{sender}"
+        if not self._store.check([key]):
+            return ""
+        number, _, word = bytes(self._store.get(key)).decode().partition(" ")
+        return word if int(number) >= self._number else ""
 
     def collect(self, topic: str, *, patience: float) -> dict[int, Message]:
         """The messages of all other processes, taken out of the store; who is late is silent."""

@@ -135,8 +135,8 @@ class Ranks:
         raise AnatomyError(TENSOR if self.sharding == "tensor" else FOREIGN)
 
     def decline(self, why: str) -> None:
-        """Tell the first process that this one cannot take part in a proof."""
-        if self._mailbox is not None and not self.main:
+        """Tell the others that this process cannot take part in a proof."""
+        if self._mailbox is not None and self.sharding == "fsdp":
             decline(self._mailbox, why)
 
     # --- a sample ------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Ranks:
             if own.sums is not None and complete:
                 sums = joined_sums(own.sums, messages, sites)
             if sums is None and own.sums is not None:
-                self._fence.note(self._missing_sums(step))
+                self._fence.note(self._missing_sums())
             whole.sums = sums
         if self.sharding == "tensor":
             self._fence.note(TENSOR_PART)
@@ -237,12 +237,12 @@ class Ranks:
                 self._fence.note(f"Process {sender}: {note}")
         return list(found.values())
 
-    def _missing_sums(self, step: int) -> str:
+    def _missing_sums(self) -> str:
         silent = set() if self._mailbox is None else self._mailbox.silent
         if not silent:
             return (
-                f"Not every process could read its part of gradients and weights at step {step}: "
-                "they are left out."
+                "In some samples not every process could read its part of gradients and weights: "
+                "there they are left out."
             )
         names = ", ".join(map(str, sorted(silent)))
         return (
@@ -273,7 +273,8 @@ class Ranks:
         """Whether all stop. The others wait for the first process: all have to do the same."""
         if self.main or self._stops or self._mailbox is None or step == self._asked:
             return self._stops
-        message = self._mailbox.read(f"verdict {step}", 0, until=time.monotonic() + LONGEST)
+        until = time.monotonic() + waiting_time(LONGEST)
+        message = self._mailbox.read(f"verdict {step}", 0, until=until)
         self._asked = step
         self._stops = message is not None and bool(message.facts["stop"])
         return self._stops
