@@ -299,7 +299,9 @@ class Watch:
             )
         shield, overhead = self._fence.shield, self._pace.overhead()
         if self._begun:
-            shield(self._writer.write)(self._losses.readings())
+            losses = self._losses.readings()
+            shield(self._writer.write)(losses)
+            shield(self._bell.send)(losses)
         shield(self._bell.close)()
         shield(self._writer.close)(
             steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)
