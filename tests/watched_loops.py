@@ -22,8 +22,12 @@ from torch import Tensor, nn
 
 from leadline.lab.watch.watch import Watch, watch
 from leadline.record import Reading, Record
+from tests.watched import LENGTH, VOCABULARY
 
-__all__ = ["TrainingRun", "rows_of", "run_twice", "train"]
+__all__ = ["TrainingRun", "batches", "rows_of", "run_twice", "sampled_steps", "train"]
+
+UPDATES = 5
+"""With `every=2` the updates 1, 2 and 4 are sampled."""
 
 
 class TrainingRun:
@@ -47,12 +51,16 @@ class TrainingRun:
         *,
         watched: nn.Module | None = None,
         given: Any = ...,
+        follow: bool = True,
         **options: Any,
     ) -> None:
-        """Follow a model and its optimizers; `given` is what the watch gets in their place."""
+        """Watch a model and its optimizers; `given` is what the watch gets in their place.
+
+        Gradients are kept by a step hook, which a compiled step would compile: not without `follow`.
+        """
         self._model = model
         steppers = optimizer if isinstance(optimizer, list) else [optimizer]
-        for one in steppers:
+        for one in steppers if follow else ():
             one.register_step_pre_hook(self._keep_gradients)
         if self.path is not None:
             handed = optimizer if given is ... else given
@@ -129,6 +137,20 @@ def run_twice(
         loop(run)
         run.end()
     return runs
+
+
+def batches(count: int = UPDATES, *, examples: int = 2, seed: int = 3) -> list[dict[str, Tensor]]:
+    """Batches of tokens that are their own labels."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [
+        torch.randint(VOCABULARY, (examples, LENGTH), generator=generator) for _ in range(count)
+    ]
+    return [{"input_ids": one, "labels": one} for one in tokens]
+
+
+def sampled_steps(updates: int, every: int) -> list[int]:
+    """The updates that are sampled: the first and every so-many-th."""
+    return [step for step in range(1, updates + 1) if step == 1 or step % every == 0]
 
 
 def train(

@@ -28,7 +28,7 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
-from leadline.lab.watch.sample import Call, Sample, prove_anatomy
+from leadline.lab.watch.sample import Call, KnownHeads, Sample, prove_anatomy
 from leadline.record import Reading
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOG_Z
@@ -73,6 +73,7 @@ class LayerReader:
         """The module whose call is sampled."""
         self._running = self._in_evaluation = False
         """Whether that call is still under way; whether it is in evaluation mode."""
+        self._heads = KnownHeads()
         self._log_z: Tensor | None = None
         self._traced = False
         self._before = fence.shield(self._before_forward)
@@ -185,7 +186,9 @@ class LayerReader:
                 )
             if self.anatomy is None:
                 return
-            self._sample = Sample(self.module, self.anatomy, self.plan, fence=self._fence)
+            self._sample = Sample(
+                self.module, self.anatomy, self.plan, fence=self._fence, heads=self._heads
+            )
             if self._compiled:
                 self._read_uncompiled(self._sample, call)
             else:

@@ -120,7 +120,7 @@ class ParameterGroups:
         self._names = {
             id(parameter): name
             for name, parameter in module.named_parameters()
-            if parameter.requires_grad and name in self.sites
+            if name in self.sites  # what is frozen now may be trained later
         }
         self._parameters = {
             name: parameter
