@@ -64,11 +64,14 @@ def watch(
         return watch_view(sight, quantity=quantity, before=shown, relative=relative)
 
     if once or voice.as_json or voice.quiet or not _is_live():
-        view = view_of(_one_look(run))
+        with voice.progress("Reading the record"):
+            view = view_of(_one_look(run))
         voice.emit(lambda: watch_json(view))
         voice.show(view.screen().show)
         return
-    view = _follow(run, view_of, interval)
+    with voice.progress("Reading the record"):
+        view = view_of(run.look())
+    view = _follow(run, view, view_of, interval=interval)
     voice.show(view.screen().show)
 
 
@@ -90,13 +93,12 @@ class _Chooser(Protocol):
     def __call__(self, sight: RunSight, before: WatchView | None = None) -> WatchView: ...
 
 
-def _follow(run: FollowedRun, view_of: _Chooser, interval: float) -> WatchView:
-    """Draw the run again and again, until it has ended or the user leaves."""
+def _follow(run: FollowedRun, view: WatchView, view_of: _Chooser, *, interval: float) -> WatchView:
+    """Draw the run again and again, until it has ended or the user leaves; return the last view."""
     from rich.console import Console
 
     console = Console(highlight=False)
     pause = threading.Event()
-    view = view_of(run.look())
     with console.screen(hide_cursor=True) as alternate, suppress(KeyboardInterrupt):
         alternate.update(_drawn(view, console))
         while not view.sight.ended:
