@@ -12,6 +12,7 @@ replaces what was read before.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -66,6 +67,18 @@ class Series:
         """Return the series as it was when this step was the last."""
         count = int(np.searchsorted(self.steps, step, side="right"))
         return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
+
+    def head(self, count: int) -> Series:
+        """Return the first samples."""
+        return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
+
+    def tail(self, count: int) -> Series:
+        """Return the last samples: alarms look at few of many, after every sample."""
+        return Series(self.quantity, self.site, self._steps[-count:], self._values[-count:])
+
+    def at(self, step: int) -> float:
+        """Return the value at a step, or at the last sample before it; the first where none is."""
+        return self._values[max(bisect_right(self._steps, step) - 1, 0)]
 
     def put_line(self, steps: Sequence[int], values: Sequence[float]) -> None:
         """Add values at rising steps; what stands at the first of them or later is replaced."""
