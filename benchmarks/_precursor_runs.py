@@ -19,7 +19,7 @@ __all__ = ["EVERY", "LASTING", "MARGIN", "Run", "failure", "failure_beside", "ra
 MARGIN = 0.5
 """Nats by which the loss has to stand above the lowest it has had (or above its twin's)."""
 LASTING = 15
-"""So many updates in a row, or until the end of the run."""
+"""So many updates in a row, or until the loss is not finite."""
 SMOOTH = 5
 """The loss is the median of so many updates."""
 EVERY = 5
@@ -95,7 +95,7 @@ def failure(losses: Sequence[float]) -> int | None:
     """Return the update at which a run fails, None where it does not.
 
     It is the first whose loss is not finite, or the first whose loss stands `MARGIN` above the lowest
-    so far where the median of five then stays there for `LASTING` updates or to the end.
+    so far where the median of five then stays there for `LASTING` updates or until it is not finite.
     """
     values = np.asarray(losses, dtype=float)
     broken = np.flatnonzero(~np.isfinite(values))
@@ -104,7 +104,8 @@ def failure(losses: Sequence[float]) -> int | None:
     lowest = np.minimum.accumulate(smooth)
     above = smooth > lowest + MARGIN
     for at in np.flatnonzero(above):
-        if above[at : at + LASTING].all():
+        stretch = above[at : at + LASTING]
+        if stretch.all() and (len(stretch) == LASTING or len(broken)):
             level = lowest[at] + MARGIN
             window = range(max(0, at - SMOOTH + 1), at + 1)
             return next(i for i in window if values[i] > level) + 1

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from _harness import Result, interleave, median_with_interval, ratio
 
 ROUNDS = 41

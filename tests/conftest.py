@@ -16,8 +16,10 @@ from leadline.errors import MachineError
 from leadline.numerics.half_precision import prepare_half_products
 from tests.processes import children, end
 
-# Commands fit what they print to this width; a shell may have exported its own.
+# Commands fit what they print to this width; a shell may have exported its own. Readline, which
+# pytest imports, sets it where os.environ does not see it and child processes do.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 CLOCKLESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("house", **CLOCKLESS, derandomize=True)

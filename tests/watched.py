@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+import leadline
 from leadline.record import Record
 
 VOCABULARY, LENGTH = 64, 12
@@ -88,3 +94,18 @@ def steps_of(path: object, quantity: str, *, run: str | None = None) -> list[int
     with Record.open(path) as record:
         rows = record.select(quantity) if quantity in record else ()
         return sorted({row.step for row in rows if run is None or row.run == run})
+
+
+def run_python(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, with this leadline and these tests to import from; it has to end well."""
+    places = (Path(leadline.__file__).parents[1], Path(__file__).parents[1])
+    ended = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended

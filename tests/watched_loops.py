@@ -1,298 +1,182 @@
-"""Training loops that tests run in one process or in several, with and without a watch.
+"""Run a training loop twice, alone and watched, and compare everything that it computes.
 
-As a script this is one process of several: `watched_loops.py FOLDER RANK COUNT PORT` runs the loops
-of FOLDER/loops.json one after the other, over gloo on this machine, and leaves what it saw in
-FOLDER/RANK.json. All loops see the same batches: process r of P has the r-th part of each.
+def loop(run):                     # a loop gets a run, and tells it what it trains
+    model = tiny_gpt2()
+    optimizer = torch.optim.AdamW(model.parameters())
+    run.watch(model, optimizer)
+    ...
+    run.loss(loss)
+
+plain, watched = run_twice(loop, tmp_path, every=2)
+assert watched.same_as(plain)
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-import leadline as ll
-from leadline.errors import TrainingStopped
-from tests.plain_gpt import PlainGPT
+from leadline.lab.watch.watch import Watch, watch
+from leadline.record import Reading, Record
+from tests.watched import LENGTH, VOCABULARY
 
-__all__ = ["run_loop"]
+__all__ = ["TrainingRun", "batches", "rows_of", "run_twice", "sampled_steps", "train"]
 
-EXAMPLES, TOKENS = 6, 12
-FAULTS = {
-    "beginning": "leadline.lab.watch.watch.WeightReader.__init__",
-    "arming": "leadline.lab.watch.layers.LayerReader.arm",
-    "forward": "leadline.lab.watch.layers.LayerReader._begin",
-    "proof": "leadline.lab.watch.layers.prove_anatomy",
-    "tap": "leadline.lab.watch.sample.Sample.begin",
-    "probe": "leadline.lab.watch.gauges.LayerGauges.stream",
-    "gradient": "leadline.lab.watch.gauges.LayerGauges.gradient",
-    "losses": "leadline.lab.watch.losses.LossKeeper.hear",
-    "optimizer": "leadline.lab.watch.optimizers.StepReading.begin",
-    "weights": "leadline.lab.watch.optimizers.StepReading.end",
-    "reading": "leadline.lab.watch.sample.Sample.readings",
-    "sending": "leadline.lab.watch.parts.Part.message",
-    "joining": "leadline.lab.watch.ranks.joined_layers",
-    "collecting": "leadline.lab.watch.mailbox.Mailbox.collect",
-    "store": "leadline.lab.watch.mailbox.Mailbox.send",
-    "writing": "leadline.lab.watch.writer.RunWriter.write",
-    "alarms": "leadline.lab.watch.bell.Bell.ask",
-    "closing": "leadline.lab.watch.watch.Watch._close_record",
-    "leaving": "leadline.lab.watch.mailbox.Mailbox.leave",
-}
-"""Where a monitor may fail, by what is made to fail."""
+UPDATES = 5
+"""With `every=2` the updates 1, 2 and 4 are sampled."""
 
 
-class Unused(nn.Module):
-    """A model with a head that no loss depends on."""
+class TrainingRun:
+    """What one training run computes, to the bit: losses, gradients, weights, random state."""
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.spare = model, nn.Linear(8, 8)
+    def __init__(self, path: Path | None = None, **options: Any) -> None:
+        self.path = path
+        self.losses: list[Tensor] = []
+        self.gradients: list[list[Tensor | None]] = []
+        """Of every parameter, as every step of an optimizer takes them."""
+        self.watcher: Watch | None = None
+        self._options = {"every": 1, "quiet": True} | options
+        self._model: nn.Module | None = None
+        self._extra: list[Any] = []
+        self._state: list[Tensor] = []
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.model(ids)
+    def watch(
+        self,
+        model: nn.Module,
+        optimizer: Any,
+        *,
+        watched: nn.Module | None = None,
+        given: Any = ...,
+        follow: bool = True,
+        **options: Any,
+    ) -> None:
+        """Watch a model and its optimizers; `given` is what the watch gets in their place.
 
-
-def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) -> dict[str, Any]:
-    """Run one loop in this process, as its facts say, and return what was seen."""
-    model, called, anatomy = _built(loop, count)
-    optimizer = torch.optim.AdamW(called.parameters(), lr=0.01, weight_decay=0.1)
-    seen: dict[str, Any] = {"losses": [], "gradients": [], "stopped": None, "should_stop": []}
-    watched: Any = None
-    with ExitStack() as stack:
-        if loop.get("fault") and rank in loop.get("faulty", [rank]):
-            stack.enter_context(_fault(loop["fault"]))
-        if loop.get("patience"):
-            for name in ("ranks.PATIENCE", "ranks.LONGEST", "gathered.LATEST", "gathered.LONGEST"):
-                stack.enter_context(mock.patch(f"leadline.lab.watch.{name}", loop["patience"]))
-        if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
-            options = dict(loop["watch"])
-            options["every"] = options.get("every", 2) + loop.get("later", 0) * rank
-            given = model if loop.get("given") == "inner" else called
-            watched = ll.watch(
-                given,
-                None if loop.get("nameless") else optimizer,
-                folder / f"{loop['name']}.leadline",
-                quiet=True,
-                anatomy=anatomy if rank in loop.get("anatomy", ()) else None,
-                **options,
+        Gradients are kept by a step hook, which a compiled step would compile: not without `follow`.
+        """
+        self._model = model
+        steppers = optimizer if isinstance(optimizer, list) else [optimizer]
+        for one in steppers if follow else ():
+            one.register_step_pre_hook(self._keep_gradients)
+        if self.path is not None:
+            handed = optimizer if given is ... else given
+            self.watcher = watch(
+                model if watched is None else watched,
+                handed,
+                self.path,
+                **(self._options | options),
             )
-            stack.callback(watched.close)
-        try:
-            _steps(loop, called, optimizer, watched, seen, rank=rank, count=count)
-        except TrainingStopped as error:
-            seen["stopped"] = str(error)
-    seen["weights"] = _digest(called.parameters())
-    if watched is not None:
-        watched.close()
-        seen |= {
-            "notes": watched.notes,
-            "step": watched.step,
-            "every": getattr(watched, "every", 0),
-        }
-    return seen
 
+    def loss(self, value: Tensor) -> None:
+        """Keep a loss."""
+        self.losses.append(value.detach().clone())
 
-def _built(loop: dict[str, Any], count: int) -> tuple[nn.Module, nn.Module, Any]:
-    torch.manual_seed(0)
-    model: nn.Module = _llama() if loop.get("model") == "llama" else PlainGPT(["", "", ""])
-    if isinstance(model, PlainGPT):
-        for block in model.h:
-            # It moves nothing: its gradient is rounding, and so would be what the optimizer makes
-            # of it.
-            block.attn.k.bias.requires_grad_(False)
-    if loop.get("double"):
-        model = model.double()
-    if loop.get("unused"):
-        model = Unused(model)
-    anatomy = ll.anatomy_of(model, _ids(999)) if loop.get("anatomy") else None
-    kind = loop["kind"]
-    called = model
-    if kind == "ddp":
-        options = dict(loop.get("ddp", {}))
-        if options.pop("compiled", False):
-            model = torch.compile(model, backend="eager")  # type: ignore[assignment]
-        called = nn.parallel.DistributedDataParallel(model, **options)
-    elif kind == "fsdp":
-        _shard(model, loop, count)
-    elif kind == "tensor":
-        _split(model)
-    elif kind == "old fsdp":
-        from torch.distributed.fsdp import FullyShardedDataParallel
-
-        called = FullyShardedDataParallel(
-            model, device_id=torch.device("cpu"), use_orig_params=True
+    def _keep_gradients(self, *_: object) -> None:
+        assert self._model is not None
+        self.gradients.append(
+            [None if p.grad is None else p.grad.detach().clone() for p in self._model.parameters()]
         )
-    return model, called, anatomy
+
+    def end(self) -> None:
+        """Close the watch and keep what the loop has left behind."""
+        assert self._model is not None
+        self._state = [one.detach().clone() for one in self._model.state_dict().values()]
+        self._state.append(torch.get_rng_state())
+        if self.watcher is not None:
+            self.watcher.close()
+
+    def differences(self, other: TrainingRun) -> list[str]:
+        """What differs between two runs; nothing where they are equal bit for bit."""
+        found: list[str] = []
+        if not _equal(self.losses, other.losses):
+            found.append("losses")
+        if len(self.gradients) != len(other.gradients):
+            found.append(f"steps: {len(self.gradients)} and {len(other.gradients)}")
+        found += [
+            f"gradients of step {at}"
+            for at, (ours, theirs) in enumerate(
+                zip(self.gradients, other.gradients, strict=False), start=1
+            )
+            if not _equal(ours, theirs)
+        ]
+        if not _equal(self._state, other._state):
+            found.append("weights, buffers or the random state")
+        return found
 
 
-def _shard(model: Any, loop: dict[str, Any], count: int) -> None:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-    mesh = init_device_mesh("cpu", (count,))
-    if loop.get("replicas"):
-        mesh = init_device_mesh("cpu", (count, 1), mesh_dim_names=("replicas", "parts"))
-    options: dict[str, Any] = {"mesh": mesh, **loop.get("fsdp", {})}
-    if loop.get("half"):
-        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
-    for block in model.h:
-        fully_shard(block, **options)
-    fully_shard(model, **options)
+def _equal(ours: Sequence[Tensor | None], theirs: Sequence[Tensor | None]) -> bool:
+    if len(ours) != len(theirs):
+        return False
+    for one, other in zip(ours, theirs, strict=True):
+        if one is None or other is None:
+            if one is not other:
+                return False
+        elif one.dtype != other.dtype or not _same_bits(one, other):
+            return False
+    return True
 
 
-def _llama() -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=97,
-            hidden_size=32,
-            intermediate_size=160,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=64,
-            attn_implementation="eager",
-        )
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal, NaN for NaN."""
+    return torch.equal(one.nan_to_num(), other.nan_to_num()) and torch.equal(
+        one.isnan(), other.isnan()
     )
 
 
-def _split(model: Any) -> None:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
-
-    plan: dict[str, Any] = {}
-    for layer in range(len(model.model.layers)):
-        for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
-            plan[f"model.layers.{layer}.{name}"] = ColwiseParallel()
-        for name in ("mlp.gate_proj", "mlp.up_proj"):
-            plan[f"model.layers.{layer}.{name}"] = ColwiseParallel()
-        for name in ("self_attn.o_proj", "mlp.down_proj"):
-            plan[f"model.layers.{layer}.{name}"] = RowwiseParallel()
-    parallelize_module(model, init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+def run_twice(
+    loop: Callable[[TrainingRun], None], folder: Path, **options: Any
+) -> tuple[TrainingRun, TrainingRun]:
+    """Run a loop alone and then watched; the record is `run.leadline` in the folder."""
+    runs = (TrainingRun(), TrainingRun(folder / "run.leadline", **options))
+    for run in runs:
+        torch.manual_seed(0)
+        loop(run)
+        run.end()
+    return runs
 
 
-def _ids(step: int) -> Tensor:
-    generator = torch.Generator().manual_seed(step)
-    return torch.randint(97, (EXAMPLES, TOKENS + 1), generator=generator)
+def batches(count: int = UPDATES, *, examples: int = 2, seed: int = 3) -> list[dict[str, Tensor]]:
+    """Batches of tokens that are their own labels."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [
+        torch.randint(VOCABULARY, (examples, LENGTH), generator=generator) for _ in range(count)
+    ]
+    return [{"input_ids": one, "labels": one} for one in tokens]
 
 
-def _part(loop: dict[str, Any], step: int, rank: int, count: int) -> Tensor:
-    ids = _ids(step)
-    if loop["kind"] == "tensor":
-        return ids
-    if loop.get("uneven"):
-        return ids[:1] if rank else ids[1:]
-    return ids.chunk(count)[rank]
+def sampled_steps(updates: int, every: int) -> list[int]:
+    """The updates that are sampled: the first and every so-many-th."""
+    return [step for step in range(1, updates + 1) if step == 1 or step % every == 0]
 
 
-def _loss(model: nn.Module, ids: Tensor) -> Tensor:
-    output = model(ids[:, :-1])
-    logits = getattr(output, "logits", output)
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-
-
-def _steps(
-    loop: dict[str, Any],
-    model: Any,
-    optimizer: Any,
-    watched: Any,
-    seen: dict[str, Any],
+def train(
+    run: TrainingRun,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[dict[str, Tensor]],
     *,
-    rank: int,
-    count: int,
+    called: Any = None,
+    clip: float | None = None,
 ) -> None:
-    for step in range(1, loop.get("steps", 5) + 1):
-        if step == loop.get("raises") and rank == 1:
-            raise RuntimeError("the loop of the second process fails")
-        if step == loop.get("breaks"):
-            with torch.no_grad():
-                next(model.parameters()).mul_(float("nan"))
-        parts = _part(loop, step, rank, count).chunk(loop.get("micro", 1))
-        for number, ids in enumerate(parts):
-            last = number == len(parts) - 1
-            with _unsynchronised(loop, model) if not last else nullcontext():
-                loss = _loss(model, ids) / len(parts)
-                loss.backward()
-            seen["losses"].append(loss.item())
-        if loop.get("clip"):
-            nn.utils.clip_grad_norm_(model.parameters(), loop["clip"])
-        seen["gradients"].append(_digest(one.grad for one in model.parameters()))
+    """Update a model that returns its loss once for every batch."""
+    for batch in batches:
+        loss = (model if called is None else called)(**batch).loss
+        run.loss(loss)
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         optimizer.zero_grad()
-        if loop.get("asks") and watched is not None:
-            seen["should_stop"].append(watched.should_stop)
-            if seen["should_stop"][-1]:
-                break
 
 
-@contextmanager
-def _unsynchronised(loop: dict[str, Any], model: Any) -> Iterator[None]:
-    if loop["kind"] == "ddp":
-        with model.no_sync():
-            yield
-    elif loop["kind"] == "fsdp":
-        model.set_requires_gradient_sync(False)
-        yield
-        model.set_requires_gradient_sync(True)
-    else:
-        yield
-
-
-def _digest(tensors: Any) -> str:
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        part = getattr(tensor, "_local_tensor", tensor)
-        digest.update(b"none" if part is None else part.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-@contextmanager
-def _fault(name: str) -> Iterator[None]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise RuntimeError(f"a fault in {name}")
-
-    with mock.patch(FAULTS[name], fail):
-        yield
-
-
-def main(folder: Path, rank: int, count: int, port: int) -> None:
-    """Run the loops of the folder one after the other."""
-    torch.set_num_threads(1)
-    loops = json.loads((folder / "loops.json").read_text())
-    store = None if port else dist.FileStore(str(folder / "store"), count)
-    where: dict[str, Any] = {"init_method": f"tcp://127.0.0.1:{port}"} if port else {"store": store}
-    dist.init_process_group(
-        "gloo", rank=rank, world_size=count, timeout=timedelta(seconds=60), **where
-    )
-    seen: dict[str, Any] = {}
-    for loop in loops:
-        begun = time.perf_counter()
-        seen[loop["name"]] = run_loop(loop, folder, rank, count)
-        seen[loop["name"]]["seconds"] = time.perf_counter() - begun
-        (folder / f"{rank}.json").write_text(json.dumps(seen))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-Runner = Callable[..., dict[str, Any]]
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+def rows_of(path: Path, quantity: str) -> dict[int, list[Reading]]:
+    """The readings of a quantity in a record, by step."""
+    rows: dict[int, list[Reading]] = {}
+    with Record.open(path) as record:
+        for reading in record.select(quantity) if quantity in record else ():
+            rows.setdefault(reading.step, []).append(reading)
+    return rows

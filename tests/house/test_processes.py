@@ -91,3 +91,11 @@ def test_a_process_that_ends_before_what_is_waited_for_is_told_at_once(start):
     process = start([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(AssertionError, match="ended with exit code 3"):
         wait_for(lambda: False, of=process)
+
+
+def test_a_child_process_has_no_width_that_its_test_did_not_give():
+    script = "import os; print(os.environ.get('COLUMNS'))"
+    child = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert child.stdout == "None\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, cast
 
 from leadline.cli.request import options as o
 from leadline.cli.screen.voice import Voice
@@ -14,10 +14,12 @@ from leadline.errors import InputError, RecordError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from leadline.reading.watch.screen import WatchView
     from leadline.reading.watch.sight import FollowedRun, RunSight
 
+ColorSystem = Literal["auto", "standard", "256", "truecolor", "windows"]
 TRIES = 20
 """So often a single look is repeated while the writer holds the file: half a second each."""
 
@@ -51,7 +53,8 @@ def watch(
     """
     if not interval > 0:
         raise InputError(f"--interval is {interval:g}; give a number of seconds above 0.")
-    from leadline.reading.watch.screen import watch_json, watch_view
+    from leadline.reading.watch.gauge_table import watch_json
+    from leadline.reading.watch.screen import watch_view
     from leadline.reading.watch.sight import FollowedRun
 
     run = FollowedRun(file)
@@ -60,46 +63,52 @@ def watch(
         shown = None if before is None or before.group is None else str(before.group.address)
         return watch_view(sight, quantity=quantity, before=shown, relative=relative)
 
-    if once or voice.as_json or voice.quiet or not _is_live(sys.stdout):
-        view = view_of(_one_look(run))
+    if once or voice.as_json or voice.quiet or not _is_live():
+        with voice.progress("Reading the record"):
+            view = view_of(_one_look(run))
         voice.emit(lambda: watch_json(view))
         voice.show(view.screen().show)
         return
-    view = _follow(run, view_of, interval)
+    with voice.progress("Reading the record"):
+        view = view_of(run.look())
+    view = _follow(run, view, view_of, interval=interval)
     voice.show(view.screen().show)
 
 
 def _one_look(run: FollowedRun) -> RunSight:
     """Look once; again, while a writer is in the way before anything was seen."""
+    sight = run.look()
     for _ in range(TRIES):
-        sight = run.look()
         if sight.state == "waiting":
             raise RecordError(f"There is no record at {run.path}: no such file.")
         if not sight.busy:
-            return sight
+            break
+        sight = run.look()
     return sight
 
 
-def _follow(run: FollowedRun, view_of: ..., interval: float) -> WatchView:
-    """Draw the run again and again, until it has ended or the user leaves."""
+class _Chooser(Protocol):
+    """Chooses what is shown of a sight, given what was shown before."""
+
+    def __call__(self, sight: RunSight, before: WatchView | None = None) -> WatchView: ...
+
+
+def _follow(run: FollowedRun, view: WatchView, view_of: _Chooser, *, interval: float) -> WatchView:
+    """Draw the run again and again, until it has ended or the user leaves; return the last view."""
     from rich.console import Console
 
     console = Console(highlight=False)
     pause = threading.Event()
-    view: WatchView | None = None
-    with console.screen(hide_cursor=True) as alternate:
-        try:
-            while view is None or not view.sight.ended:
-                view = view_of(run.look(), view)
-                alternate.update(_drawn(view, console))
-                pause.wait(0.0 if view.sight.ended else interval)
-        except KeyboardInterrupt:
-            pass
-    assert view is not None
+    with console.screen(hide_cursor=True) as alternate, suppress(KeyboardInterrupt):
+        alternate.update(_drawn(view, console))
+        while not view.sight.ended:
+            pause.wait(interval)
+            view = view_of(run.look(), view)
+            alternate.update(_drawn(view, console))
     return view
 
 
-def _drawn(view: WatchView, console: Console) -> object:
+def _drawn(view: WatchView, console: Console) -> Text:
     """Draw a view for the terminal as large as it is now."""
     from rich.console import Console as RichConsole
     from rich.text import Text
@@ -110,7 +119,7 @@ def _drawn(view: WatchView, console: Console) -> object:
         width=width,
         height=height,
         force_terminal=True,
-        color_system=console.color_system,
+        color_system=cast("ColorSystem", console.color_system),
         highlight=False,
     )
     view.screen(width=width, height=height).show(paper)
@@ -118,8 +127,8 @@ def _drawn(view: WatchView, console: Console) -> object:
     return Text.from_ansi(paper.file.getvalue(), no_wrap=True, overflow="crop")
 
 
-def _is_live(file: object) -> bool:
-    """Whether screens can be drawn over each other there."""
+def _is_live() -> bool:
+    """Whether screens can be drawn over each other on the output."""
     from rich.console import Console
 
     console = Console()

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from leadline.instruments.paths.result import Paths
     from leadline.record.file.checksum import Integrity
     from leadline.record.rows.profile import Profile
+    from leadline.record.rows.step_line import StepLine
     from leadline.record.words.table import TextTable
 
 __all__ = ["Record", "check_record"]
@@ -302,6 +303,13 @@ class Record(Showable):
                 seed=seed,
             )
         )
+
+    def step_lines(self) -> list[StepLine]:
+        """Return the headline of every quantity at every site, over the steps of each run.
+
+        Heads, lanes and tokens are left out where a quantity has a summary of them.
+        """
+        return list(self._reader.step_lines())
 
     def profiles(
         self, quantity: str, *, run: str | None = None, step: int | None = None

@@ -260,6 +260,7 @@ SHELVES: dict[str, Callable[[], dict[str, Page]]] = {
     "tasks": partial(_catalog, "lab.tasks", "TASKS"),
     "presets": partial(_catalog, "lab.presets", "PRESETS", options=False),
     "engines": partial(_catalog, "lab.engines", "ENGINES"),
+    "sinks": partial(_catalog, "lab.watch.sinks", "SINKS"),
     "concepts": _concepts,
 }
 
@@ -275,6 +276,7 @@ SINGULAR = {
     "tasks": "task",
     "presets": "preset",
     "engines": "engine",
+    "sinks": "sink",
     "concepts": "concept",
 }
 

@@ -68,6 +68,13 @@ class Bell:
                 self._fence.guard("on_warning", self._on_warning)(one)
         if warnings and self._ring is not None:
             self._fence.guard("A snapshot", self._snapshot)([one.code for one in warnings])
+        self.send(readings)
+        for sink in self._sinks:
+            for one in warnings:
+                sink.warn(one)
+
+    def send(self, readings: Sequence[Reading]) -> None:
+        """Send numbers to the sinks, step by step."""
         if not self._sinks:
             return
         from leadline.lab.watch.sinks.names import scalars
@@ -76,10 +83,8 @@ class Bell:
         for reading in readings:
             by_step.setdefault(reading.step, []).append(reading)
         for sink in self._sinks:
-            for at, rows in sorted(by_step.items()):
-                sink.write(at, scalars(rows))
-            for one in warnings:
-                sink.warn(one)
+            for step, rows in sorted(by_step.items()):
+                sink.write(step, scalars(rows))
 
     def stop_if_asked(self) -> None:
         """End the training, where the user wants that of a serious warning."""

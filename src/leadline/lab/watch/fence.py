@@ -36,16 +36,22 @@ class Fence:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.notes: list[str] = []
+        self._subjects: set[str] = set()
         self.off = False
         self.on_fault: Callable[[], None] = lambda: None
         """Called after a fault, to give up the sample that is under way."""
         self.quiet = quiet
         self._faults = 0
 
-    def note(self, sentence: str) -> None:
-        """Keep a sentence for the user, and say it once in the log."""
-        if sentence in self.notes or len(self.notes) >= MOST_NOTES:
+    def note(self, sentence: str, *, about: str = "") -> None:
+        """Keep a sentence for the user, and say it once in the log.
+
+        Of several sentences `about` the same thing, with other numbers in them, the first is kept.
+        """
+        known = sentence in self.notes or (about and about in self._subjects)
+        if known or len(self.notes) >= MOST_NOTES:
             return
+        self._subjects.add(about)
         self.notes.append(sentence)
         if not self.quiet:
             log.warning("leadline.watch: %s", sentence)

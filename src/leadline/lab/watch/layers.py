@@ -29,7 +29,7 @@ from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.ranks import Ranks
-from leadline.lab.watch.sample import Call, Sample, prove_anatomy
+from leadline.lab.watch.sample import Call, KnownHeads, Sample, prove_anatomy
 from leadline.lab.watch.spread import is_spread
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
@@ -84,6 +84,7 @@ class LayerReader:
         """The module whose call is sampled."""
         self._running = self._in_evaluation = False
         """Whether that call is still under way; whether it is in evaluation mode."""
+        self._heads = KnownHeads()
         self._log_z: Tensor | None = None
         self._logits_read = 0
         self._traced = False
@@ -227,6 +228,7 @@ class LayerReader:
                 self.anatomy,
                 self.plan,
                 fence=self._fence,
+                heads=self._heads,
                 spread=self._ranks.sharding == "tensor",
             )
             if self._compiled:

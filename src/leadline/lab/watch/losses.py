@@ -28,7 +28,7 @@ from leadline.record import Reading
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOSS
 
-__all__ = ["BackwardCall", "LossKeeper", "Scale", "listen_to_losses"]
+__all__ = ["BackwardCall", "LossKeeper", "LossScale", "listen_to_losses"]
 
 MOST_CALLS = 10_000
 """Micro-batches of one update that are kept: a loop may never step the optimizer that is watched."""
@@ -39,7 +39,7 @@ WITNESSES = 16
 
 
 @dataclass(frozen=True)
-class Scale:
+class LossScale:
     """The factor of a loss scaler, still on its device, and which scaler it is."""
 
     factor: Tensor
@@ -51,7 +51,7 @@ class BackwardCall:
     """One value on which backward is called, and the factor of a loss scaler in it."""
 
     value: Tensor
-    scaled: Scale | None = None
+    scaled: LossScale | None = None
 
     @property
     def scale(self) -> Tensor | None:
@@ -138,7 +138,7 @@ def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
         scaled = scale(self, outputs)
         factor = getattr(self, "_scale", None)
         if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
-            _scaled[scaled] = Scale(factor.detach().clone(), id(self))
+            _scaled[scaled] = LossScale(factor.detach().clone(), id(self))
         return scaled
 
     return watched_scale

@@ -127,7 +127,7 @@ class ParameterGroups:
         self._names = {
             id(parameter): name
             for name, parameter in named.items()
-            if parameter.requires_grad and name in self.sites
+            if name in self.sites  # what is frozen now may be trained later
         }
         self._parameters = {
             name: parameter for name, parameter in named.items() if id(parameter) in self._names

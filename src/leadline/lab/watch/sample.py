@@ -44,7 +44,7 @@ from leadline.models.inputs.model_facts import is_pair
 from leadline.numerics.tokens import Tokens
 from leadline.record import Reading, Site
 
-__all__ = ["Call", "Sample", "prove_anatomy"]
+__all__ = ["Call", "KnownHeads", "Sample", "prove_anatomy"]
 
 
 class Call:
@@ -91,6 +91,30 @@ def prove_anatomy(
         return read_anatomy(module, half.again, call.again, declared=declared)
 
 
+class KnownHeads:
+    """Which attentions have heads behind their examples, where both are as many.
+
+    The products that queries come from tell. They are followed in the first sample, and again
+    where a batch has as many examples as heads and the first one had not.
+    """
+
+    def __init__(self) -> None:
+        self.looks = True
+        """Whether the next sample follows the products."""
+        self.modules: set[str] = set()
+
+    def can_tell(self, attention: SeenAttention) -> bool:
+        """Say whether an attention is known to be what it seems to be."""
+        if not attention.ambiguous:
+            if attention.query_source is not None:
+                self.modules.add(attention.module)
+            return True
+        if attention.query_source is not None:
+            self.modules.add(attention.module)
+        self.looks = self.looks or attention.module not in self.modules
+        return attention.module in self.modules
+
+
 class Sample:
     """Reads one forward pass and the gradients of its backward pass.
 
@@ -104,6 +128,7 @@ class Sample:
         plan: Plan,
         *,
         fence: Fence,
+        heads: KnownHeads | None = None,
         gradients: bool = True,
         spread: bool = False,
     ) -> None:
@@ -111,6 +136,7 @@ class Sample:
         """Whether tensors inside may be spread over processes: then an operation would need all."""
         self.counts: dict[tuple[str, Site], float] = {}
         """How many numbers each mean is the mean of."""
+        self.heads = heads or KnownHeads()
         self.module = module
         self.anatomy = anatomy
         self.plan = plan
@@ -141,6 +167,8 @@ class Sample:
     def end(self) -> None:
         """Take the hooks off; gradients are still listened to."""
         self._open.close()
+        if self._tap is not None and not self.over:
+            self._tap.listen_to_last_streams()
 
     def give_up(self) -> None:
         """Take everything off and listen no more."""
@@ -165,7 +193,14 @@ class Sample:
                 f"In training mode layer {balance.layer} of the {balance.stack} does not balance "
                 f"({balance.eps:.3g} eps): something changes its update after the module that "
                 "returns it, such as functional dropout. Updates are not read, stream and "
-                "gradients are."
+                "gradients are.",
+                about="balance",
+            )
+        if collector.unproved:
+            self.fence.note(
+                f"Attention could not be rebuilt in {len(collector.unproved)} sublayers, so the "
+                "probes of attention that were asked for do not read it: dropout inside of "
+                "attention does that. attention=True reads logits and weights in any case."
             )
         kept: list[Reading] = []
         for reading in readings:
@@ -181,10 +216,19 @@ class Sample:
 
     def _spy(self, tap: Tap, collector: _SampleCollector) -> AttentionSpy:
         """Hand every attention of a sublayer of the anatomy to the collector."""
+        followed = collector.needs_projections or self.heads.looks
+        self.heads.looks = False
 
         def listen(attention: SeenAttention) -> None:
             place = tap.locate(attention.module)
-            if place is None or place[2].role not in MIXING or attention.ambiguous:
+            if place is None or place[2].role not in MIXING:
+                return
+            if not self.heads.can_tell(attention):
+                if followed:
+                    self.fence.note(
+                        f"In '{attention.module}' heads and examples cannot be told apart, so its "
+                        "attention is not read; another number of examples would tell."
+                    )
                 return
             stack, block, write = place
             grid = attention.weights if attention.weights is not None else attention.query
@@ -195,7 +239,7 @@ class Sample:
             self.module,
             self.fence.guard("Reading attention", listen),
             examples=lambda: tap.examples,
-            projections=collector.needs_projections,
+            projections=followed,
         )
 
 
@@ -285,6 +329,10 @@ class _FencedTap(Tap):
 
     sample: Sample
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._last_streams: list[tuple[Any, Tensor, torch.Size, int]] = []
+
     def _entry_hook(self, walks: Any) -> Callable[..., Any]:
         hook = self._fenced(super()._entry_hook(walks))
 
@@ -313,8 +361,32 @@ class _FencedTap(Tap):
     def _listen_to_gradient(
         self, walk: Any, layer: int, sublayer: int | None, live: Tensor, factor: float
     ) -> None:
-        if sublayer is None:
-            super()._listen_to_gradient(walk, layer, sublayer, _Hooked(live, self), factor)  # type: ignore[arg-type]
+        if sublayer is not None:
+            return
+        if not live.requires_grad and layer == walk.stack.depth and walk.before is not None:
+            self._last_streams.append((walk, live, walk.before.shape, live._version))
+        super()._listen_to_gradient(walk, layer, sublayer, _Hooked(live, self), factor)  # type: ignore[arg-type]
+
+    def listen_to_last_streams(self) -> None:
+        """Ask for the gradient behind the last block, which no further block receives.
+
+        Inside of a reentrant checkpoint it carries no gradient; when the checkpoint is over, the
+        same tensor does.
+        """
+        for walk, live, shape, version in self._last_streams:
+            if live.requires_grad and live._version == version:
+                self._listen_late(walk, live, shape)
+        self._last_streams.clear()
+
+    def _listen_late(self, walk: Any, live: Tensor, shape: torch.Size) -> None:
+        listener, stack = self.listener, walk.stack
+
+        def hook(gradient: Tensor) -> None:
+            with torch.no_grad():
+                tokens = self._tokens(walk, gradient.reshape(shape))
+                listener.gradient(stack, stack.depth, None, tokens)  # type: ignore[union-attr]
+
+        _Hooked(live, self).register_hook(hook)
 
     def _fenced(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         def fenced(*args: Any) -> Any:

@@ -318,6 +318,7 @@ class Watch:
             if self._ranks is not None:
                 losses = shield(self._ranks.join_losses)(losses) or losses
             shield(self._writer.write)(losses)
+            shield(self._bell.send)(losses)
         shield(self._bell.close)()
         shield(self._writer.close)(
             steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)

@@ -34,7 +34,7 @@ _SQLITE = b"SQLite format 3\x00"
 def load(source: str | Path) -> LoadedModel | Record:
     """Open a record file as a Record; load anything else as a model."""
     path = check_path(source, name="The source of the model", error=LoadingError)
-    if path.is_file() and _looks_like_a_record(path):
+    if path.is_file() and first_bytes(path, len(_SQLITE)) == _SQLITE:
         from leadline.record import Record
 
         return Record.open(path)
@@ -99,20 +99,11 @@ def _from_source(request: Request, *, random_init: bool) -> LoadedModel:
     return from_hub(request)
 
 
-def _looks_like_a_record(path: Path) -> bool:
-    return first_bytes(path, len(_SQLITE)) == _SQLITE
-
-
 def _refusal_of_file(path: Path) -> str:
     if path.suffix.lower() in PICKLES:
         return f"{path} is a pickle. {CONVERT}"
     if path.suffix.lower() == ".safetensors":
         return f"{path} holds weights only; give its folder, with config.json beside it."
-    if _looks_like_a_record(path):
-        return (
-            f"{path} is a record of what was measured and not a model: `leadline report`, `compare` "
-            "and `diagnose` read records; this needs the model that it was measured on."
-        )
     return (
         f"{path} is not a model: give a folder with config.json, a GGUF file, "
         "a hub id, package.module:function, a model type with random init, or a recipe."

@@ -57,7 +57,10 @@ class SweepAxis:
 
 @dataclass(frozen=True, slots=True)
 class SweepCell:
-    """How one cell ended. `loss` is NaN where it diverged; `trains` is None for a hole."""
+    """How one cell ended. `loss` is NaN where it diverged; `trains` is None for a hole.
+
+    `alarms` are the codes of the alarms that rang while it was trained.
+    """
 
     run: str
     labels: Mapping[str, Label]
@@ -69,6 +72,7 @@ class SweepCell:
     steps: int
     loss: float
     trains: bool | None
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,7 @@ def _cell(
         steps=int(number_at(entry, "steps") or 0),
         loss=loss,
         trains=trains,
+        alarms=tuple(text_at(one, "code") for one in _mappings(entry.get("warnings"))),
     )
 
 

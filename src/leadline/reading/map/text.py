@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from leadline.reading.map.gauge_prediction import GUESS, best_prediction
@@ -260,6 +261,13 @@ def notes(training_map: Trainability) -> list[str]:
     diverged = sum(cell.status == "diverged" for cell in cells)
     if diverged:
         lines.append(f"{_plural(diverged)} diverged, which counts as not training.")
+    rang = Counter(code for cell in cells for code in set(cell.alarms))
+    if rang:
+        count = sum(bool(cell.alarms) for cell in cells)
+        listing = ", ".join(f"{code} in {of}" for code, of in rang.most_common())
+        lines.append(
+            f"Alarms rang in {count} of {_plural(len(cells))}: {listing} (leadline explain CODE)."
+        )
     early = sum(cell.status == "seconds" for cell in cells)
     if early:
         stood = "as it stood" if early == 1 else "as they stood"

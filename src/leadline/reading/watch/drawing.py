@@ -48,6 +48,7 @@ _LABEL = 24
 """Longer names of rows are cut at their beginning, where names of tensors are alike."""
 _LOST_SIGN, _PLAIN_LOST = "×", "x"
 _MARK, _PLAIN_MARK = "▲", "^"
+_PLAIN = str.maketrans({"×": "x", "…": "~"})
 _RICH = ("256", "truecolor")
 
 
@@ -119,7 +120,9 @@ class HeatDrawing:
             note = [(f"  {notes[at]}", "bold")] if at in notes else []
             drawn.append([(f"{name:>{label}} ", "dim"), *line, *note])
         drawn += self._axis(heat, stretch, label, plain=plain)
-        drawn.append(_legend(shading, label, palette, plain=plain))
+        drawn.append(_legend(shading, label, palette, width=width, plain=plain))
+        if plain:
+            drawn = [[(text.translate(_PLAIN), style) for text, style in line] for line in drawn]
         return drawn
 
     def _span(self) -> tuple[int, int]:
@@ -310,14 +313,18 @@ def _marks(findings: Sequence[Finding], heat: HeatMap, stretch: _Stretch, *, pla
     return line
 
 
-def _legend(shading: Shading, label: int, palette: Sequence[str], *, plain: bool) -> TerminalLine:
+def _legend(
+    shading: Shading, label: int, palette: Sequence[str], *, width: int, plain: bool
+) -> TerminalLine:
     low, high = shading.number(shading.low), shading.number(shading.high)
     scale = [(" ", f"on {colour}") for colour in palette]
     scale = scale or [(PLAIN_BARS if plain else BARS, "cyan")]
     kind = "logarithmic" if shading.logarithmic else "linear"
-    about = "against each layer's median" if shading.relative else kind
+    about = ", against each layer's median" if shading.relative else f", {kind}"
     blank = " " * (label + 1)
-    return [(f"{blank}{low} ", "dim"), *scale, (f" {high}, {about}", "dim")]
+    used = len(blank) + len(low) + len(high) + 2 + sum(len(sign) for sign, _ in scale)
+    ending = f" {high}{about if used + len(about) <= width else ''}"
+    return [(f"{blank}{low} ", "dim"), *scale, (ending, "dim")]
 
 
 def _cut(name: str) -> str:

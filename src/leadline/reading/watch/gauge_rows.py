@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from leadline.reading.watch.heat import table_of
-from leadline.reading.watch.robust import levels_of, row_medians
+from leadline.reading.watch.levels import levels_of, row_medians
 from leadline.record.rows.finding import SEVERITIES
 from leadline.record.run.curve import is_loss
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.reading.watch.robust import levels_of, noise_of, row_medians
+from leadline.reading.watch.levels import levels_of, noise_of, row_medians
 from leadline.record.rows.address import WHOLE_POINTS, Address, parse_address
 from leadline.record.rows.site import OUTSIDE, RUN
 from leadline.record.run.training import TRAIN_LOSS, VALIDATION_LOSS
@@ -141,7 +141,7 @@ def layer_series(history: History) -> list[LayerSeries]:
     order of the quantities.
     """
     groups: dict[tuple[str, str, str, int | None], list[Series]] = {}
-    first_stack = ""
+    first_stack = _first_stack(history)
     for name, sites in history.series.items():
         quantity = history.quantities[name]
         if quantity.ingredient_of or quantity.over == "step":
@@ -155,7 +155,6 @@ def layer_series(history: History) -> list[LayerSeries]:
             if site.stack == OUTSIDE:
                 key = name, OUTSIDE, "", None
             else:
-                first_stack = first_stack or site.stack
                 number = site.sublayer if (site.stack, site.point) in twice else None
                 key = name, site.stack, site.point, number
             groups.setdefault(key, []).append(one)
@@ -279,6 +278,12 @@ def series_by_column(series: Series, edges: NDArray[np.float64]) -> NDArray[np.f
             held = float(np.median(part)) if bool(np.all(np.isfinite(part))) else math.nan
         columns[at] = held
     return columns
+
+
+def _first_stack(history: History) -> str:
+    """The stack of the first reading in the model, which addresses leave out."""
+    stacks = (site.stack for sites in history.series.values() for site in sites)
+    return next((stack for stack in stacks if stack not in (RUN.stack, OUTSIDE)), "")
 
 
 def _repeated(lines: Sequence[Series]) -> set[tuple[str, str]]:

@@ -12,7 +12,8 @@ replaces what was read before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from leadline.record import Quantity, Reading, Record
+    from leadline.record.rows.step_line import StepLine
 
 __all__ = ["History", "Series"]
 
@@ -66,6 +68,24 @@ class Series:
         count = int(np.searchsorted(self.steps, step, side="right"))
         return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
 
+    def head(self, count: int) -> Series:
+        """Return the first samples."""
+        return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
+
+    def tail(self, count: int) -> Series:
+        """Return the last samples: alarms look at few of many, after every sample."""
+        return Series(self.quantity, self.site, self._steps[-count:], self._values[-count:])
+
+    def at(self, step: int) -> float:
+        """Return the value at a step, or at the last sample before it; the first where none is."""
+        return self._values[max(bisect_right(self._steps, step) - 1, 0)]
+
+    def put_line(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Add values at rising steps; what stands at the first of them or later is replaced."""
+        self.put(steps[0], values[0])
+        self._steps += steps[1:]
+        self._values += values[1:]
+
     def put(self, step: int, value: float) -> None:
         """Add a value; what stands at this step or later is replaced."""
         while self._steps and self._steps[-1] >= step:
@@ -88,15 +108,14 @@ class History:
     def of(cls, record: Record) -> History:
         """Return the history that a record holds, its attempts put together."""
         history = cls(record.quantities.values())
-        attempts = attempts_of(record)
-        by_run: dict[str, list[Reading]] = {one.run: [] for one in attempts}
-        for name, quantity in history.quantities.items():
-            for reading in record.select(name, statistic=quantity.headline):
-                if reading.run in by_run:
-                    by_run[reading.run].append(reading)
-        for attempt in attempts:
+        lines = record.step_lines()
+        before: str | None = None
+        for attempt in attempts_of(record):
+            if attempt.run == before:  # it went on where it had been cut off
+                continue
             history.go_back_to(attempt.first)
-            history.add(sorted(by_run[attempt.run], key=lambda reading: reading.step))
+            history.add_lines(line for line in lines if line.run == attempt.run)
+            before = attempt.run
         return history
 
     def describe(self, quantities: Iterable[Quantity]) -> None:
@@ -117,6 +136,17 @@ class History:
                 sites[site] = Series(reading.quantity, site)
             sites[site].put(reading.step, reading.value)
             self.step = max(self.step, reading.step)
+
+    def add_lines(self, lines: Iterable[StepLine]) -> None:
+        """Add what was read at many steps at once, of each quantity and site."""
+        for line in lines:
+            if line.quantity not in self.quantities:
+                continue
+            sites = self._series.setdefault(line.quantity, {})
+            if line.site not in sites:
+                sites[line.site] = Series(line.quantity, line.site)
+            sites[line.site].put_line(line.steps, line.values)
+            self.step = max(self.step, line.steps[-1])
 
     def go_back_to(self, step: int) -> None:
         """Forget what was read at this step and later: it is done again."""

@@ -42,8 +42,8 @@ COLUMNS = 100
 """So many columns a map has at most: each is some pixels wide even on a small screen."""
 SHADES = 9
 """So many shades; more of them cannot be told apart, and make shorter stretches."""
-LEAST_APART = 0.06
-"""Two names of rows are at least so far apart, as a share of the map's height."""
+LEAST_APART = 14
+"""Two names of rows are at least so many pixels apart."""
 _TICKS = 5
 _CODE = 0.13
 """The share of the width that the code of a warning takes on a phone."""
@@ -99,14 +99,13 @@ class HeatFigure:
 
     def _field(self, heat: HeatMap, shading: Shading) -> str:
         rows, columns = heat.values.shape
-        high = min(max(9 * rows, 64), 260)
         spoken = safe(_spoken(self.group, self.findings))
         names = safe("|".join(self.group.labels))
         return (
             f'<div class="field" role="img" tabindex="0" aria-label="{spoken}" '
             f'data-names="{names}" data-steps="{self.span[0]},{self.span[1]}">'
             f'<svg viewBox="0 0 {columns} {2 * rows}" preserveAspectRatio="none" '
-            f'style="height:{high}px">{_cells(shading)}{self._frame(heat)}</svg>'
+            f'style="height:{_high(rows)}px">{_cells(shading)}{self._frame(heat)}</svg>'
             f"{self._lines()}</div>"
         )
 
@@ -268,10 +267,15 @@ def _stretches(cells: NDArray[np.bool_]) -> str:
     return path
 
 
+def _high(rows: int) -> int:
+    """How many pixels a map is high."""
+    return min(max(9 * rows, 64), 260)
+
+
 def _row_names(group: LayerSeries) -> str:
     """The names of rows that have room; the first and the last always."""
     count = len(group.labels)
-    every = max(1, math.ceil(LEAST_APART * count))
+    every = max(1, math.ceil(LEAST_APART * count / _high(count)))
     shown = [at for at in range(0, count, every) if at == 0 or count - 1 - at >= every]
     shown = [*shown, count - 1] if count > 1 else shown
     return "".join(

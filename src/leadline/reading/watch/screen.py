@@ -9,21 +9,20 @@ then rows of the map; the answer and the worst warnings stay.
 
 from __future__ import annotations
 
-import math
+import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leadline.errors import UnknownName
-from leadline.reading.diagnosis.words import finding_json
 from leadline.reading.watch.drawing import HeatDrawing
 from leadline.reading.watch.gauge_rows import gauge_of, gauge_rows, most_telling, warned
+from leadline.reading.watch.gauge_table import gauge_table
 from leadline.reading.watch.heat import chosen_series, layer_series, loss_of
 from leadline.reading.watch.state_words import answer_sentence, detail_sentence, state_sentence
-from leadline.record.provenance import strict_json, strict_number
-from leadline.record.words.numbers import format_number
+from leadline.record.words.numbers import format_number, sparkline
 from leadline.record.words.screen import Screen, Sentence
-from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
-from leadline.record.words.text import SEVERITY, shape_cell
+from leadline.record.words.table import TextTable
+from leadline.record.words.text import SEVERITY
 from leadline.record.words.watch_answer import warning_place
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from leadline.record import Finding
     from leadline.record.words.screen import Drawing
 
-__all__ = ["WatchView", "watch_json", "watch_view"]
+__all__ = ["WatchView", "watch_view"]
 
 FAR_MORE = 2.0
 """Another map takes the place of the one that is shown where it departs so many times as far."""
@@ -52,8 +51,8 @@ LEAST_GAUGES = 3
 """A table of fewer gauges is left out, unless there are no more."""
 _AROUND_MAP = 5
 """Lines of a map beside its cells: title, loss, marks, steps, legend."""
-_AROUND_GAUGES = 2
-"""Lines of the gauges beside their rows: an empty one, and their titles."""
+ABOVE_STATE = 3
+"""The sentence about the writer goes where fewer lines than these would be left above it."""
 TALL = 34
 """From so many lines on the loss has three of them."""
 
@@ -70,50 +69,69 @@ class WatchView:
 
     def screen(self, *, width: int | None = None, height: int | None = None) -> Screen:
         """Return the screen: everything, or what fits into `height` lines of `width` columns."""
-        head = self._head()
-        tail = [Sentence(state_sentence(self.sight), "dim", hang=2)]
-        if height is None or height >= TALL:
-            tail.append(Sentence(detail_sentence(self.sight), "dim", hang=2))
-        tail = [one for one in tail if one.text]
-        if height is None:
-            lines, gauges, curve = MOST_LINES, MOST_GAUGES, 3
-        else:
-            curve = 3 if height >= TALL else 1
-            used = sum(_height(one, width) for one in (*head, *tail))
-            lines, gauges = self._shares(height - used - (curve - 1))
-        parts: list[Sentence | TextTable | Drawing] = [*head]
-        if self.group is not None and lines:
+        answer, tail = self._answer(), [state_sentence(self.sight), detail_sentence(self.sight)]
+        warnings = warning_sentences(self.sight.findings)
+        if height is None or width is None:
+            body = self._body(MOST_LINES, MOST_GAUGES, 3)
+            told = [one for group in warnings for one in group]
+            return Screen((answer, *told, Sentence(), *body, *_dim(tail)))
+        room = _Room(width, height)
+        room.take(answer)
+        state = _dim(tail if height >= TALL else tail[:1])
+        if room.left - room.height(*state) < ABOVE_STATE:
+            state = []
+        room.take(*state)
+        told = [one for group in warnings if room.fits(*group) for one in room.take(*group)]
+        blank = room.take(Sentence()) if room.left > 1 else []
+        curve = 3 if height >= TALL else 1
+        lines, gauges = self._shares(room, curve)
+        return Screen((answer, *told, *blank, *self._body(lines, gauges, curve, width), *state))
+
+    def _answer(self) -> Sentence:
+        findings = self.sight.findings
+        style = SEVERITY[findings[0].severity] if findings else "bold"
+        return Sentence(answer_sentence(self.sight), style, hang=2)
+
+    def _body(
+        self, lines: int, gauges: int, curve: int, width: int | None = None
+    ) -> list[Sentence | TextTable | Drawing]:
+        """The map, or the loss alone where it has no room, and the gauges."""
+        parts: list[Sentence | TextTable | Drawing] = []
+        if self.group is not None and lines > 0:
             title = f"{self.group.title}  {self.group.address}"
+            title = title if width is None else title[:width]
             parts += [Sentence(title, "bold"), self._drawing(self.group, lines, curve)]
-        elif self.loss is not None and (height is None or height > len(head) + 2):
+        elif self.loss is not None and lines >= 0:
             parts.append(Sentence(_loss_line(self.loss, width)))
         if gauges and self.gauges:
             parts += [Sentence(), gauge_table(self.gauges[:gauges])]
-        return Screen((*parts, *tail))
+        return parts
 
-    def _head(self) -> list[Sentence]:
-        sight = self.sight
-        worst = sight.findings[0].severity if sight.findings else None
-        style = SEVERITY[worst] if worst else "bold"
-        return [
-            Sentence(answer_sentence(sight), style, hang=2),
-            *warning_sentences(sight.findings),
-            Sentence(),
-        ]
+    def _shares(self, room: _Room, curve: int) -> tuple[int, int]:
+        """Share what is left of a terminal between the map and the gauges, in lines and rows.
 
-    def _shares(self, room: int) -> tuple[int, int]:
-        """Share the lines of a terminal between the map and the gauges."""
+        No line for the map leaves the loss alone, and fewer than none not even that.
+        """
+        around = _AROUND_MAP + curve - 1
         needed = 0 if self.group is None else len(self.group.series)
-        wanted = min(needed, max(room - _AROUND_MAP, 0))
-        if wanted < min(needed, LEAST_LINES):
-            return 0, min(len(self.gauges), max(room - _AROUND_GAUGES, 0))
-        lines = min(wanted, max(LEAST_LINES, (2 * room) // 3 - _AROUND_MAP))
-        around = lines + _AROUND_MAP if lines else 0
-        gauges = min(len(self.gauges), max(room - around - _AROUND_GAUGES, 0))
+        wanted = min(needed, room.left - around)
+        if wanted < min(needed, LEAST_LINES) or not needed:
+            if room.left < 1:
+                return -1, 0
+            return 0, self._fitting_gauges(room, room.left - 1)
+        lines = min(wanted, max(LEAST_LINES, (2 * room.left) // 3 - around))
+        gauges = self._fitting_gauges(room, room.left - lines - around)
         if gauges < min(LEAST_GAUGES, len(self.gauges)):
             return wanted, 0
-        spare = room - around - _AROUND_GAUGES - gauges
-        return lines + min(spare, needed - lines), gauges
+        used = room.height(Sentence(), gauge_table(self.gauges[:gauges]))
+        return min(needed, room.left - around - used), gauges
+
+    def _fitting_gauges(self, room: _Room, left: int) -> int:
+        """How many gauges fit into so many lines: in a narrow terminal a row may take several."""
+        count = min(len(self.gauges), max(left - 2, 0))
+        while count and room.height(Sentence(), gauge_table(self.gauges[:count])) > left:
+            count -= 1
+        return count
 
     def _drawing(self, group: LayerSeries, lines: int, curve: int) -> HeatDrawing:
         findings = tuple(self.sight.findings)
@@ -168,127 +186,59 @@ def _outweighs(best: LayerSeries, shown: LayerSeries, findings: Sequence[Finding
     return gauge_of(best).telling > FAR_MORE * max(gauge_of(shown).telling, 1.0)
 
 
-def warning_sentences(findings: Sequence[Finding]) -> list[Sentence]:
+def warning_sentences(findings: Sequence[Finding]) -> list[list[Sentence]]:
     """Return the worst warnings: what, where and since when, and below each what to do."""
-    lines: list[Sentence] = []
+    groups: list[list[Sentence]] = []
     for finding in findings[:MOST_WARNINGS]:
         words = [finding.severity, finding.code, finding.verdict]
         text = ": ".join(word for word in words if word)
         place = warning_place(finding, unless_in=finding.verdict)
         text = f"{text} ({place})" if place else text
-        lines.append(Sentence(text, SEVERITY[finding.severity], hang=2))
+        group = [Sentence(text, SEVERITY[finding.severity], hang=2)]
         if remedy := finding.remedy.get("words"):
-            lines.append(Sentence(f"  do: {remedy}", hang=6))
+            group.append(Sentence(f"  do: {remedy}", hang=6))
+        groups.append(group)
     hidden = len(findings) - len(findings[:MOST_WARNINGS])
     if hidden:
-        lines.append(Sentence(f"{hidden} more: `leadline report FILE --all`", "dim"))
-    return lines
+        groups.append([Sentence(f"{hidden} more: `leadline report FILE --all`", "dim")])
+    return groups
 
 
-def gauge_table(rows: Sequence[GaugeRow]) -> TextTable:
-    """Return a row per gauge: now, its past, and the layer that departs most from its own."""
-    columns = (
-        TableColumn("gauge", style="bold"),
-        TableColumn("now", right=True),
-        TableColumn("past", right=True),
-        TableColumn("usual range", right=True, gives_way=(3,)),
-        TableColumn("by step", style="cyan", gives_way=(1, 2, 4)),
-        TableColumn("worst layer", gives_way=(5,)),
-    )
-    return TextTable(columns, tuple(Row(_gauge_cells(row)) for row in rows))
+class _Room:
+    """The lines that are left of a terminal."""
+
+    def __init__(self, width: int, lines: int) -> None:
+        self._width = width
+        self.left = lines
+
+    def height(self, *parts: Sentence | TextTable) -> int:
+        """How many lines parts take."""
+        return sum(self._height_of(part) for part in parts)
+
+    def fits(self, *parts: Sentence | TextTable) -> bool:
+        """Whether parts have room."""
+        return self.height(*parts) <= self.left
+
+    def take(self, *parts: Sentence) -> list[Sentence]:
+        """Take the lines of parts, and return these."""
+        self.left -= self.height(*parts)
+        return list(parts)
+
+    def _height_of(self, part: Sentence | TextTable) -> int:
+        if isinstance(part, TextTable):
+            return len(part.text(self._width).split("\n"))
+        indent = " " * min(part.hang, self._width // 2)
+        lines = textwrap.wrap(
+            part.text, self._width, break_on_hyphens=False, subsequent_indent=indent
+        )
+        return len(lines) or 1
 
 
-def _gauge_cells(row: GaugeRow) -> tuple[str | TableCell, ...]:
-    style = "bold yellow" if row.warned else ""
-    usual = "" if math.isnan(row.low) else f"{_short(row.low)} to {_short(row.high)}"
-    return (
-        TableCell((row.label,), style=style),
-        _short(row.now),
-        "" if math.isnan(row.past) else _short(row.past),
-        usual,
-        shape_cell(row.curve, row.quantity.scale, along="steps"),
-        TableCell((_worst_text(row),), style=style),
-    )
-
-
-def _worst_text(row: GaugeRow) -> str:
-    worst = row.worst
-    if worst is None:
-        return ""
-    text = f"{worst.label}: {_short(worst.value)}"
-    if math.isnan(worst.past):
-        return text
-    if row.quantity.scale == "log" and worst.past > 0 and math.isfinite(worst.value):
-        return f"{text}, ×{format_number(worst.value / worst.past, digits=2)}"
-    return f"{text}, was {_short(worst.past)}"
-
-
-def _short(value: float) -> str:
-    return format_number(value, digits=3)
+def _dim(sentences: Sequence[str]) -> list[Sentence]:
+    return [Sentence(one, "dim", hang=2) for one in sentences if one]
 
 
 def _loss_line(loss: Series, width: int | None) -> str:
-    from leadline.record.words.numbers import sparkline
-
-    line = sparkline(loss.values, scale="log", width=(width or 80) - 16)
-    return f"loss {line} {_short(loss.last)}"
-
-
-def _height(sentence: Sentence, width: int | None) -> int:
-    """How many lines of a terminal a sentence takes."""
-    import textwrap
-
-    if width is None or not sentence.text:
-        return 1
-    indent = " " * min(sentence.hang, width // 2)
-    return len(textwrap.wrap(sentence.text, width, break_on_hyphens=False,
-                             subsequent_indent=indent)) or 1  # fmt: skip
-
-
-def watch_json(view: WatchView) -> dict[str, Any]:
-    """Return what is shown as strict JSON, with every gauge and the last value of every layer."""
-    sight = view.sight
-    step = sight.history.step
-    return {
-        "file": sight.name,
-        "state": sight.state,
-        "answer": answer_sentence(sight),
-        "step": step,
-        "quiet_seconds": None if sight.quiet is None else round(sight.quiet, 1),
-        "loss": None if view.loss is None else strict_number(view.loss.last),
-        "warnings": [
-            {
-                **finding_json(finding),
-                "quantity": finding.quantity,
-                "step": finding.details.get("step"),
-                "since": finding.details.get("since"),
-            }
-            for finding in sight.findings
-        ],
-        "gauges": [_gauge_json(row) for row in view.gauges],
-        "notes": strict_json(sight.provenance.get("watch", {}).get("notes", [])),
-    }
-
-
-def _gauge_json(row: GaugeRow) -> dict[str, Any]:
-    return {
-        "gauge": row.label,
-        "now": strict_number(row.now),
-        "past": strict_number(row.past),
-        "low": strict_number(row.low),
-        "high": strict_number(row.high),
-        "warned": row.warned,
-        "worst_layer": None
-        if row.worst is None
-        else {
-            "layer": row.worst.label,
-            "now": strict_number(row.worst.value),
-            "past": strict_number(row.worst.past),
-        },
-        "layers": {}
-        if row.group is None
-        else {
-            label: strict_number(series.last)
-            for label, series in zip(row.group.labels, row.group.series, strict=True)
-        },
-    }
+    now = format_number(loss.last, digits=3)
+    room = (width or 80) - len(f"loss  {now}")
+    return f"loss {sparkline(loss.values, scale='log', width=max(1, room))} {now}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from leadline.reading.watch.robust import levels_of, row_medians
+from leadline.reading.watch.levels import levels_of, row_medians
 from leadline.record.words.numbers import FLAT, format_number
 
 if TYPE_CHECKING:

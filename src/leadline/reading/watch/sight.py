@@ -28,7 +28,8 @@ from leadline.record.views import written_by
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadline.record import Finding, Reading, Record
+    from leadline.record import Finding, Record
+    from leadline.record.rows.step_line import StepLine
 
 __all__ = ["FollowedRun", "RunSight", "SightState", "sight_of"]
 
@@ -136,18 +137,19 @@ class FollowedRun:
             ring=self._last_of_ring() if state == "died" else None,
         )
 
-    def _take(self, readings: Iterable[Reading]) -> None:
+    def _take(self, lines: Iterable[StepLine]) -> None:
         """Add rows to the history; an attempt that begins at an earlier step does it again."""
         self._history.describe(self._file.quantities.values())
         first = {attempt.run: attempt.first for attempt in _attempts(self._file.provenance)}
-        by_run: dict[str, list[Reading]] = {}
-        for reading in readings:
-            by_run.setdefault(reading.run, []).append(reading)
-        for run, rows in by_run.items():
+        by_run: dict[str, list[StepLine]] = {}
+        for line in lines:
+            by_run.setdefault(line.run, []).append(line)
+        for run, several in by_run.items():
             if run != self._run and self._run is not None:
-                self._history.go_back_to(first.get(run, min(row.step for row in rows)))
+                begun = min(line.steps[0] for line in several)
+                self._history.go_back_to(first.get(run, begun))
             self._run = run
-            self._history.add(sorted(rows, key=lambda row: row.step))
+            self._history.add_lines(several)
 
     def _last_of_ring(self) -> int | None:
         """The last update in the ring beside the file; None where it holds none beyond the file."""

@@ -41,7 +41,7 @@ def state_sentence(sight: RunSight) -> str:
     """Say whether rows still come."""
     if sight.state == "waiting":
         return "Ctrl-C ends the waiting."
-    return f"{sight.name}: {_state_words(sight)}."
+    return f"{sight.name or 'The record'}: {_state_words(sight)}."
 
 
 def detail_sentence(sight: RunSight) -> str:

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from leadline.errors import RecordError
 from leadline.record.file import tables
 from leadline.record.file.faults import READING_ERRORS, cannot_read
-from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.file.store import open_to_follow
 from leadline.record.provenance import decode
+from leadline.record.rows.step_line import group_by_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadline.record.rows.finding import Finding
     from leadline.record.rows.quantity import Quantity
-    from leadline.record.rows.reading import Reading
+    from leadline.record.rows.step_line import StepLine
 
 __all__ = ["FollowedFile", "Look"]
 
@@ -43,19 +43,12 @@ a file that is written on another machine may be torn."""
 Look = Literal["missing", "starting", "busy", "read"]
 """What a look came to: there is no file, it holds no record yet, it was locked, it was read."""
 
-_SUMMARIES = (
-    f"SELECT {', '.join(READING_COLUMNS)} FROM reading NOT INDEXED "  # noqa: S608
-    "WHERE rowid > ? AND rowid <= ? AND head IS NULL AND lane IS NULL AND token IS NULL "
-    "AND rank IS NULL AND example IS NULL "
-    "AND statistic = (SELECT headline FROM quantity WHERE name = reading.quantity) ORDER BY rowid"
-)
-
 
 class FollowedFile:
     """A record file and what has been read of it.
 
-    `closed` says that its writer has closed it. `fresh` holds the readings of the last look, and
-    `again` that it found another file than the one before, so that older readings mean nothing.
+    `closed` says that its writer has closed it. `fresh` holds what the last look read, and `again`
+    that it found another file than the one before, so that older readings mean nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +56,7 @@ class FollowedFile:
         self.quantities: dict[str, Quantity] = {}
         self.provenance: dict[str, Any] = {}
         self.findings: list[Finding] = []
-        self.fresh: list[Reading] = []
+        self.fresh: list[StepLine] = []
         self.closed = False
         self.again = False
         self._last_row = 0
@@ -112,11 +105,14 @@ class FollowedFile:
             self.again, self._last_row = True, 0
         # Definitions come before the rows that need them.
         self.quantities = tables.read_quantities(connection)
-        while self._last_row < last:
-            until = min(self._last_row + PORTION, last)
-            rows = connection.execute(_SUMMARIES, (self._last_row, until)).fetchall()
-            self.fresh += tables.as_readings(connection, rows)
-            self._last_row = until
+        rows: list[tuple[Any, ...]] = []
+        try:
+            while self._last_row < last:
+                until = min(self._last_row + PORTION, last)
+                rows += tables.read_step_rows(connection, self._last_row, until)
+                self._last_row = until
+        finally:  # what was read before a writer came in the way is not read again
+            self.fresh = group_by_site(rows)
         self.provenance = {
             key: decode(text) for key, text in tables.read_provenance(connection).items()
         }

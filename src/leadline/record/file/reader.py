@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadline.record.file import tables
 from leadline.record.file.schema import READING_COLUMNS
 from leadline.record.provenance import decode
+from leadline.record.rows.step_line import group_by_site
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from leadline.record.rows.finding import Finding
     from leadline.record.rows.quantity import Quantity
     from leadline.record.rows.reading import Reading
+    from leadline.record.rows.step_line import StepLine
 
 __all__ = ["Reader"]
 
@@ -92,6 +94,12 @@ class Reader:
     def count(self) -> int:
         """The number of readings."""
         return self.keep("count", lambda: tables.count_readings(self._connection))
+
+    def step_lines(self) -> list[StepLine]:
+        """The headline of every quantity at every site, over the steps of each run."""
+        return self.keep(
+            "step lines", lambda: group_by_site(tables.read_step_rows(self._connection))
+        )
 
     def last_layer(self, stack: str) -> int:
         """The largest layer that a reading of this stack has."""

@@ -27,6 +27,7 @@ from leadline.record.rows.quantity import (
 )
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.site import Site
+from leadline.record.rows.step_line import STEP_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +46,7 @@ __all__ = [
     "read_provenance",
     "read_quantities",
     "read_rows",
+    "read_step_rows",
     "remove_provenance",
     "set_provenance",
 ]
@@ -294,6 +296,24 @@ def _placed(place: RecordRow, value: float) -> RecordRow:
 def as_readings(_connection: sqlite3.Connection, rows: Iterable[RecordRow]) -> list[Reading]:
     """Make rows readings; a missing value is NaN."""
     return [_as_reading(row) for row in rows]
+
+
+@_reader
+def read_step_rows(
+    connection: sqlite3.Connection, after: int = 0, until: int | None = None
+) -> list[RecordRow]:
+    """Read what lines over steps are made of: the headline statistics without heads and the like.
+
+    Only rows behind number `after` are read, up to number `until`, in the order they were written.
+    """
+    end = "" if until is None else " AND rowid <= ?"
+    summary = " AND ".join(f"{axis} IS NULL" for axis in _SUMMED_AXES)
+    headline = "statistic = (SELECT headline FROM quantity WHERE name = reading.quantity)"
+    query = (
+        f"SELECT {', '.join(STEP_COLUMNS)} FROM reading NOT INDEXED WHERE rowid > ?{end} "  # noqa: S608
+        f"AND {summary} AND {headline} ORDER BY rowid"
+    )
+    return connection.execute(query, (after,) if until is None else (after, until)).fetchall()
 
 
 @_reader

@@ -1,8 +1,6 @@
 """A callback is of the class that its trainer wants, and no other trainer is imported for it."""
 
 import pickle
-import subprocess
-import sys
 import types
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 import leadline
 from leadline.lab.watch.callbacks import bases
 from leadline.lab.watch.callbacks.callback import LeadlineCallback
+from tests.watched import run_python
 
 transformers = pytest.importorskip("transformers")
 lightning = pytest.importorskip("lightning.pytorch")
@@ -108,5 +107,5 @@ assert not {"lightning", "pytorch_lightning"} & set(sys.modules), "callback"
 """
 
 
-def test_leadline_imports_no_trainer():
-    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+def test_leadline_imports_no_trainer(tmp_path):
+    run_python("-c", SCRIPT, folder=tmp_path)

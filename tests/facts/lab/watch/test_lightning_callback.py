@@ -320,3 +320,32 @@ def test_the_only_child_is_watched_else_what_has_a_forward_else_the_largest():
 )
 def test_a_batch_says_which_examples_it_holds(batch, words):
     assert ids_in(batch) == words
+
+
+def test_the_package_under_its_older_name_is_watched_too(tmp_path):
+    older = pytest.importorskip("pytorch_lightning")
+
+    class Older(older.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = tiny_gpt2()
+
+        def training_step(self, batch, batch_idx):
+            return self.model(**batch).loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    callback = leadline.LeadlineCallback(tmp_path / "run.leadline", 2, quiet=True)
+    one = older.Trainer(
+        max_steps=4,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[callback],
+    )
+    one.fit(Older(), batches())
+    assert callback.notes == []
+    assert steps_of(callback.path, "stream.norm") == [1, 2, 4]

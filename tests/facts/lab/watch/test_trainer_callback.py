@@ -9,7 +9,7 @@ import leadline
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Record
 from leadline.record.run.watching import attempts_of
-from tests.watched import Trace, assert_same, examples, steps_of, tiny_gpt2
+from tests.watched import Trace, assert_same, examples, run_python, steps_of, tiny_gpt2
 
 transformers = pytest.importorskip("transformers")
 
@@ -155,22 +155,16 @@ def test_a_training_that_goes_back_keeps_what_it_does_again_apart(tmp_path):
     assert steps_of(path, "train.loss", run=second.run) == [3, 4, 5, 6]
 
 
-class Alarmed:
-    """Makes the model explode at one update, so that the first alarm rings."""
+class Explosion(transformers.TrainerCallback):
+    """Puts a NaN into the weights before one update, so that the first alarm rings."""
 
     def __init__(self, at):
         self.at = at
 
-    def callback(self):
-        at = self.at
-
-        class Break(transformers.TrainerCallback):
-            def on_step_begin(self, args, state, control, model=None, **given):
-                if state.global_step + 1 == at:
-                    with torch.no_grad():
-                        model.transformer.h[1].mlp.c_fc.weight[0, 0] = float("nan")
-
-        return Break()
+    def on_step_begin(self, args, state, control, model=None, **given):
+        if state.global_step + 1 == self.at:
+            with torch.no_grad():
+                model.transformer.h[1].mlp.c_fc.weight[0, 0] = float("nan")
 
 
 @pytest.mark.parametrize(("stop", "updates"), [(True, 4), (False, 6)])
@@ -178,7 +172,7 @@ def test_a_serious_warning_stops_the_training_if_that_is_asked(tmp_path, stop, u
     path = tmp_path / "run.leadline"
     heard = []
     callback = leadline.LeadlineCallback(path, 2, stop=stop, on_warning=heard.append, quiet=True)
-    one = trainer(tmp_path, callbacks=[Alarmed(4).callback(), callback])
+    one = trainer(tmp_path, callbacks=[Explosion(4), callback])
     one.train()
     assert one.state.global_step == updates
     assert all(isinstance(finding, Finding) for finding in heard)
@@ -234,7 +228,7 @@ def test_snapshots_name_the_batches(tmp_path):
     callback = leadline.LeadlineCallback(tmp_path / "run.leadline", 2, snapshot=True, quiet=True)
     one = trainer(
         tmp_path,
-        callbacks=[Alarmed(4).callback(), callback],
+        callbacks=[Explosion(4), callback],
         data=12,
         gradient_accumulation_steps=2,
     )
@@ -288,3 +282,30 @@ def test_adapters_are_watched_in_their_base(tmp_path):
     assert_same(alone, watched)
     assert callback.notes == []
     assert steps_of(path, "stream.norm") == [1, 2, 4, 6]
+
+
+TWO_PROCESSES = """
+import sys
+import torch
+from tests.facts.lab.watch.test_trainer_callback import Explosion, trainer
+import leadline
+
+folder = sys.argv[1]
+callback = leadline.LeadlineCallback(f"{folder}/run.leadline", 2, stop=True, quiet=True)
+one = trainer(folder, callbacks=[Explosion(4), callback], data=32, ddp_backend="gloo")
+one.train()
+print(f"process {torch.distributed.get_rank()} of {torch.distributed.get_world_size()}: "
+      f"{one.state.global_step} updates", flush=True)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_several_processes_stop_together(tmp_path):
+    """The first process alone has warnings; a process that went on would wait for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(TWO_PROCESSES)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    ended = run_python(*launcher, script, tmp_path, folder=tmp_path)
+    for rank in (0, 1):
+        assert f"process {rank} of 2: 4 updates" in ended.stdout
+    assert steps_of(tmp_path / "run.leadline", "train.loss") == [1, 2, 3, 4]

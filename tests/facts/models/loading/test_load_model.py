@@ -13,7 +13,6 @@ import torch
 from leadline.errors import LoadingError, MissingExtra
 from leadline.models.loading import LoadedModel, load, load_model
 from leadline.models.loading.configuration import class_of
-from leadline.record import Record
 from leadline.testing.zoo import ZOO
 
 transformers = pytest.importorskip("transformers")
@@ -164,9 +163,10 @@ def test_loading_leaves_random_state_verbosity_and_environment_as_they_were(fold
 
 
 def test_load_tells_a_record_from_a_model(tmp_path, folder):
+    record = pytest.importorskip("leadline.record")
     path = tmp_path / "run.leadline"
-    Record().save(path)
-    assert isinstance(load(path), Record)
+    record.Record().save(path)
+    assert isinstance(load(path), record.Record)
     assert isinstance(load(folder), LoadedModel)
 
 
@@ -341,14 +341,6 @@ def test_files_that_are_no_models_are_refused(tmp_path, folder):
     text.write_text("hello")
     assert "not a model" in _refusal(text)
     assert "give its folder" in _refusal(folder / "model.safetensors")
-
-
-def test_a_record_in_place_of_a_model_is_refused_with_what_reads_records(tmp_path):
-    path = tmp_path / "run.leadline"
-    Record().save(path)
-    sentence = _refusal(path)
-    assert sentence.startswith(f"{path} is a record of what was measured and not a model: ")
-    assert "`leadline report`" in sentence
 
 
 @pytest.mark.parametrize(

@@ -423,3 +423,11 @@ def test_a_sweep_of_one_row_speaks_of_its_cells() -> None:
         "All cells train up to depth 3."
     )
     assert _reach_sentence(("does not train", rest), ["pre"]) == f"pre does not train{rest}."
+
+
+def test_the_map_says_in_how_many_cells_which_alarms_rang() -> None:
+    rang = {"warnings": [{"code": "G03"}, {"code": "G03"}, {"code": "G10"}]}
+    again = {"warnings": [{"code": "G03"}]}
+    record = sweep_record(depths=(6, 12), changes={POST12.format(0): rang, POST12.format(1): again})
+    (line,) = [note for note in notes(trainability(record)) if "Alarms" in note]
+    assert line.startswith("Alarms rang in 2 of 18 cells: G03 in 2, G10 in 1")

@@ -1,6 +1,6 @@
 """A sink takes the gauges of a watched run to a logger; the record holds them in any case.
 
-    ll.watch(model, optimizer, "run.leadline", sinks=["wandb", 'tensorboard(folder="runs/x")'])
+    ll.watch(model, optimizer, "run.leadline", sinks=["wandb", "tensorboard(folder=runs/x)"])
 
 To add one, put one file into this folder and one decorator into it:
 
@@ -14,6 +14,8 @@ started it. A library that is missing is noticed when the watch starts.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -53,15 +55,16 @@ MOST_FAULTS = 3
 def open_sinks(asked: Any, *, note: Callable[[str], object]) -> list[Sink]:
     """Open what was asked for: names, choices or objects, one of them or several.
 
-    Names with options may stand in one text: `"wandb,csv(path=run.csv)"`. What cannot be opened, and
-    a sink that fails later, becomes a sentence for `note`; none of the sinks returned raises.
+    Names with options may stand in one text, and paths in it without quotes:
+    `"wandb,csv(path=runs/a.csv)"`. What cannot be opened, and a sink that fails later, becomes a
+    sentence for `note`; none of the sinks returned raises.
     """
     several = isinstance(asked, Iterable) and not isinstance(asked, str | Mapping)
     given: list[Any] = list(cast("Iterable[Any]", asked)) if several else [asked]
     sinks: list[Sink] = []
     for one in given:
         try:
-            for choice in split_choices(one) if isinstance(one, str) else [one]:
+            for choice in split_choices(_quoted(one)) if isinstance(one, str) else [one]:
                 sinks.append(_FencedSink(_open(choice), _name(choice), note))
         except Exception as error:  # a logger may fail in any way; the training goes on
             note(f"Nothing goes to {_name(one)}: {_words(error)}")
@@ -104,6 +107,14 @@ def _words(error: Exception) -> str:
     if isinstance(error, LeadlineError):
         return words_of(error)
     return f"{type(error).__name__}: {words_of(error, first_line=True)}"
+
+
+_PATH = re.compile(r"""=\s*([^\s"',()\[\]=]*[/\\~][^\s"',()\[\]=]*)""")
+
+
+def _quoted(text: str) -> str:
+    """Put quotes around paths: to the grammar of choices a slash is no part of a word."""
+    return _PATH.sub(lambda match: f"={json.dumps(match[1])}", text)
 
 
 def _open(asked: Any) -> Sink:

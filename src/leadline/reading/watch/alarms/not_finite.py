@@ -13,7 +13,7 @@ from leadline.record.rows.site import RUN
 
 @alarm(
     "G01",
-    "not-finite",
+    "gauge-not-finite",
     severity="serious",
     needs=(),
     summary="Looks for the first gauge that is infinite or not a number.",
@@ -28,7 +28,9 @@ def not_finite(history: History, alarm: Alarm) -> Iterator[Finding]:
         series
         for sites in history.series.values()
         for series in sites.values()
-        if len(series) and series.last_step == history.step and not math.isfinite(series.last)
+        if len(series)
+        and series.last_step == history.step
+        and not math.isfinite(series.last)
         # A ratio of zero over zero is not a number and breaks nothing.
         and history.quantities[series.quantity].lives_on != "sublayer"
     ]

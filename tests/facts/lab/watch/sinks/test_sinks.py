@@ -91,6 +91,19 @@ def test_sinks_are_chosen_by_name_choice_mapping_and_object(tmp_path, fake):
     assert listener.heard == [(1, {"leadline/loss": 2.0}), "G02", "closed"]
 
 
+@pytest.mark.parametrize(
+    "spelling", ["csv(path={})", 'csv(path="{}")', "csv( path = {} )", "csv(path={}), wandb"]
+)
+def test_a_path_needs_no_quotes(tmp_path, fake, spelling):
+    fake("wandb")
+    path = tmp_path / "deep" / "run.csv"
+    sinks, notes = opened(spelling.format(path))
+    for sink in sinks:
+        sink.close()
+    assert notes == []
+    assert path.exists()
+
+
 @pytest.mark.parametrize("alone", ["wandb", {"name": "wandb"}, Choice("wandb"), Listener()])
 def test_one_sink_needs_no_list(fake, alone):
     fake("wandb")
@@ -122,7 +135,7 @@ def test_a_missing_library_is_a_sentence_that_names_the_extra(monkeypatch, name,
         ("wandbb", "No sink is called 'wandbb'. Did you mean 'wandb'?"),
         ("csv", "needs the option 'path'"),
         ("csv(file=x)", "has no option 'file'"),
-        ("tensorboard(folder=runs/x)", "a quoted text"),
+        ("tensorboard(folder=a b)", "found 'b)'"),
         (3, "a sink is a name such as 'wandb'"),
         (Listener, "a sink is a name such as 'wandb'"),
         (None, "a sink is a name such as 'wandb'"),
