@@ -268,7 +268,10 @@ def warnings(course: Course) -> list[tuple[Finding, int]]:
             "evidence": [],
             "ruled_out": [],
             "cause": "updates are too large for the weights",
-            "remedy": {"words": "Stop, and go back to the last checkpoint before it.", "safe": True},
+            "remedy": {
+                "words": "Stop, and go back to the last checkpoint before it.",
+                "safe": True,
+            },
             "confidence": "likely",
         },
     )

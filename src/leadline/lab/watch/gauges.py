@@ -24,6 +24,7 @@ from leadline.instruments.passes.probes.update import BF16, RATIO
 from leadline.instruments.passes.probes.update import NORM as UPDATE_NORM
 from leadline.instruments.passes.token_quantities import COSINE
 from leadline.numerics.bf16 import write_loss
+from leadline.numerics.patterns.matrix_group import EMPTY, HIDDEN
 from leadline.numerics.tokens import Tokens
 
 __all__ = ["AttentionGauges", "LayerGauges", "attention_results", "watch_plan"]
@@ -69,40 +70,49 @@ class AttentionGauges:
         yield from attention_results(patterns.attention)
 
 
-def attention_results(attention: SeenAttention) -> Iterator[Result]:
+def attention_results(
+    attention: SeenAttention, *, queries: torch.Tensor | None = None
+) -> Iterator[Result]:
     """Per head of the first example: spread and span of the logits, entropy of the weights.
 
     logit std    sqrt(mean_i var_j l_ij)       over the keys j that query i may see
     logit span   max_i (max_j l_ij - min_j l_ij)
     entropy      mean_i -sum_j A_ij log A_ij
+
+    `queries` marks the tokens i of every example that are no padding.
     """
-    logits = _logits(attention)
-    if logits is not None:
-        sees = logits > NOWHERE
+    rows = slice(None) if queries is None else queries[0].nonzero()[:, 0]
+    logits = sees = None
+    scores = _scores(attention)
+    if scores is not None:
+        logits, sees = scores[0][:, rows], scores[1].expand_as(scores[0])[:, rows]
         counts = sees.sum(-1).clamp_min(1)
         zero = torch.where(sees, logits, 0.0)
         mean = zero.sum(-1, keepdim=True) / counts.unsqueeze(-1)
         variance = torch.where(sees, (logits - mean).square(), 0.0).sum(-1) / counts
         yield PerHead(LOGIT_STD, variance.mean(-1).sqrt().unsqueeze(0))
         lowest = torch.where(sees, logits, float("inf")).amin(-1)
-        span = torch.where(sees.any(-1), logits.amax(-1) - lowest, 0.0)
+        highest = torch.where(sees, logits, float("-inf")).amax(-1)
+        span = torch.where(sees.any(-1), highest - lowest, 0.0)
         yield PerHead(LOGIT_SPAN, span.amax(-1).unsqueeze(0))
-    weights = None if attention.weights is None else attention.weights[0].float()
-    if weights is None and logits is not None:
-        weights = torch.softmax(logits, -1)
+    weights = None if attention.weights is None else attention.weights[0][:, rows].float()
+    if weights is None and logits is not None and sees is not None:
+        weights = torch.softmax(torch.where(sees, logits, float("-inf")), -1)
     if weights is not None:
         entropy = torch.special.entr(weights.nan_to_num()).sum(-1).mean(-1)
         yield PerHead(ENTROPY, entropy.unsqueeze(0))
 
 
-NOWHERE = -1e30
-"""Logits below this are masked."""
+def _scores(attention: SeenAttention) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """[head, query, key] of the first example: logits, and which of them a query may see.
 
-
-def _logits(attention: SeenAttention) -> torch.Tensor | None:
-    """[head, query, key] of the first example, minus infinity where a query may not look."""
+    A kernel's mask says what is hidden. In logits that the model has masked itself, what lies
+    `HIDDEN` below the largest of a row is.
+    """
     if attention.logits is not None:
-        return attention.logits[0].float()
+        logits = attention.logits[0].float()
+        top = logits.amax(-1, keepdim=True)
+        return logits, (logits > top - HIDDEN) & (top > EMPTY)
     query, key = attention.query, attention.key
     if query is None or key is None:
         return None
@@ -113,17 +123,19 @@ def _logits(attention: SeenAttention) -> torch.Tensor | None:
     logits = (q @ k.mT) * scaling
     if attention.soft_cap is not None:
         logits = attention.soft_cap * torch.tanh(logits / attention.soft_cap)
+    sees = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device)
     if attention.causal:
-        rows, columns = logits.shape[-2:]
-        ahead = torch.ones(rows, columns, dtype=torch.bool, device=logits.device).triu(1)
-        logits = logits.masked_fill(ahead, float("-inf"))
+        sees = sees.tril()
     mask = attention.mask
     if mask is not None:
         mask = mask[0] if mask.ndim == 4 else mask
         if mask.dtype == torch.bool:
-            return logits.masked_fill(~mask, float("-inf"))
-        logits = logits + mask.float()
-    return logits
+            sees = sees & mask
+        else:
+            added = mask.float()
+            sees = sees & (added > added.amax(-1, keepdim=True) - HIDDEN) & (added > EMPTY)
+            logits = logits + added
+    return logits, sees
 
 
 def watch_plan(probes: str | Sequence[Any] | None, *, attention: bool) -> Plan:

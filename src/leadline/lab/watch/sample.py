@@ -266,7 +266,8 @@ class _SampleCollector(Collector):
             super().attention(stack, block, write, attention)
             return
         at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
-        self._take(at, None, attention_results(attention))
+        queries, _ = self._attention_masks(stack, write, attention)
+        self._take(at, None, attention_results(attention, queries=queries))
 
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0

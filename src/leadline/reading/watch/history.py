@@ -76,9 +76,14 @@ class Series:
         """Return the last samples: alarms look at few of many, after every sample."""
         return Series(self.quantity, self.site, self._steps[-count:], self._values[-count:])
 
+    def sample(self, step: int) -> tuple[int, float]:
+        """Return the last sample up to a step, its own step and value; the first where none is."""
+        index = max(bisect_right(self._steps, step) - 1, 0)
+        return self._steps[index], self._values[index]
+
     def at(self, step: int) -> float:
-        """Return the value at a step, or at the last sample before it; the first where none is."""
-        return self._values[max(bisect_right(self._steps, step) - 1, 0)]
+        """Return the value of the last sample up to a step."""
+        return self.sample(step)[1]
 
     def put_line(self, steps: Sequence[int], values: Sequence[float]) -> None:
         """Add values at rising steps; what stands at the first of them or later is replaced."""

@@ -13,6 +13,7 @@ updates says how much of the training they are.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,10 +71,17 @@ def level_and_spread(values: Floats) -> tuple[float, float]:
     return float(np.median(values)), spread(values)
 
 
+@functools.lru_cache(maxsize=64)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of all pairs of so many points: an earlier and a later one."""
+    earlier, later = np.triu_indices(count, 1)
+    return earlier, later
+
+
 def slope(x: Numbers, y: Numbers) -> float:
     """Return the median slope over all pairs of points."""
     xs, ys = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    first, second = np.triu_indices(len(xs), 1)
+    first, second = _pairs(len(xs))
     distance = xs[second] - xs[first]
     apart = distance != 0
     if not apart.any():
@@ -84,7 +92,7 @@ def slope(x: Numbers, y: Numbers) -> float:
 def steadiness(values: Numbers) -> float:
     """Return 1 where every later value is above every earlier one, -1 where it is below."""
     ys = np.asarray(values, dtype=float)
-    first, second = np.triu_indices(len(ys), 1)
+    first, second = _pairs(len(ys))
     if not len(first):
         return 0.0
     return float(np.mean(np.sign(ys[second] - ys[first])))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.twin_runs import UPDATES, batches, rows_of, run_twice, sampled_steps, train
 from tests.watched import tiny_gpt2
-from tests.watched_loops import UPDATES, batches, rows_of, run_twice, sampled_steps, train
 
 LAYERS = ("stream.norm", "gradient.stream", "update.ratio", "weights.update_ratio")
 

@@ -7,7 +7,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch.nn import functional as F
 
 from tests.plain_gpt import PlainGPT
-from tests.watched_loops import UPDATES, batches, rows_of, run_twice, sampled_steps
+from tests.twin_runs import UPDATES, batches, rows_of, run_twice, sampled_steps
 
 # Dynamo looks at attributes that warn, and calls parts of torch that are old.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")

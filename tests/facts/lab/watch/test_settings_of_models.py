@@ -8,8 +8,8 @@ from torch.utils.checkpoint import checkpoint
 from leadline.parts import Recipe, Transformer
 from leadline.testing.zoo import ZOO
 from tests.plain_gpt import PlainGPT
+from tests.twin_runs import UPDATES, batches, rows_of, run_twice, sampled_steps, train
 from tests.watched import tiny_gpt2
-from tests.watched_loops import UPDATES, batches, rows_of, run_twice, sampled_steps, train
 
 MEMORY = "ignore:torch.utils.checkpoint:UserWarning"
 

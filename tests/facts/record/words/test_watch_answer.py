@@ -50,8 +50,9 @@ def test_a_run_without_a_loss_says_so():
     begin(record, WELL)
     record.append(reading for reading in readings(WELL, 1))
     note_progress(record, WELL, step=1)
-    assert "1 update so far, without a loss that the watch could see; no warning" in (
-        watch_answer(record)[0]
+    assert (
+        "1 update so far, without a loss that the watch could see; no warning"
+        in (watch_answer(record)[0])
     )
 
 

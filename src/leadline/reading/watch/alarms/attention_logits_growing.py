@@ -13,11 +13,20 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leadline.reading.show.wording import layer_ranges
 from leadline.reading.watch.alarm import Alarm, Evidence, alarm
 from leadline.reading.watch.history import History
-from leadline.reading.watch.robust import WINDOW, panel, place_of, round_to, slope, steadiness
+from leadline.reading.watch.robust import (
+    WINDOW,
+    Floats,
+    panel,
+    place_of,
+    round_to,
+    slope,
+    steadiness,
+)
 from leadline.record.rows.finding import Finding
 
 SPREAD = 8.0
@@ -25,7 +34,7 @@ SPREAD = 8.0
 STEADY = 0.6
 """Kendall's tau over the last samples."""
 TIMES = 1.5
-"""Growth over the last samples, as their slope says."""
+"""Growth over the last samples, as their slope says; over the later half of them the root of it."""
 
 
 @alarm(
@@ -49,10 +58,12 @@ def attention_logits_growing(history: History, alarm: Alarm) -> Iterator[Finding
     measured = panel(history.by_layer("attention.logit_std"))
     if measured is None or measured.steps[-1] != history.step:
         return
-    grow = np.array([_growth(measured.steps, logs) for logs in measured.logs])
-    steady = np.array([steadiness(logs) for logs in measured.logs])
     last = measured.values[:, -1]
-    high = (last >= SPREAD) & (steady >= STEADY) & (grow >= TIMES)
+    high = last >= SPREAD
+    grow = np.ones(len(last))
+    for row in np.flatnonzero(high):
+        grow[row] = _growth(measured.steps, measured.logs[row])
+        high[row] = grow[row] >= TIMES and _goes_on(measured.steps, measured.logs[row])
     if not high.any():
         return
     top = int(np.argmax(np.where(high, last, 0.0)))
@@ -88,11 +99,18 @@ def attention_logits_growing(history: History, alarm: Alarm) -> Iterator[Finding
     )
 
 
-def _growth(steps: np.ndarray, logs: np.ndarray) -> float:
+def _goes_on(steps: NDArray[np.int64], logs: Floats) -> bool:
+    """Whether the logits rise steadily, and still in the later half of the samples."""
+    later = len(steps) // 2
+    still = _growth(steps[later:], logs[later:])
+    return steadiness(logs) >= STEADY and still >= math.sqrt(TIMES)
+
+
+def _growth(steps: NDArray[np.int64], logs: Floats) -> float:
     return math.exp(min(slope(steps, logs) * float(steps[-1] - steps[0]), 700.0))
 
 
-def _first_above(steps: np.ndarray, values: np.ndarray, level: float) -> int:
+def _first_above(steps: NDArray[np.int64], values: Floats, level: float) -> int:
     """The first step of the stretch above a level that lasts until now."""
     below = np.flatnonzero(~(values >= level))
     return int(steps[0 if not len(below) else min(int(below[-1]) + 1, len(steps) - 1)])

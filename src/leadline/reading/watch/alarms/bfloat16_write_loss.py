@@ -40,6 +40,8 @@ def bfloat16_write_loss(history: History, alarm: Alarm) -> Iterator[Finding]:
     for series in history.by_layer("update.bf16_loss"):
         if is_early(series) or series.last_step != history.step or len(series) < 2 * SAMPLES:
             continue
+        if series.last < LOST:
+            continue
         now = float(np.median(series.tail(SAMPLES).values))
         first = float(np.median(series.head(SAMPLES).values))
         if now >= LOST and now >= TIMES * first and (series.tail(SAMPLES).values >= LOST).all():

@@ -20,7 +20,7 @@ from leadline.record.rows.finding import Finding
 LARGE = 32.0
 """|log Z| from which on numbers of bfloat16 are a quarter of a nat apart. Healthy runs came to 17."""
 STEADY = 0.6
-"""Kendall's tau of |log Z| over the last samples."""
+"""Kendall's tau of |log Z| over the last samples, and over the later half of them."""
 
 
 @alarm(
@@ -40,7 +40,9 @@ def logits_drifting(history: History, alarm: Alarm) -> Iterator[Finding]:
     if log_z is None or is_early(log_z) or log_z.last_step != history.step:
         return
     recent = np.abs(log_z.tail(WINDOW).values)
-    if not np.isfinite(recent).all() or recent[-1] < LARGE or steadiness(recent) < STEADY:
+    if not np.isfinite(recent).all() or recent[-1] < LARGE:
+        return
+    if min(steadiness(recent), steadiness(recent[len(recent) // 2 :])) < STEADY:
         return
     small = np.flatnonzero(np.abs(log_z.values) < LARGE)
     since = int(log_z.steps[min(int(small[-1]) + 1, len(log_z) - 1)] if len(small) else 1)

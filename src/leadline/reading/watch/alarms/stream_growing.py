@@ -1,7 +1,7 @@
 """G07: the residual stream grows without end, or comes near to the end of float16.
 
-    times        |x_l| now over |x_l| at the first sample
-    doublings    log2 of |x_l| now over |x_l| at half of the updates: the exponent p of a growth like step^p
+    times       |x_l| now over |x_l| at the first sample
+    exponent    p of a growth like step^p since half of the updates: p doublings in the last half
 
 A stream grows while a model learns, by factors of 10 to 100 from a small initialisation, and ever more slowly:
 its exponent falls below 1. One that has grown a hundredfold and still doubles, or that grows with
@@ -24,9 +24,10 @@ from leadline.record.rows.site import Site
 
 TIMES = 100.0
 """Times the first sample. Healthy runs came to 70, in 500 updates from an embedding of 0.02."""
-DOUBLINGS = 1.0
+EXPONENT = 1.0
+"""After growth by `TIMES`."""
 FAST = 3.0
-"""Doublings that are enough alone. Healthy runs came to 2.6, when they began to learn late."""
+"""Exponent that is enough alone. Healthy runs came to 2.6, when they began to learn late."""
 LEAST_STEPS = 100
 """Half of fewer updates is the beginning of the run."""
 STEADY = 0.6
@@ -58,43 +59,52 @@ def stream_growing(history: History, alarm: Alarm) -> Iterator[Finding]:
 def _growing(history: History, alarm: Alarm) -> Iterator[Finding]:
     runaway: list[tuple[float, float, Series]] = []
     for series in history.by_layer("stream.norm"):
-        if is_early(series) or series.last_step < LEAST_STEPS or not _is_finite(series):
+        if is_early(series) or series.last_step < LEAST_STEPS:
             continue
-        times, doublings = _growth(series)
-        steady = steadiness(series.tail(WINDOW).values) >= STEADY
-        if steady and (doublings >= FAST or (times >= TIMES and doublings >= DOUBLINGS)):
-            runaway.append((times, doublings, series))
+        if series.last_step != history.step or not _is_finite(series):
+            continue
+        times, exponent = _growth(series)
+        fast = exponent >= FAST or (times >= TIMES and exponent >= EXPONENT)
+        if fast and steadiness(series.tail(WINDOW).values) >= STEADY:
+            runaway.append((times, exponent, series))
     if not runaway:
         return
-    times, doublings, worst = max(runaway, key=lambda one: one[1])
+    times, exponent, worst = max(runaway, key=lambda one: one[1])
     layers = place_of((series.site for *_, series in runaway), worst.site.stack)
     half = worst.last_step // 2
+    since = _since(worst, 2 * worst.at(half))
     yield alarm.warning(
         f"The stream grows without end after {layer_ranges(layers)}: its norm is {worst.last:.3g}, and "
         f"was {worst.at(half):.3g} at step {half}.{_overflow(history, worst.site)}",
         step=history.step,
-        since=half,
+        since=since,
         quantity="stream.norm",
         stack=worst.site.stack,
         layers=layers,
         evidence=[
             Evidence("stream norm over that of the first sample", round_to(times), f"below {TIMES:g}",
                      "runs that stayed healthy"),
-            Evidence("doublings in the last half of the run", round_to(doublings),
-                     f"below {DOUBLINGS:g}", "growth that slows down"),
+            Evidence("doublings in the last half of the run", round_to(exponent),
+                     f"below {EXPONENT:g}", "growth that slows down"),
         ],
         cause="weights that write to the stream grow: the learning rate is too large and nothing holds them",
         do_now="Lower the learning rate now and decay the weights that write to the stream. If the loss "
-        f"rises, go back to step {half}.",
+        f"rises, go back to step {since}.",
     )  # fmt: skip
 
 
 def _growth(series: Series) -> tuple[float, float]:
-    """Growth since the first sample, and doublings since half of the updates."""
-    first, half = series.at(0), series.at(series.last_step // 2)
+    """Growth since the first sample, and its exponent since half of the updates."""
+    first, (step, half) = series.at(0), series.sample(series.last_step // 2)
     if first <= 0 or half <= 0 or series.last <= 0:
         return 1.0, 0.0
-    return series.last / first, math.log2(series.last / half)
+    return series.last / first, math.log(series.last / half) / math.log(series.last_step / step)
+
+
+def _since(series: Series, level: float) -> int:
+    """The last step at which a series was not above a level."""
+    low = np.flatnonzero(series.values <= level)
+    return int(series.steps[int(low[-1]) if len(low) else 0])
 
 
 def _is_finite(series: Series) -> bool:
@@ -120,21 +130,19 @@ def _near_the_end(history: History, alarm: Alarm) -> Iterator[Finding]:
         for series in history.by_layer("stream.largest")
         if not is_early(series)
         and series.last_step == history.step
-        and _is_finite(series)
         and series.last > FLOAT16_MAX / ROOM
+        and _is_finite(series)
         and steadiness(series.tail(WINDOW).values) >= STEADY
     ]
     if not near:
         return
     worst = max(near, key=lambda series: series.last)
     layers = place_of((series.site for series in near), worst.site.stack)
-    before = worst.steps[np.flatnonzero(worst.values <= FLOAT16_MAX / ROOM)[-1:]]
-    since = int(before[0]) if len(before) else history.step
     yield alarm.warning(
         f"The largest value of the stream after {layer_ranges(layers)} is {worst.last:,.0f} and rises; "
         f"float16 ends at {FLOAT16_MAX:,.0f}.",
         step=history.step,
-        since=since,
+        since=_since(worst, FLOAT16_MAX / ROOM),
         quantity="stream.largest",
         stack=worst.site.stack,
         layers=layers,

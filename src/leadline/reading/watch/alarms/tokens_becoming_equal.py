@@ -38,7 +38,11 @@ LASTING = 60
 )
 def tokens_becoming_equal(history: History, alarm: Alarm) -> Iterator[Finding]:
     """Name the layers of which no sample in the last `LASTING` updates tells tokens apart."""
-    equal = [series for series in history.by_layer("tokens.cosine") if _has_lasted(series)]
+    equal = [
+        series
+        for series in history.by_layer("tokens.cosine")
+        if len(series) and series.last_step == history.step and _has_lasted(series)
+    ]
     if not equal:
         return
     lowest = min(equal, key=lambda series: series.site.layer)

@@ -152,8 +152,10 @@ class Broken(Listener):
     """Fails as a logger without a network does."""
 
     fails = True
+    tried = 0
 
     def write(self, step, values):
+        self.tried += 1
         if self.fails:
             raise ConnectionError("no route\nto host")
         super().write(step, values)
@@ -162,8 +164,11 @@ class Broken(Listener):
 def test_a_sink_that_fails_is_said_and_in_the_end_left_alone():
     broken = Broken()
     (sink,), notes = opened([broken])
-    for step in range(10):
+    sink.write(0, {})
+    assert len(notes) == 1
+    for step in range(1, 10):
         sink.write(step, {})
+    assert broken.tried == MOST_FAULTS == 3
     assert notes == [
         "The sink a Broken failed, the run goes on: ConnectionError: no route.",
         "The sink a Broken failed, it gets nothing more: ConnectionError: no route.",
@@ -176,16 +181,13 @@ def test_a_sink_that_fails_is_said_and_in_the_end_left_alone():
     assert broken.heard == ["closed"]
 
 
-def test_a_sink_that_recovers_goes_on():
+def test_a_sink_that_recovers_has_all_its_chances_again():
     broken = Broken()
     (sink,), _ = opened([broken])
-    for step in range(4):
-        broken.fails = step % MOST_FAULTS != MOST_FAULTS - 1
+    for step, fails in enumerate([True, True, False, True, True, False], start=1):
+        broken.fails = fails
         sink.write(step, {})
-    broken.fails = False
-    sink.write(5, {})
-    assert MOST_FAULTS == 3
-    assert [step for step, _ in broken.heard] == [2, 5]
+    assert [step for step, _ in broken.heard] == [3, 6]
 
 
 # --- W&B -------------------------------------------------------------------------------------------
@@ -310,7 +312,8 @@ def test_mlflow_gets_no_longer_tag_than_it_takes(fake):
     module = fake("mlflow")
     sink = SINKS.build("mlflow")
     sink.warn(Finding("x" * 9000, code="G09"))
-    (tag,) = module.runs["run0"]["tags"].values()
+    ((name, tag),) = module.runs["run0"]["tags"].items()
+    assert name == "leadline.warning.G09.0"
     assert len(tag) == LONGEST_TAG == 5000
 
 
@@ -373,6 +376,19 @@ def test_csv_holds_one_row_per_number_and_goes_on_in_the_same_file(tmp_path):
         ["50", "leadline/layer_01/stream_norm", "inf", ""],
         ["60", "leadline/warning/G02", "", SENTENCE],
     ]
+
+
+@pytest.mark.parametrize("kind", ["csv", "arrow"])
+def test_an_empty_file_is_taken(tmp_path, kind):
+    path, new = tmp_path / "empty", tmp_path / "new"
+    path.touch()
+    for file in (path, new):
+        (sink,), _ = opened(Choice(kind, path=str(file)))
+        sink.warn(Finding("Without a step."))
+        sink.close()
+    assert path.read_bytes() == new.read_bytes()
+    if kind == "csv":
+        assert path.read_text().splitlines()[1] == "0,leadline/warning/,,Without a step."
 
 
 @pytest.mark.parametrize("kind", ["csv", "arrow"])
