@@ -26,7 +26,13 @@ from torch import nn
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gathered import LONGEST, decline, fsdp_modules, prove_gathered
+from leadline.lab.watch.gathered import (
+    LONGEST,
+    decline,
+    fsdp_modules,
+    plain_class,
+    prove_gathered,
+)
 from leadline.lab.watch.mailbox import Mailbox, Message, process_store, waiting_time
 from leadline.lab.watch.parts import (
     Part,
@@ -70,7 +76,7 @@ TENSOR_PART = (
 class Ranks:
     """Which process this is, how parameters are spread, and what all processes read together."""
 
-    def __init__(self, module: nn.Module, fence: Fence, *, name: str) -> None:
+    def __init__(self, module: nn.Module, fence: Fence) -> None:
         self.several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         self.rank = dist.get_rank() if self.several else 0
         self.count = dist.get_world_size() if self.several else 1
@@ -81,6 +87,9 @@ class Ranks:
         self._mailbox: Mailbox | None = None
         store = process_store() if self.several else None
         if store is not None:
+            # Shapes are left out: those of FSDP1 differ from process to process.
+            names = [name for name, _ in module.named_parameters()]
+            name = digest([plain_class(module).__name__, *names])
             self._mailbox = Mailbox(store, name, rank=self.rank, count=self.count)
         self._stops = False
         self._asked = 0

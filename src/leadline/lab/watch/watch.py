@@ -42,7 +42,7 @@ from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.parts import Part
 from leadline.lab.watch.ranks import Ranks
 from leadline.lab.watch.weights import WeightReader
-from leadline.lab.watch.writer import RunWriter, identity_of
+from leadline.lab.watch.writer import RunWriter
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
@@ -167,7 +167,7 @@ class Watch:
                 self._plan = watch_plan(None, attention=attention)
             optimizers = None if optimizer is None else torch_optimizers(optimizer)
             place = None if path is None else check_path(path)
-            ranks = self._ranks = Ranks(unwrapped(model), self._fence, name=identity_of(model))
+            ranks = self._ranks = Ranks(unwrapped(model), self._fence)
             self._fence.quiet = quiet or not ranks.main  # its notes reach the first process
             ranks.open(every=self.every)
             self._layers = LayerReader(
