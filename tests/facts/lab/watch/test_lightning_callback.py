@@ -286,6 +286,11 @@ class WithForward(Several):
         return self.small(x)
 
 
+class OneWithForward(Language):
+    def forward(self, **batch):
+        return self.model(**batch)
+
+
 class Own(lightning.LightningModule):
     def __init__(self):
         super().__init__()
@@ -301,6 +306,8 @@ def test_the_only_child_is_watched_else_what_has_a_forward_else_the_largest():
     language.metric = nn.Identity()  # without parameters
     assert called_module(language, None) is language.model
     assert called_module(language, "model.transformer") is language.model.transformer
+    one = OneWithForward()  # its training step calls self.model all the same
+    assert called_module(one, None) is one.model
     several = Several()
     assert called_module(several, None) is several.large
     for module in (WithForward(), Own()):
