@@ -101,7 +101,8 @@ class HeatDrawing:
             if any(row in part for part in line)
         }
         label = max(4, *map(len, names))
-        aside = max((len(note) + 2 for note in notes.values()), default=0)
+        beside = [*notes.values(), *([self._loss_now] if self.loss is not None else [])]
+        aside = max((len(note) + 2 for note in beside), default=0)
         if width - label - 1 - aside < LEAST_COLUMNS:
             aside, notes = 0, {}
         columns = max(width - label - 1 - aside, LEAST_COLUMNS)
@@ -115,7 +116,7 @@ class HeatDrawing:
             if colour
             else _barred(shading, stretch, plain)
         )
-        drawn = self._loss(heat, stretch, label, plain=plain)
+        drawn = self._loss(heat, stretch, label, noted=aside > 0, plain=plain)
         for at, (name, line) in enumerate(zip(names, painted, strict=True)):
             note = [(f"  {notes[at]}", "bold")] if at in notes else []
             drawn.append([(f"{name:>{label}} ", "dim"), *line, *note])
@@ -133,26 +134,29 @@ class HeatDrawing:
         return min(first, int(self.loss.steps[0])), max(last, self.loss.last_step)
 
     def _loss(
-        self, heat: HeatMap, stretch: _Stretch, label: int, *, plain: bool
+        self, heat: HeatMap, stretch: _Stretch, label: int, *, noted: bool, plain: bool
     ) -> list[TerminalLine]:
         if self.loss is None or not self.loss_lines:
             return []
-        values = series_by_column(self.loss, heat.edges)
+        # It has more points than the map has columns.
+        ends = float(heat.edges[0]), float(heat.edges[-1])
+        edges = np.linspace(ends[0], ends[1], stretch.width + 1)
+        values = series_by_column(self.loss, edges)
         bars = bar_lines(values, self.loss_lines, PLAIN_BARS if plain else BARS)
         drawn: list[TerminalLine] = []
         for at, bar in enumerate(bars):
             last = at == len(bars) - 1
             name = "loss" if last else ""
-            now = f"  {format_number(self._loss_now, digits=3)}" if last else ""
-            drawn.append([(f"{name:>{label}} ", "dim"), (stretch.text(bar), "cyan"), (now, "bold")])
+            now = f"  {self._loss_now}" if last and noted else ""
+            drawn.append([(f"{name:>{label}} ", "dim"), (bar, "cyan"), (now, "bold")])
         return drawn
 
     @property
-    def _loss_now(self) -> float:
+    def _loss_now(self) -> str:
         """The level of the loss, as the answer says it."""
         assert self.loss is not None
         trend = trend_of(self.loss.steps, self.loss.values)
-        return self.loss.last if trend is None else trend.now
+        return format_number(self.loss.last if trend is None else trend.now, digits=3)
 
     def _axis(
         self, heat: HeatMap, stretch: _Stretch, label: int, *, plain: bool

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from leadline.reading.watch.gauge_rows import GaugeRow
     from leadline.reading.watch.screen import WatchView
 
-__all__ = ["gauge_table", "watch_json"]
+__all__ = ["SCHEMA", "gauge_table", "watch_json"]
+
+SCHEMA = 1
+"""The form of the JSON, described in docs/json.md."""
 
 
 def gauge_table(rows: Sequence[GaugeRow]) -> TextTable:
@@ -68,9 +71,10 @@ def watch_json(view: WatchView) -> dict[str, Any]:
     sight = view.sight
     step = sight.history.step
     return {
+        "schema": SCHEMA,
         "file": sight.name,
         "state": sight.state,
-        "answer": answer_sentence(sight),
+        "answer": [answer_sentence(sight)],
         "step": step,
         "quiet_seconds": None if sight.quiet is None else round(sight.quiet, 1),
         "loss": None if view.loss is None else strict_number(view.loss.last),

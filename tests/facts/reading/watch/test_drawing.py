@@ -198,3 +198,11 @@ def test_the_html_is_a_figure_that_brings_its_style():
     html = drawing_of().html()
     assert html.startswith('<div class="leadline-heat"><style>')
     assert html.count("<figure") == 1
+
+
+def test_the_loss_has_its_own_points_where_layers_were_read_at_few_steps():
+    history = History.of(watch_record(Course(layers=3, samples=2, every=60, trouble=False)))
+    [group] = chosen_series(layer_series(history), "stream.norm")
+    lines = plain_lines(HeatDrawing(group, loss=loss_of(history)), width=80)
+    assert len(set(lines[0][5:60])) > 4  # bars that fall, not the two columns of the map
+    assert max(map(len, lines)) <= 80

@@ -170,7 +170,8 @@ def test_json_has_the_answer_the_warnings_and_every_gauge():
     found = json.loads(json.dumps(watch_json(watch_view(sight_of(SICK))), allow_nan=False))
     assert found["step"] == 590
     assert found["state"] == "closed"
-    assert found["answer"].startswith("The run of gpt2 has ended")
+    assert found["schema"] == 1
+    assert found["answer"][0].startswith("The run of gpt2 has ended")
     first, second = found["warnings"]
     assert (first["code"], second["code"]) == ("G91", "G90")
     assert (second["quantity"], second["layers"], second["since"]) == (
