@@ -98,7 +98,8 @@ def test_gradients_above_their_second_moment_are_said_with_the_highest_layers():
     assert first_steps(said) == [150]
     assert said[0].layers == (2,)
     assert "step 145" in said[0].remedy["words"]
-    assert said[0].severity == "serious"
+    # one batch in some thousand does it in healthy runs: no reason to stop a training
+    assert said[0].severity == "warning"
 
 
 @pytest.mark.parametrize(("factor", "warned"), [(7.9, False), (8.1, True)])

@@ -175,7 +175,7 @@ def test_tokens_that_stay_one_vector_are_said_by_layer_with_the_step_since_when(
 
 @pytest.mark.parametrize(("distance", "warned"), [(0.0099, True), (0.0101, False)])
 def test_equal_is_a_hundredth(distance, warned):
-    gauges = {"tokens.cosine": {1: lambda s: 1.0 - distance}}
+    gauges = {"tokens.cosine": {1: lambda s: 0.5 if s == 1 else 1.0 - distance}}
     assert bool(warnings_of(EQUAL, gauges)) is warned
 
 
@@ -189,10 +189,19 @@ def test_tokens_are_equal_for_sixty_updates(leaves, warned):
 def test_a_model_that_learns_frequencies_first_is_healthy():
     gauges = {"tokens.cosine": {n: lambda s: 0.9999 if 10 < s < 60 else 0.4 for n in range(4)}}
     assert warnings_of(EQUAL, gauges) == []
-    from_the_start = {"tokens.cosine": {1: lambda s: 1.0}}
-    said = warnings_of(EQUAL, from_the_start)
+
+
+def test_tokens_that_became_equal_before_the_second_sample_need_a_new_start():
+    said = warnings_of(EQUAL, {"tokens.cosine": {1: lambda s: 0.991 if s == 1 else 1.0}})
     assert first_steps(said)[0] == 65
     assert "Start again" in said[0].remedy["words"]
+
+
+@pytest.mark.parametrize(("first", "warned"), [(0.0034, True), (0.0032, False)])
+def test_a_model_that_begins_with_much_in_common_is_not_warned_of(first, warned):
+    # 0.3 of the first distance
+    gauges = {"tokens.cosine": {1: lambda s: 1.0 - (first if s == 1 else 0.001)}}
+    assert bool(warnings_of(EQUAL, gauges)) is warned
 
 
 # --- G11 ---------------------------------------------------------------------------------------

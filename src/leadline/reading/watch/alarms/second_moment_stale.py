@@ -29,7 +29,7 @@ SPREADS = 5.0
 @alarm(
     "G04",
     "second-moment-stale",
-    severity="serious",
+    severity="warning",
     needs=("optimizer.surprise",),
     summary="Looks for gradients that are much larger than the optimizer's second moment remembers.",
     why="Adam divides by the root of the second moment: while it is too small, updates are too long, and "
