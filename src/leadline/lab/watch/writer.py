@@ -129,7 +129,7 @@ class RunWriter:
         attempts.append(
             {"run": self._run, "first": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         )
-        self.facts["attempts"] = attempts
+        self.facts |= {"attempts": attempts, "closed": False}
 
     def describe(self, quantities: Iterable[Quantity]) -> None:
         """Store definitions that are new, with the next rows."""

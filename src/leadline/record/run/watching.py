@@ -42,7 +42,6 @@ LOSS = Quantity(
     headline="value",
     meaning="How well the model does what it is trained for.",
     topic="training",
-    leads=True,
     better="low",
 )
 CLIPPING = Quantity(
