@@ -49,6 +49,9 @@ from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
 __all__ = ["Watch", "watch"]
 
+_WATCHES: weakref.WeakValueDictionary[Path, Watch] = weakref.WeakValueDictionary()
+"""The watches of this process by their files."""
+
 
 def watch(
     model: nn.Module,
@@ -177,6 +180,7 @@ class Watch:
             # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
             self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
             if ranks.main:
+                self._take_over(place)
                 self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
                 self._writer.take_over_ring()
                 self._bell.open(self._writer, sinks=sinks, snapshot=snapshot and place is not None)
@@ -204,6 +208,15 @@ class Watch:
             self._switch_off(error)
             if strict:
                 raise
+
+    def _take_over(self, place: Path | None) -> None:
+        """End an older watch of the same file: a notebook runs a loop again after an error."""
+        if place is None:
+            return
+        older = _WATCHES.get(place.resolve())
+        if older is not None:
+            older.close()
+        _WATCHES[place.resolve()] = self
 
     def _switch_off(self, error: Exception) -> None:
         self._fence.note(f"{error} The training is not watched and goes on.")
