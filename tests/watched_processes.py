@@ -42,14 +42,14 @@ FAULTS = {
     "optimizer": "leadline.lab.watch.optimizers.StepReading.begin",
     "weights": "leadline.lab.watch.optimizers.StepReading.end",
     "reading": "leadline.lab.watch.sample.Sample.readings",
-    "sending": "leadline.lab.watch.parts.Part.message",
-    "joining": "leadline.lab.watch.ranks.joined_layers",
-    "collecting": "leadline.lab.watch.mailbox.Mailbox.collect",
-    "store": "leadline.lab.watch.mailbox.Mailbox.send",
+    "sending": "leadline.lab.watch.processes.parts.RankPart.message",
+    "joining": "leadline.lab.watch.processes.ranks.joined_layers",
+    "collecting": "leadline.lab.watch.processes.mailbox.Mailbox.collect",
+    "store": "leadline.lab.watch.processes.mailbox.Mailbox.send",
     "writing": "leadline.lab.watch.writer.RunWriter.write",
     "alarms": "leadline.lab.watch.bell.Bell.ask",
     "closing": "leadline.lab.watch.watch.Watch._close_record",
-    "leaving": "leadline.lab.watch.mailbox.Mailbox.leave",
+    "leaving": "leadline.lab.watch.processes.mailbox.Mailbox.leave",
 }
 """Where a monitor may fail, by what is made to fail."""
 

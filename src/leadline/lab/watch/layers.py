@@ -28,9 +28,9 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
-from leadline.lab.watch.ranks import Ranks
+from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.processes.spread import is_spread
 from leadline.lab.watch.sample import Call, KnownHeads, Sample, prove_anatomy
-from leadline.lab.watch.spread import is_spread
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOG_Z

@@ -27,7 +27,13 @@ from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy
 from leadline.errors import InputError, shown
-from leadline.lab.watch.spread import indices_of_part, is_addend, is_counted, is_spread, local_part
+from leadline.lab.watch.processes.spread import (
+    indices_of_part,
+    is_addend,
+    is_counted,
+    is_spread,
+    local_part,
+)
 from leadline.record import Site
 from leadline.record.rows.site import OUTSIDE
 

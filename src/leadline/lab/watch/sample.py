@@ -39,7 +39,7 @@ from leadline.instruments.passes.probe import At, Each, Result
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import AttentionGauges, attention_results
-from leadline.lab.watch.spread import is_spread
+from leadline.lab.watch.processes.spread import is_spread
 from leadline.models.inputs.model_facts import is_pair
 from leadline.numerics.tokens import Tokens
 from leadline.record import Reading, Site

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.lab.watch.losses import BackwardCall
-from leadline.lab.watch.spread import local_part
+from leadline.lab.watch.processes.spread import local_part
 
 __all__ = ["Tracer"]
 

@@ -39,8 +39,8 @@ from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
 from leadline.lab.watch.optimizers import torch_optimizers
 from leadline.lab.watch.pace import Overhead, Pace
-from leadline.lab.watch.parts import Part
-from leadline.lab.watch.ranks import Ranks
+from leadline.lab.watch.processes.parts import RankPart
+from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.weights import WeightReader
 from leadline.lab.watch.writer import RunWriter
 from leadline.reading.watch.history import History
@@ -452,22 +452,22 @@ class Watch:
             self._fence.guard("Writing a sample", self._write_sample)(part, factor)
         self._give_up()
 
-    def _read_part(self, calls: Sequence[BackwardCall]) -> Part:
+    def _read_part(self, calls: Sequence[BackwardCall]) -> RankPart:
         """What this process read of the update."""
         assert self._layers is not None and self._weights is not None
         guard, sums = self._fence.guard, self._weights.sums()
         layers = guard("Reading the layers", self._layers.readings)(calls) or []
         losses = guard("Reading the losses", self._losses.readings)() or []
-        return Part(sums, layers, self._layers.counts, losses)
+        return RankPart(sums, layers, self._layers.counts, losses)
 
-    def _send_sample(self, part: Part) -> None:
+    def _send_sample(self, part: RankPart) -> None:
         """Hand what was read to the first process, and sample from now on when it does."""
         assert self._ranks is not None and self._weights is not None
         self._ranks.send(self.step, part, self._weights.sites)
         self.every = self._ranks.every_of_first(self.every)
         self._fence.sample_ended()
 
-    def _write_sample(self, part: Part, factor: float | None) -> None:
+    def _write_sample(self, part: RankPart, factor: float | None) -> None:
         assert self._layers is not None and self._weights is not None
         assert self._ranks is not None and self._writer is not None
         guard, ranks = self._fence.guard, self._ranks

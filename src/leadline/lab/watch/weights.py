@@ -13,7 +13,7 @@ from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.losses import BackwardCall
 from leadline.lab.watch.optimizers import GroupSums, ParameterGroups, StepReading, readings_of
-from leadline.lab.watch.ranks import FOREIGN, Ranks
+from leadline.lab.watch.processes.ranks import FOREIGN, Ranks
 from leadline.lab.watch.tracer import Tracer
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN

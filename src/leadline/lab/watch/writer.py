@@ -19,7 +19,7 @@ from leadline.anatomy import unwrapped
 from leadline.errors import LeadlineError, RecordError
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gathered import plain_class
+from leadline.lab.watch.processes.gathered import plain_class
 from leadline.record import Finding, Quantity, Reading, Record
 from leadline.record.file.store import is_record_file
 from leadline.record.rows.site import Site

@@ -26,7 +26,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Block, Stack, Sublayer
 from leadline.anatomy.structure import Port
 from leadline.errors import AnatomyError
-from leadline.lab.watch.mailbox import Mailbox, Message, waiting_time
+from leadline.lab.watch.processes.mailbox import Mailbox, Message, waiting_time
 
 __all__ = ["decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered"]
 

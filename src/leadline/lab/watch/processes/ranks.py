@@ -26,16 +26,16 @@ from torch import nn
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gathered import (
+from leadline.lab.watch.processes.gathered import (
     LONGEST,
     decline,
     fsdp_modules,
     plain_class,
     prove_gathered,
 )
-from leadline.lab.watch.mailbox import Mailbox, Message, process_store, waiting_time
-from leadline.lab.watch.parts import (
-    Part,
+from leadline.lab.watch.processes.mailbox import Mailbox, Message, process_store, waiting_time
+from leadline.lab.watch.processes.parts import (
+    RankPart,
     digest,
     joined_layers,
     joined_losses,
@@ -150,18 +150,20 @@ class Ranks:
 
     # --- a sample ------------------------------------------------------------------------------------
 
-    def send(self, step: int, part: Part, sites: Sequence[Site]) -> None:
+    def send(self, step: int, part: RankPart, sites: Sequence[Site]) -> None:
         """Leave what this process read for the first one."""
         if self._mailbox is not None and not self.main:
             self._mailbox.send(f"sample {step}", part.message(sites, self._fence.notes))
 
-    def join(self, step: int, own: Part, sites: Sequence[Site], *, layers: bool = True) -> Part:
+    def join(
+        self, step: int, own: RankPart, sites: Sequence[Site], *, layers: bool = True
+    ) -> RankPart:
         """What all processes read of an update; in the first process."""
         if not self.several:
             return own
         messages = self._collect(f"sample {step}")
         complete = len(messages) == self.count - 1
-        whole = Part(own.sums, own.layers, own.counts, own.losses)
+        whole = RankPart(own.sums, own.layers, own.counts, own.losses)
         self.layers_of = "first"
         if self.sharded:
             sums = None
@@ -194,7 +196,7 @@ class Ranks:
     def send_losses(self, losses: Sequence[Reading], sites: Sequence[Site]) -> None:
         """Leave the last losses for the first process, at the end."""
         if self._mailbox is not None and not self.main and losses:
-            self._mailbox.send("last losses", Part(losses=list(losses)).message(sites, ()))
+            self._mailbox.send("last losses", RankPart(losses=list(losses)).message(sites, ()))
 
     def join_losses(self, own: Sequence[Reading]) -> list[Reading]:
         """The last losses over all processes, in the first one: a moment is waited for them."""

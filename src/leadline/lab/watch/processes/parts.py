@@ -20,11 +20,11 @@ from typing import Any
 
 from leadline.instruments.passes.probes.extremes import LARGEST, ROOM
 from leadline.instruments.passes.probes.gradient import STREAM
-from leadline.lab.watch.mailbox import Message
 from leadline.lab.watch.optimizers import GroupSums
+from leadline.lab.watch.processes.mailbox import Message
 from leadline.record import Reading, Site
 
-__all__ = ["Part", "digest", "joined_layers", "joined_losses", "joined_sums", "same_gradients"]
+__all__ = ["RankPart", "digest", "joined_layers", "joined_losses", "joined_sums", "same_gradients"]
 
 _WIDTH = len(fields(GroupSums))
 SAME = 1e-6
@@ -32,7 +32,7 @@ SAME = 1e-6
 
 
 @dataclass
-class Part:
+class RankPart:
     """What one process read: sums of its weights, readings of its layers, its losses."""
 
     sums: dict[Site, GroupSums] | None = None
@@ -101,7 +101,7 @@ def same_gradients(
     return True
 
 
-def joined_layers(own: Part, messages: Sequence[Message]) -> list[Reading] | None:
+def joined_layers(own: RankPart, messages: Sequence[Message]) -> list[Reading] | None:
     """The readings of the layers over all processes; None where they read different things."""
     labels = digest(map(_label, own.layers))
     tables: list[list[tuple[float, float]]] = [

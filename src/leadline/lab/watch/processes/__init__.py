@@ -1,0 +1,1 @@
+"""A run in several processes: who reads what, and how it comes together."""
