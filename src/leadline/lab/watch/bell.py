@@ -133,8 +133,10 @@ class Bell:
     def close(self) -> None:
         """End: what the ring holds goes into the record, and sinks are closed."""
         shield = self._fence.shield
-        if self._ring is not None and shield(self._snapshot)([]):
-            self._ring.remove()  # otherwise the next process takes it over
+        if self._ring is not None:
+            # What is not in the record stays for the next process to take over.
+            end = self._ring.remove if shield(self._snapshot)([]) else self._ring.close
+            shield(end)()
         for sink in self._sinks:
             shield(sink.close)()
 

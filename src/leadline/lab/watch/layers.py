@@ -87,7 +87,8 @@ class LayerReader:
         self._heads = KnownHeads()
         self._log_z: Tensor | None = None
         self._logits_read = 0
-        self._traced = False
+        self._traced = self._passed = False
+        """Whether the model was seen being traced; whether it was seen at all, in this update."""
         self._before = fence.shield(self._before_forward)
         self._after = fence.shield(self._after_forward)
         self._handles: list[Any] = []
@@ -103,6 +104,7 @@ class LayerReader:
         """Set the hooks for the next update."""
         if self._probe is not None or self._handles:
             return
+        self._passed = False
         # Some wrappers call the forward of what they hold and pass by its hooks.
         roots = [self.model] if is_compiled(self.model) else [self.model, self.module]
         for root in {id(one): one for one in roots}.values():
@@ -188,6 +190,7 @@ class LayerReader:
         if self._called is not None and not (self._in_evaluation and training):
             return
         self.give_up()
+        self._passed = True
         self._called, self._running, self._in_evaluation = module, True, not training
         self._fence.guard("Beginning a sample", self._begin)(args, kwargs)
 
@@ -290,7 +293,7 @@ class LayerReader:
             self._log_z, self._logits_read = torch.logsumexp(rows, -1).mean(), rows.shape[0]
 
     def _say_what_is_missing(self) -> None:
-        if self._called is not None:
+        if self._passed:
             return
         if self._traced and not _is_compiled_in_place(self.module):
             self._measure_random_tokens()

@@ -69,6 +69,7 @@ class BackwardCall:
 class _Listener:
     hear: Callable[[BackwardCall], Callable[[], None] | None]
     skip: Callable[[int], None]
+    fail: Callable[[Exception], None]
 
 
 _listeners: list[_Listener] = []
@@ -79,16 +80,22 @@ _originals: list[tuple[Any, str, Any, Any]] = []
 
 def listen_to_losses(
     hear: Callable[[BackwardCall], Callable[[], None] | None],
+    *,
     skip: Callable[[int], None] = lambda _: None,
+    fail: Callable[[Exception], None] = lambda _: None,
 ) -> Callable[[], None]:
     """Call `hear` ahead of every backward call, and what it returns behind it.
 
-    `skip` is called with a scaler's number whenever that scaler is updated. Neither may raise.
-    Return the function that ends it.
+    `skip` is called with a scaler's number whenever that scaler is updated, and `fail` with what
+    goes wrong in here. None of them may raise. Return the function that ends it.
     """
-    listener = _Listener(hear, skip)
+    listener = _Listener(hear, skip, fail)
     if not _listeners:
-        _wrap()
+        try:
+            _wrap()
+        except Exception:
+            _unwrap()
+            raise
     _listeners.append(listener)
 
     def end() -> None:
@@ -117,14 +124,22 @@ def _exchange(owner: Any, name: str, ours: Any) -> None:
     setattr(owner, name, ours)
 
 
+def _fail(error: Exception) -> None:
+    for listener in list(_listeners):
+        listener.fail(error)
+
+
 def _watched_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
     def watched_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
         waiting: list[Callable[[], None]] = []
-        if isinstance(tensors, Tensor) and tensors.numel() == 1 and grad_tensors is None:
-            # A copy: loops average a loss over processes in place.
-            call = BackwardCall(tensors.detach().clone(), _scaled.get(tensors))
-            heard = [one.hear(call) for one in list(_listeners)]
-            waiting = [one for one in heard if one is not None]
+        try:
+            if isinstance(tensors, Tensor) and tensors.numel() == 1 and grad_tensors is None:
+                # A copy: loops average a loss over processes in place.
+                call = BackwardCall(tensors.detach().clone(), _scaled.get(tensors))
+                heard = [one.hear(call) for one in list(_listeners)]
+                waiting = [one for one in heard if one is not None]
+        except Exception as error:
+            _fail(error)
         result = backward(tensors, grad_tensors, *args, **kwargs)
         for done in waiting:
             done()
@@ -136,9 +151,12 @@ def _watched_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
 def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
     def watched_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
-        factor = getattr(self, "_scale", None)
-        if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
-            _scaled[scaled] = LossScale(factor.detach().clone(), id(self))
+        try:
+            factor = getattr(self, "_scale", None)
+            if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
+                _scaled[scaled] = LossScale(factor.detach().clone(), id(self))
+        except Exception as error:
+            _fail(error)
         return scaled
 
     return watched_scale

@@ -34,6 +34,7 @@ from leadline.lab.watch.processes.spread import (
     is_spread,
     local_part,
 )
+from leadline.lab.watch.tracer import scale_left
 from leadline.record import Site
 from leadline.record.rows.site import OUTSIDE
 
@@ -181,9 +182,12 @@ class StepReading:
             taken.append((self.groups.sites[name], parameter, gradient, settings))
         if not taken:
             return
-        scale = _scale_left(optimizer)
+        scale = scale_left(optimizer)
         gradients = [local_part(gradient) for _, _, gradient, _ in taken]
-        norms = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
+        # A norm in half precision would be rounded, or infinite.
+        half = any(one.dtype in (torch.float16, torch.bfloat16) for one in gradients)
+        kind = torch.float32 if half else None
+        norms = torch._foreach_norm(gradients, 2, kind)  # pyright: ignore[reportPrivateImportUsage]
         for (site, parameter, gradient, settings), norm in zip(taken, norms, strict=True):
             self._entries.append((site, "gradient", (norm.double() / scale).square()))
             if not weights:
@@ -266,12 +270,6 @@ def _second_moment(
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
     """Whether this process holds the same part of two tensors."""
     return local_part(one).shape == local_part(other).shape
-
-
-def _scale_left(optimizer: torch.optim.Optimizer) -> float:
-    """The loss scale that is still in the gradients: fused optimizers take it out themselves."""
-    scale = getattr(optimizer, "grad_scale", None)
-    return float(scale) if isinstance(scale, Tensor) else 1.0
 
 
 def _sites(names: Sequence[str], anatomy: Anatomy | None) -> dict[str, Site]:

@@ -198,7 +198,8 @@ class Watch:
             self._layers.on_forward = counter.go_on
             hear = self._fence.shield(self._hear_loss)
             skip = self._fence.shield(self._skip_update)
-            self._ends += [counter.end, listen_to_losses(hear, skip)]
+            fail = self._fence.shield(lambda error: self._fence.fault(error, "Keeping the loss"))
+            self._ends += [counter.end, listen_to_losses(hear, skip=skip, fail=fail)]
             counter.begin()
             closer = _closer(weakref.ref(self))
             self._ends.append(lambda: atexit.unregister(closer))

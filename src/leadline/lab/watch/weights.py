@@ -78,11 +78,18 @@ class WeightReader:
                 f"'{min(self._reading.left_out)}', is not added up over the processes before the "
                 "step (a partial DTensor), so it is not read."
             )
-        self._tracer.take()
+        self._tracer.take(optimizer)
 
     def clipping(self, calls: Sequence[BackwardCall]) -> float | None:
         """What clipping left of the gradient of this update; None where it cannot be told."""
-        return self._tracer.factor(calls)
+        factor = self._tracer.factor(calls)
+        if self._tracer.uneven:
+            self._fence.note(
+                "Something changes the gradients between backward and the step by more than one "
+                "factor, such as clipping by value or by groups: gradients are read as the "
+                "optimizer takes them."
+            )
+        return factor
 
     def squares(self) -> tuple[float, dict[Site, float]]:
         """Learning rate, and the squared norm of the gradient of every group, of this process."""

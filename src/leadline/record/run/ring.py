@@ -76,9 +76,13 @@ class Ring:
         if self._file.write(data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
+    def close(self) -> None:
+        """Let go of the file; what it holds stays."""
+        self._file.close()
+
     def remove(self) -> None:
         """Take the file away: what it holds stands in the record."""
-        self._file.close()
+        self.close()
         self.path.unlink(missing_ok=True)
 
 

@@ -31,12 +31,12 @@ def still(**options):
     return tiny_gpt2(dropout=0.0, **options).train()
 
 
-def sampled(model, optimizer, passes, **options):
+def sampled(model, optimizer, passes, *, note=None, **options):
     """Watch every update in memory; `passes` are called one after the other, with the optimizer."""
     with watch(model, optimizer, None, every=1, quiet=True, **options) as one:
         for each in passes:
             each(model, optimizer)
-        assert one.notes == []
+        assert [note in sentence for sentence in one.notes] == ([] if note is None else [True])
         return one.record.select()
 
 
@@ -172,6 +172,31 @@ def test_the_gradient_at_the_stream_is_that_of_the_first_micro_batch_before_clip
     assert found == pytest.approx(caught, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0**12])
+def test_a_loss_scale_is_taken_out_of_every_number(scale):
+    (batch,) = batches(1)
+
+    def scaled(model, optimizer):
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        scaler.scale(model(**batch).loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    model = still()
+    plain = sampled(model, adam(model), [update(batch)])
+    for options in ({}, {"fused": True}):
+        model = still()
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=1e-2, betas=(0.8, 0.9), weight_decay=0.1, **options
+        )
+        rows = sampled(model, optimizer, [scaled])
+        for quantity in ("gradient.stream", "gradient.parameters", "weights.update_ratio"):
+            expected = values(plain, quantity)
+            assert values(rows, quantity) == pytest.approx(expected, rel=1e-3), quantity
+        for quantity in ("train.loss", "train.gradient_norm", "train.clipping", "output.log_z"):
+            assert of_run(rows, quantity) == pytest.approx(of_run(plain, quantity), rel=1e-3)
+
+
 def test_a_fixed_batch_is_measured_after_the_update():
     probe = batches(1, seed=9)[0]["input_ids"]
     model = still()
@@ -219,6 +244,41 @@ def test_gradients_are_read_before_clipping(clip):
     assert of_run(rows, "train.gradient_norm") == pytest.approx(norm, rel=1e-4)
     factor = min(1.0, (clip or math.inf) / (norm + 1e-6))
     assert of_run(rows, "train.clipping") == pytest.approx(factor, rel=1e-4)
+
+
+def test_what_is_no_clipping_by_one_factor_is_not_taken_for_it():
+    (batch,) = batches(1)
+
+    def by_value(model, optimizer):
+        model(**batch).loss.backward()
+        nn.utils.clip_grad_value_(model.parameters(), 1e-3)
+        optimizer.step()
+
+    model = still()
+    rows = sampled(model, adam(model), [by_value], note="clipping by value")
+    expected = by_group(model, lambda _, p: squares(p.grad))
+    assert values(rows, PARAMETERS.name) == pytest.approx(
+        {key: math.sqrt(value) for key, value in expected.items()}, rel=1e-5
+    )
+    assert not [row for row in rows if row.quantity == "train.clipping"]
+
+
+def test_norms_of_gradients_in_half_precision_are_not_rounded():
+    (batch,) = batches(1)
+    model = still().to(torch.bfloat16)
+    rows = sampled(model, torch.optim.SGD(model.parameters(), lr=1e-3), [keep_gradients(batch)])
+    expected = by_group(model, lambda _, p: squares(p.grad))
+    assert values(rows, PARAMETERS.name) == pytest.approx(
+        {key: math.sqrt(value) for key, value in expected.items()}, rel=1e-5
+    )
+
+
+def keep_gradients(batch):
+    def run(model, optimizer):
+        model(**batch).loss.backward()
+        optimizer.step()
+
+    return run
 
 
 def test_updates_of_small_tensors_are_read_to_the_last_number():
