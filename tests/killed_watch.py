@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,13 @@ def die(path: Path, start: int, chance: random.Random) -> int:
 def what_is_left(path: Path) -> dict[str, Any]:
     """What the record and the ring hold."""
     with Record.open(path) as record:
-        samples: dict[int, int] = {}
-        for row in record.select("stream.norm"):
-            samples[row.step] = samples.get(row.step, 0) + 1
+        # A sample that the child did not live to tell of is read again by the next one.
+        samples = Counter((row.step, row.run) for row in record.select("stream.norm"))
         ring = read_ring(ring_path(path))
         return {
             "integrity": record.integrity,
-            "samples": samples,
+            "samples": sorted({step for step, _ in samples}),
+            "sizes": sorted(set(samples.values())),
             "losses": sorted(row.step for row in record.select("train.loss")),
             "firsts": [one.first for one in attempts_of(record)],
             "ring": ring.steps,
