@@ -32,6 +32,11 @@ from leadline.reading.map.binomial import binomial_interval
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "watch"
+ALARMS = tuple(
+    f"src/leadline/reading/watch/{name}"
+    for name in ("alarms", "robust.py", "history.py", "alarm.py")
+)
+"""What is frozen before runs are scored."""
 COARSE = 20
 """Updates between two samples, for the second look at the same runs."""
 
@@ -179,7 +184,7 @@ def score_set(name: str, part: str = "0/1") -> None:
     at, parts = map(int, part.split("/"))
     known = {one.label for one in outcomes(name)}
     commit = subprocess.run(
-        ["git", "log", "-1", "--format=%h", "--", "src/leadline/reading/watch"],
+        ["git", "log", "-1", "--format=%h", "--", *ALARMS],
         cwd=ROOT, capture_output=True, text=True, check=False,
     ).stdout.strip()  # fmt: skip
     for number, one in enumerate(SETS[name]):

@@ -161,6 +161,7 @@ class Watch:
             check_module(model)
             self.every = check_count(every, "every", least=1)
             self._start = None if start is None else check_count(start, "start", least=0)
+            self._offset = self._start or 0
             try:
                 self._plan = watch_plan(probes, attention=attention)
             except LeadlineError as error:

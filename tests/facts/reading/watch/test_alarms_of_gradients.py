@@ -225,6 +225,12 @@ def test_five_samples_in_a_row_are_asked_for(last, warned):
     assert bool(warnings_of(STILL, gauges, steps=150)) is warned
 
 
+def test_the_first_and_the_last_samples_are_others():
+    # five low samples, 40 to 80, are there at step 80; ten in all at step 90
+    gauges = {"gradient.parameters": {1: fading(0.001), 2: lambda s: 1.0}}
+    assert first_steps(warnings_of(STILL, gauges, steps=150, every=10))[0] == 90
+
+
 def test_a_gradient_of_exactly_zero_is_cut():
     gauges = {"gradient.parameters": {1: lambda s: 0.0, 2: lambda s: 1.0, 3: lambda s: 1.0}}
     said = warnings_of(STILL, gauges, steps=60)

@@ -114,6 +114,13 @@ def test_one_doubling_is_enough_after_a_hundredfold_growth(exponent, warned):
     assert bool(warnings_of(STREAM, gauges, steps=200, every=10)) is warned
 
 
+@pytest.mark.parametrize(("count", "warned"), [(9, True), (10, False)])
+def test_a_stream_grows_steadily(count, warned):
+    course = lambda s: np.exp(reversed_start(count, s) / 2)  # noqa: E731
+    said = warnings_of(STREAM, {"stream.norm": {1: course}}, steps=150)
+    assert bool([one for one in said if one.details["step"] == 150]) is warned
+
+
 @pytest.mark.parametrize(("first", "warned"), [(2.02, False), (1.98, True)])
 def test_a_hundredfold_growth_is_counted_from_the_first_sample(first, warned):
     # at step 200 it is 200, with an exponent of 1
@@ -123,7 +130,7 @@ def test_a_hundredfold_growth_is_counted_from_the_first_sample(first, warned):
 
 def test_a_stream_is_not_judged_before_a_hundred_updates():
     gauges = {"stream.norm": {1: lambda s: 2.0 ** (s / 10)}}
-    assert first_steps(warnings_of(STREAM, gauges, steps=110))[0] == 100
+    assert first_steps(warnings_of(STREAM, gauges, steps=110, every=1))[0] == 100
 
 
 def test_the_growth_of_a_model_that_learns_is_healthy():
@@ -221,6 +228,23 @@ def test_from_thirty_two_on_numbers_of_bfloat16_are_a_quarter_apart(level, warne
     assert 32 / 128 == 0.25
     course = {"output.log_z": lambda s: level + (s - 150) / 100}
     assert bool(warnings_of(DRIFT, course, steps=150)) is warned
+
+
+def reversed_start(count, step):
+    """The place of a sample of the last 20 up to step 150, the first `count` of them in reverse.
+
+    Of 190 pairs those of the first `count` fall: tau is 1 - count (count - 1) / 190.
+    """
+    index = (step - 55) // 5
+    return max(count - 1 - index if 0 <= index < count else index, 0)
+
+
+@pytest.mark.parametrize(("count", "warned"), [(9, True), (10, False)])
+def test_output_logits_drift_steadily(count, warned):
+    assert (1 - count * (count - 1) / 190 > 0.6) is warned
+    course = {"output.log_z": lambda s: 33.0 + reversed_start(count, s)}
+    said = [one for one in warnings_of(DRIFT, course, steps=150) if one.details["step"] == 150]
+    assert bool(said) is warned
 
 
 def test_logits_of_a_sure_model_that_have_settled_are_healthy():

@@ -1,5 +1,7 @@
 """G02 and G10: a loss far above its past, and one that does not fall."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -150,7 +152,9 @@ def flat(loss, *, rate=lambda s: 1e-3, steps=700):
 
 def test_a_loss_that_does_not_fall_is_said_once_three_hundred_updates_are_flat():
     usual = noisy(level=3.0, scale=0.05)
-    said = flat(usual)
+    said = warnings_of(
+        FLAT, {"train.loss": usual, "train.rate": lambda s: 1e-3}, steps=604, every=2
+    )
     assert first_steps(said)[0] == 600
     assert said[0].details["since"] == 300
     assert said[0].severity == "note"
@@ -163,7 +167,7 @@ def test_flat_is_a_fall_of_less_than_a_hundredth(share, warned):
     assert bool(flat(loss, steps=600)) is warned
 
 
-@pytest.mark.parametrize(("now", "warned"), [(0.04, False), (0.06, True)])
+@pytest.mark.parametrize(("now", "warned"), [(0.049, False), (0.051, True)])
 def test_a_loss_that_has_gone_is_not_flat(now, warned):
     assert bool(flat(lambda s: 1.0 if s <= 5 else now)) is warned
 
@@ -174,20 +178,28 @@ def test_the_end_of_a_schedule_is_not_flat(now, warned):
 
 
 def test_where_a_run_began_is_the_median_of_five_losses():
-    assert flat(lambda s: 30.0 if s <= 2 else 1.0)
-    assert not flat(lambda s: 30.0 if s <= 3 else 1.0)
+    assert flat(lambda s: 100.0 if s <= 2 else 1.0)
+    assert not flat(lambda s: 100.0 if s <= 3 else 1.0)
 
 
 def test_few_losses_are_not_enough():
-    def said(every):
+    def said(last):
         history = History(QUANTITIES.values())
         history.add(
-            Reading("train.loss", RUN, "value", 2.0, step=s) for s in range(every, 901, every)
+            Reading("train.loss", RUN, "value", 2.0, step=s) for s in range(15, last + 1, 15)
         )
         return list(ALARMS.get(FLAT).look(history))
 
-    assert said(15)  # 30 losses in the last 450 updates
-    assert not said(16)
+    assert said(900)  # 465 to 900 are 30 losses
+    assert not said(870)  # 450 to 870 are 29
+
+
+def test_a_slope_is_taken_of_sixty_medians(monkeypatch):
+    points = []
+    module = importlib.import_module("leadline.reading.watch.alarms.loss_flat")
+    monkeypatch.setattr(module, "slope", lambda x, y: points.append(len(x)) or 0.0)
+    flat(lambda s: 2.0)
+    assert points[-1] == 60
 
 
 def test_noise_around_a_fall_is_not_flat():
