@@ -14,7 +14,7 @@ import os
 import random
 import signal
 import sys
-import time
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,8 @@ def die(path: Path, start: int, chance: random.Random) -> int:
     os.close(told)
     with os.fdopen(heard) as lines:
         lines.readline()  # it has begun
-        time.sleep(chance.uniform(0.0, 0.4))
+        # At any moment of its life: nothing tells when that is.
+        threading.Event().wait(chance.uniform(0.0, 0.4))
         os.kill(child, signal.SIGKILL)
         said = [line for line in lines.read().splitlines(keepends=True) if line.endswith("\n")]
     os.waitpid(child, 0)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import timedelta
@@ -284,9 +283,7 @@ def main(folder: Path, rank: int, count: int, port: int) -> None:
     )
     seen: dict[str, Any] = {}
     for loop in loops:
-        begun = time.perf_counter()
         seen[loop["name"]] = run_loop(loop, folder, rank, count)
-        seen[loop["name"]]["seconds"] = time.perf_counter() - begun
         (folder / f"{rank}.json").write_text(json.dumps(seen))
     dist.barrier()
     dist.destroy_process_group()

@@ -56,7 +56,8 @@ class Tracer:
 
     def after_backward(self) -> None:
         """Keep the norms that a backward pass of the loop has left."""
-        if self._armed:
+        # LBFGS calls backward again inside of the step that has taken the gradient.
+        if self._armed and not self._taken:
             self._left = self._norms()
 
     def take(self, optimizer: torch.optim.Optimizer) -> None:
