@@ -39,6 +39,8 @@ ASKED = {
 }  # fmt: skip
 """What users call: exchanged, it would be the test that raises."""
 
+pytestmark = pytest.mark.slow  # every function of the watch fails in turn
+
 
 class Injected(RuntimeError):
     """The fault."""
