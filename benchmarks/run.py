@@ -65,15 +65,26 @@ def table_of(results: Iterable[dict[str, Any]]) -> Table:
 def merge(old: list[dict[str, Any]], new: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """Put new results in the place of the old ones of the same files."""
     kept = [row for row in old if row["file"] not in new]
-    fresh = [{"file": file} | r.to_json() for file, results in new.items() for r in results]
+    where = {"processor": processor()}  # rows of one file may come from several machines
+    fresh = [{"file": file} | where | r.to_json() for file, results in new.items() for r in results]
     return sorted(kept + fresh, key=lambda row: (row["file"], row["name"]))
+
+
+def processor() -> str:
+    """Return the processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def machine() -> dict[str, Any]:
     """Say what the numbers were measured on."""
     versions = {name: importlib.metadata.version(name) for name in ("torch", "leadline")}
     return {
-        "processor": platform.machine(),
+        "processor": processor(),
         "system": platform.system(),
         "processors": os.cpu_count(),
         "python": platform.python_version(),
