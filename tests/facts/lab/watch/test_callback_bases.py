@@ -15,7 +15,7 @@ lightning = pytest.importorskip("lightning.pytorch")
 pytorch_lightning = pytest.importorskip("pytorch_lightning")
 
 TRAINERS = {
-    "transformers.trainer": transformers.TrainerCallback,
+    "transformers": transformers.TrainerCallback,
     "lightning.pytorch": lightning.Callback,
     "pytorch_lightning": pytorch_lightning.Callback,
 }
@@ -87,7 +87,7 @@ class Mine(LeadlineCallback):
 
 
 def test_a_subclass_keeps_its_class(imported):
-    imported("transformers.trainer")
+    imported("transformers")
     mine = Mine("run.leadline")
     assert isinstance(mine, Mine) and isinstance(mine, transformers.TrainerCallback)
     assert type(pickle.loads(pickle.dumps(mine))) is type(mine)
@@ -100,7 +100,7 @@ trainers = {"transformers", "lightning", "pytorch_lightning"}
 assert not trainers & set(sys.modules), "leadline"
 leadline.watch
 assert not trainers & set(sys.modules), "leadline.watch"
-import transformers.trainer
+import transformers
 callback = leadline.LeadlineCallback("run.leadline")
 assert isinstance(callback, transformers.TrainerCallback)
 assert not {"lightning", "pytorch_lightning"} & set(sys.modules), "callback"
@@ -109,3 +109,14 @@ assert not {"lightning", "pytorch_lightning"} & set(sys.modules), "callback"
 
 def test_leadline_imports_no_trainer(tmp_path):
     run_python("-c", SCRIPT, folder=tmp_path)
+
+
+def test_a_trainer_that_is_imported_after_the_callback_is_made_takes_it(tmp_path):
+    script = """
+import lightning.pytorch, transformers
+import leadline
+callback = leadline.LeadlineCallback("run.leadline")
+assert isinstance(callback, transformers.TrainerCallback)
+assert isinstance(callback, lightning.pytorch.Callback)
+"""
+    run_python("-c", script, folder=tmp_path)

@@ -18,8 +18,9 @@ from leadline.errors import MissingExtra
 __all__ = ["bases_in_use", "plain_class", "with_bases"]
 
 _LIBRARIES = {
-    # The module whose presence shows that the library's trainer is in use, and its base class.
-    "transformers.trainer": ("transformers.trainer_callback", "TrainerCallback"),
+    # The module whose presence shows that the library may be in use, and its base class. transformers
+    # imports its trainer when somebody asks for it, which may be after the callback is made.
+    "transformers": ("transformers.trainer_callback", "TrainerCallback"),
     "lightning.pytorch": ("lightning.pytorch.callbacks", "Callback"),
     "pytorch_lightning": ("pytorch_lightning.callbacks", "Callback"),
 }

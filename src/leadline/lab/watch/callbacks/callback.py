@@ -24,7 +24,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch import distributed as dist
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
@@ -86,7 +85,6 @@ class LeadlineCallback:
         self.watch: Watch | None = None
         """The watch of the training under way, or of the last one."""
         self._batches: list[str] = []
-        self._step = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Lightning sends callbacks to the processes that it starts; classes made here cannot be sent.
@@ -122,7 +120,6 @@ class LeadlineCallback:
             if (other := _open.get(file)) is not None:
                 other.close()  # of a training that an exception ended
             _open[file] = self
-        self._step = step
         self.watch = watch(
             model,
             optimizer,
@@ -133,12 +130,9 @@ class LeadlineCallback:
             **self._options,
         )
 
-    def _stops(self, step: int, agree: Callable[[bool], bool]) -> bool:
-        """Whether to end the training: asked where a sample has just been taken, in all processes."""
-        sampled = step == self._step + 1 or step % self.every == 0
-        if not self.stop or self.watch is None or not sampled:
-            return False
-        return agree(self.watch.should_stop)
+    def _stops(self) -> bool:
+        """Whether to end the training: the watch says the same in all processes."""
+        return self.stop and self.watch is not None and self.watch.should_stop
 
     def _name_batch(self, name: str, *, first: bool) -> None:
         """Name the batch for snapshots, after those that the same update has accumulated."""
@@ -177,7 +171,7 @@ class LeadlineCallback:
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> Any:
         """Ask the trainer to stop after a serious warning."""
-        if _fenced(self._stops, int(state.global_step), _agreed):
+        if _fenced(self._stops):
             control.should_training_stop = True
         return control
 
@@ -209,12 +203,7 @@ class LeadlineCallback:
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Ask the trainer to stop after a serious warning."""
-
-        def agree(stop: bool) -> bool:
-            return bool(trainer.strategy.reduce_boolean_decision(stop, all=False))
-
-        step = int(trainer.global_step) // max(1, len(trainer.optimizers))
-        if _fenced(self._stops, step, agree):
+        if _fenced(self._stops):
             trainer.should_stop = True
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -243,15 +232,6 @@ def _fenced(function: Callable[..., Any], *args: Any) -> Any:
             error,
         )
         return None
-
-
-def _agreed(stop: bool) -> bool:
-    """What the first process says, which alone has warnings; a process alone agrees with itself."""
-    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
-        return stop
-    answer: list[Any] = [stop]
-    dist.broadcast_object_list(answer, src=0)
-    return bool(answer[0])
 
 
 def _rebuild(
