@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ import leadline as ll
 from leadline.errors import TrainingStopped
 from tests.plain_gpt import PlainGPT
 
-__all__ = ["run_loop"]
+__all__ = ["FAULTS", "run_loop"]
 
 EXAMPLES, TOKENS = 6, 12
 FAULTS = {
@@ -66,7 +66,7 @@ class Unused(nn.Module):
 
 def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) -> dict[str, Any]:
     """Run one loop in this process, as its facts say, and return what was seen."""
-    model, called, anatomy = _built(loop, count)
+    model, called, anatomy = _built(loop, rank, count)
     optimizer = torch.optim.AdamW(called.parameters(), lr=0.01, weight_decay=0.1)
     seen: dict[str, Any] = {"losses": [], "gradients": [], "stopped": None, "should_stop": []}
     watched: Any = None
@@ -75,7 +75,9 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
             stack.enter_context(_fault(loop["fault"]))
         if loop.get("patience"):
             for name in ("ranks.PATIENCE", "ranks.LONGEST", "gathered.LATEST", "gathered.LONGEST"):
-                stack.enter_context(mock.patch(f"leadline.lab.watch.{name}", loop["patience"]))
+                stack.enter_context(
+                    mock.patch(f"leadline.lab.watch.processes.{name}", loop["patience"])
+                )
         if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
             options = dict(loop["watch"])
             options["every"] = options.get("every", 2) + loop.get("later", 0) * rank
@@ -104,8 +106,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
     return seen
 
 
-def _built(loop: dict[str, Any], count: int) -> tuple[nn.Module, nn.Module, Any]:
-    torch.manual_seed(0)
+def _built(loop: dict[str, Any], rank: int, count: int) -> tuple[nn.Module, nn.Module, Any]:
+    torch.manual_seed(rank if loop.get("seeds") else 0)
     model: nn.Module = _llama() if loop.get("model") == "llama" else PlainGPT(["", "", ""])
     if isinstance(model, PlainGPT):
         for block in model.h:
@@ -221,6 +223,8 @@ def _steps(
     for step in range(1, loop.get("steps", 5) + 1):
         if step == loop.get("raises") and rank == 1:
             raise RuntimeError("the loop of the second process fails")
+        if loop.get("meets"):
+            dist.barrier()
         if step == loop.get("breaks"):
             with torch.no_grad():
                 next(model.parameters()).mul_(float("nan"))
@@ -288,8 +292,6 @@ def main(folder: Path, rank: int, count: int, port: int) -> None:
     dist.barrier()
     dist.destroy_process_group()
 
-
-Runner = Callable[..., dict[str, Any]]
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

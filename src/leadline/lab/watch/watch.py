@@ -88,6 +88,9 @@ def watch(
     at every update. `start` is the number of updates made before, where the optimizer does not know
     it.
 
+    In a run of several processes put the same line into each, behind DDP or `fully_shard`: the first
+    one writes what all of them read. `should_stop` and `stop` are the same in all of them.
+
     Nothing that goes wrong in here stops the training: what cannot be watched is said once, in the
     log and in `notes`. With `strict` wrong arguments raise an error instead.
     """
@@ -171,7 +174,7 @@ class Watch:
                 self._plan = watch_plan(None, attention=attention)
             optimizers = None if optimizer is None else torch_optimizers(optimizer)
             place = None if path is None else check_path(path)
-            ranks = self._ranks = Ranks(unwrapped(model), self._fence)
+            ranks = self._ranks = Ranks(unwrapped(model), self._fence, path=place)
             self._fence.quiet = quiet or not ranks.main  # its notes reach the first process
             ranks.open(every=self.every)
             self._layers = LayerReader(
@@ -180,8 +183,8 @@ class Watch:
             self._weights = WeightReader(self._layers.module, ranks, self._fence)
             # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
             self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
+            self._take_over(place)
             if ranks.main:
-                self._take_over(place)
                 self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
                 self._writer.take_over_ring()
                 self._bell.open(self._writer, sinks=sinks, snapshot=snapshot and place is not None)

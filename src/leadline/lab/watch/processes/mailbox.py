@@ -28,10 +28,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.05
 """Seconds between two looks; they grow from the first to the longest."""
 _OFF, _SESSION = "off", "session"
 _OVER, _UNUSED = b"over", b"unused"
-_numbers: dict[str, int] = {}
-"""How many mailboxes of each name this process has made."""
-_used_sessions: set[str] = set()
-"""The sessions that a mailbox of this process has joined."""
+_numbers: dict[tuple[str, int], int] = {}
+"""How many mailboxes of each name a process has made."""
+_used_sessions: set[tuple[str, int]] = set()
+"""The sessions that a mailbox of a process has joined."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Mailbox:
     """
 
     def __init__(self, store: Any, name: str, *, rank: int, count: int) -> None:
-        self._number = _numbers[name] = _numbers.get(name, 0) + 1
+        self._number = _numbers[name, rank] = _numbers.get((name, rank), 0) + 1
         self.rank = rank
         self.count = count
         self.silent: set[int] = set()
@@ -111,9 +111,9 @@ class Mailbox:
         if self._is_here:
             self._store.add(f"here/{self.rank}", -1)
             self._is_here = False
-        if self.join():
+        if self._session:
             self._store.set(self._key(_OFF, self.rank), _OVER if self._was_used else _UNUSED)
-        else:  # the first process has not begun yet: it will see that this watch is over
+        else:  # it never needed a session; the first process will see that this watch is over
             self._store.set(f"{_OFF}/{self.rank}", f"{self._number} {_OFF}")
 
     def is_here(self, rank: int) -> bool:
@@ -135,6 +135,11 @@ class Mailbox:
         return True
 
     @property
+    def has_joined(self) -> bool:
+        """Whether this process has joined the session."""
+        return bool(self._session)
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What the first process has said to all; empty as long as its session is not found."""
         self.join()
@@ -147,9 +152,9 @@ class Mailbox:
         name = card["session"]
         off = f"{name}/{_OFF}/0"
         is_over = bool(self._store.check([off])) and bytes(self._store.get(off)) == _OVER
-        if name in _used_sessions or is_over:
+        if (name, self.rank) in _used_sessions or is_over:
             return False
-        _used_sessions.add(name)
+        _used_sessions.add((name, self.rank))
         self._session, self._facts = name, card["facts"]
         return True
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch.distributed as dist
@@ -76,7 +77,7 @@ TENSOR_PART = (
 class Ranks:
     """Which process this is, how parameters are spread, and what all processes read together."""
 
-    def __init__(self, module: nn.Module, fence: Fence) -> None:
+    def __init__(self, module: nn.Module, fence: Fence, *, path: Path | None = None) -> None:
         self.several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         self.rank = dist.get_rank() if self.several else 0
         self.count = dist.get_world_size() if self.several else 1
@@ -89,7 +90,7 @@ class Ranks:
         if store is not None:
             # Shapes are left out: those of FSDP1 differ from process to process.
             names = [name for name, _ in module.named_parameters()]
-            name = digest([plain_class(module).__name__, *names])
+            name = digest([str(path), plain_class(module).__name__, *names])
             self._mailbox = Mailbox(store, name, rank=self.rank, count=self.count)
         self._stops = False
         self._asked = 0
@@ -195,7 +196,7 @@ class Ranks:
 
     def send_losses(self, losses: Sequence[Reading], sites: Sequence[Site]) -> None:
         """Leave the last losses for the first process, at the end."""
-        if self._mailbox is not None and not self.main and losses:
+        if self._mailbox is not None and not self.main and losses and self._mailbox.has_joined:
             self._mailbox.send("last losses", RankPart(losses=list(losses)).message(sites, ()))
 
     def join_losses(self, own: Sequence[Reading]) -> list[Reading]:
