@@ -89,6 +89,8 @@ class LayerReader:
         self._logits_read = 0
         self._traced = self._passed = False
         """Whether the model was seen being traced; whether it was seen at all, in this update."""
+        self._left: list[Sample] = []
+        """Samples that were given up inside of a pass, whose hooks are still there."""
         self._before = fence.shield(self._before_forward)
         self._after = fence.shield(self._after_forward)
         self._handles: list[Any] = []
@@ -124,13 +126,21 @@ class LayerReader:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._take_off()
 
     def give_up(self) -> None:
         """Forget the sample under way."""
         if self._sample is not None:
             self._sample.give_up()
+            if self._sample.passing:
+                self._left.append(self._sample)
         self._sample = self._called = self._log_z = None
         self._running = False
+
+    def _take_off(self) -> None:
+        """Take off what samples that were given up have left on the model: no pass is under way."""
+        while self._left:
+            self._left.pop().close()
 
     def readings(self, calls: Sequence[BackwardCall]) -> list[Reading]:
         """What the layers showed in this update, or what they say about the fixed batch now."""
@@ -187,6 +197,8 @@ class LayerReader:
         training = self.module.training
         if self._called is module and self._running:
             self.give_up()  # whatever ended the last call, no hook has heard of it
+        if not self._running:
+            self._take_off()
         if self._called is not None and not (self._in_evaluation and training):
             return
         self.give_up()
@@ -195,15 +207,25 @@ class LayerReader:
         self._fence.guard("Beginning a sample", self._begin)(args, kwargs)
 
     def _after_forward(self, module: nn.Module, args: Any, output: Any) -> None:
-        if self.busy or module is not self._called or not self._running:
+        if self.busy:
+            return
+        if output is None:  # the model raised an error: the loop may catch it and try again
+            self._interrupt()
+            return
+        self._take_off()
+        if module is not self._called or not self._running:
             return
         self._running = False
         if self._sample is not None:
             self._fence.guard("Ending a forward pass", self._sample.end)()
-        if output is None:  # the model raised an error: the loop may catch it and try again
-            self.give_up()
-            return
         self._fence.guard("Reading the logits", self._read_logits)(output)
+
+    def _interrupt(self) -> None:
+        samples = [*self._left, *([] if self._sample is None else [self._sample])]
+        for sample in samples:
+            sample.interrupt()
+        self._sample, self._left = None, samples
+        self.give_up()
 
     def _begin(self, args: Any, kwargs: Any) -> None:
         # Wrappers that were taken off pass their arguments on unchanged.

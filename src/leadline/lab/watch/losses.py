@@ -74,6 +74,8 @@ class _Listener:
 
 _listeners: list[_Listener] = []
 _scaled: Any = WeakTensorKeyDictionary()
+_turn = [0]
+"""How often wrappers were set. One that others have wrapped cannot be taken off; it falls silent."""
 _originals: list[tuple[Any, str, Any, Any]] = []
 """Whose attribute was exchanged, its name, what was there, and what is there now."""
 
@@ -108,15 +110,16 @@ def listen_to_losses(
 
 
 def _wrap() -> None:
+    _turn[0] += 1
     # Without this torch.compile would compile the wrapper, where the loop's own function is.
-    watched = torch.compiler.disable(_watched_backward(torch.autograd.backward))
+    watched = torch.compiler.disable(_watched_backward(torch.autograd.backward, _turn[0]))
     _exchange(torch.autograd, "backward", watched)
     sharded = sys.modules.get("torch.distributed.fsdp.sharded_grad_scaler")
     for kind in (torch.amp.GradScaler, getattr(sharded, "ShardedGradScaler", None)):
         if kind is not None and "scale" in vars(kind):
             _exchange(kind, "scale", _watched_scale(kind.scale))
         if kind is not None and "update" in vars(kind):
-            _exchange(kind, "update", _watched_update(kind.update))
+            _exchange(kind, "update", _watched_update(kind.update, _turn[0]))
 
 
 def _exchange(owner: Any, name: str, ours: Any) -> None:
@@ -129,9 +132,11 @@ def _fail(error: Exception) -> None:
         listener.fail(error)
 
 
-def _watched_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_backward(backward: Callable[..., Any], turn: int) -> Callable[..., Any]:
     def watched_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
         waiting: list[Callable[[], None]] = []
+        if turn != _turn[0]:
+            return backward(tensors, grad_tensors, *args, **kwargs)
         try:
             if isinstance(tensors, Tensor) and tensors.numel() == 1 and grad_tensors is None:
                 # A copy: loops average a loss over processes in place.
@@ -162,10 +167,10 @@ def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
     return watched_scale
 
 
-def _watched_update(update: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_update(update: Callable[..., Any], turn: int) -> Callable[..., Any]:
     def watched_update(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = update(self, *args, **kwargs)
-        for listener in list(_listeners):
+        for listener in list(_listeners) if turn == _turn[0] else ():
             listener.skip(id(self))
         return result
 

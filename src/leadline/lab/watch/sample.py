@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from leadline.anatomy import (
     MIXING,
     Anatomy,
-    AttentionSpy,
     Block,
     Declaration,
     SeenAttention,
@@ -40,6 +39,7 @@ from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import AttentionGauges, attention_results
 from leadline.lab.watch.processes.spread import is_spread
+from leadline.lab.watch.spying import FencedSpy
 from leadline.models.inputs.model_facts import is_pair
 from leadline.numerics.tokens import Tokens
 from leadline.record import Reading, Site
@@ -143,6 +143,9 @@ class Sample:
         self.fence = fence
         self.gradients = gradients
         self._open = ExitStack()
+        self._attention: FencedSpy | None = None
+        self.passing = False
+        """Whether a forward pass is under way, inside of which hooks are not taken off."""
         self._tap: _FencedTap | None = None
         self._collector: _SampleCollector | None = None
         self.over = False
@@ -162,19 +165,33 @@ class Sample:
         self._tap._vectors = _Vectors(self.module)
         self._open.enter_context(self._tap)
         if self.plan.attention:
-            self._open.enter_context(self._spy(self._tap, self._collector))
+            self._attention = self._open.enter_context(self._spy(self._tap, self._collector))
+        self.passing = True
 
     def end(self) -> None:
         """Take the hooks off; gradients are still listened to."""
-        self._open.close()
+        self.close()
         if self._tap is not None and not self.over:
             self._tap.listen_to_last_streams()
 
     def give_up(self) -> None:
-        """Take everything off and listen no more."""
+        """Listen no more, and take everything off unless a pass is under way."""
         self.over = True
-        self._open.close()
         self._tap = self._collector = None
+        if not self.passing:
+            self._open.close()
+
+    def close(self) -> None:
+        """Take everything off the model: no pass is under way."""
+        self.passing = False
+        self._open.close()
+
+    def interrupt(self) -> None:
+        """A pass has ended with an error: hooks stay for now, because torch walks through them."""
+        self.over = True
+        self.passing = False
+        if self._attention is not None:
+            self._attention.stop()
 
     def readings(self) -> list[Reading]:
         """The headline statistics at every site; none where the pass did not run to its end."""
@@ -214,9 +231,10 @@ class Sample:
             kept.append(reading)
         return kept
 
-    def _spy(self, tap: Tap, collector: _SampleCollector) -> AttentionSpy:
+    def _spy(self, tap: Tap, collector: _SampleCollector) -> FencedSpy:
         """Hand every attention of a sublayer of the anatomy to the collector."""
-        followed = collector.needs_projections or self.heads.looks
+        # Products of weights that are spread over processes are followed by nobody.
+        followed = (collector.needs_projections or self.heads.looks) and not self.spread
         self.heads.looks = False
 
         def listen(attention: SeenAttention) -> None:
@@ -235,11 +253,13 @@ class Sample:
             if grid is not None and grid.shape[2] == tap.tokens and not self.over:
                 collector.attention(stack, block, write, attention)
 
-        return AttentionSpy(
+        return FencedSpy(
             self.module,
             self.fence.guard("Reading attention", listen),
+            fence=self.fence,
             examples=lambda: tap.examples,
             projections=followed,
+            looks=lambda: not (self.over or self.fence.off),
         )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 
 import leadline.lab.watch
+import leadline.lab.watch.processes
 import leadline.reading.watch.alarms
 from leadline.lab.watch import losses
 from leadline.lab.watch.watch import watch
@@ -30,7 +31,9 @@ LAST_LINE = {
 }  # fmt: skip
 """What stands outside of every fence: the line itself, and what sets its attributes before it looks
 at anything."""
-REMOVERS = {"UpdateCounter.end", "LayerReader.disarm", "Watch._disarm", "_unwrap"}
+REMOVERS = {
+    "UpdateCounter.end", "LayerReader.disarm", "Sample.close", "Watch._disarm", "_unwrap",
+}  # fmt: skip
 """What takes hooks off: where it raises, they stay, and do nothing."""
 ASKED = {
     "Watch.active", "Watch.batch", "Watch.close", "Watch.loss", "Watch.notes", "Watch.overhead",
@@ -38,8 +41,6 @@ ASKED = {
     "Watch.__enter__", "Watch.__exit__",
 }  # fmt: skip
 """What users call: exchanged, it would be the test that raises."""
-
-pytestmark = pytest.mark.slow  # every function of the watch fails in turn
 
 
 class Injected(RuntimeError):
@@ -62,10 +63,11 @@ class Kept:
 def modules():
     """The modules behind a watch that runs in one process."""
     core = [
-        f"leadline.lab.watch.{one.name}"
-        for one in pkgutil.iter_modules(leadline.lab.watch.__path__)
+        f"{package.__name__}.{one.name}"
+        for package in (leadline.lab.watch, leadline.lab.watch.processes)
+        for one in pkgutil.iter_modules(package.__path__)
     ]
-    left_out = ("callbacks", "sinks")  # they have tests of their own
+    left_out = ("callbacks", "sinks", "processes")  # packages
     names = [name for name in core if not name.endswith(left_out)]
     alarms = [one.name for one in pkgutil.iter_modules(leadline.reading.watch.alarms.__path__)]
     names += [f"leadline.reading.watch.alarms.{name}" for name in alarms]
@@ -239,6 +241,18 @@ unclosed = pytest.mark.filterwarnings(
 )
 
 
+@unclosed
+def test_one_function_of_every_module_that_raises_stops_nothing(tmp_path, alone, called):
+    of_the_line, all_code = called
+    chosen = []
+    for module in modules():
+        ran = [one for one in functions(module) if code_of(*one[:2]) in all_code]
+        chosen += [(one, 0 if code_of(*one[:2]) in of_the_line else 1) for one in ran[-1:]]
+    assert len(chosen) > 20
+    assert faults(tmp_path, alone, chosen) == []
+
+
+@pytest.mark.slow
 @by_module
 @unclosed
 def test_a_function_that_raises_stops_nothing(tmp_path, alone, called, module):

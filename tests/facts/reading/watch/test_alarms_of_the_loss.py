@@ -180,6 +180,7 @@ def test_the_end_of_a_schedule_is_not_flat(now, warned):
 def test_where_a_run_began_is_the_median_of_five_losses():
     assert flat(lambda s: 100.0 if s <= 2 else 1.0)
     assert not flat(lambda s: 100.0 if s <= 3 else 1.0)
+    assert not flat(lambda s: 100.0 if s <= 3 else 3.0)
 
 
 def test_few_losses_are_not_enough():
