@@ -173,6 +173,7 @@ def _rules() -> dict[str, Page]:
 def _alarms() -> dict[str, Page]:
     """The alarms of a watched run by name, in the order of their codes."""
     from leadline.reading.watch.alarm import ALARMS
+    from leadline.reading.watch.scores import score_sentence
 
     alarms = sorted((one for _, one in ALARMS.items()), key=lambda one: one.code)
     return {
@@ -186,6 +187,7 @@ def _alarms() -> dict[str, Page]:
                 "Why it is bad": one.why,
                 "What it is not": one.is_not,
                 "What to do now": one.do_now,
+                "How early, and how often wrong": score_sentence(one.code),
                 "Reads": ", ".join(one.needs) or "every gauge",
                 "Sources": "\n".join(one.sources),
             },
