@@ -5,6 +5,7 @@ at hand. `HYPOTHESIS_PROFILE=explore` draws new ones, and many more. Neither pro
 clock: a slow machine is no fault of a change.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -36,6 +37,16 @@ def pytest_configure():
         prepare_half_products()
     except MachineError as refusal:
         raise pytest.UsageError(str(refusal)) from None
+
+
+def pytest_collection_finish():
+    """Leave the tests themselves to no garbage collector, which would walk through all of them.
+
+    Fifteen thousand tests and what they import are millions of objects. Every full collection visits
+    them, and trainers ask for one at each start.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
 
-__all__ = ["children", "end", "wait_for"]
+__all__ = ["children", "end", "free_port", "run_ranks", "wait_for"]
+
+ROOT = Path(__file__).parent.parent
 
 Value = TypeVar("Value")
 
@@ -61,6 +66,44 @@ def end(process: subprocess.Popen[str]) -> None:
         with suppress(psutil.NoSuchProcess):
             one.kill()
     psutil.wait_procs(family)
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def run_ranks(script: str, *arguments: str, count: int = 2, port: int, limit: float) -> list[str]:
+    """Run a script of tests/ in processes of one group over gloo, and return what each said as errors.
+
+    Each gets the arguments, its rank, how many there are, and the port on which they meet. Whoever
+    still runs after `limit` seconds is ended, and the test fails: nothing may hang.
+    """
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    processes = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                str(ROOT / "tests" / script),
+                *arguments,
+                f"{rank}",
+                f"{count}",
+                f"{port}",
+            ],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        return [process.communicate(timeout=limit)[1] for process in processes]
+    finally:
+        for process in processes:
+            end(process)
 
 
 def _is_kept(process: psutil.Process) -> bool:

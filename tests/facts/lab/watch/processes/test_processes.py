@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -21,12 +17,11 @@ from typing import Any
 import pytest
 
 from leadline.record import Reading, Record
-from tests.processes import end
+from tests.processes import free_port, run_ranks
 from tests.watched_processes import FAULTS, run_loop
 
 LIMIT = 300.0
 """Seconds for all loops of one pair of processes: what torch waits for an operation is 60."""
-ROOT = Path(__file__).parents[5]
 Loop = dict[str, Any]
 
 DATA = {
@@ -63,26 +58,8 @@ SOME_FAULTS = [("proof", 0), ("forward", 1), ("sending", 1), ("collecting", 0), 
 def _run(folder: Path, loops: list[Loop], *, store: str = "tcp") -> list[dict[str, Any]]:
     """Run loops in two processes; return what each of them saw, by the loop's name."""
     (folder / "loops.json").write_text(json.dumps(loops))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1] if store == "tcp" else 0
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    script = str(ROOT / "tests" / "watched_processes.py")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(folder), str(rank), "2", str(port)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        errors = [process.communicate(timeout=LIMIT)[1] for process in processes]
-    finally:
-        for process in processes:
-            end(process)
+    port = free_port() if store == "tcp" else 0
+    errors = run_ranks("watched_processes.py", str(folder), port=port, limit=LIMIT)
     for rank, error in enumerate(errors):
         assert (folder / f"{rank}.json").exists(), error
     seen = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
