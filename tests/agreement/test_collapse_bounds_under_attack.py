@@ -45,6 +45,7 @@ def met(result: dict[str, Attacked]) -> int:
     return min(result[name].within.attacks for name in CAMPAIGN)
 
 
+@pytest.mark.slow
 def test_every_bound_survives_five_thousand_random_attacks() -> None:
     result = merged(
         [

@@ -70,6 +70,7 @@ def judged(seeds: range) -> None:
     assert found.count("refused") < 0.05 * len(seeds)
 
 
+@pytest.mark.slow
 def test_random_networks_are_right_within_the_estimate_or_refused():
     judged(range(60))
 

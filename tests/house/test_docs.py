@@ -24,6 +24,7 @@ WITH_SCRIPTS = [
     "docs/watch.md",
 ]
 """The pages whose Python is run."""
+TRAINING_PAGES = ("docs/lab.md", "docs/map.md")
 
 
 def load_generator():
@@ -39,8 +40,8 @@ GENERATOR = load_generator()
 @pytest.mark.parametrize(
     "page",
     [
-        # The survey builds some three hundred models.
-        pytest.param(page, marks=[pytest.mark.slow] if page == "survey.md" else [])
+        # These build some three hundred models each.
+        pytest.param(page, marks=[pytest.mark.slow] if page in ("survey.md", "models.md") else [])
         for page in sorted(GENERATOR.PAGES)
     ],
 )
@@ -72,7 +73,14 @@ def test_every_link_to_a_file_of_the_project_leads_somewhere(page):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("page", WITH_SCRIPTS)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # These train models.
+        pytest.param(page, marks=[pytest.mark.slow] if page in TRAINING_PAGES else [])
+        for page in WITH_SCRIPTS
+    ],
+)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)

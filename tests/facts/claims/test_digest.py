@@ -461,6 +461,7 @@ def test_moved_modules_change_no_claim():
     assert changed_claims(code) == set()
 
 
+@pytest.mark.slow
 def test_other_words_and_another_layout_change_no_claim():
     assert changed_claims(installed().but({n: reworded(n) for n in installed().files})) == set()
 

@@ -116,6 +116,7 @@ def test_a_trial_runs_once_for_all_its_claims_and_nothing_runs_twice(command):
     assert told["claims"][0]["seeds"] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_breaks_is_named_and_the_rest_is_measured(command):
     code, told, err = command("reads-a-trial", "reads-it-too", "--seeds", "1", BREAK="claim")
     assert code == 1
@@ -124,6 +125,7 @@ def test_what_breaks_is_named_and_the_rest_is_measured(command):
     assert [one["verdict"] for one in told["claims"]] == ["holds", "not measured"]
 
 
+@pytest.mark.slow
 def test_claims_of_a_broken_trial_say_what_they_wait_for(command):
     code, told, _ = command("reads-a-trial", "gives-too-little", "--seeds", "1", BREAK="trial")
     assert code == 1
@@ -132,6 +134,7 @@ def test_claims_of_a_broken_trial_say_what_they_wait_for(command):
     assert "checks value, which its measurement does not give" in told["failed"]["gives-too-little"]
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_told_and_what_was_measured_is_kept(command):
     code, _, err = command("reads-a-trial", "--seeds", "1", BREAK="process")
     assert code == 2

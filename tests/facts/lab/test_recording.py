@@ -191,6 +191,7 @@ def test_a_bidirectional_model_cannot_be_asked_for_the_next_token():
         train({**TINY, "attention": "multihead(causal=false)"}, training=FAST)
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_leaves_the_rows_of_a_whole_one(tmp_path):
     script = tmp_path / "run.py"
     path = tmp_path / "run.leadline"

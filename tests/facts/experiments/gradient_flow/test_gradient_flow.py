@@ -555,6 +555,7 @@ def test_the_outcome_without_training_has_six_panels_that_all_have_places() -> N
     json.dumps(outcome.to_json(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_with_training_there_are_nine_panels_and_the_record_is_kept(tmp_path: Path) -> None:
     setting = replace(SMALL, jacobians_to=2, trained_to=2, most_steps=2, seeds=1, workers=1)
     outcome = gradient_flow(setting, folder=tmp_path)

@@ -161,6 +161,7 @@ def hooks_of(model: nn.Module) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", SICK)
 def test_after_the_remedy_the_finding_is_gone_and_nothing_new_is_found(code: str) -> None:
     model = sick_model(code)

@@ -111,6 +111,7 @@ def test_leadline_imports_no_trainer(tmp_path):
     run_python("-c", SCRIPT, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_trainer_that_is_imported_after_the_callback_is_made_takes_it(tmp_path):
     script = """
 import lightning.pytorch, transformers

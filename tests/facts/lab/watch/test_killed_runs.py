@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from leadline.lab.watch.bell import SLOTS
 from leadline.reading.watch.history import History
 from leadline.record import Record
@@ -12,6 +14,7 @@ from tests.killed_watch import EVERY
 KILLS = 10
 
 
+@pytest.mark.slow
 def test_ten_deaths(tmp_path, start):
     path = tmp_path / "run.leadline"
     command = [sys.executable, "-m", "tests.killed_watch", str(path), str(KILLS), "7"]

@@ -68,7 +68,17 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+FEW_SETTINGS = ("accumulation", "clipping", "checkpointing", "bf16", "evaluation in between")
+"""What is tried at every run of the tests; the others are slow."""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(setting, marks=[] if setting in FEW_SETTINGS else [pytest.mark.slow])
+        for setting in SETTINGS
+    ],
+)
 def test_a_watched_training_is_the_same_bit_for_bit(tmp_path, setting):
     path = tmp_path / "run.leadline"
     alone, _ = trained(tmp_path, **SETTINGS[setting])
@@ -300,6 +310,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_several_processes_stop_together(tmp_path):
     """The first process alone has warnings; a process that went on would wait for ever."""
     script = tmp_path / "script.py"

@@ -37,12 +37,17 @@ def test_a_model_as_drawn_has_nothing_wrong_over_depth() -> None:
     [
         {"connection": "rezero"},
         {"connection": "layerscale"},
-        {"connection": "highway"},
-        {"connection": "deepnorm", "placement": "post"},
-        {"connection": "hyper"},
-        {"placement": "output"},
-        {"placement": "normformer"},
         {"placement": "post"},
+        *[
+            pytest.param(fields, marks=pytest.mark.slow)
+            for fields in (
+                {"connection": "highway"},
+                {"connection": "deepnorm", "placement": "post"},
+                {"connection": "hyper"},
+                {"placement": "output"},
+                {"placement": "normformer"},
+            )
+        ],
     ],
     ids=lambda fields: "-".join(fields.values()),
 )

@@ -112,6 +112,7 @@ def test_the_loss_of_many_updates_is_thinned_in_the_page_and_says_so():
     assert "from" in loss["lines"][0]  # its numbers stand in the page once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [24])
 def test_the_maps_of_200_samples_by_24_layers_weigh_little(layers):
     record = watch_record(Course(layers=layers, samples=200, every=50))
