@@ -11,6 +11,7 @@ from leadline.instruments.passes.probes.extremes import LARGEST
 from leadline.instruments.passes.probes.gradient import PARAMETERS, STREAM
 from leadline.instruments.passes.probes.stream import NORM
 from leadline.instruments.passes.probes.update import BF16
+from leadline.instruments.passes.probes.update import NORM as UPDATE_NORM
 from leadline.instruments.passes.token_quantities import COSINE
 from leadline.reading.watch.alarm import ALARMS
 from leadline.reading.watch.history import History
@@ -23,6 +24,7 @@ QUANTITIES: dict[str, Quantity] = {
     one.name: one
     for one in (
         *OF_THE_RUN, *OF_THE_WEIGHTS, LOGIT_STD, ENTROPY, LARGEST, PARAMETERS, STREAM, NORM, BF16, COSINE,
+        UPDATE_NORM,
     )
 }  # fmt: skip
 ROLES = {1: "attention", 2: "mlp"}

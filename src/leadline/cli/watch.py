@@ -13,6 +13,8 @@ from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError, RecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
     from rich.text import Text
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from leadline.reading.watch.sight import FollowedRun, RunSight
 
 ColorSystem = Literal["auto", "standard", "256", "truecolor", "windows"]
+LONGEST_INTERVAL = 86_400
+"""Seconds: a day."""
 TRIES = 20
 """So often a single look is repeated while the writer holds the file: half a second each."""
 
@@ -51,8 +55,10 @@ def watch(
     machine or on another one that shares the disk. It is looked at now and then until the run has
     ended or Ctrl-C is pressed. Into a pipe, and with --json, one screen is shown.
     """
-    if not interval > 0:
-        raise InputError(f"--interval is {interval:g}; give a number of seconds above 0.")
+    if not 0 < interval <= LONGEST_INTERVAL:
+        raise InputError(
+            f"--interval is {interval:g}; give a number of seconds above 0, at most {LONGEST_INTERVAL:,}."
+        )
     from leadline.reading.watch.gauge_table import watch_json
     from leadline.reading.watch.screen import watch_view
     from leadline.reading.watch.sight import FollowedRun
@@ -67,12 +73,21 @@ def watch(
         with voice.progress("Reading the record"):
             view = view_of(_one_look(run))
         voice.emit(lambda: watch_json(view))
-        voice.show(view.screen().show)
+        voice.show(_in_terminal(view) if once and _is_live() else view.screen().show)
         return
     with voice.progress("Reading the record"):
         view = view_of(run.look())
     view = _follow(run, view, view_of, interval=interval)
-    voice.show(view.screen().show)
+    voice.show(_in_terminal(view))
+
+
+def _in_terminal(view: WatchView) -> Callable[[Console], None]:
+    """Show what fits the terminal above its prompt, so that the answer stays in sight."""
+
+    def show(console: Console) -> None:
+        view.screen(width=console.width, height=console.height - 1).show(console)
+
+    return show
 
 
 def _one_look(run: FollowedRun) -> RunSight:

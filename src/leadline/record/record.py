@@ -30,7 +30,7 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import OUTSIDE, RUN
-from leadline.record.run.watching import attempts_of, is_watched
+from leadline.record.run.watching import attempts_of, is_watched, without_replaced
 from leadline.record.views import (
     VIEWS,
     NoSuchView,
@@ -219,8 +219,11 @@ class Record(Showable):
 
     @property
     def findings(self) -> list[Finding]:
-        """The verdicts, the serious ones first, each kind in the order it was added."""
-        return self._reader.findings()
+        """The verdicts, the serious ones first, each kind in the order it was added.
+
+        Those about updates that a run has made again, from an earlier checkpoint, are left out.
+        """
+        return without_replaced(self._reader.findings(), self._reader.provenance_at("watch"))
 
     @property
     def stacks(self) -> list[str]:

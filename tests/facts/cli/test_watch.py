@@ -73,9 +73,22 @@ def test_an_unknown_quantity_is_a_sentence(leadline, file):
     assert len(said.err.strip().split("\n")) == 1
 
 
-def test_an_interval_of_nothing_is_refused(leadline, file):
-    said = leadline("watch", file, "--interval", "0")
-    assert (said.code, "--interval is 0" in said.err) == (2, True)
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "86401"])
+def test_an_interval_that_is_none_is_refused(leadline, file, seconds):
+    said = leadline("watch", file, "--interval", seconds)
+    assert (said.code, f"--interval is {seconds}" in said.err) == (2, True)
+
+
+def test_what_is_no_regular_file_is_refused(leadline, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    said = leadline("watch", tmp_path / "pipe")
+    assert (said.code, "is no regular file" in said.err) == (2, True)
+
+
+def test_an_empty_file_that_nobody_writes_is_told_as_such(leadline, tmp_path):
+    (tmp_path / "run.leadline").touch()
+    said = leadline("watch", tmp_path / "run.leadline")
+    assert "nobody has it open for writing" in said.out
 
 
 def test_one_look_at_a_file_that_is_not_there_is_a_sentence(leadline, tmp_path):
@@ -200,7 +213,7 @@ def live(start):
 
 def test_a_terminal_waits_follows_and_leaves_when_the_run_is_closed(live, start, tmp_path):
     path = tmp_path / "run.leadline"
-    terminal = live(path, "--interval", "0.05")
+    terminal = live(path, "--interval", "0.05", lines=20)
     terminal.wait_for("There is no file run.leadline yet: waiting for it")
     arguments = ["--layers", "4", "--samples", "6", "--every", "10", "--healthy", "--ask"]
     writer = start([sys.executable, "-m", "tests.synthetic_watch", str(path), *arguments], **PIPES)
@@ -217,9 +230,18 @@ def test_a_terminal_waits_follows_and_leaves_when_the_run_is_closed(live, start,
     drawn = terminal.read()
     assert "\x1b[?1049h" in drawn  # drawn over the terminal, which then comes back
     kept = plain(drawn.rpartition("\x1b[?1049l")[2])
+    assert len(kept.strip().split("\n")) < 20  # the answer is still in sight above the prompt
     assert kept.lstrip().startswith("The run of gpt2 has ended at step 50, loss ")
     assert "run.leadline: closed." in kept
     assert "\x1b[?25h" in drawn  # the cursor, too
+
+
+def test_one_look_on_a_terminal_fits_it_too(live, file):
+    terminal = live(file, "--once", lines=20)
+    wait_for(lambda: terminal.read() is not None and terminal.process.poll() is not None)
+    shown = plain(terminal.read()).strip().split("\n")
+    assert shown[0].startswith("The run of gpt2 has ended at step 290")
+    assert len(shown) < 20
 
 
 def test_ctrl_c_leaves_with_the_last_screen_and_without_a_word_of_error(live, tmp_path):

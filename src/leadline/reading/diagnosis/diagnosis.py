@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError, RecordError, UnknownName, join_words
@@ -110,10 +110,17 @@ def diagnose_record(
 ) -> Diagnosis:
     """Ask the rules about a record. `select` and `ignore` are codes or names of rules.
 
-    A record that none of them can look at is refused: nothing found would mean nothing.
+    Warnings that were said while a run was trained stand among the findings. A record that no rule can
+    look at and that holds none is refused: nothing found would mean nothing.
     """
     diagnosis = ask_rules(record, reference=reference, select=select, ignore=ignore)
     coverage = diagnosis.coverage
+    warnings = [] if select else [one for one in record.findings if "step" in one.details]
+    if warnings:
+        together = sorted(
+            [*warnings, *diagnosis.findings], key=lambda one: SEVERITIES.index(one.severity)
+        )
+        return replace(diagnosis, findings=tuple(together))
     if coverage.could_not and not coverage.looked:
         codes = [code for code, _ in coverage.could_not]
         who = codes[0] if len(codes) == 1 else f"None of {len(codes)} rules"

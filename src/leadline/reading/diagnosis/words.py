@@ -63,6 +63,17 @@ def answer_of(diagnosis: Diagnosis) -> list[str]:
     return [f"{f'{name}: ' if name else ''}{words}.", diagnosis.findings[0].verdict]
 
 
+def _short_run_sentences(diagnosis: Diagnosis) -> list[str]:
+    """Say what a copy learned where it was trained for some steps: it was asked for."""
+    provenance = diagnosis.record.provenance
+    losses: Any = value_at(provenance, "visit", "short_run", "losses")
+    steps = value_at(provenance, "visit", "short_run", "steps")
+    if not losses:
+        return []
+    ends = f"from {number_text(float(losses[0]))} to {number_text(float(losses[-1]))}"
+    return [f"A copy was trained for {steps} steps on the same few tokens: its loss went {ends}."]
+
+
 _NOUNS = {"serious": "serious finding", "warning": "warning", "note": "note"}
 
 
@@ -89,7 +100,9 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 def screen_of(diagnosis: Diagnosis, *, everything: bool = False) -> Screen:
     """Return the answer, the findings, the coverage."""
-    parts: list[Sentence | TextTable] = [Sentence(answer_of(diagnosis)[0], "bold"), Sentence()]
+    parts: list[Sentence | TextTable] = [Sentence(answer_of(diagnosis)[0], "bold")]
+    parts += [Sentence(one) for one in _short_run_sentences(diagnosis)]
+    parts.append(Sentence())
     findings = diagnosis.findings
     faults = [finding for finding in findings if finding.severity != "note" or everything]
     in_full = faults if everything else faults[:MOST_FINDINGS]

@@ -320,12 +320,15 @@ def _marks(findings: Sequence[Finding], heat: HeatMap, stretch: _Stretch, *, pla
 def _legend(
     shading: Shading, label: int, palette: Sequence[str], *, width: int, plain: bool
 ) -> TerminalLine:
+    blank = " " * (label + 1)
+    if shading.zeros == "all":
+        return [(f"{blank}every value is 0", "dim")]
     low, high = shading.number(shading.low), shading.number(shading.high)
+    low = f"0, {low}" if shading.zeros == "some" else low
     scale = [(" ", f"on {colour}") for colour in palette]
     scale = scale or [(PLAIN_BARS if plain else BARS, "cyan")]
     kind = "logarithmic" if shading.logarithmic else "linear"
     about = ", against each layer's median" if shading.relative else f", {kind}"
-    blank = " " * (label + 1)
     used = len(blank) + len(low) + len(high) + 2 + sum(len(sign) for sign, _ in scale)
     ending = f" {high}{about if used + len(about) <= width else ''}"
     return [(f"{blank}{low} ", "dim"), *scale, (ending, "dim")]

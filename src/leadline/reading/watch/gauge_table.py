@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.reading.diagnosis.words import finding_json
 from leadline.reading.watch.state_words import answer_sentence
 from leadline.record.provenance import strict_json, strict_number
+from leadline.record.run.trend import trend_of
 from leadline.record.words.numbers import format_number
 from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 from leadline.record.words.text import shape_cell
@@ -25,14 +26,18 @@ SCHEMA = 1
 
 
 def gauge_table(rows: Sequence[GaugeRow]) -> TextTable:
-    """Return a row per gauge: now, its past, and the layer that departs most from its own."""
+    """Return a row per gauge: now, its past, and the layer that has moved farthest from its own.
+
+    Between the 10th and the 90th percentile lie eight of ten samples, so one of five gauges stands
+    outside without anything being wrong.
+    """
     columns = (
         TableColumn("gauge", style="bold"),
         TableColumn("now", right=True),
         TableColumn("past", right=True),
-        TableColumn("usual range", right=True, gives_way=(3,)),
+        TableColumn("10 to 90 %", right=True, gives_way=(3,)),
         TableColumn("by step", style="cyan", gives_way=(1, 2, 4)),
-        TableColumn("worst layer", gives_way=(5,)),
+        TableColumn("moved most", gives_way=(5,)),
     )
     return TextTable(columns, tuple(Row(_gauge_cells(row)) for row in rows))
 
@@ -78,18 +83,26 @@ def watch_json(view: WatchView) -> dict[str, Any]:
         "step": step,
         "quiet_seconds": None if sight.quiet is None else round(sight.quiet, 1),
         "loss": None if view.loss is None else strict_number(view.loss.last),
+        "loss_level": _level(view),
         "warnings": [
             {
                 **finding_json(finding),
                 "quantity": finding.quantity,
                 "step": finding.details.get("step"),
                 "since": finding.details.get("since"),
+                "batches": finding.details.get("batches", {}),
             }
             for finding in sight.findings
         ],
         "gauges": [_gauge_json(row) for row in view.gauges],
         "notes": strict_json(sight.provenance.get("watch", {}).get("notes", [])),
     }
+
+
+def _level(view: WatchView) -> float | str | None:
+    """The median of the last updates, which the answer speaks of."""
+    trend = None if view.loss is None else trend_of(view.loss.steps, view.loss.values)
+    return None if trend is None else strict_number(trend.now)
 
 
 def _gauge_json(row: GaugeRow) -> dict[str, Any]:

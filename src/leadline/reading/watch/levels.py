@@ -33,7 +33,7 @@ def row_medians(
     rows = np.arange(len(levels), dtype=np.int64)
     last = np.maximum(counts - 1, 0)
     below, above = ordered[rows, last // 2], ordered[rows, (last + 1) // 2]
-    return np.where(counts > 0, (below + above) / 2, 0.0)
+    return np.where(counts > 0, below / 2 + above / 2, 0.0)
 
 
 def noise_of(

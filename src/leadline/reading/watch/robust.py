@@ -168,18 +168,18 @@ class Departure:
     usual: Floats
     """[site] the median of the past."""
     since: int
-    """The first step of the stretch in which the middle of the sites is up."""
+    """The first step of the stretch in which the median of the sites is up."""
     before: int
     """The last step at which things were as before."""
 
     @property
     def factor(self) -> float:
-        """The middle over the sites."""
+        """The median over the sites."""
         return float(np.median(self.factors))
 
     @property
     def deviation(self) -> float:
-        """The middle over the sites."""
+        """The median over the sites."""
         return float(np.median(self.deviations))
 
 

@@ -28,7 +28,7 @@ def score_sentence(code: str) -> str:
     scores = _kept()
     one = scores["alarms"].get(code)
     if one is None:
-        return "Not scored: it says a note, or came after the trial."
+        return "Not scored: it gives notes only, or was added after the trial."
     spoke = [
         f"{count} of {scores['failed'][kind]} {_WORDS[kind]}"
         for kind, count in one["warned"].items()
@@ -36,16 +36,14 @@ def score_sentence(code: str) -> str:
     ]
     if spoke:
         early = (
-            f"It spoke before the loss failed in {_listed(spoke)}, "
-            f"half of these times {one['median_lead']:g} updates before it or more."
+            f"It warned before the loss failed in {_listed(spoke)}, "
+            f"with a median lead of {one['median_lead']:g} updates."
         )
     else:
-        early = (
-            f"It spoke before none of the {sum(scores['failed'].values())} failures of the trial."
-        )
+        early = f"It warned of none of the {sum(scores['failed'].values())} failures of the trial in time."
     updates = f"{scores['healthy_updates']:,} healthy updates"
     if not one["false"]:
-        return f"{early} It said nothing in {updates}."
+        return f"{early} No false alarm in {updates}."
     rate = 1000 * one["false"] / scores["healthy_updates"]
     return f"{early} False alarms: {one['false']} in {updates} ({rate:.2g} per 1,000)."
 

@@ -4,7 +4,8 @@
     watch_screen(sight, height=24)            # what fits a terminal
 
 The first line is the answer. What finds no room in a small terminal goes from the end: gauges first,
-then rows of the map; the answer and the worst warnings stay.
+then rows of the map, then what is below the second and third warning; the answer and the worst
+warning stay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from leadline.record.words.numbers import format_number, sparkline
 from leadline.record.words.screen import Screen, Sentence
 from leadline.record.words.table import TextTable
 from leadline.record.words.text import SEVERITY
-from leadline.record.words.watch_answer import warning_place
+from leadline.record.words.watch_answer import below_warning, warning_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,9 +82,9 @@ class WatchView:
         if room.left - room.height(*state) < ABOVE_STATE:
             state = []
         room.take(*state)
-        told = [one for group in warnings if room.fits(*group) for one in room.take(*group)]
-        blank = room.take(Sentence()) if room.left > 1 else []
         curve = 3 if height >= TALL else 1
+        told = self._fitting_warnings(room, warnings, self._least_map(curve))
+        blank = room.take(Sentence()) if room.left > 1 else []
         lines, gauges = self._shares(room, curve)
         return Screen((answer, *told, *blank, *self._body(lines, gauges, curve, width), *state))
 
@@ -106,6 +107,30 @@ class WatchView:
         if gauges and self.gauges:
             parts += [Sentence(), gauge_table(self.gauges[:gauges])]
         return parts
+
+    def _least_map(self, curve: int) -> int:
+        """The lines of the smallest map with the blank line above it; 0 without a map."""
+        if self.group is None:
+            return 0
+        return min(len(self.group.series), LEAST_LINES) + _AROUND_MAP + curve
+
+    def _fitting_warnings(
+        self, room: _Room, warnings: Sequence[Sequence[Sentence]], map_lines: int
+    ) -> list[Sentence]:
+        """The worst warning as far as it fits, and the others as far as they leave room for a map.
+
+        What is left out first is why, then what to do.
+        """
+        told: list[Sentence] = []
+        for at, group in enumerate(warnings):
+            kept_free = 0 if at == 0 or room.left < map_lines else map_lines
+            head, *below = group
+            brief = [one for one in below if one.text.startswith("  do:")]
+            for lines in ([head, *below], [head, *brief], [head]):
+                if room.height(*lines) <= room.left - kept_free:
+                    told += room.take(*lines)
+                    break
+        return told
 
     def _shares(self, room: _Room, curve: int) -> tuple[int, int]:
         """Share what is left of a terminal between the map and the gauges, in lines and rows.
@@ -195,9 +220,7 @@ def warning_sentences(findings: Sequence[Finding]) -> list[list[Sentence]]:
         place = warning_place(finding, unless_in=finding.verdict)
         text = f"{text} ({place})" if place else text
         group = [Sentence(text, SEVERITY[finding.severity], hang=2)]
-        if remedy := finding.remedy.get("words"):
-            group.append(Sentence(f"  do: {remedy}", hang=6))
-        groups.append(group)
+        groups.append([*group, *below_warning(finding)])
     hidden = len(findings) - len(findings[:MOST_WARNINGS])
     if hidden:
         groups.append([Sentence(f"{hidden} more: `leadline report FILE --all`", "dim")])
@@ -214,10 +237,6 @@ class _Room:
     def height(self, *parts: Sentence | TextTable) -> int:
         """How many lines parts take."""
         return sum(self._height_of(part) for part in parts)
-
-    def fits(self, *parts: Sentence | TextTable) -> bool:
-        """Whether parts have room."""
-        return self.height(*parts) <= self.left
 
     def take(self, *parts: Sentence) -> list[Sentence]:
         """Take the lines of parts, and return these."""

@@ -2,7 +2,7 @@
 
 Levels are equal steps of the quantity's own scale, logarithmic where its definition says so, from
 the lowest to the highest value of the map. A map that hardly changes is not stretched: its cells
-are all near the middle. Zero on a logarithmic scale has the lowest level. `relative` shades every
+are all near the middle. Zero on a logarithmic scale has the lowest shade, and the legend says so. `relative` shades every
 row against its own median over the run, so that a change shows where layers differ much. With
 `steady` a cell keeps the shade of the one before it in its row while its value is not far beyond the
 edge of that shade, so that noise does not make a row flicker between two of them.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -28,6 +28,11 @@ __all__ = ["LOST", "UNKNOWN", "Shading", "shade"]
 
 UNKNOWN, LOST = -1, -2
 """The shade of a cell in which nothing was read, and of a value that is not finite."""
+HUGE = 1e307
+"""Values beyond are shaded as this one."""
+FARTHEST = 700.0
+"""The largest logarithm of a factor on a relative scale; what lies beyond has the last shade."""
+Zeros = Literal["none", "some", "all"]
 MARGIN = 0.3
 """A value keeps the shade of the one before up to so many steps of the scale beyond its edge."""
 
@@ -37,6 +42,7 @@ class Shading:
     """The shades of a map: 0 to `count` - 1, or UNKNOWN, or LOST.
 
     `low` and `high` are the ends of the scale, factors or differences where it is relative.
+    `zeros` says whether values of a logarithmic scale are zero: none, some, or all of them.
     """
 
     shades: NDArray[np.int64]
@@ -45,6 +51,7 @@ class Shading:
     high: float
     logarithmic: bool
     relative: bool
+    zeros: Zeros = "none"
 
     def limits(self, shade: int) -> tuple[float, float]:
         """The values between which a shade stands."""
@@ -59,6 +66,8 @@ class Shading:
         """Say what a shade means: `about 0.027`, the middle of its step of the scale."""
         if shade == LOST:
             return "not finite"
+        if self.zeros == "all":
+            return "0"
         low, high = self.limits(shade)
         middle = math.sqrt(low) * math.sqrt(high) if self.logarithmic else (low + high) / 2
         return f"about {self.number(middle)}"
@@ -75,6 +84,8 @@ def shade(heat: HeatMap, count: int, *, relative: bool = False, steady: bool = F
     """Return the shades of a map, `count` of them."""
     logarithmic = heat.group.quantity.scale == "log"
     levels = levels_of(heat.values, logarithmic=logarithmic)
+    # Differences have to stay within float64; zeros of a logarithm stay what they are.
+    levels = np.where(np.isfinite(levels), np.clip(levels, -HUGE, HUGE), levels)
     usable = heat.known & np.isfinite(levels)
     lost = heat.known & ~np.isfinite(heat.values)
     if relative:
@@ -86,7 +97,9 @@ def shade(heat: HeatMap, count: int, *, relative: bool = False, steady: bool = F
         shades = _steadied(shades, place * count, usable)
     shades = np.where(lost, LOST, np.where(heat.known, shades, UNKNOWN))
     ends = (math.exp(low), math.exp(high)) if logarithmic else (low, high)
-    return Shading(shades, count, *ends, logarithmic, relative)
+    zero = logarithmic and not relative and bool((heat.known & (heat.values == 0)).any())
+    zeros: Zeros = "none" if not zero else "some" if usable.any() else "all"
+    return Shading(shades, count, *ends, logarithmic, relative, zeros)
 
 
 def _steadied(
@@ -109,6 +122,7 @@ def _ends(levels: NDArray[np.float64], *, logarithmic: bool, relative: bool) -> 
     size = 1.0 if logarithmic else max(abs(low), abs(high)) or 1.0
     if relative:
         high = max(abs(low), abs(high), FLAT * size / 2)
+        high = min(high, FARTHEST) if logarithmic else high
         return -high, high
     margin = max(0.0, FLAT * size - (high - low)) / 2
     return low - margin, high + margin

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from leadline.errors import RecordError
 from leadline.reading.watch.history import History
@@ -22,7 +22,7 @@ from leadline.record.file.following import FollowedFile
 from leadline.record.file.writer import RecordWriter, writer_of
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.run.ring import read_ring, ring_path
-from leadline.record.run.watching import Attempt
+from leadline.record.run.watching import Attempt, without_replaced
 from leadline.record.views import written_by
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ class FollowedRun:
 
     def look(self) -> RunSight:
         """Read what is new; a file that is no record of a run is refused in a sentence."""
+        if self.path.exists() and not self.path.is_file():
+            raise RecordError(f"{self.path} is no regular file; give the file of a record.")
         look = self._file.look()
         if self._file.again:
             self._history, self._run = History(), None
@@ -128,7 +130,7 @@ class FollowedRun:
             self.path.name,
             state,
             self._history,
-            tuple(self._file.findings),
+            tuple(without_replaced(self._file.findings, self._file.provenance.get("watch"))),
             self._file.provenance,
             quiet,
             time.strftime("%H:%M:%S", time.localtime(self._wall() - quiet)),
@@ -213,7 +215,7 @@ def _attempts(provenance: Mapping[str, Any]) -> list[Attempt]:
     noted = value_at(provenance, "watch", "attempts")
     if not isinstance(noted, list):
         return []
-    return [Attempt(str(one["run"]), int(one["first"])) for one in noted]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return [Attempt.of(one) for one in cast("list[Mapping[str, Any]]", noted)]
 
 
 def _last_time(provenance: Mapping[str, Any]) -> str:

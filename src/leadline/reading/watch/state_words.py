@@ -106,6 +106,8 @@ def _state_words(sight: RunSight) -> str:
         return f"{silence}, and {_whether_it_lives(sight, writer)}"
     if sight.quiet is None:
         return "not closed"
+    if sight.state == "starting" and sight.writer is None:
+        return "empty so far, and nobody has it open for writing"
     locked = ", the file is locked just now" if sight.busy else ""
     last = "just now" if sight.quiet < JUST_NOW else f"{ago(sight.quiet)} ago"
     return f"{writer} is writing, the last rows came {last}{locked}"

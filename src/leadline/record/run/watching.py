@@ -8,15 +8,17 @@ their own, so that nothing that was read before is lost; `attempts_of` says whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from leadline.record.provenance import value_at
 from leadline.record.rows.quantity import Quantity
 from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
 
 if TYPE_CHECKING:
     from leadline.record.record import Record
+    from leadline.record.rows.finding import Finding
 
 __all__ = [
     "CLIPPING",
@@ -29,6 +31,7 @@ __all__ = [
     "Attempt",
     "attempts_of",
     "is_watched",
+    "without_replaced",
 ]
 
 LOSS = Quantity(
@@ -112,6 +115,33 @@ class Attempt:
 
     run: str
     first: int
+    ended: str = ""
+    """`closed` or `error`; nothing where it was cut off, or still runs."""
+    error: str = ""
+    """What ended it, where it ended by an exception."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Attempt:
+        """Read it from an entry of the provenance."""
+        ended, error = str(entry.get("ended", "")), str(entry.get("error", ""))
+        return cls(str(entry["run"]), int(entry["first"]), ended, error)
+
+
+def without_replaced(findings: Iterable[Finding], watch: Mapping[str, Any] | None) -> list[Finding]:
+    """Leave out warnings about updates that a later attempt has made again, from an earlier step.
+
+    `watch` is what the provenance says under that name.
+    """
+    attempts = value_at(watch or {}, "attempts")
+    entries = cast("list[Mapping[str, Any]]", attempts) if isinstance(attempts, list) else []
+    firsts = [int(one["first"]) for one in entries]
+    kept: list[Finding] = []
+    for finding in findings:
+        attempt, step = finding.details.get("attempt"), finding.details.get("step")
+        later = firsts[attempt + 1 :] if isinstance(attempt, int) else []
+        if not (isinstance(step, int) and any(first <= step for first in later)):
+            kept.append(finding)
+    return kept
 
 
 def is_watched(record: Record) -> bool:
@@ -125,5 +155,5 @@ def attempts_of(record: Record) -> list[Attempt]:
     attempts: Any = cast("Mapping[str, Any]", noted).get("attempts") if noted else None
     if isinstance(attempts, list):
         entries = cast("list[Mapping[str, Any]]", attempts)
-        return [Attempt(str(one["run"]), int(one["first"])) for one in entries]
+        return [Attempt.of(one) for one in entries]
     return [Attempt(run, 0) for run in record.runs[:1]]

@@ -54,7 +54,7 @@ def _loss_sentences(record: Record, curve: Curve) -> list[str]:
         below = unigram - curve.last
         side = "below" if below >= 0 else "above"
         apart = format_number(abs(below), digits=3)
-        sentence = f"{_learned(below)}: {sentence[:1].lower()}{sentence[1:]}"
+        sentence = f"{_learned(below, rise=curve.last - curve.first)}: {sentence[:1].lower()}{sentence[1:]}"
         sentence += f", {apart} {side} the unigram entropy of its task"
     finished = ending is not None and ending.status == "finished"
     ended = "" if finished else ending_text(record.provenance)
@@ -87,7 +87,9 @@ def loss_curve(record: Record) -> Curve | None:
     return next(iter(curves_of(record, VALIDATION_LOSS.name)), None)
 
 
-def _learned(below: float) -> str:
+def _learned(below: float, *, rise: float) -> str:
     if below >= LEARNED:
         return "The model has learned"
+    if rise > LEARNED:
+        return "Training has done harm"
     return "The model has learned no more than how frequent the symbols are"

@@ -18,6 +18,7 @@ from leadline.record.words.shape import axis_text, shape_text
 from leadline.record.words.summary import cotangent_text, heading, remarks, summarize
 from leadline.record.words.table import Row, TableCell, TableColumn, TextTable
 from leadline.record.words.unfinished import unfinished_sentence
+from leadline.record.words.watch_answer import below_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,8 +214,7 @@ def finding_sentences(
     for one in shown:
         text = finding_text(one)
         lines.append(Sentence(f"{of}: {text}" if of else text, SEVERITY[one.severity], hang=2))
-        if words := one.remedy.get("words"):
-            lines.append(Sentence(f"  do: {words}", hang=6))
+        lines += below_warning(one)
     hidden = len(findings) - len(shown)
     if hidden:
         more = f"{hidden} more finding{'' if hidden == 1 else 's'}"

@@ -14,16 +14,17 @@ from leadline.record.run.curve import joined_curve
 from leadline.record.run.trend import trend_of
 from leadline.record.run.watching import LOSS, attempts_of
 from leadline.record.words.numbers import format_number
+from leadline.record.words.screen import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadline.record.record import Record
     from leadline.record.rows.finding import Finding
-    from leadline.record.run.curve import joined_curve
-from leadline.record.run.trend import Trend
+    from leadline.record.run.trend import Trend
+    from leadline.record.run.watching import Attempt
 
-__all__ = ["count_warnings", "warning_place", "watch_answer"]
+__all__ = ["below_warning", "count_warnings", "warning_place", "watch_answer"]
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
@@ -76,6 +77,19 @@ def warning_place(finding: Finding, *, unless_in: str = "") -> str:
     return " ".join(words)
 
 
+def below_warning(finding: Finding) -> list[Sentence]:
+    """Say why, what to do, and which batches came just before, in a line each."""
+    lines: list[Sentence] = []
+    if finding.cause and "step" in finding.details:
+        lines.append(Sentence(f"  likely: {finding.cause}", hang=10))
+    if words := finding.remedy.get("words"):
+        lines.append(Sentence(f"  do: {words}", hang=6))
+    if batches := finding.details.get("batches"):
+        named = "; ".join(f"step {step}: {name}" for step, name in batches.items())
+        lines.append(Sentence(f"  batches: {named}", hang=11))
+    return lines
+
+
 def _loss_words(trend: Trend | None) -> str:
     if trend is None:
         return "without a loss that the watch could see"
@@ -95,11 +109,23 @@ def _warning_words(findings: Sequence[Finding]) -> str:
 
 
 def _attempt_sentences(record: Record) -> list[str]:
-    later = attempts_of(record)[1:]
-    if not later:
-        return []
-    steps = join_words(f"{attempt.first:,}" for attempt in later[-MOST_NAMED:])
-    if len(later) == 1:
-        return [f"It was cut off once and went on at step {steps}."]
-    last = "the last ones " if len(later) > MOST_NAMED else ""
-    return [f"It was cut off {len(later)} times and went on, {last}at steps {steps}."]
+    attempts = attempts_of(record)
+    last = attempts[-1] if attempts else None
+    ending = [f"It ended with an error: {last.error}."] if last is not None and last.error else []
+    if len(attempts) < 2:
+        return ending
+    if len(attempts) == 2:
+        first, second = attempts
+        return [
+            f"The run has two parts: the first {_end_words(first)}, the second began at step "
+            f"{second.first:,}.",
+            *ending,
+        ]
+    steps = join_words(f"{attempt.first:,}" for attempt in attempts[-MOST_NAMED:])
+    return [f"The run has {len(attempts)} parts; the last ones began at steps {steps}.", *ending]
+
+
+def _end_words(attempt: Attempt) -> str:
+    if attempt.error:
+        return f"ended with an error ({attempt.error})"
+    return "was closed" if attempt.ended == "closed" else "was cut off"

@@ -133,6 +133,22 @@ def test_the_headline_tells_the_loss_and_the_unigram_entropy() -> None:
     ) in text
 
 
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (2.2, "The model has learned: "),
+        (3.1, "The model has learned no more than how frequent the symbols are: "),
+        (9.9, "Training has done harm: "),
+    ],
+)
+def test_the_headline_says_whether_anything_was_learned(end: float, words: str) -> None:
+    record = training_record(end=end)
+    if end > 5.5:
+        first = Reading("validation.loss", RUN, "value", 5.5, step=-1, seed=0)
+        record.append([first])
+    assert words in page_of(record).text
+
+
 def test_a_run_that_diverged_says_so() -> None:
     record = training_record()
     record.append([Reading("validation.loss", RUN, "value", math.nan, step=450, seed=0)])

@@ -25,6 +25,18 @@ def layers(course, numbers=range(1, 5)):
 # --- G03 ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("clipping", "words"),
+    [
+        (1.0, "Clip the gradient and look at the batch of step 150."),
+        (0.05, "Clipping leaves 0.05 of it, so this update is no longer than others; look"),
+    ],
+)
+def test_who_clips_already_is_not_told_to(clipping, words):
+    gauges = {"train.gradient_norm": jump(20.0), "train.clipping": lambda _: clipping}
+    assert warnings_of(JUMPING, gauges, steps=150)[0].remedy["words"].startswith(words)
+
+
 def test_a_jump_of_the_gradient_names_layers_and_the_step_to_go_back_to():
     said = warnings_of(
         JUMPING,

@@ -51,6 +51,27 @@ def test_without_colour_a_row_is_a_line_of_bars_on_one_scale():
     assert lines[1] == "   1 ████████████████"
 
 
+def test_the_legend_of_a_logarithmic_map_tells_of_zeros():
+    def legend(values):
+        picture = HeatDrawing(group_of(np.array(values), quantity=NORM), loss=None)
+        return plain_lines(picture, width=60)[-1].strip()
+
+    assert legend([[0.0] * 8]) == "every value is 0"
+    assert legend([[0.0] * 4 + [1.0, 8.0, 8.0, 8.0]]).startswith("0, 1 ▁▂▃▄▅▆▇█ 8, logarithmic")
+    assert legend([[1.0] * 4 + [8.0] * 4]).startswith("1 ▁▂▃▄▅▆▇█ 8")
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("low", [5e-324, 1e-300])
+def test_values_that_only_float64_reaches_are_drawn(low, relative):
+    values = np.array([[low, 1.0, 1e300, 1.7e308] * 3])
+    for quantity in (NORM, None):
+        group = group_of(values) if quantity is None else group_of(values, quantity=quantity)
+        for colours in (None, "truecolor"):
+            picture = HeatDrawing(group, loss=None, relative=relative)
+            assert plain_lines(picture, width=60, colours=colours)
+
+
 def test_no_line_is_wider_than_the_terminal():
     for width in (30, 40, 80, 120):
         for colours in (None, "truecolor"):

@@ -39,6 +39,23 @@ def test_zero_on_a_logarithmic_scale_has_the_lowest_shade():
     assert made.low == pytest.approx(1.0)
 
 
+def test_zeros_of_a_logarithmic_scale_are_known_as_such():
+    assert shades_of([[1.0, 2.0]], quantity=NORM).zeros == "none"
+    assert shades_of([[0.0, 2.0]], quantity=NORM).zeros == "some"
+    made = shades_of([[0.0, 0.0]], quantity=NORM)
+    assert (made.zeros, made.words(0)) == ("all", "0")
+    assert shades_of([[0.0, 1.0]]).zeros == "none"  # a linear scale shows them as any number
+
+
+def test_factors_beyond_the_range_of_float64_have_the_last_shade():
+    assert shading.FARTHEST == 700.0
+    made = shades_of([[1e-300, 1.0, 1e300]], quantity=NORM, relative=True)
+    assert made.high == pytest.approx(math.exp(690.7755), rel=1e-3)
+    made = shades_of([[5e-324, 1e-300, 1e300, 1e308]], quantity=NORM, relative=True)
+    assert made.high <= math.exp(700.0)
+    assert made.shades.tolist()[0][-1] == 3
+
+
 def test_what_hardly_changes_is_not_stretched():
     made = shades_of([[1.0, 1.001, 1.002, 1.001]], count=9, quantity=NORM)
     assert set(made.shades.ravel().tolist()) == {4}

@@ -46,11 +46,11 @@ def test_a_screen_fits_the_terminal_and_begins_with_the_answer(record, size, col
 
 
 def test_every_kind_of_thing_has_its_place_in_a_common_terminal():
-    text = "\n".join(lines_of(watch_view(sight_of(SICK)), 140, 40))
+    text = "\n".join(lines_of(watch_view(sight_of(SICK)), 140, 46))
     places = [
         text.index(words)
         for words in (
-            "1 serious warning and 1 warning.",
+            "1 serious warning and 1",
             "serious: G91: The loss has risen",
             "do: Stop, and go back",
             "warning: G90: ",
@@ -72,10 +72,11 @@ def test_a_small_terminal_keeps_the_answer_the_warnings_and_the_map():
             words in "\n".join(lines_of(view, 80, height))
             for words in ("serious: G91", "warning: G90", "step 1", "gauge ")
         ]
-        for height in (24, 20, 12, 7)
+        for height in (28, 24, 20, 12, 7)
     }
     assert shown == {
-        24: [True, True, True, True],
+        28: [True, True, True, True],
+        24: [True, True, True, False],
         20: [True, True, True, False],
         12: [True, True, False, False],
         7: [True, False, False, False],
@@ -202,3 +203,27 @@ def test_a_run_with_readings_by_layer_shows_its_map_wherever_it_is_shown():
     assert "Stream norm, " not in str(record)
     assert "Norm of the stream by layer and step (stream.norm)" in str(record)
     assert "<figure" in record._repr_html_()
+
+
+def test_below_a_warning_stand_why_and_what_to_do_and_the_batches_before_it():
+    record = watch_record(Course(layers=2, samples=6, trouble=False))
+    details = {
+        "step": 5,
+        "since": 4,
+        "cause": "a large rate",
+        "remedy": {"words": "Stop."},
+        "batches": {"3": "books 17", "4": "books 18"},
+    }
+    record.add_finding(Finding("It grows.", severity="serious", code="G91", details=details))
+    text = watch_view(sight_of(record)).screen().text()
+    assert (
+        "(since step 4)\n  likely: a large rate\n  do: Stop.\n"
+        "  batches: step 3: books 17; step 4: books 18\n"
+    ) in text
+
+
+def test_in_a_small_terminal_the_first_warning_is_whole_and_the_second_leaves_room_for_a_map():
+    lines = lines_of(watch_view(sight_of(SICK)), 80, 20)
+    assert sum(line.startswith("  likely: ") for line in lines) == 1
+    assert sum(line.startswith("  do: ") for line in lines) == 2
+    assert any(line.startswith(" step 1") for line in lines)

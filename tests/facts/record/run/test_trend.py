@@ -7,7 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from leadline.record.run.trend import APART, ERRORS, LEAST, MOST, SHARE, trend_of
+from leadline.record.run.trend import (
+    APART,
+    BACK,
+    ERRORS,
+    LEAST,
+    MOST,
+    SHARE,
+    SHARE_OF_SLOW,
+    STANDS_OUT,
+    trend_of,
+)
 
 
 def trend(values):
@@ -50,6 +60,35 @@ def test_chance_is_told_from_change_by_three_standard_errors():
     for step, direction in ((0.9, "level"), (1.1, "rising")):
         last = 2.0 + step * ERRORS * error + np.tile([-0.1, 0.1], 5)
         assert trend(np.concatenate([before, last])).direction == direction
+
+
+def slowly(change_of_tenths):
+    """100 updates whose tenths have levels of their own, in noise of 0.1 either way."""
+    levels = 5 + np.cumsum(change_of_tenths)
+    return np.repeat(levels, 10) + np.tile([-0.1, 0.1], 50)
+
+
+def test_a_slow_fall_is_told_over_four_tenths_and_by_chance_over_none():
+    assert BACK == (1, 2, 4)
+    # The error of one comparison is 1.25 * 0.2097 * sqrt(2 / 10) = 0.117; three of them are 0.352.
+    assert trend(slowly([-0.1] * 10)).direction == "falling"  # 0.4 in four tenths
+    assert trend(slowly([-0.08] * 10)).direction == "level"  # 0.32
+
+
+def test_a_fall_that_is_over_is_level():
+    assert SHARE_OF_SLOW == 0.5
+    # 0.4 in four tenths, of which the last one has 0.04 or 0.06: its even share would be 0.1.
+    assert trend(slowly([0] * 6 + [-0.12, -0.12, -0.12, -0.04])).direction == "level"
+    assert trend(slowly([0] * 6 + [-0.12, -0.11, -0.11, -0.06])).direction == "falling"
+
+
+def test_a_last_update_far_above_the_level_is_told():
+    noise = np.tile([1.9, 2.1], 50)  # sigma 0.2097, so eight of them are 1.677
+    assert STANDS_OUT == 8.0
+    assert trend(np.append(noise, 3.7)).peak is None
+    told = trend(np.append(noise, 3.9))
+    assert told.peak == 3.9
+    assert told.words.startswith("2.1 and level, 3.9 at the last update")
 
 
 def test_a_constant_loss_is_level():

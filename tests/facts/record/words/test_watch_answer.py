@@ -24,7 +24,7 @@ WELL = Course(layers=4, samples=12, every=20, trouble=False)
 def test_the_first_sentence_is_how_the_run_went_and_what_warnings_there_are():
     first = watch_answer(watch_record(SMALL))[0]
     assert first.startswith("A run of 220 updates, loss from 10.1 to ")
-    assert " and rising (lowest " in first
+    assert " and rising, 10.1 at the last update (lowest " in first
     assert "1 serious warning and 1 warning: G91 loss-rises since step " in first
     assert "G90 logits-grow layer 3 attention since step 200" in first
 
@@ -56,13 +56,39 @@ def test_a_run_without_a_loss_says_so():
     )
 
 
-def test_a_run_that_went_on_says_where():
+def with_attempts(*ends):
     record = watch_record(WELL)
-    attempts = [{"run": "", "first": first, "time": ""} for first in (1, 60, 120)]
-    record.note("watch", {**record.provenance["watch"], "attempts": attempts[:2]})
-    assert watch_answer(record)[1] == "It was cut off once and went on at step 60."
+    attempts = [{"run": "", "first": 1 + 59 * at, "time": "", **end} for at, end in enumerate(ends)]
     record.note("watch", {**record.provenance["watch"], "attempts": attempts})
-    assert watch_answer(record)[1] == "It was cut off 2 times and went on, at steps 60 and 120."
+    return watch_answer(record)
+
+
+CLOSED = {"ended": "closed"}
+FAILED = {"ended": "error", "error": "ValueError: no data"}
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ({}, "was cut off"),
+        (CLOSED, "was closed"),
+        (FAILED, "ended with an error (ValueError: no data)"),
+    ],
+)
+def test_a_run_that_went_on_says_where_and_how_its_first_part_ended(end, words):
+    assert with_attempts(end, CLOSED)[1] == (
+        f"The run has two parts: the first {words}, the second began at step 60."
+    )
+
+
+def test_of_many_parts_the_last_ones_are_told():
+    told = with_attempts({}, {}, {}, CLOSED)
+    assert told[1] == "The run has 4 parts; the last ones began at steps 60, 119 and 178."
+
+
+def test_a_run_that_ended_with_an_error_says_so():
+    assert "It ended with an error: ValueError: no data." in with_attempts(FAILED)
+    assert with_attempts({}, FAILED)[2] == "It ended with an error: ValueError: no data."
 
 
 def test_a_watch_is_what_wrote_the_record():

@@ -81,8 +81,9 @@ def attention_logits_growing(history: History, alarm: Alarm) -> Iterator[Finding
     entropy = history.series.get("attention.entropy", {}).get(measured.sites[top])
     if entropy is not None and len(entropy):
         past = float(np.median(entropy.tail(WINDOW).values))
-        evidence.append(Evidence("entropy of the weights", round_to(entropy.last), round_to(past),
-                                 "the run's own past"))  # fmt: skip
+        if entropy.last < past:
+            evidence.append(Evidence("entropy of the weights", round_to(entropy.last), round_to(past),
+                                     "the run's own past"))  # fmt: skip
     yield alarm.warning(
         f"The attention logits of {layer_ranges(layers)} grow: their spread is {last[top]:.3g} and was "
         f"{series.at(int(measured.steps[0])):.3g} at step {measured.steps[0]}.",

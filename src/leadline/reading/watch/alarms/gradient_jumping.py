@@ -103,6 +103,17 @@ def _said(
         layers=layers,
         evidence=[Evidence(title, round_to(value), round_to(usual), "the run's own past")],
         cause="a batch unlike those before, or weights that have come to where the loss is steep",
-        do_now=f"Clip the gradient and look at the batch of step {jump.since}. If the loss rises, lower "
-        f"the learning rate and go back to step {jump.before}.",
+        do_now=f"{_first_aid(history, jump.since)} If the loss rises, lower the learning rate and go back "
+        f"to step {jump.before}.",
     )
+
+
+def _first_aid(history: History, since: int) -> str:
+    """Clip, where clipping does not hold the gradient already; look at the batch in any case."""
+    clipping = history.of_run("train.clipping")
+    if clipping is not None and clipping.last < 1.0:
+        return (
+            f"Clipping leaves {clipping.last:.2g} of it, so this update is no longer than others; look "
+            f"at the batch of step {since}."
+        )
+    return f"Clip the gradient and look at the batch of step {since}."

@@ -1,14 +1,28 @@
-"""G01: a gauge is infinite or not a number."""
+"""G01: a gauge is infinite or not a number.
+
+A forward pass breaks from the first block on, so the lowest site is where it broke; a backward pass that
+breaks alone does so from the last block down, so there it is the highest. What comes of a division by
+zero, as ratios do, breaks nothing and is not looked at. The loss is read at every update, so it
+says best since when; the layers are known of samples only.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from leadline.reading.watch.alarm import Alarm, Evidence, alarm
-from leadline.reading.watch.history import History
+from leadline.reading.watch.history import History, Series
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.site import RUN
+
+FORWARD = ("update.norm", "stream.norm", "stream.largest")
+BACKWARD = ("gradient.stream", "gradient.parameters")
+OF_THE_RUN = ("train.loss", "output.log_z", "train.gradient_norm")
+BEHIND_WRITES = 1_000
+"""Stands for the end of a block, behind all of its writes."""
 
 
 @alarm(
@@ -16,36 +30,77 @@ from leadline.record.rows.site import RUN
     "gauge-not-finite",
     severity="serious",
     needs=(),
-    summary="Looks for the first gauge that is infinite or not a number.",
+    summary="Looks for a loss, a stream, an update or a gradient that is infinite or not a number.",
     why="Every later update is made of it: the weights are lost from this step on.",
-    is_not="A skipped step of a loss scaler in half precision, which has no update and no reading.",
+    is_not="A skipped step of a loss scaler in half precision, which has no update and no reading; or one "
+    "batch that the loop leaves out.",
     do_now="Stop, go back to the last checkpoint before it, and lower the learning rate or clip.",
     sources=("https://pytorch.org/docs/stable/notes/amp_examples.html",),
 )
 def not_finite(history: History, alarm: Alarm) -> Iterator[Finding]:
-    """Name the quantity and the lowest layer that broke first."""
-    broken = [
-        series
-        for sites in history.series.values()
-        for series in sites.values()
-        if len(series)
-        and series.last_step == history.step
-        and not math.isfinite(series.last)
-        # A ratio of zero over zero is not a number and breaks nothing.
-        and history.quantities[series.quantity].lives_on != "sublayer"
-    ]
+    """Name the place that broke first, and the first step of it."""
+    broken = list(_broken(history))
     if not broken:
         return
-    first = min(broken, key=lambda one: (one.site == RUN, one.site.layer, one.quantity))
+    first = _first(broken, _stacks(history))
+    since = min(_since(series) for series in broken)
     title = history.quantities[first.quantity].title
-    where = "" if first.site == RUN else f" at {first.site}"
-    yield alarm.warning(
-        f"{title} is {first.last}{where} at step {history.step}.",
-        step=history.step,
-        since=history.step,
-        quantity=first.quantity,
-        stack=None if first.site == RUN else first.site.stack,
-        layers=() if first.site == RUN else (first.site.layer,),
-        evidence=[Evidence(title, str(first.last), "a finite number", "arithmetic")],
-        cause="an overflow, or a division by zero, in the forward or the backward pass",
+    is_run = first.site == RUN
+    where = "" if is_run else f" at {first.site}"
+    when = f" since step {since}" if is_run else f" at step {history.step}"
+    loss = (
+        ""
+        if is_run or since == history.step
+        else f", and the loss is not finite since step {since}"
     )
+    is_backward = first.quantity in BACKWARD
+    yield alarm.warning(
+        f"{title} is {first.last}{where}{when}{loss}.",
+        step=history.step,
+        since=since,
+        quantity=first.quantity,
+        stack=None if is_run else first.site.stack,
+        layers=() if is_run else (first.site.layer,),
+        sublayer=first.site.point if first.site.sublayer is not None else None,
+        evidence=[Evidence(title, str(first.last), "a finite number", "arithmetic")],
+        cause=f"an overflow or a division by zero in the {'backward' if is_backward else 'forward'} "
+        "pass, or weights that an earlier update has broken",
+        do_now=f"Stop and go back to the last checkpoint before step {since}: later ones hold broken "
+        "weights. Then lower the learning rate or clip the gradient.",
+    )
+
+
+def _broken(history: History) -> Iterator[Series]:
+    """The series that are not finite now."""
+    for name in (*FORWARD, *BACKWARD, *OF_THE_RUN):
+        for series in history.series.get(name, {}).values():
+            if len(series) and series.last_step == history.step and not math.isfinite(series.last):
+                yield series
+
+
+def _stacks(history: History) -> list[str]:
+    """The stacks in the order in which the model runs them, which is that of their first readings."""
+    return list(dict.fromkeys(site.stack for sites in history.series.values() for site in sites))
+
+
+def _first(broken: Sequence[Series], stacks: Sequence[str]) -> Series:
+    """The place that broke first: by the forward pass, else by the backward pass, else by the run."""
+
+    def depth(series: Series) -> tuple[int, int, int]:
+        site = series.site
+        write = BEHIND_WRITES if site.sublayer is None else site.sublayer
+        return stacks.index(site.stack), site.layer, write
+
+    forward = [one for one in broken if one.quantity in FORWARD]
+    backward = [one for one in broken if one.quantity in BACKWARD]
+    if forward:
+        return min(forward, key=depth)
+    if backward:
+        return max(backward, key=depth)
+    return min(broken, key=lambda one: OF_THE_RUN.index(one.quantity))
+
+
+def _since(series: Series) -> int:
+    """The first step of the stretch without a finite value that lasts until now."""
+    finite = np.flatnonzero(np.isfinite(series.values))
+    return int(series.steps[0 if not len(finite) else int(finite[-1]) + 1])

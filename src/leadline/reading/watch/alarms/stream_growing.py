@@ -151,5 +151,6 @@ def _near_the_end(history: History, alarm: Alarm) -> Iterator[Finding]:
                      "range of float16"),
         ],
         cause="a few features of the stream grow with training",
-        do_now="Keep the stream in bfloat16 or float32; in float16 training goes on to infinities.",
+        do_now="In float16 the next updates would be infinite: keep the stream in bfloat16 or float32. If "
+        "the learning rate was raised lately, lower it.",
     )  # fmt: skip

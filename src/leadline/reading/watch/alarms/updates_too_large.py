@@ -1,8 +1,8 @@
 """G06: updates of the weights are many times larger than before, in all layers or in one beside the others.
 
 The ratio of an update to its weights follows the learning rate, and rises with it during warm-up. So a jump
-is counted only as far as the rate does not explain it. In all layers: the middle over the writes is 6 times
-its past. In one: a write is 20 times its past while the middle has not moved by 3.
+is counted only as far as the rate does not explain it. In all layers: the median over the writes is 6 times
+its past. In one: a write is 20 times its past while the median has not moved by 3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leadline.reading.watch.robust import Departure, LayerPanel, change, panel, 
 from leadline.record.rows.finding import Finding
 
 TIMES = 6.0
-"""Times the past, middle over the writes. Healthy runs came to 5.3, while they began to learn."""
+"""Times the past, median over the writes. Healthy runs came to 5.3, while they began to learn."""
 SPREADS = 5.0
 UNEXPLAINED = 1.3
 """Times what the learning rate has risen by."""
