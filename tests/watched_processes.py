@@ -81,6 +81,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
         if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
             options = dict(loop["watch"])
             options["every"] = options.get("every", 2) + loop.get("later", 0) * rank
+            if rank and loop.get("own"):  # only the first process is asked for it
+                del options[loop["own"]]
             given = model if loop.get("given") == "inner" else called
             watched = ll.watch(
                 given,

@@ -239,6 +239,10 @@ class Record(Showable):
         """The runs, in the order in which their readings came; a run without a name is ''."""
         return self._reader.distinct("run")
 
+    def last_steps(self) -> dict[str, int]:
+        """Return the last step of every run."""
+        return self._reader.last_steps()
+
     def depth(self, stack: str | None = None) -> int:
         """The number of blocks of a stack; of the first one if none is named."""
         name = self._stack(stack)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from leadline.errors import TrainingStopped
@@ -38,8 +39,11 @@ class Bell:
         self._sinks: list[Any] = []
         self._writer: RunWriter | None = None
         self._ring: Ring | None = None
+        self._ring_sites: list[Site] = []
         self._kept_until = 0
-        self._sampled: set[int] = set()
+        self._sampled: deque[int] = deque(maxlen=SLOTS)
+        self._batches: dict[int, str] = {}
+        """The names of the last updates' batches."""
 
     def open(self, writer: RunWriter, *, sinks: Iterable[Any], snapshot: bool) -> None:
         """Begin: `snapshot` keeps the last updates at full rate beside the record."""
@@ -53,25 +57,27 @@ class Bell:
     def ask(self, history: History) -> list[Finding]:
         """Return the warnings that are new."""
         new = self._standing.new(ask_alarms(history, note=self._fence.note))
+        new = [replace(one, details={**one.details, **self._circumstances(one)}) for one in new]
         self.warnings += new
         self.serious = self.serious or any(one.severity == "serious" for one in new)
         return new
 
     def tell(self, warnings: Sequence[Finding], step: int, readings: Sequence[Reading]) -> None:
         """Say the warnings of a sample, and send its numbers to the sinks."""
-        self._sampled.add(step)
+        self._sampled.append(step)
         for one in warnings:
             log.warning(
                 "step %d: %s %s: %s %s", step, one.code, one.name, one.verdict, one.remedy["words"]
             )
-            if self._on_warning is not None:
-                self._fence.guard("on_warning", self._on_warning)(one)
         if warnings and self._ring is not None:
-            self._fence.guard("A snapshot", self._snapshot)([one.code for one in warnings])
+            self._fence.lenient("A snapshot", self._snapshot)([one.code for one in warnings])
         self.send(readings)
         for sink in self._sinks:
             for one in warnings:
                 sink.warn(one)
+        if self._on_warning is not None:  # the last: it may end the watch
+            for one in warnings:
+                self._fence.lenient("on_warning", self._on_warning)(one)
 
     def send(self, readings: Sequence[Reading]) -> None:
         """Send numbers to the sinks, step by step."""
@@ -85,6 +91,24 @@ class Bell:
         for sink in self._sinks:
             for step, rows in sorted(by_step.items()):
                 sink.write(step, scalars(rows))
+
+    def end_update(self, step: int) -> None:
+        """Keep the name of the batch of an update that is over."""
+        if not self.batch:
+            return
+        self._batches[step], self.batch = self.batch, ""
+        if len(self._batches) > SLOTS:
+            del self._batches[next(iter(self._batches))]
+
+    def _circumstances(self, warning: Finding) -> dict[str, Any]:
+        """Which batches came when it began and when it was said, and which attempt it was."""
+        step, since = warning.details.get("step", 0), warning.details.get("since", 0)
+        near = (since - 1, since, step - 1, step)
+        batches = {str(at): self._batches[at] for at in near if at in self._batches}
+        found: dict[str, Any] = {"batches": batches} if batches else {}
+        if self._writer is not None and self._writer.facts["attempts"]:
+            found["attempt"] = len(self._writer.facts["attempts"]) - 1
+        return found
 
     def stop_if_asked(self) -> None:
         """End the training, where the user wants that of a serious warning."""
@@ -102,13 +126,17 @@ class Bell:
         sites: Sequence[Site],
     ) -> None:
         """Keep one update at full rate: loss, rate, gradient norm, and that of every group."""
+        if self._ring is not None and list(sites) != self._ring_sites:
+            self._snapshot([])  # its rows have other columns
+            self._ring.remove()
+            self._ring = None
         if self._ring is None:
             assert self._writer is not None and self._writer.path is not None
             names = [_site_json(site) for site in sites]
             self._ring = Ring(ring_path(self._writer.path), names, slots=SLOTS)
+            self._ring_sites = list(sites)
         row = [*values, *(norms.get(site, float("nan")) for site in sites)]
-        self._ring.put(step, row, batch=self.batch)
-        self.batch = ""
+        self._ring.put(step, row, batch=self._batches.get(step, ""))
 
     def _snapshot(self, codes: Sequence[str]) -> bool:
         """Bring what the ring holds into the record; say that it stands there."""
@@ -117,17 +145,9 @@ class Bell:
         readings = ring_readings(ring, after=self._kept_until, without=self._sampled)
         # Losses stand in the record at full rate already.
         readings = [one for one in readings if not one.quantity.endswith(".loss")]
-        steps = ring.steps
-        entry = {
-            "steps": [steps[0], steps[-1]] if steps else [],
-            "codes": list(codes),
-            "batches": {
-                str(step): name for step, name in zip(steps, ring.batches, strict=True) if name
-            },
-        }
-        snapshots = [*self._writer.facts.get("snapshots", []), entry]
+        snapshots = [*self._writer.facts.get("snapshots", []), ring.entry(codes)]
         self._writer.write(readings, snapshots=snapshots)
-        self._kept_until = max(steps, default=self._kept_until)
+        self._kept_until = max(ring.steps, default=self._kept_until)
         return True
 
     def close(self) -> None:

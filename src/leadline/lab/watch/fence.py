@@ -2,7 +2,10 @@
 
 Everything that runs inside somebody's forward, backward or optimizer step goes through `guard`: an
 exception becomes a note and one line in the log `leadline.watch`, and what the sample had so far is
-given up. After `MOST_FAULTS` samples in a row that failed, the watch switches itself off.
+given up. After `MOST_FAULTS` samples in a row that failed and showed nothing, the watch switches
+itself off. What the
+user hands in and the watch calls, such as `on_warning`, goes through `lenient`: it may fail as often
+as it likes.
 
 `shield` is the last line, around whatever somebody else calls: what gets past a guard, a fault of
 the guard itself among it, switches the watch off. Only `TrainingStopped` passes, which the user has
@@ -38,10 +41,15 @@ class Fence:
         self.notes: list[str] = []
         self._subjects: set[str] = set()
         self.off = False
+        """Whether the watch reads nothing more."""
+        self.why_off = ""
         self.on_fault: Callable[[], None] = lambda: None
         """Called after a fault, to give up the sample that is under way."""
         self.quiet = quiet
         self._faults = 0
+        """Samples in a row that failed."""
+        self._failed = False
+        """Whether something has failed in the sample under way."""
 
     def note(self, sentence: str, *, about: str = "") -> None:
         """Keep a sentence for the user, and say it once in the log.
@@ -56,30 +64,34 @@ class Fence:
         if not self.quiet:
             log.warning("leadline.watch: %s", sentence)
 
-    def sample_ended(self) -> None:
-        """Count a sample that went well."""
-        self._faults = 0
+    def sample_ended(self, *, useful: bool) -> None:
+        """Go on to the next sample; after three in a row that failed and showed nothing, to none."""
+        failed, self._failed = self._failed, False
+        self._faults = self._faults + 1 if failed and not useful else 0
+        if self._faults >= MOST_FAULTS and not self.off:
+            self.switch_off(
+                f"{MOST_FAULTS} samples in a row failed, so the watch has switched itself off; "
+                "training continues."
+            )
+            self._clear_away()
 
     def fault(self, error: Exception, what: str) -> None:
-        """Note a fault; the third sample in a row that fails is the last."""
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, LeadlineError) else f" ({where.filename}:{where.lineno})"
-        self.note(
-            f"{what} failed: {type(error).__name__}: {error}{place}. The training goes on; this "
-            "sample is left out."
-        )
-        self._faults += 1
-        if self._faults >= MOST_FAULTS and not self.off:
-            self.off = True
-            self.note(
-                f"{MOST_FAULTS} samples in a row failed, so the watch has switched itself off; the "
-                "training goes on."
-            )
+        """Note a fault, and give the sample up."""
+        self.note(f"{_said(error, what)} Training continues; this sample is left out.")
+        self._failed = True
+        self._clear_away()
+
+    def _clear_away(self) -> None:
         try:
             self.on_fault()
         except Exception as second:
-            self.off = True
-            self.note(f"The watch is off: {type(second).__name__}: {second}")
+            self.switch_off(f"The watch is off: {type(second).__name__}: {second}")
+
+    def switch_off(self, why: str) -> None:
+        """Read nothing more, and say why."""
+        self.off = True
+        self.why_off = self.why_off or why
+        self.note(why)
 
     def guard(self, what: str, function: Callable[..., Returned]) -> Callable[..., Returned | None]:
         """Return the function with a fence around it: it never raises an Exception."""
@@ -96,6 +108,23 @@ class Fence:
 
         return guarded
 
+    def lenient(
+        self, what: str, function: Callable[..., Returned]
+    ) -> Callable[..., Returned | None]:
+        """Return a function of the user's that may fail: a note is all that comes of it."""
+
+        @wraps(function)
+        def tolerated(*args: Any, **kwargs: Any) -> Returned | None:
+            if self.off:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self.note(f"{_said(error, what)} Training and watch continue.")
+                return None
+
+        return tolerated
+
     def shield(self, function: Callable[..., Returned]) -> Callable[..., Returned | None]:
         """Return the function for somebody else to call: it raises nothing but TrainingStopped."""
 
@@ -106,10 +135,25 @@ class Fence:
             except TrainingStopped:
                 raise
             except Exception as error:
-                self.off = True
-                self.notes.append(f"The watch is off: {type(error).__name__}: {error}")
-            with suppress(Exception):
-                self.on_fault()
+                self._last_line(error)
             return None
 
         return shielded
+
+    def _last_line(self, error: Exception) -> None:
+        """Switch off without relying on anything of ours: it may be what failed."""
+        self.off = True
+        words = f"The watch is off: {type(error).__name__}: {error}."
+        self.why_off = self.why_off or words
+        if words not in self.notes:
+            self.notes.append(words)
+            if not self.quiet:
+                log.warning("leadline.watch: %s Training continues.", words)
+        with suppress(Exception):
+            self.on_fault()
+
+
+def _said(error: Exception, what: str) -> str:
+    frames = [] if isinstance(error, LeadlineError) else traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{what} failed: {type(error).__name__}: {error}{place}."

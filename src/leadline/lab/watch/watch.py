@@ -2,55 +2,30 @@
 
     ll.watch(model, optimizer, "run.leadline", every=50)
 
-Two hooks of the optimizer count updates. Only while a sampled update is made are there hooks on the
-model: they read the loop's own forward and backward pass, and nothing is run twice but the first
-proof of the anatomy. A step hook before the update reads gradients and the optimizer's state, the
-one after it how far the weights have moved. Then the rows are written, the alarms are asked, and
-the hooks are gone until the next sample. In between nothing is done but to keep each loss.
+Here is what users call; `beginning` sets up what they asked for, and `course` follows the loop, one
+update after the other.
 
 Whatever goes wrong in here becomes a note (`notes`) and a line in the log; the loop never sees it.
 """
 
 from __future__ import annotations
 
-import atexit
-import math
-import sys
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Declaration, unwrapped
-from leadline.anatomy.find.measurable import check_module
-from leadline.errors import LeadlineError, TrainingStopped, check_count, check_path
-from leadline.instruments.passes.probes.gradient import PARAMETERS
-from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
+from leadline.anatomy import Anatomy, Declaration
+from leadline.lab.watch.beginning import Options, begin_course
+from leadline.lab.watch.course import Course
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gauges import watch_plan
-from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
-from leadline.lab.watch.optimizers import torch_optimizers
 from leadline.lab.watch.pace import Overhead, Pace
-from leadline.lab.watch.processes.parts import RankPart
-from leadline.lab.watch.processes.ranks import Ranks
-from leadline.lab.watch.weights import WeightReader
-from leadline.lab.watch.writer import RunWriter
-from leadline.reading.watch.history import History
+from leadline.lab.watch.register import REGISTER
 from leadline.record import Finding, Record
-from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
 __all__ = ["Watch", "watch"]
-
-_WATCHES: weakref.WeakValueDictionary[Path, Watch] = weakref.WeakValueDictionary()
-"""The watches of this process by their files."""
 
 
 def watch(
@@ -89,15 +64,13 @@ def watch(
     it.
 
     In a run of several processes put the same line into each, behind DDP or `fully_shard`: the first
-    one writes what all of them read. `should_stop` and `stop` are the same in all of them.
+    one writes what all of them read. `should_stop` and `stop` are the same in all of them, as the
+    first one has it.
 
     Nothing that goes wrong in here stops the training: what cannot be watched is said once, in the
     log and in `notes`. With `strict` wrong arguments raise an error instead.
     """
-    return Watch(
-        model,
-        optimizer,
-        path,
+    options = Options(
         every=every,
         probes=probes,
         attention=attention,
@@ -112,6 +85,7 @@ def watch(
         quiet=quiet,
         strict=strict,
     )
+    return Watch(model, optimizer, path, options)
 
 
 class Watch:
@@ -125,115 +99,34 @@ class Watch:
         model: nn.Module,
         optimizer: Any,
         path: str | PathLike[str] | None,
-        *,
-        every: int,
-        probes: str | Sequence[Any] | None,
-        attention: bool,
-        anatomy: Anatomy | Declaration | None,
-        probe: Any,
-        sinks: Iterable[Any],
-        on_warning: Callable[[Finding], object] | None,
-        stop: bool,
-        snapshot: bool,
-        start: int | None,
-        name: str | None,
-        quiet: bool,
-        strict: bool,
+        options: Options,
     ) -> None:
-        self._fence = Fence(quiet=quiet)
-        self._fence.on_fault = self._on_fault
-        self._quiet = quiet
-        self._updates = 0
-        self._offset = 0
-        self._begun = self._armed = self._closed = self._skipped = False
-        self._counter: UpdateCounter | None = None
-        self._ranks: Ranks | None = None
-        self._sends_norms = False
-        """Whether the first process keeps gradient norms at full rate, and needs those from here."""
-        self._last_sample = 0
-        self._stop = stop
-        self._ends: list[Callable[[], object]] = []
-        self._pace = Pace()
-        self._history = History()
-        self._losses = LossKeeper()
-        self._layers: LayerReader | None = None
-        self._weights: WeightReader | None = None
-        self._writer: RunWriter | None = None
-        self._bell = Bell(self._fence, on_warning=on_warning, stop=stop)
+        self._fence = Fence(quiet=options.quiet)
+        self._course: Course | None = None
+        self._options = options
+        self._closed = False
+        self._left_alone: Course | None = None
         try:
-            check_module(model)
-            self.every = check_count(every, "every", least=1)
-            self._start = None if start is None else check_count(start, "start", least=0)
-            self._offset = self._start or 0
-            try:
-                self._plan = watch_plan(probes, attention=attention)
-            except LeadlineError as error:
-                if strict:
-                    raise
-                self._fence.note(f"{error} The run is watched without further probes.")
-                self._plan = watch_plan(None, attention=attention)
-            optimizers = None if optimizer is None else torch_optimizers(optimizer)
-            place = None if path is None else check_path(path)
-            ranks = self._ranks = Ranks(unwrapped(model), self._fence, path=place)
-            self._fence.quiet = quiet or not ranks.main  # its notes reach the first process
-            ranks.open(every=self.every)
-            self._layers = LayerReader(
-                model, self._plan, declared=anatomy, probe=probe, fence=self._fence, ranks=ranks
-            )
-            self._weights = WeightReader(self._layers.module, ranks, self._fence)
-            # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
-            self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
-            self._take_over(place)
-            if ranks.main:
-                self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
-                self._writer.take_over_ring()
-                self._bell.open(self._writer, sinks=sinks, snapshot=snapshot and place is not None)
-                self._layers.on_anatomy = self._note_anatomy
-            elif ranks.sharded and snapshot and place is not None:
-                self._sends_norms = True
-            counter = self._counter = UpdateCounter(
-                self._layers.module,
-                optimizers,
-                before=self._before_step,
-                after=self._after_update,
-                waiting=self._wait,
-                fence=self._fence,
-            )
-            self._layers.on_forward = counter.go_on
-            hear = self._fence.shield(self._hear_loss)
-            skip = self._fence.shield(self._skip_update)
-            fail = self._fence.shield(lambda error: self._fence.fault(error, "Keeping the loss"))
-            self._ends += [counter.end, listen_to_losses(hear, skip=skip, fail=fail)]
-            counter.begin()
-            closer = _closer(weakref.ref(self))
-            self._ends.append(lambda: atexit.unregister(closer))
-            atexit.register(closer)
-            self._arm()
+            self._course = begin_course(model, optimizer, path, options, self._fence)
+            REGISTER.enter(self)
+            self._course.watch = self
         except Exception as error:
-            self._switch_off(error)
-            if strict:
+            self._closed = True
+            self._fence.switch_off(f"{error} The run is not watched; training continues.")
+            if options.strict:
                 raise
 
-    def _take_over(self, place: Path | None) -> None:
-        """End an older watch of the same file: a notebook runs a loop again after an error."""
-        if place is None:
-            return
-        older = _WATCHES.get(place.resolve())
-        if older is not None:
-            older.close()
-        _WATCHES[place.resolve()] = self
+    # --- how it goes ---------------------------------------------------------------------------------
 
-    def _switch_off(self, error: Exception) -> None:
-        self._fence.note(f"{error} The training is not watched and goes on.")
-        self.close()
-        self._fence.off = True
-
-    # --- what users ask ----------------------------------------------------------------------------
+    @property
+    def every(self) -> int:
+        """How many updates lie between two samples."""
+        return self._options.every if self._course is None else self._course.every
 
     @property
     def step(self) -> int:
         """How many updates the model has had."""
-        return self._offset + self._updates
+        return 0 if self._course is None else self._course.step
 
     @property
     def active(self) -> bool:
@@ -243,12 +136,12 @@ class Watch:
     @property
     def path(self) -> Path | None:
         """The file of the record."""
-        return None if self._writer is None else self._writer.path
+        return None if self._course is None else self._course.path
 
     @property
     def record(self) -> Record | None:
         """The record that is being written; None in processes that write none."""
-        return None if self._writer is None else self._writer.record
+        return None if self._course is None else self._course.record
 
     @property
     def notes(self) -> list[str]:
@@ -258,291 +151,53 @@ class Watch:
     @property
     def warnings(self) -> list[Finding]:
         """What alarms have said so far."""
-        return list(self._bell.warnings)
+        return [] if self._course is None else self._course.warnings
 
     @property
     def should_stop(self) -> bool:
         """Whether a serious warning was said: for loops that look before they go on."""
-        if self._ranks is None or not self._ranks.several:
-            return self._bell.serious
-        return bool(self._fence.shield(self._ranks.verdict)(self._last_sample))
+        return self._course is not None and self._course.should_stop
 
     @property
     def overhead(self) -> Overhead:
         """What watching has cost so far."""
-        return self._pace.overhead()
+        return Pace().overhead() if self._course is None else self._course.overhead
+
+    # --- what the loop may say -------------------------------------------------------------------------
 
     def loss(self, value: Any) -> None:
         """Name the loss of the update under way, where backward is called on something else."""
-        self._fence.guard("Keeping the loss", self._losses.name)(value)
+        if self._course is not None:
+            self._course.name_loss(value)
 
     def batch(self, ids: object) -> None:
-        """Name the batch of the update under way: snapshots keep which batches were the last."""
-        self._bell.batch = self._fence.guard("Naming a batch", str)(ids) or ""
+        """Name the batch of the update under way: warnings and snapshots say which came last."""
+        if self._course is not None:
+            self._course.name_batch(ids)
 
-    def close(self) -> None:
-        """End the watch: take everything off the loop, write what is left, say what it cost."""
-        if self._closed:
-            return
-        shield = self._fence.shield  # hooks are taken off whatever went wrong
-        if self._counter is not None and self.active:
-            with suppress(TrainingStopped):  # it is over already
-                shield(self._counter.go_on)()
+    def close(self, error: BaseException | None = None) -> None:
+        """End the watch: take everything off the loop, write what is left, say what it cost.
+
+        `error` is what ended the training, for the record to say so.
+        """
         self._closed = True
-        for end in (*reversed(self._ends), self._disarm, self._give_up, self._close_record):
-            shield(end)()
-        if self._ranks is not None:
-            shield(self._ranks.leave)()
+        if self._course is not None:  # again, where hooks could not be taken off inside of a step
+            self._course.close(error)
+        REGISTER.leave(self)
+
+    def disown(self) -> None:
+        """Do nothing more, and leave the file alone: it is that of the process that this one left."""
+        self._closed = True
+        self._fence.off = True
+        self._left_alone, self._course = self._course, None
 
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None = None, *_: object) -> None:
+        self.close(error)
 
-    # --- beginning and ending ------------------------------------------------------------------------
-
-    def _begin_run(self, optimizer: torch.optim.Optimizer) -> None:
-        """Find out which update this is, and say where the run begins."""
-        self._begun = True
-        self._offset = steps_made(optimizer) if self._start is None else self._start
-        if self._writer is None:
-            return
-        quantities = [*OF_THE_RUN, *OF_THE_WEIGHTS, PARAMETERS, *self._plan.quantities]
-        self._writer.describe(quantities)
-        if self._writer.resumed:
-            self._history = History.of(self._writer.record)
-            self._history.go_back_to(self._offset + 1)
-        self._writer.begin(self._offset + 1)
-        self._history.describe(quantities)
-
-    def _note_anatomy(self, anatomy: Anatomy) -> None:
-        if self._writer is not None:
-            self._writer.note("anatomy", anatomy.to_json())
-
-    def _close_record(self) -> None:
-        if self._writer is None:
-            if self._ranks is not None and self._weights is not None:
-                self._ranks.send_losses(self._losses.readings(), self._weights.sites)
-            return
-        if not self._begun:
-            self._fence.note(
-                "No step of the optimizer was seen, so there is nothing to show: is this the "
-                "optimizer that the loop steps?"
-            )
-        shield, overhead = self._fence.shield, self._pace.overhead()
-        if self._begun:
-            losses = self._losses.readings()
-            if self._ranks is not None:
-                losses = shield(self._ranks.join_losses)(losses) or losses
-            shield(self._writer.write)(losses)
-            shield(self._bell.send)(losses)
-        shield(self._bell.close)()
-        shield(self._writer.close)(
-            steps=self.step, closed=True, notes=self._fence.notes, overhead=asdict(overhead)
-        )
-        if self._begun and not self._quiet:
-            where = f" The record is {self._writer.path}." if self._writer.path else ""
-            print(f"leadline.watch: {overhead}{where}", file=sys.stderr)
-
-    # --- one update ------------------------------------------------------------------------------------
-
-    def _hear_loss(self, call: BackwardCall) -> Callable[[], None] | None:
-        if not self.active or self._layers is None or self._layers.busy or self._counter is None:
-            return None
-        self._counter.go_on()
-        done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
-
-        def after() -> None:
-            if done is not None:
-                done()
-            if self._weights is not None:
-                self._weights.after_backward()
-
-        return self._fence.guard("Keeping the loss", after)
-
-    def _skip_update(self, scaler: int) -> None:
-        """A scaler is updated: what it scaled and nobody stepped by is not an update."""
-        if not self.active or self._counter is None:
-            return
-        self._counter.go_on()
-        if self._losses.skip(scaler):
-            self._begin_again()
-
-    def _begin_again(self) -> None:
-        """Leave out what was read of an update that a loss scaler has skipped."""
-        self._skipped = False
-        self._give_up()
-        if self._weights is not None and (self._armed or self._keeps_norms):
-            self._weights.arm()
-
-    def _wait(self) -> None:
-        """Some optimizers have stepped: the next pass may belong to the next update already."""
-        due = (self.step + 2) % self.every == 0  # this update is not counted yet
-        if due and self.active and self._layers is not None:
-            self._fence.guard("Setting hooks", self._layers.arm)()
-
-    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        if not self._begun:
-            self._fence.guard("Beginning the run", self._begin_run)(optimizer)
-        if self._armed or self._keeps_norms:
-            assert self._layers is not None and self._weights is not None
-            self._skipped = self._skipped or is_skipped(optimizer)
-            self._fence.guard("Reading the optimizer", self._weights.before_step)(
-                optimizer, self._layers.anatomy, sampled=self._armed
-            )
-
-    def _after_update(self) -> None:
-        """An update is over: end its sample, and set hooks if the next one is due."""
-        assert self._weights is not None
-        self._updates += 1
-        sampled = self._armed
-        calls = self._losses.end_update(self.step)
-        if self._skipped:
-            sampled = False
-            self._begin_again()
-        elif sampled or self._keeps_norms:
-            factor = self._fence.guard("Telling clipping", self._weights.clipping)(calls)
-            if self._keeps_norms:
-                self._fence.guard("Keeping the last updates", self._keep_in_ring)(factor)
-            if sampled:
-                self._end_sample(calls, factor)
-            self._weights.give_up()
-        self._pace.update(sampled=sampled)
-        if self._losses.full:
-            self._fence.guard("Writing losses", self._write_losses)()
-        if (self.step + 1) % self.every == 0 and not self._fence.off:
-            self._fence.guard("Setting hooks", self._arm)()
-        elif self._keeps_norms:
-            self._weights.arm()
-        if sampled:
-            self._stop_together()
-
-    def _arm(self) -> None:
-        assert self._layers is not None and self._weights is not None
-        self._armed = True
-        self._layers.arm()
-        self._weights.arm()
-
-    def _disarm(self) -> None:
-        self._armed = False
-        if self._layers is not None:
-            self._layers.disarm()
-        if self._weights is not None:
-            self._weights.disarm()
-
-    def _on_fault(self) -> None:
-        """Leave the sample under way out, and let no other process wait for it."""
-        self._give_up()
-        if self._ranks is not None and self._fence.off:
-            self._ranks.leave()
-        elif self._ranks is not None:
-            self._ranks.decline("it failed before")
-
-    def _give_up(self) -> None:
-        """Leave the sample under way out."""
-        if self._layers is not None:
-            self._layers.give_up()
-        if self._weights is not None:
-            self._weights.give_up()
-
-    def _end_sample(self, calls: Sequence[BackwardCall], factor: float | None) -> None:
-        """Take the hooks off, write the rows of the sample and ask the alarms."""
-        assert self._weights is not None
-        self._fence.guard("Taking the hooks off", self._disarm)()
-        part = self._read_part(calls)
-        if self._writer is None:
-            self._fence.guard("Sending a sample", self._send_sample)(part)
-        else:
-            self._fence.guard("Writing a sample", self._write_sample)(part, factor)
-        self._give_up()
-
-    def _read_part(self, calls: Sequence[BackwardCall]) -> RankPart:
-        """What this process read of the update."""
-        assert self._layers is not None and self._weights is not None
-        guard, sums = self._fence.guard, self._weights.sums()
-        layers = guard("Reading the layers", self._layers.readings)(calls) or []
-        losses = guard("Reading the losses", self._losses.readings)() or []
-        return RankPart(sums, layers, self._layers.counts, losses)
-
-    def _send_sample(self, part: RankPart) -> None:
-        """Hand what was read to the first process, and sample from now on when it does."""
-        assert self._ranks is not None and self._weights is not None
-        self._ranks.send(self.step, part, self._weights.sites)
-        self.every = self._ranks.every_of_first(self.every)
-        self._fence.sample_ended()
-
-    def _write_sample(self, part: RankPart, factor: float | None) -> None:
-        assert self._layers is not None and self._weights is not None
-        assert self._ranks is not None and self._writer is not None
-        guard, ranks = self._fence.guard, self._ranks
-        join = guard("Joining what the processes read", ranks.join)
-        layers = not self._layers.has_fixed_batch
-        whole = join(self.step, part, self._weights.sites, layers=layers)
-        if whole is None:  # what this process read of its part of the weights says nothing alone
-            whole = replace(part, sums=None) if ranks.sharded else part
-        readings = whole.layers
-        readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
-        readings = [replace(reading, step=self.step) for reading in readings]
-        readings += whole.losses
-        if ranks.several:
-            self._writer.facts["processes"] = ranks.facts
-        self._history.add(sorted(readings, key=lambda reading: reading.step))
-        warnings = guard("Asking the alarms", self._bell.ask)(self._history) or []
-        self._writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
-        self._bell.tell(warnings, self.step, readings)
-        self._fence.sample_ended()
-
-    def _write_losses(self) -> None:
-        """Write the losses of the updates since the last sample."""
-        readings = self._losses.readings()
-        if self._writer is not None:
-            self._history.add(readings)
-            self._writer.write(readings, steps=self.step)
-
-    @property
-    def _keeps_norms(self) -> bool:
-        return self._bell.keeps_ring or self._sends_norms
-
-    def _stop_together(self) -> None:
-        """End the training where the user wants that of a serious warning: in all processes."""
-        ranks = self._ranks
-        self._last_sample = self.step
-        if ranks is None or not ranks.several:
-            self._bell.stop_if_asked()
-        elif not ranks.main:
-            if self._stop and self.should_stop:
-                raise TrainingStopped("A serious warning of the first process ends the training.")
-        else:
-            self._fence.shield(ranks.tell)(self.step, stop=self._bell.serious)
-            if self.should_stop:
-                self._bell.stop_if_asked()
-            elif self._stop and self._bell.serious:
-                self._fence.note(
-                    "A serious warning would end the training, but not every process watches, and "
-                    "one that stops alone would leave the others waiting: the training goes on."
-                )
-
-    def _keep_in_ring(self, factor: float | None) -> None:
-        assert self._weights is not None and self._ranks is not None
-        if not self._weights.sites:
-            return
-        rate, squares = self._weights.squares()
-        squares = self._ranks.join_squares(self.step, squares, self._weights.sites)
-        if self._sends_norms:
-            return
-        norms = {site: value**0.5 / (factor or 1.0) for site, value in squares.items()}
-        norm = math.sqrt(sum(value * value for value in norms.values())) if norms else math.nan
-        values = (self._losses.last(self.step), rate, norm)
-        self._bell.keep(self.step, values, norms, sites=self._weights.sites)
-
-
-def _closer(reference: weakref.ref[Watch]) -> Callable[[], None]:
-    """Close the watch at the end of the process, without keeping it alive until then."""
-
-    def close() -> None:
-        one = reference()
-        if one is not None:
-            one.close()
-
-    return close
+    def __del__(self) -> None:
+        """End with the model and its optimizer, where nobody closes it."""
+        if not getattr(self, "_closed", True):
+            self.close()

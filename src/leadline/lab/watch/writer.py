@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from leadline.anatomy import unwrapped
-from leadline.errors import LeadlineError, RecordError
+from leadline.errors import LeadlineError, RecordError, words_of
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.processes.gathered import plain_class
@@ -89,23 +89,19 @@ class RunWriter:
     def _reopen(self, path: Path) -> Record:
         """Open the record of the same run to go on; any other file is refused."""
         if not is_record_file(path):
-            raise RecordError(
-                f"{path} exists and is no record, so the run is not watched; give another path."
-            )
+            raise RecordError(f"{path} exists and is no record; give another path.")
         with Record.open(path) as there:
             noted: Any = there.provenance.get("watch")
             if not isinstance(noted, Mapping):
                 raise RecordError(
-                    f"{path} holds a record that leadline.watch did not write, so the run is not "
-                    "watched; give another path."
+                    f"{path} holds a record that leadline.watch did not write; give another path."
                 )
             if noted.get("identity") != self._identity:
                 raise RecordError(
-                    f"{path} holds the run of another model (its parameters differ), so this run "
-                    "is not watched; give another path."
+                    f"{path} holds the run of another model (its parameters differ); give another "
+                    "path."
                 )
-            for reading in there.select():
-                self._reached[reading.run] = max(reading.step, self._reached.get(reading.run, 0))
+            self._reached = there.last_steps()
         self.facts = dict(noted)
         return Record.reopen(path, journal="delete")
 
@@ -184,19 +180,27 @@ class RunWriter:
         self._run = attempts[-1]["run"] if attempts else ""
         reached = self._reached.get(self._run, 0)
         try:
-            readings = ring_readings(read_ring(place), after=reached)
+            ring = read_ring(place)
+            readings = ring_readings(ring, after=reached)
         except LeadlineError as error:
             self.fence.note(str(error))
             return
         known = self.record.quantities
-        self.write([one for one in readings if one.quantity in known])
+        snapshots = [*self.facts.get("snapshots", []), ring.entry()]
+        self.write([one for one in readings if one.quantity in known], snapshots=snapshots)
         self._reached[self._run] = max([reached, *(one.step for one in readings)])
         place.unlink(missing_ok=True)
 
-    def close(self, **facts: Any) -> None:
-        """Write what is left and close the file."""
+    def close(self, *, error: BaseException | None = None, **facts: Any) -> None:
+        """Write what is left, say how it ended, and close the file."""
         self.record.wait_at_most(LAST_PATIENCE)
-        self.write((), **facts)
+        if self.facts["attempts"]:
+            ending = {"ended": "closed" if error is None else "error"}
+            if error is not None:
+                ending["error"] = f"{type(error).__name__}: {words_of(error, first_line=True)}"
+            *before, last = self.facts["attempts"]
+            self.facts["attempts"] = [*before, last | ending]
+        self.write((), closed=True, **facts)
         if self._pending:
             self.fence.note(f"{len(self._pending)} rows could not be written and are lost.")
         if self.path is not None:

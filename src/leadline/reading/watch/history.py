@@ -12,6 +12,7 @@ replaces what was read before.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,12 +34,12 @@ __all__ = ["History", "Series"]
 
 @dataclass
 class Series:
-    """One quantity at one site, step by step."""
+    """One quantity at one site, step by step: sixteen bytes for each, for runs of millions."""
 
     quantity: str
     site: Site
-    _steps: list[int] = field(default_factory=list[int])
-    _values: list[float] = field(default_factory=list[float])
+    _steps: array[int] = field(default_factory=lambda: array("q"))
+    _values: array[float] = field(default_factory=lambda: array("d"))
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -46,12 +47,12 @@ class Series:
     @property
     def steps(self) -> NDArray[np.int64]:
         """The steps, rising."""
-        return np.asarray(self._steps, dtype=np.int64)
+        return np.array(self._steps, dtype=np.int64)
 
     @property
     def values(self) -> NDArray[np.float64]:
         """The values, one for each step."""
-        return np.asarray(self._values, dtype=np.float64)
+        return np.array(self._values, dtype=np.float64)
 
     @property
     def last_step(self) -> int:
@@ -65,7 +66,7 @@ class Series:
 
     def until(self, step: int) -> Series:
         """Return the series as it was when this step was the last."""
-        count = int(np.searchsorted(self.steps, step, side="right"))
+        count = bisect_right(self._steps, step)
         return Series(self.quantity, self.site, self._steps[:count], self._values[:count])
 
     def head(self, count: int) -> Series:
@@ -88,8 +89,8 @@ class Series:
     def put_line(self, steps: Sequence[int], values: Sequence[float]) -> None:
         """Add values at rising steps; what stands at the first of them or later is replaced."""
         self.put(steps[0], values[0])
-        self._steps += steps[1:]
-        self._values += values[1:]
+        self._steps.extend(steps[1:])
+        self._values.extend(values[1:])
 
     def put(self, step: int, value: float) -> None:
         """Add a value; what stands at this step or later is replaced."""

@@ -101,6 +101,10 @@ class Reader:
             "step lines", lambda: group_by_site(tables.read_step_rows(self._connection))
         )
 
+    def last_steps(self) -> dict[str, int]:
+        """The last step of every run."""
+        return dict(self.keep("last steps", lambda: tables.last_steps(self._connection)))
+
     def last_layer(self, stack: str) -> int:
         """The largest layer that a reading of this stack has."""
         return self.keep(("depth", stack), lambda: tables.last_layer(self._connection, stack))

@@ -41,6 +41,7 @@ __all__ = [
     "distinct",
     "foreign_changes",
     "last_layer",
+    "last_steps",
     "read_findings",
     "read_places",
     "read_provenance",
@@ -340,6 +341,12 @@ def last_layer(connection: sqlite3.Connection, stack: str) -> int:
     """The largest layer that a reading of this stack has."""
     query = "SELECT max(layer) FROM reading WHERE stack = ?"
     return int(connection.execute(query, (stack,)).fetchone()[0])
+
+
+@_reader
+def last_steps(connection: sqlite3.Connection) -> dict[str, int]:
+    """The last step of every run."""
+    return dict(connection.execute("SELECT run, max(step) FROM reading GROUP BY run"))
 
 
 def _refuse_unknown(word: str, known: tuple[str, ...]) -> None:

@@ -99,6 +99,13 @@ class RingRows:
         """The updates."""
         return [int(step) for step in self.rows[:, 0]]
 
+    def entry(self, codes: Sequence[str] = ()) -> dict[str, Any]:
+        """What the provenance says of a snapshot: its steps, why it was taken, and the batches."""
+        steps = self.steps
+        named = {str(step): name for step, name in zip(steps, self.batches, strict=True) if name}
+        ends = [steps[0], steps[-1]] if steps else []
+        return {"steps": ends, "codes": list(codes), "batches": named}
+
 
 def read_ring(path: Path) -> RingRows:
     """Read a ring that somebody writes or wrote; a file that is none is refused."""

@@ -56,7 +56,7 @@ def test_what_cannot_be_watched_is_said_and_the_training_goes_on(tmp_path, name)
     assert not one.active
     (note,) = one.notes
     assert sentence in note
-    assert note.endswith("The training is not watched and goes on.")
+    assert note.endswith("The run is not watched; training continues.")
     assert (one.step, one.warnings, one.should_stop) == (0, [], False)
 
 

@@ -163,7 +163,7 @@ def test_the_gradient_at_the_stream_is_that_of_the_first_micro_batch_before_clip
     with watch(model, optimizer, None, quiet=True) as one:
         # The proof of the anatomy is over when a block of the loop's own pass is called.
         model(input_ids=rounds[0]["input_ids"][:1])
-        one._layers.give_up()
+        one._course._layers.give_up()
         for layer, block in enumerate(model.transformer.h, start=1):
             block.register_forward_hook(catch(layer))
         accumulate(model, optimizer)

@@ -130,7 +130,7 @@ def refusal(path, model=None):
     one.close()
     assert not one.active
     (note,) = one.notes
-    assert note.endswith("give another path. The training is not watched and goes on.")
+    assert note.endswith("give another path. The run is not watched; training continues.")
     return note
 
 

@@ -70,7 +70,7 @@ def test_a_fault_of_the_spy_ends_the_sample_and_nothing_else(run, monkeypatch, p
     def fail(*_, **__):
         raise RuntimeError("of the spy")
 
-    watched._layers._heads.looks = True  # products are followed again
+    watched._course._layers._heads.looks = True  # products are followed again
     with monkeypatch.context() as patch:
         patch.setattr(f"leadline.anatomy.{place}", fail)
         update()

@@ -196,7 +196,7 @@ def test_rows_that_cannot_be_written_do_not_fill_the_memory(tmp_path, monkeypatc
         for batch in batches():
             model(**batch).loss.backward()
             optimizer.step()
-            assert len(one._writer._pending) <= 200
+            assert len(one._course._writer._pending) <= 200
     assert any("Rows were lost" in note for note in one.notes)
 
 
@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
         optimizer.step()
     assert not one.active
     assert "Permission denied" in one.notes[0]
-    assert "not watched and goes on" in one.notes[0]
+    assert "The run is not watched; training continues." in one.notes[0]
 
 
 def test_a_record_that_is_removed_while_it_is_written(tmp_path):

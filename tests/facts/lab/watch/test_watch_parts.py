@@ -61,15 +61,19 @@ def test_a_fault_of_our_own_says_no_place():
 
 def test_after_three_faults_without_a_sample_in_between_the_watch_is_off():
     one = Fence(quiet=True)
-    for _ in range(2):
+
+    def sample(*, useful):
         one.guard("A", fail)()
-    one.sample_ended()
-    for _ in range(2):
-        one.guard("A", fail)()
+        one.guard("B", fail)()  # of one sample they count once
+        one.sample_ended(useful=useful)
+
+    for useful in (False, False, True, False, False):
+        sample(useful=useful)
     assert not one.off
-    one.guard("A", fail)()
+    sample(useful=False)
     assert one.off
     assert "switched itself off" in one.notes[-1]
+    assert one.why_off == one.notes[-1]
     assert one.guard("A", lambda: 3)() is None
 
 
@@ -79,6 +83,28 @@ def test_a_second_fault_while_the_first_is_cleared_away_switches_off():
     one.guard("A", fail)()
     assert one.off
     assert "The watch is off" in one.notes[-1]
+
+
+def test_what_the_user_hands_in_may_fail_as_often_as_it_likes():
+    one = Fence(quiet=True)
+    for _ in range(9):
+        assert one.lenient("on_warning", fail)() is None
+        one.sample_ended(useful=True)
+    assert not one.off
+    (note,) = one.notes
+    assert note.startswith("on_warning failed: ValueError: broken (")
+    assert note.endswith("Training and watch continue.")
+    assert one.lenient("on_warning", lambda: 3)() == 3
+
+
+def test_what_gets_past_every_guard_is_logged_as_well(caplog):
+    one = Fence()
+    with caplog.at_level(logging.WARNING, logger="leadline.watch"):
+        one.shield(fail)()
+        one.shield(fail)()
+    assert [record.getMessage() for record in caplog.records] == [
+        "leadline.watch: The watch is off: ValueError: broken. Training continues."
+    ]
 
 
 def test_a_shield_lets_nothing_through_but_the_end_that_was_asked_for():

@@ -227,7 +227,7 @@ def _fenced(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except Exception as error:
         log.warning(
-            "leadline.watch: the callback failed, and the training goes on: %s: %s",
+            "leadline.watch: the callback failed; training continues: %s: %s",
             type(error).__name__,
             error,
         )

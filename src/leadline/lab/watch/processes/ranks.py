@@ -110,14 +110,18 @@ class Ranks:
 
     # --- beginning and ending ----------------------------------------------------------------------
 
-    def open(self, *, every: int) -> None:
-        """Say that this process watches, and how often."""
+    def open(self, *, every: int, stop: bool = False) -> None:
+        """Say that this process watches, how often, and whether a serious warning is to stop it."""
         if self._mailbox is not None:
-            self._mailbox.open({"every": every})
+            self._mailbox.open({"every": every, "stop": stop})
 
     def every_of_first(self, own: int) -> int:
         """How often the first process samples: all others do as it does."""
         return own if self._mailbox is None else int(self._mailbox.facts.get("every", own))
+
+    def stop_of_first(self, own: bool) -> bool:
+        """Whether the first process ends the training: one that goes on alone would hang."""
+        return own if self._mailbox is None else bool(self._mailbox.facts.get("stop", own))
 
     def leave(self) -> None:
         """Say that nothing more will come from this process."""

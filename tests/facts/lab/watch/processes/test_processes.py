@@ -89,6 +89,9 @@ def seen(folder: Path) -> list[dict[str, Any]]:
     loops += [
         _watched(DATA["ddp"], every=1, stop=True) | stops | {"name": "stopped"},
         _watched(DATA["fsdp"], every=2) | stops | {"name": "asked", "asks": True},
+        _watched(DATA["ddp"], every=1, stop=True)
+        | stops
+        | {"name": "stop of first", "own": "stop"},
         # A watch of one process alone does not disturb those of all that come after it.
         _watched(DATA["ddp"], every=1, stop=True) | stops | {"name": "first", "watching": [0]},
         _watched(DATA["fsdp"]) | {"name": "other steps", "later": 1, "steps": 6},
@@ -271,13 +274,20 @@ def test_all_processes_stop_at_the_same_update(seen: list[dict[str, Any]]) -> No
     assert "first process" in seen[1]["stopped"]["stopped"]
 
 
+def test_what_the_first_process_wants_of_a_serious_warning_is_done_by_all(
+    seen: list[dict[str, Any]],
+) -> None:
+    assert [one["stop of first"]["step"] for one in seen] == [3, 3]
+    assert all(one["stop of first"]["stopped"] for one in seen)
+
+
 def test_all_processes_are_told_the_same_when_they_ask(seen: list[dict[str, Any]]) -> None:
     assert [one["asked"]["should_stop"] for one in seen] == [[False, False, False, True]] * 2
 
 
 def test_a_process_that_watches_alone_does_not_stop_alone(seen: list[dict[str, Any]]) -> None:
     assert seen[0]["first"]["step"] == 5
-    assert any("the training goes on" in note for note in seen[0]["first"]["notes"])
+    assert any("training continues" in note for note in seen[0]["first"]["notes"])
 
 
 def test_all_sample_when_the_first_process_does(seen: list[dict[str, Any]], folder: Path) -> None:

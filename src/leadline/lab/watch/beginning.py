@@ -1,0 +1,133 @@
+"""Set up what a watch was asked for: check it, open the record, and set the first hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from leadline.anatomy import Anatomy, Declaration, unwrapped
+from leadline.anatomy.find.measurable import check_module
+from leadline.errors import LeadlineError, RecordError, check_count, check_path
+from leadline.instruments.passes.probe_plan import Plan
+from leadline.lab.watch.bell import Bell
+from leadline.lab.watch.course import Course
+from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.gauges import watch_plan
+from leadline.lab.watch.layers import LayerReader
+from leadline.lab.watch.losses import LossKeeper
+from leadline.lab.watch.optimizers import torch_optimizers
+from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.register import REGISTER
+from leadline.lab.watch.weights import WeightReader
+from leadline.lab.watch.writer import RunWriter, identity_of
+
+__all__ = ["Options", "begin_course"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `leadline.watch` was asked for; its help says what each of them means."""
+
+    every: int = 50
+    probes: str | Sequence[Any] | None = None
+    attention: bool = False
+    anatomy: Anatomy | Declaration | None = None
+    probe: Any = None
+    sinks: Iterable[Any] = ()
+    on_warning: Callable[[Any], object] | None = None
+    stop: bool = False
+    snapshot: bool = False
+    start: int | None = None
+    name: str | None = None
+    quiet: bool = False
+    strict: bool = False
+
+
+def begin_course(
+    model: nn.Module,
+    optimizer: Any,
+    path: str | PathLike[str] | None,
+    options: Options,
+    fence: Fence,
+) -> Course:
+    """Begin to follow a loop; raises an error where that cannot be done."""
+    check_module(model)
+    every = check_count(options.every, "every", least=1)
+    start = None if options.start is None else check_count(options.start, "start", least=0)
+    plan = _plan(options, fence)
+    optimizers = None if optimizer is None else torch_optimizers(optimizer)
+    place = None if path is None else check_path(path)
+    ranks = Ranks(unwrapped(model), fence, path=place)
+    fence.quiet = options.quiet or not ranks.main  # its notes reach the first process
+    ranks.open(every=every, stop=options.stop)
+    layers = LayerReader(
+        model, plan, declared=options.anatomy, probe=options.probe, fence=fence, ranks=ranks
+    )
+    weights = WeightReader(layers.module, ranks, fence)
+    # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
+    losses = LossKeeper(None if ranks.sharding == "fsdp" else layers.module)
+    bell = Bell(fence, on_warning=options.on_warning, stop=options.stop)
+    keeps = options.snapshot and place is not None
+    writer = None
+    if ranks.main:
+        if place is not None:
+            _take_over(place, model, fence)
+        writer = RunWriter(place, model, every=every, name=options.name, fence=fence)
+    course = Course(
+        fence=fence,
+        plan=plan,
+        ranks=ranks,
+        layers=layers,
+        weights=weights,
+        losses=losses,
+        bell=bell,
+        writer=writer,
+        every=every,
+        start=start,
+        stop=options.stop,
+        sends_norms=keeps and ranks.sharded and not ranks.main,
+    )
+    try:
+        if writer is not None:
+            writer.take_over_ring()
+            bell.open(writer, sinks=options.sinks, snapshot=keeps)
+        course.begin(optimizers)
+    except Exception as error:
+        course.close(error)
+        raise
+    return course
+
+
+def _plan(options: Options, fence: Fence) -> Plan:
+    """The gauges; without further probes where those that were asked for do not exist."""
+    try:
+        return watch_plan(options.probes, attention=options.attention)
+    except LeadlineError as error:
+        if options.strict:
+            raise
+        fence.note(f"{error} The run is watched without further probes.")
+        return watch_plan(None, attention=options.attention)
+
+
+def _take_over(place: Path, model: nn.Module, fence: Fence) -> None:
+    """End an older watch of the same file: a notebook runs a loop again after an error."""
+    older: Any = REGISTER.of_file(place)
+    if older is None:
+        return
+    record = older.record
+    noted = {} if record is None else record.provenance.get("watch", {})
+    if noted.get("identity") != identity_of(model):
+        raise RecordError(
+            f"{place} is being written by the watch of another model in this process; give each "
+            "model a file of its own."
+        )
+    older.close()
+    fence.note(
+        f"A watch that this process began before wrote to {place}; it has ended, and this one goes "
+        "on in the same file. To watch two models at once, give each a file of its own."
+    )

@@ -1,0 +1,430 @@
+"""The course of a watched run: one update after the other, as the hooks of the loop tell it.
+
+Two hooks of the optimizer count updates. Only while a sampled update is made are there hooks on the
+model: they read the loop's own forward and backward pass, and nothing is run twice but the first
+proof of the anatomy. A step hook before the update reads gradients and the optimizer's state, the
+one after it how far the weights have moved. Then the rows are written, the alarms are asked, and
+the hooks are gone until the next sample. In between nothing is done but to keep each loss.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leadline.anatomy import Anatomy
+from leadline.errors import TrainingStopped
+from leadline.instruments.passes.probe_plan import Plan
+from leadline.instruments.passes.probes.gradient import PARAMETERS
+from leadline.lab.watch.bell import Bell
+from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
+from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.layers import LayerReader
+from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
+from leadline.lab.watch.pace import Overhead, Pace
+from leadline.lab.watch.processes.parts import RankPart
+from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.weights import WeightReader
+from leadline.lab.watch.writer import RunWriter
+from leadline.reading.watch.history import History
+from leadline.record import Finding, Record
+from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
+
+__all__ = ["Course"]
+
+
+class Course:
+    """Follows one loop. `begin` sets the hooks, `close` takes off whatever is left of them."""
+
+    def __init__(
+        self,
+        *,
+        fence: Fence,
+        plan: Plan,
+        ranks: Ranks,
+        layers: LayerReader,
+        weights: WeightReader,
+        losses: LossKeeper,
+        bell: Bell,
+        writer: RunWriter | None,
+        every: int,
+        start: int | None,
+        stop: bool,
+        sends_norms: bool,
+    ) -> None:
+        self.every = every
+        self.watch: Any = None
+        """Who owns this: it lives as long as the optimizer's hooks do."""
+        self._fence = fence
+        self._plan = plan
+        self._ranks = ranks
+        self._layers = layers
+        self._weights = weights
+        self._losses = losses
+        self._bell = bell
+        self._writer = writer
+        self._start = start
+        self._stop = stop
+        self._offset = start or 0
+        self._updates = 0
+        self._sends_norms = sends_norms
+        """Whether the first process keeps gradient norms at full rate, and needs those from here."""
+        self._begun = self._armed = self._closed = self._skipped = False
+        self._stepping = False
+        """Whether a hook of an optimizer is at work."""
+        self._counter: UpdateCounter | None = None
+        self._heard_by: tuple[Callable[..., Any], ...] = ()
+        self._last_sample = 0
+        self._ends: list[Callable[[], object]] = []
+        self._pace = Pace()
+        self._history = History()
+
+    # --- how it goes ---------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """How many updates the model has had."""
+        return self._offset + self._updates
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is being read."""
+        return not (self._closed or self._fence.off)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the record."""
+        return None if self._writer is None else self._writer.path
+
+    @property
+    def record(self) -> Record | None:
+        """The record, in the process that writes it."""
+        return None if self._writer is None else self._writer.record
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """What alarms have said so far."""
+        return list(self._bell.warnings)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether a serious warning was said; the same in all processes."""
+        if not self._ranks.several:
+            return self._bell.serious
+        return bool(self._fence.shield(self._ranks.verdict)(self._last_sample))
+
+    @property
+    def overhead(self) -> Overhead:
+        """What watching has cost so far."""
+        return self._pace.overhead()
+
+    def name_loss(self, value: Any) -> None:
+        """Take what the loop itself calls the loss of this update."""
+        self._fence.lenient("Keeping the loss", self._losses.name)(value)
+
+    def name_batch(self, ids: object) -> None:
+        """Take the name of the batch of this update."""
+        self._bell.batch = self._fence.lenient("Naming a batch", str)(ids) or ""
+
+    # --- beginning and ending ------------------------------------------------------------------------
+
+    def begin(self, optimizers: Sequence[torch.optim.Optimizer] | None) -> None:
+        """Set the hooks that count updates and hear losses, and those of the first sample."""
+        shield = self._fence.shield
+        self._fence.on_fault = self._on_fault
+        self._layers.on_anatomy = self._note_anatomy
+        counter = self._counter = UpdateCounter(
+            self._layers.module,
+            optimizers,
+            before=self._before_step,
+            after=self._end_update,
+            waiting=self._wait,
+            fence=self._fence,
+        )
+        self._layers.on_forward = counter.go_on
+        hear, skip = shield(self._hear_loss), shield(self._skip_update)
+        fail = shield(lambda error: self._fence.fault(error, "Keeping the loss"))
+        self._heard_by = (hear, skip, fail)
+        listen = [_weakly(self, number) for number in range(3)]
+        self._ends += [counter.end, listen_to_losses(listen[0], skip=listen[1], fail=listen[2])]
+        counter.begin()
+        self._arm()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Take everything off the loop, write what is left, say what it cost."""
+        shield = self._fence.shield  # hooks are taken off whatever went wrong
+        if self._closed:
+            self._take_off()
+            return
+        if self._counter is not None and self.active:
+            with suppress(TrainingStopped):  # it is over already
+                shield(self._counter.go_on)()
+        self._closed = True
+        self._take_off()
+        endings = (self._give_up, self._disarm, lambda: self._close_record(error))
+        for end in (*endings, self._ranks.leave):
+            shield(end)()
+
+    def _take_off(self) -> None:
+        """Take off what counts and listens; not inside of a step, whose hooks torch walks through."""
+        while self._ends and not self._stepping:
+            self._fence.shield(self._ends.pop())()
+
+    def _begin_run(self, optimizer: torch.optim.Optimizer) -> None:
+        """Find out which update this is, and say where the run begins."""
+        self._begun = True
+        self._offset = steps_made(optimizer) if self._start is None else self._start
+        if self._writer is None:
+            return
+        quantities = [*OF_THE_RUN, *OF_THE_WEIGHTS, PARAMETERS, *self._plan.quantities]
+        self._writer.describe(quantities)
+        if self._writer.resumed:
+            self._history = History.of(self._writer.record)
+            self._history.go_back_to(self._offset + 1)
+        self._writer.begin(self._offset + 1)
+        self._history.describe(quantities)
+
+    def _note_anatomy(self, anatomy: Anatomy) -> None:
+        if self._writer is not None:
+            self._writer.note("anatomy", anatomy.to_json())
+
+    def _close_record(self, error: BaseException | None) -> None:
+        if self._writer is None:
+            self._ranks.send_losses(self._losses.readings(), self._weights.sites)
+            return
+        if not self._begun and error is None and not self._fence.off:
+            self._fence.note(
+                "No step of the optimizer was seen, so there is nothing to show: is this the "
+                "optimizer that the loop steps?"
+            )
+        shield, overhead = self._fence.shield, self._pace.overhead()
+        if self._begun:
+            losses = self._losses.readings()
+            losses = shield(self._ranks.join_losses)(losses) or losses
+            shield(self._writer.write)(losses)
+            shield(self._bell.send)(losses)
+        shield(self._bell.close)()
+        shield(self._writer.close)(
+            error=error, steps=self.step, notes=self._fence.notes, overhead=asdict(overhead)
+        )
+        if self._begun and not self._fence.quiet:
+            where = f" The record is {self._writer.path}." if self._writer.path else ""
+            print(f"leadline.watch: {overhead}{where}", file=sys.stderr)
+
+    # --- one update ------------------------------------------------------------------------------------
+
+    def _hear_loss(self, call: BackwardCall) -> Callable[[], None] | None:
+        if self._closed:
+            self._take_off()
+        if not self.active or self._layers.busy or self._counter is None:
+            return None
+        self._counter.go_on()
+        done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
+
+        def after() -> None:
+            if done is not None:
+                done()
+            self._weights.after_backward()
+
+        return self._fence.guard("Keeping the loss", after)
+
+    def _skip_update(self, scaler: int) -> None:
+        """A scaler is updated: what it scaled and nobody stepped by is not an update."""
+        if not self.active or self._counter is None:
+            return
+        self._counter.go_on()
+        if self._losses.skip(scaler):
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Leave out what was read of an update that a loss scaler has skipped."""
+        self._skipped = False
+        self._give_up()
+        if self._armed or self._keeps_norms:
+            self._weights.arm()
+
+    def _wait(self) -> None:
+        """Some optimizers have stepped: the next pass may belong to the next update already."""
+        due = (self.step + 2) % self.every == 0  # this update is not counted yet
+        if due and self.active:
+            self._fence.guard("Setting hooks", self._layers.arm)()
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self._begun:
+            self._fence.guard("Beginning the run", self._begin_run)(optimizer)
+        if self._armed or self._keeps_norms:
+            self._skipped = self._skipped or is_skipped(optimizer)
+            self._fence.guard("Reading the optimizer", self._weights.before_step)(
+                optimizer, self._layers.anatomy, sampled=self._armed
+            )
+
+    def _end_update(self) -> None:
+        """An update is over. Whatever the user does in answer to it happens inside of a step."""
+        if not self.active:
+            if self._armed:
+                self._fence.shield(self._disarm)()
+            return
+        self._stepping = True
+        try:
+            self._after_update()
+        finally:
+            self._stepping = False
+
+    def _after_update(self) -> None:
+        """End the sample of an update, and set hooks if the next one is due."""
+        self._updates += 1
+        sampled = self._armed
+        calls = self._losses.end_update(self.step)
+        self._bell.end_update(self.step)
+        if self._skipped:
+            sampled = False
+            self._begin_again()
+        elif sampled or self._keeps_norms:
+            factor = self._fence.guard("Telling clipping", self._weights.clipping)(calls)
+            if self._keeps_norms:
+                self._fence.lenient("Keeping the last updates", self._keep_in_ring)(factor)
+            if sampled:
+                self._end_sample(calls, factor)
+            self._weights.give_up()
+        self._pace.update(sampled=sampled)
+        if self._losses.full:
+            self._fence.guard("Writing losses", self._write_losses)()
+        if self.active and (self.step + 1) % self.every == 0:
+            self._fence.guard("Setting hooks", self._arm)()
+        elif self._keeps_norms:
+            self._weights.arm()
+        if sampled:
+            self._stop_together()
+
+    def _arm(self) -> None:
+        self._armed = True
+        self._layers.arm()
+        self._weights.arm()
+
+    def _disarm(self) -> None:
+        self._armed = False
+        self._layers.disarm()
+        self._weights.disarm()
+
+    def _on_fault(self) -> None:
+        """Leave the sample under way out, and let no other process wait for it."""
+        self._give_up()
+        if not self._fence.off:
+            self._ranks.decline("it failed before")
+            return
+        self._ranks.leave()
+        if self._writer is not None and not self._closed:
+            self._writer.write((), off=self._fence.why_off, notes=self._fence.notes)
+
+    def _give_up(self) -> None:
+        """Leave the sample under way out."""
+        self._layers.give_up()
+        self._weights.give_up()
+
+    def _end_sample(self, calls: Sequence[BackwardCall], factor: float | None) -> None:
+        """Take the hooks off, write the rows of the sample and ask the alarms."""
+        self._fence.guard("Taking the hooks off", self._disarm)()
+        part = self._read_part(calls)
+        if self._writer is None:
+            useful = self._fence.guard("Sending a sample", self._send_sample)(part)
+        else:
+            write = self._fence.guard("Writing a sample", self._write_sample)
+            useful = write(self._writer, part, factor)
+        self._give_up()
+        self._fence.sample_ended(useful=bool(useful))
+
+    def _read_part(self, calls: Sequence[BackwardCall]) -> RankPart:
+        """What this process read of the update."""
+        guard, sums = self._fence.guard, self._weights.sums()
+        layers = guard("Reading the layers", self._layers.readings)(calls) or []
+        losses = guard("Reading the losses", self._losses.readings)() or []
+        return RankPart(sums, layers, self._layers.counts, losses)
+
+    def _send_sample(self, part: RankPart) -> bool:
+        """Hand what was read to the first process, and sample from now on when it does."""
+        self._ranks.send(self.step, part, self._weights.sites)
+        self.every = self._ranks.every_of_first(self.every)
+        return bool(part.sums or part.layers)
+
+    def _write_sample(self, writer: RunWriter, part: RankPart, factor: float | None) -> bool:
+        """Join, judge and write what was read; say whether it was more than losses."""
+        guard, ranks = self._fence.guard, self._ranks
+        join = guard("Joining what the processes read", ranks.join)
+        layers = not self._layers.has_fixed_batch
+        whole = join(self.step, part, self._weights.sites, layers=layers)
+        if whole is None:  # what this process read of its part of the weights says nothing alone
+            whole = replace(part, sums=None) if ranks.sharded else part
+        readings = whole.layers
+        readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
+        readings = [replace(reading, step=self.step) for reading in readings]
+        useful = len(readings) > 1  # the learning rate can always be read
+        readings += whole.losses
+        if ranks.several:
+            writer.facts["processes"] = ranks.facts
+        self._history.add(sorted(readings, key=lambda reading: reading.step))
+        warnings = guard("Asking the alarms", self._bell.ask)(self._history) or []
+        writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
+        self._bell.tell(warnings, self.step, readings)
+        return useful
+
+    def _write_losses(self) -> None:
+        """Write the losses of the updates since the last sample."""
+        readings = self._losses.readings()
+        if self._writer is not None:
+            self._history.add(readings)
+            self._writer.write(readings, steps=self.step)
+            self._bell.send(readings)
+
+    @property
+    def _keeps_norms(self) -> bool:
+        return self._bell.keeps_ring or self._sends_norms
+
+    def _stop_together(self) -> None:
+        """End the training where the user wants that of a serious warning: in all processes."""
+        ranks = self._ranks
+        self._last_sample = self.step
+        if not ranks.several:
+            self._bell.stop_if_asked()
+        elif not ranks.main:
+            if ranks.stop_of_first(self._stop) and self.should_stop:
+                raise TrainingStopped("A serious warning of the first process ends the training.")
+        else:
+            self._fence.shield(ranks.tell)(self.step, stop=self._bell.serious)
+            if self.should_stop:
+                self._bell.stop_if_asked()
+            elif self._stop and self._bell.serious:
+                self._fence.note(
+                    "A serious warning would end the training, but not every process watches, and "
+                    "one that stops alone would leave the others waiting: training continues."
+                )
+
+    def _keep_in_ring(self, factor: float | None) -> None:
+        if not self._weights.sites:
+            return
+        rate, squares = self._weights.squares()
+        squares = self._ranks.join_squares(self.step, squares, self._weights.sites)
+        if self._sends_norms:
+            return
+        norms = {site: value**0.5 / (factor or 1.0) for site, value in squares.items()}
+        norm = math.sqrt(sum(value * value for value in norms.values())) if norms else math.nan
+        values = (self._losses.last(self.step), rate, norm)
+        self._bell.keep(self.step, values, norms, sites=self._weights.sites)
+
+
+def _weakly(course: Course, number: int) -> Callable[[Any], Any]:
+    """What torch's own functions call: they must not keep a model alive that nobody trains."""
+    reference = weakref.ref(course)
+
+    def call(heard: Any) -> Any:
+        one = reference()
+        return None if one is None else one._heard_by[number](heard)
+
+    return call

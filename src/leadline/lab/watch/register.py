@@ -1,0 +1,83 @@
+"""The watches of this process: by their files, until they are closed or the process ends.
+
+A process that was forked off, such as a worker of a data loader, has copies of them. It must not
+write: the file, its locks and the loop are those of the process that it came from.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import Protocol
+
+from leadline.record import Record
+
+__all__ = ["REGISTER", "Register"]
+
+
+class _Watched(Protocol):
+    @property
+    def path(self) -> Path | None: ...
+
+    @property
+    def record(self) -> Record | None: ...
+
+    def close(self, error: BaseException | None = None) -> None: ...
+
+    def disown(self) -> None: ...
+
+
+class Register:
+    """Knows every watch that is not closed, without keeping it alive."""
+
+    def __init__(self) -> None:
+        self._open: weakref.WeakSet[_Watched] = weakref.WeakSet()
+        self._records: dict[int, Record | None] = {}
+        """Kept, because a record that is collected with its watch may be closed before it."""
+
+    def enter(self, one: _Watched) -> None:
+        """Take a watch in."""
+        self._open.add(one)
+        self._records[id(one)] = one.record
+
+    def leave(self, one: _Watched) -> None:
+        """Forget a watch."""
+        self._open.discard(one)
+        self._records.pop(id(one), None)
+
+    def of_file(self, path: Path) -> _Watched | None:
+        """The watch that writes a file."""
+        place = path.resolve()
+        found = [one for one in self._open if one.path is not None and one.path.resolve() == place]
+        return found[0] if found else None
+
+    def close_all(self) -> None:
+        """End all watches: the process is about to end."""
+        error = _what_ends_the_process()
+        for one in list(self._open):
+            one.close(error)
+
+    def disown_all(self) -> None:
+        """In a process that was forked off: leave everything to the one that it came from."""
+        for one in list(self._open):
+            one.disown()
+            _LEFT_ALONE.append(one)
+        self._open.clear()
+
+
+_LEFT_ALONE: list[_Watched] = []
+"""Kept in a forked process, so that it closes no file that is another one's."""
+REGISTER = Register()
+atexit.register(REGISTER.close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=REGISTER.disown_all)
+
+
+def _what_ends_the_process() -> BaseException | None:
+    """The exception that nobody caught. In a notebook the last one may be long ago."""
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return None
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
