@@ -34,7 +34,7 @@ from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.gauges import watch_plan
+from leadline.lab.watch.gauges import watch_plan, without_endless_room
 from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
 from leadline.lab.watch.optimizers import torch_optimizers
@@ -180,7 +180,7 @@ class Watch:
             self._layers = LayerReader(
                 model, self._plan, declared=anatomy, probe=probe, fence=self._fence, ranks=ranks
             )
-            self._weights = WeightReader(self._layers.module, ranks, self._fence)
+            self._weights = WeightReader(self._layers.module, ranks, self._fence, optimizers)
             # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
             self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
             self._take_over(place)
@@ -351,6 +351,8 @@ class Watch:
         if not self.active or self._layers is None or self._layers.busy or self._counter is None:
             return None
         self._counter.go_on()
+        if self._weights is not None:
+            self._fence.guard("Looking at the gradient", self._weights.before_backward)()
         done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
 
         def after() -> None:
@@ -481,8 +483,9 @@ class Watch:
         whole = join(self.step, part, self._weights.sites, layers=layers)
         if whole is None:  # what this process read of its part of the weights says nothing alone
             whole = replace(part, sums=None) if ranks.sharded else part
-        readings = whole.layers
+        readings = without_endless_room(whole.layers)
         readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
+        self._writer.facts["gradients"] = dict(self._weights.facts)
         readings = [replace(reading, step=self.step) for reading in readings]
         readings += whole.losses
         if ranks.several:
