@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.picked import picked, share_of
 from leadline.lab.watch.processes.spread import is_counted
+from leadline.lab.watch.wording import said_of
 
 __all__ = ["Unheld"]
 
@@ -108,9 +109,8 @@ class Unheld:
     def _say(self, still: Sequence[str], strangers: Sequence[Tensor]) -> None:
         if not self._kept:
             return
-        name, count = min(self._kept), len(self._kept)
         trained = sum(one.requires_grad for one in self._module.parameters())
-        if still and count == trained:
+        if still and len(self._kept) == trained:
             self._fence.note(
                 "The optimizer holds none of the model's parameters that require a gradient, and "
                 "they do not move: build the optimizer from model.parameters() after the model has "
@@ -119,21 +119,34 @@ class Unheld:
             )
         elif still:
             self._fence.note(
-                f"{len(still)} parameters that require a gradient are in no optimizer that "
-                f"stepped, such as '{still[0]}': they are not trained.",
+                said_of(
+                    still,
+                    "The parameter '{name}' requires a gradient and is in no optimizer that stepped: "
+                    "it is not trained.",
+                    "{count} parameters that require a gradient are in no optimizer that stepped, "
+                    "such as '{name}': they are not trained.",
+                ),
                 about="parameters in no optimizer",
             )
         elif self._are_copies(strangers):
+            of = said_of(
+                self._kept, "the parameter '{name}'", "{count} parameters, such as '{name}'"
+            )
             self._fence.note(
-                f"The optimizer holds copies in float32 in place of {count} parameters of the "
-                f"model, such as '{name}': gradients, surprise and updates of these are not read.",
+                f"The optimizer holds copies in float32, and not what the model has: {of}. "
+                "Gradients, surprise and updates of the model's own are not read.",
                 about="copies of parameters",
             )
         elif self._moved:
             self._fence.note(
-                f"{count} parameters that require a gradient are in no optimizer that stepped, "
-                f"such as '{name}', and move all the same: something else trains them, so their "
-                "gradients, surprise and updates are not read.",
+                said_of(
+                    self._moved,
+                    "The parameter '{name}' is in no optimizer that stepped, and moves all the same",
+                    "{count} parameters, such as '{name}', are in no optimizer that stepped, and "
+                    "move all the same",
+                )
+                + ": something else trains them, so gradients, surprise and updates are not read "
+                "there.",
                 about="parameters that move on their own",
             )
 

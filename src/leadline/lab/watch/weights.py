@@ -17,6 +17,7 @@ from leadline.lab.watch.parameter_groups import ParameterGroups
 from leadline.lab.watch.processes.ranks import FOREIGN, Ranks
 from leadline.lab.watch.tracer import UNCLIPPED, Tracer, Why
 from leadline.lab.watch.unheld import Unheld
+from leadline.lab.watch.wording import said_of
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
@@ -129,8 +130,12 @@ class WeightReader:
             exchanged = groups.exchanged(self._module)
             if exchanged:
                 self._fence.note(
-                    f"{len(exchanged)} parameters of the model, such as '{min(exchanged)}', were "
-                    "exchanged for others during the run: from then on the new ones are read.",
+                    said_of(
+                        exchanged,
+                        "The parameter '{name}' of the model was exchanged for another",
+                        "{count} parameters of the model, such as '{name}', were exchanged for others",
+                    )
+                    + " during the run: from then on what stands in its place now is read.",
                     about="exchanged parameters",
                 )
                 self._tracer.choose()
@@ -152,8 +157,12 @@ class WeightReader:
         ]
         if hooked:
             self._fence.note(
-                f"{len(hooked)} parameters, such as '{min(hooked)}', have hooks that may change "
-                "their gradient inside of backward: gradients are read behind these hooks.",
+                said_of(
+                    hooked,
+                    "The parameter '{name}' has hooks that may change its gradient",
+                    "{count} parameters, such as '{name}', have hooks that may change their gradient",
+                )
+                + " inside of backward: gradients are read behind these hooks.",
                 about="hooks of parameters",
             )
 
@@ -199,9 +208,10 @@ class WeightReader:
     def _say_unread(self, unread: Sequence[Unread]) -> None:
         for kind, why in dict.fromkeys((one.kind, one.why) for one in unread):
             names = sorted(one.name for one in unread if (one.kind, one.why) == (kind, why))
+            of = said_of(names, "'{name}'", "{count} parameters, such as '{name}',")
             self._fence.note(
-                f"{UNREAD[kind]} of {len(names)} parameters, such as '{names[0]}', cannot be read "
-                f"({why}): their groups are left out there, and all others are read.",
+                f"{UNREAD[kind]} of {of} cannot be read ({why}): what groups say of it is left out "
+                "there, and everything else is read.",
                 about=f"{kind} {why}",
             )
 
