@@ -30,8 +30,9 @@ __all__ = ["HALVES", "UNCLIPPED", "Trace", "Tracer", "Why", "scale_left"]
 
 SIZE = 4096
 """Parameters whose size is near to this are followed: large enough not to be all zero."""
-FOLLOWED = 6
-"""So many parameters are followed, each from another part of the model, matrices and vectors."""
+FOLLOWED = 24
+"""So many parameters are followed, each from another part of the model, matrices and vectors; and
+one of every group of an optimizer. What changes none of them is not noticed."""
 LEAST = 2
 """So many of them have to tell the same; of a model that trains fewer, all."""
 UNCLIPPED = 1e-4
@@ -62,6 +63,7 @@ class Tracer:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._parameters: list[nn.Parameter] = []
+        self._ours: set[int] = set()
         self._armed = False
         self._is_between = False
         """Whether gradients were changed between two backward passes of this update."""
@@ -79,6 +81,7 @@ class Tracer:
         if among is not None:
             wanted = {id(one) for one in among}
             trained = [one for one in trained if id(one) in wanted] or trained
+        self._ours = {id(one) for one in trained}
         chosen: dict[int, nn.Parameter] = {}
         edges = [len(trained) * at // FOLLOWED for at in range(FOLLOWED + 1)]
         for at, (first, last) in enumerate(pairwise(edges)):
@@ -143,6 +146,15 @@ class Tracer:
             if id(one) in held and _can_be_picked(one.grad):
                 self._taken[id(one)] = picked(one.grad) / scale
                 self._in_half = self._in_half or one.grad.dtype in HALVES
+        self._follow_groups(optimizer)
+
+    def _follow_groups(self, optimizer: torch.optim.Optimizer) -> None:
+        """Follow one parameter of every group from the next update on: groups may be clipped apart."""
+        followed = {id(one) for one in self._parameters}
+        for group in optimizer.param_groups:
+            ours = [one for one in group["params"] if id(one) in self._ours]
+            if ours and not any(id(one) in followed for one in ours):
+                self._parameters.append(min(ours, key=_distance))
 
     def trace(self, calls: Sequence[BackwardCall]) -> Trace:
         """What the loop did to the gradient of this update, by all whom it followed."""

@@ -14,7 +14,7 @@ from leadline.lab.watch.watch import watch
 
 def test_constants():
     """Numbers that were chosen: a change is a decision."""
-    assert (tracer.SIZE, tracer.FOLLOWED, tracer.LEAST) == (4096, 6, 2)
+    assert (tracer.SIZE, tracer.FOLLOWED, tracer.LEAST) == (4096, 24, 2)
     assert (tracer.UNCLIPPED, tracer.ALIKE, tracer.ALIKE_IN_HALF) == (1e-4, 1e-4, 1e-2)
 
 
@@ -123,17 +123,35 @@ def test_of_a_model_with_one_parameter_that_one_tells():
     assert one.trace([]) == Trace(0.5)
 
 
+def test_one_parameter_of_every_group_is_followed():
+    """The last of sixty biases is a group of its own, and it alone is clipped."""
+    model = nn.ModuleList([nn.Linear(8, 8) for _ in range(60)])
+    *others, last = model.parameters()
+    optimizer = torch.optim.SGD([{"params": others}, {"params": [last]}], lr=0.1)
+    one, found = Tracer(model), []
+    assert all(last is not followed for followed in one._parameters)
+    for _ in range(2):
+        one.arm()
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        one.after_backward()
+        last.grad *= 0.5
+        one.take(optimizer)
+        found.append(one.trace([]))
+    assert found == [Trace(1.0), Trace(None, "several")]
+
+
 def test_whoever_has_no_gradient_is_followed_no_more():
     """The trunk rests in every update; after one that told nothing, the head is followed."""
-    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(12)))
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(60)))
     optimizer = torch.optim.SGD(model.parameters())
     one, found = Tracer(model), []
     for _ in range(2):
         one.arm()
-        for parameter in model[11].parameters():
+        for parameter in model[59].parameters():
             parameter.grad = torch.ones_like(parameter)
         one.after_backward()
-        for parameter in model[11].parameters():
+        for parameter in model[59].parameters():
             parameter.grad *= 0.5
         one.take(optimizer)
         found.append(one.trace([]))
