@@ -145,8 +145,8 @@ class StepReading:
         self._without: set[tuple[Site, Kind]] = set()
         """What is not said of which group, because a parameter of it cannot be read."""
         self._before: list[tuple[str, Site, nn.Parameter, Tensor]] = []
-        self._entries: list[tuple[Site, str, Tensor]] = []
-        """Sums that are still on their device: what of which group."""
+        self._entries: list[tuple[Site, str, Tensor, float]] = []
+        """Sums that are still on their device: what of which group, and how many each stands for."""
         self._taken: dict[Site, int] = {}
         """How many gradients of each group were read."""
 
@@ -167,7 +167,7 @@ class StepReading:
         scale = scale_left(optimizer)
         for one, norm in zip(taken, _norms([each.gradient for each in taken]), strict=True):
             if isinstance(norm, Tensor):
-                self._entries.append((one.site, "gradient", (norm.double() / scale).square()))
+                self._entries.append((one.site, "gradient", (norm.double() / scale).square(), 1.0))
                 self._taken[one.site] = self._taken.get(one.site, 0) + 1
             else:
                 self._leave_out("gradient", one.name, one.site, norm)
@@ -201,8 +201,8 @@ class StepReading:
         ratios = torch.where(seen, squares / moments, 0.0)
         share = share_of(one.parameter)
         self._entries += [
-            (one.site, "surprise", share * ratios.sum(dtype=torch.float64)),
-            (one.site, "surprised", share * seen.sum(dtype=torch.float64)),
+            (one.site, "surprise", ratios.sum(dtype=torch.float64), share),
+            (one.site, "surprised", seen.sum(dtype=torch.float64), share),
         ]
 
     @property
@@ -227,7 +227,7 @@ class StepReading:
         squares: dict[Site, float] = {}
         entries = [
             (site, value)
-            for site, kind, value in self._entries
+            for site, kind, value, _ in self._entries
             if kind == "gradient" and (site, kind) not in self._without
         ]
         if entries:
@@ -247,15 +247,15 @@ class StepReading:
                 continue
             # Of tensors of which a part is read, the sums stand for the whole.
             share = share_of(parameter)
-            self._entries.append((site, "change", share * change))
-            self._entries.append((site, "weight", share * before.square().sum(dtype=torch.float64)))
+            weight = before.square().sum(dtype=torch.float64)
+            self._entries += [(site, "change", change, share), (site, "weight", weight, share)]
         sums: dict[Site, GroupSums] = {}
         if self._entries:
             device = self._entries[0][2].device  # one transfer for all of them
-            values = torch.stack([value.to(device) for _, _, value in self._entries]).tolist()
-            for (site, kind, _), value in zip(self._entries, values, strict=True):
+            values = torch.stack([value.to(device) for _, _, value, _ in self._entries]).tolist()
+            for (site, kind, _, share), value in zip(self._entries, values, strict=True):
                 one = sums.setdefault(site, GroupSums())
-                setattr(one, kind, getattr(one, kind) + value)
+                setattr(one, kind, getattr(one, kind) + share * value)
         for site, count in self._taken.items():
             sums[site].taken = float(count)
         for site, kind in self._without:

@@ -52,10 +52,10 @@ class ParameterGroups:
             if id(parameter) in self._names
         ]
 
-    def exchanged(self, module: nn.Module) -> list[str]:
-        """The names under which the model has other parameters by now, new ones or none."""
-        now = dict(module.named_parameters())
-        return [name for name in (self._named | now) if self._named.get(name) is not now.get(name)]
+    def exchanged(self, now: Mapping[str, nn.Parameter]) -> list[str]:
+        """The names under which the model has other parameters now, new ones or none."""
+        names = dict.fromkeys((*self._named, *now))
+        return [name for name in names if self._named.get(name) is not now.get(name)]
 
 
 def _sites(names: Sequence[str], anatomy: Anatomy | None) -> dict[str, Site]:

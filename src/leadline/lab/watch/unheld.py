@@ -61,6 +61,8 @@ class Unheld:
         """The sum of squares of every such parameter that stays as it is, at the end of a sample."""
         self._keep()
         self._samples += 1
+        if not self._kept:
+            return {}
         strangers = self._strangers()
         still: dict[str, Tensor] = {}
         for name, (parameter, before) in self._kept.items():
@@ -107,8 +109,6 @@ class Unheld:
         return [one for key, one in self._held().items() if key not in ours]
 
     def _say(self, still: Sequence[str], strangers: Sequence[Tensor]) -> None:
-        if not self._kept:
-            return
         trained = sum(one.requires_grad for one in self._module.parameters())
         if still and len(self._kept) == trained:
             self._fence.note(

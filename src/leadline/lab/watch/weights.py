@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -126,8 +126,9 @@ class WeightReader:
 
     def _groups_now(self, anatomy: Anatomy | None, sampled: bool) -> ParameterGroups:
         groups = self._groups
+        now = dict(self._module.named_parameters()) if sampled else {}
         if groups is not None and sampled and self._parameters is None:
-            exchanged = groups.exchanged(self._module)
+            exchanged = groups.exchanged(now)
             if exchanged:
                 self._fence.note(
                     said_of(
@@ -140,18 +141,17 @@ class WeightReader:
                 )
                 self._tracer.choose()
                 groups = None
-        if sampled:
-            self._say_hooks()
+        self._say_hooks(now)
         if groups is None or groups.anatomy is not anatomy:
             groups = ParameterGroups(self._module, anatomy, self._parameters)
         self._groups = groups
         return groups
 
-    def _say_hooks(self) -> None:
+    def _say_hooks(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Say that hooks of parameters change gradients before backward is over, if they do."""
         hooked = [
             name
-            for name, one in self._module.named_parameters()
+            for name, one in parameters.items()
             if getattr(one, "_backward_hooks", None)
             or getattr(one, "_post_accumulate_grad_hooks", None)
         ]
