@@ -68,7 +68,7 @@ def begin_course(
     layers = LayerReader(
         model, plan, declared=options.anatomy, probe=options.probe, fence=fence, ranks=ranks
     )
-    weights = WeightReader(layers.module, ranks, fence)
+    weights = WeightReader(layers.module, ranks, fence, optimizers)
     # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
     losses = LossKeeper(None if ranks.sharding == "fsdp" else layers.module)
     bell = Bell(fence, on_warning=options.on_warning, stop=options.stop)

@@ -14,7 +14,7 @@ A step that is itself compiled is not counted: its hooks are traced with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -131,9 +131,18 @@ def _held(optimizer: Optimizer) -> set[int]:
 
 def steps_made(optimizer: Optimizer) -> int:
     """The updates that an optimizer has made, as its own state counts them; 0 where it does not."""
-    counts = [state["step"] for state in optimizer.state.values() if "step" in state]
+    states: Any = optimizer.state
+    entries: list[Any] = list(states.values()) if isinstance(states, Mapping) else []
+    counts = [one["step"] for one in entries if isinstance(one, Mapping) and "step" in one]
     counts += [group["step"] for group in optimizer.param_groups if "step" in group]
-    return max((int(count) for count in counts), default=0)
+    return max(map(_whole, counts), default=0)
+
+
+def _whole(count: Any) -> int:
+    """A count of updates as a number; 0 where it is something else, such as one for every row."""
+    if isinstance(count, torch.Tensor):
+        return int(count) if count.numel() == 1 else 0
+    return int(count) if isinstance(count, int | float) else 0
 
 
 def is_skipped(optimizer: Optimizer) -> bool:

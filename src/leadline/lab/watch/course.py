@@ -27,6 +27,7 @@ from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.gauges import without_endless_room
 from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
 from leadline.lab.watch.pace import Overhead, Pace
@@ -227,6 +228,7 @@ class Course:
         if not self.active or self._layers.busy or self._counter is None:
             return None
         self._counter.go_on()
+        self._fence.guard("Looking at the gradient", self._weights.before_backward)()
         done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
 
         def after() -> None:
@@ -362,8 +364,9 @@ class Course:
         whole = join(self.step, part, self._weights.sites, layers=layers)
         if whole is None:  # what this process read of its part of the weights says nothing alone
             whole = replace(part, sums=None) if ranks.sharded else part
-        readings = whole.layers
+        readings = without_endless_room(whole.layers)
         readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
+        writer.facts["gradients"] = dict(self._weights.facts)
         readings = [replace(reading, step=self.step) for reading in readings]
         useful = len(readings) > 1  # the learning rate can always be read
         readings += whole.losses

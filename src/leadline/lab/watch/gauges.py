@@ -6,7 +6,8 @@ readers ask for are left out. What rounding to bfloat16 would lose is taken of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,8 +27,16 @@ from leadline.instruments.passes.token_quantities import COSINE
 from leadline.numerics.bf16 import write_loss
 from leadline.numerics.patterns.matrix_group import EMPTY, HIDDEN
 from leadline.numerics.tokens import Tokens
+from leadline.record import Reading
 
-__all__ = ["AttentionGauges", "LayerGauges", "attention_results", "norms_of", "watch_plan"]
+__all__ = [
+    "AttentionGauges",
+    "LayerGauges",
+    "attention_results",
+    "norms_of",
+    "watch_plan",
+    "without_endless_room",
+]
 
 
 SAFE = 1e15
@@ -55,6 +64,14 @@ def _largest(x: torch.Tensor) -> torch.Tensor:
     """max |x|; the same as a norm of infinite order, and many times as fast."""
     low, high = torch.aminmax(x)
     return torch.maximum(-low, high)
+
+
+def without_endless_room(readings: Iterable[Reading]) -> list[Reading]:
+    """Leave out the room in float16 of streams that are zero: it has no end, and is no number.
+
+    That is asked of the readings, because asking a gauge would make the host wait for the device.
+    """
+    return [one for one in readings if one.quantity != ROOM.name or not math.isinf(one.value)]
 
 
 class LayerGauges:

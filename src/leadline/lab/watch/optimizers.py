@@ -5,10 +5,12 @@
                     the optimizer corrects it (Wortsman et al. 2023, arXiv 2304.13013)
     update ratio    RMS(W after - W before) / RMS(W before)
 
-The norm of the gradient is taken of every number. Of the other two, tensors with more than
-`MOST_NUMBERS` numbers give evenly spaced ones: with n of them the ratio of two root mean squares is
-off by about 1 / sqrt(n), 1.6 % for one tensor. A group is what serves one write to the stream, and
-otherwise a tensor on its own.
+The norm of the gradient is taken of every number, the other two of evenly spaced ones of every
+tensor (`picked`), which count for as many as stand behind them.
+
+A parameter that cannot be read takes its group with it and nothing else: `unread` says which, and
+why. A group has a surprise where all of its parameters that the optimizer has stepped before have a
+second moment.
 
 Of a DTensor every process has its own part; sums of squares add up over processes. The evenly
 spaced numbers are counted in the whole tensor, so that all parts together give those of one process.
@@ -17,42 +19,31 @@ A part that several processes hold is counted by the first of them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import Anatomy
 from leadline.errors import InputError, shown
-from leadline.lab.watch.processes.spread import (
-    indices_of_part,
-    is_addend,
-    is_counted,
-    is_spread,
-    local_part,
-)
-from leadline.lab.watch.tracer import scale_left
+from leadline.lab.watch.parameter_groups import ParameterGroups
+from leadline.lab.watch.picked import picked, share_of
+from leadline.lab.watch.processes.spread import is_addend, is_counted, local_part
+from leadline.lab.watch.second_moments import UnreadState, second_moment, state_of
+from leadline.lab.watch.tracer import HALVES, scale_left
 from leadline.record import Site
-from leadline.record.rows.site import OUTSIDE
 
 __all__ = [
-    "MOST_NUMBERS",
     "GroupSums",
-    "ParameterGroups",
     "StepReading",
+    "Unread",
     "WeightReading",
+    "rate_of",
     "readings_of",
     "torch_optimizers",
 ]
-
-MOST_NUMBERS = 4096
-"""Of a larger tensor so many evenly spaced numbers are read."""
-SECOND_MOMENTS = ("exp_avg_sq", "square_avg")
-"""Under these names Adam and its kin, and RMSprop, keep their second moments."""
-_NUMBERED = re.compile(r"^(.*?)\.(\d+)\.")
 
 
 def torch_optimizers(optimizer: Any) -> list[torch.optim.Optimizer]:
@@ -82,19 +73,13 @@ def _is_wrapped(optimizer: Any) -> bool:
     return isinstance(inner, torch.optim.Optimizer) and inner is not optimizer
 
 
-def _step(count: int) -> int:
-    """Of so many numbers, every how many-th is read."""
-    # An odd step is no multiple of the usual widths, so that all columns are met.
-    return 1 if count <= MOST_NUMBERS else -(-count // MOST_NUMBERS) | 1
-
-
-def _picked(tensor: Tensor) -> Tensor:
-    """Evenly spaced numbers of a tensor, at most `MOST_NUMBERS`, in a copy of its own."""
-    flat = local_part(tensor.detach()).reshape(-1)
-    step = _step(tensor.numel())
-    if step > 1:
-        flat = flat[::step] if not is_spread(tensor) else flat[indices_of_part(tensor, step)]
-    return flat.float().clone()
+def rate_of(optimizer: torch.optim.Optimizer) -> float:
+    """The learning rate of the first group that has parameters and a rate; NaN where none has."""
+    for group in optimizer.param_groups:
+        rate: Any = group.get("lr")
+        if group["params"] and isinstance(rate, int | float | Tensor):
+            return float(rate)
+    return math.nan
 
 
 @dataclass
@@ -107,52 +92,44 @@ class GroupSums:
     """How many numbers the surprise is the sum of."""
     change: float = 0.0
     weight: float = 0.0
+    taken: float = 0.0
+    """How many gradients of it an optimizer took: with none of them there is no norm."""
 
 
 @dataclass(frozen=True)
 class WeightReading:
-    """What one update says about one group; None where the optimizer does not tell."""
+    """What one update says about one group; None where nothing tells."""
 
     site: Site
-    gradient: float
+    gradient: float | None
     surprise: float | None
     update_ratio: float | None
 
 
-class ParameterGroups:
-    """The parameters of a model by the write that they serve, by block, or one by one."""
+Kind = Literal["gradient", "surprise", "weight"]
+_SUMS_OF: dict[Kind, tuple[str, ...]] = {
+    "gradient": ("gradient", "taken"),
+    "surprise": ("surprise", "surprised"),
+    "weight": ("change", "weight"),
+}
 
-    def __init__(
-        self,
-        module: nn.Module,
-        anatomy: Anatomy | None,
-        parameters: Mapping[str, nn.Parameter] | None = None,
-    ) -> None:
-        named = dict(module.named_parameters()) if parameters is None else parameters
-        self.anatomy = anatomy
-        self.sites: dict[str, Site] = _sites(list(named), anatomy)
-        self._names = {
-            id(parameter): name
-            for name, parameter in named.items()
-            if name in self.sites  # what is frozen now may be trained later
-        }
-        self._parameters = {
-            name: parameter for name, parameter in named.items() if id(parameter) in self._names
-        }
 
-    def __iter__(self) -> Iterator[Site]:
-        return iter(dict.fromkeys(self.sites.values()))
+class Unread(NamedTuple):
+    """What of a parameter cannot be read, and why."""
 
-    def of(
-        self, optimizer: torch.optim.Optimizer
-    ) -> list[tuple[str, nn.Parameter, dict[str, Any]]]:
-        """The parameters that an optimizer steps: name, parameter, its settings."""
-        return [
-            (self._names[id(parameter)], parameter, group)
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-            if id(parameter) in self._names
-        ]
+    kind: Kind
+    why: str
+    name: str
+
+
+class _Taken(NamedTuple):
+    """A parameter that an optimizer is about to step."""
+
+    name: str
+    site: Site
+    parameter: nn.Parameter
+    gradient: Tensor
+    settings: dict[str, Any]
 
 
 class StepReading:
@@ -164,48 +141,95 @@ class StepReading:
         """Whether this process counts the parameters that are not spread."""
         self.left_out: set[str] = set()
         """Parameters whose gradient the processes have not added up yet: it cannot be read."""
-        self._before: list[tuple[Site, nn.Parameter, Tensor]] = []
-        self._entries: list[tuple[Site, str, Tensor]] = []
-        """Sums that are still on their device: what of which group."""
+        self.unread: list[Unread] = []
+        self._without: set[tuple[Site, Kind]] = set()
+        """What is not said of which group, because a parameter of it cannot be read."""
+        self._before: list[tuple[str, Site, nn.Parameter, Tensor]] = []
+        self._entries: list[tuple[Site, str, Tensor, float]] = []
+        """Sums that are still on their device: what of which group, and how many each stands for."""
+        self._taken: dict[Site, int] = {}
+        """How many gradients of each group were read."""
 
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer, *, weights: bool = True) -> None:
         """Read gradients and, with `weights`, second moments; keep some of the weights."""
-        taken: list[tuple[Site, nn.Parameter, Tensor, dict[str, Any]]] = []
+        taken: list[_Taken] = []
         for name, parameter, settings in self.groups.of(optimizer):
-            gradient = parameter.grad
+            gradient, site = parameter.grad, self.groups.sites[name]
             if gradient is None or not is_counted(gradient, first=self._first):
                 continue
             if is_addend(gradient):
                 self.left_out.add(name)
                 continue
-            taken.append((self.groups.sites[name], parameter, gradient, settings))
+            taken.append(_Taken(name, site, parameter, gradient, settings))
         if not taken:
             return
         scale = scale_left(optimizer)
-        gradients = [local_part(gradient) for _, _, gradient, _ in taken]
-        # A norm in half precision would be rounded, or infinite.
-        half = any(one.dtype in (torch.float16, torch.bfloat16) for one in gradients)
-        kind = torch.float32 if half else None
-        norms = torch._foreach_norm(gradients, 2, kind)  # pyright: ignore[reportPrivateImportUsage]
-        for (site, parameter, gradient, settings), norm in zip(taken, norms, strict=True):
-            self._entries.append((site, "gradient", (norm.double() / scale).square()))
+        for one, norm in zip(taken, _norms([each.gradient for each in taken]), strict=True):
+            if isinstance(norm, Tensor):
+                self._entries.append((one.site, "gradient", (norm.double() / scale).square(), 1.0))
+                self._taken[one.site] = self._taken.get(one.site, 0) + 1
+            else:
+                self._leave_out("gradient", one.name, one.site, norm)
             if not weights:
                 continue
-            second = _second_moment(optimizer, parameter, settings)
-            if second is not None and _lie_alike(gradient, second[0]):
-                v, correction = second
-                squares, moments = (_picked(gradient) / scale).square(), _picked(v) / correction
-                # Where nothing was ever seen there is nothing to compare with.
-                ratios = torch.where(moments > 0, squares / moments, 0.0)
-                self._entries.append((site, "surprise", ratios.sum(dtype=torch.float64)))
-                self._entries.append((site, "surprised", (moments > 0).sum(dtype=torch.float64)))
-            self._before.append((site, parameter, _picked(parameter)))
+            try:
+                self._read_surprise(optimizer, one, scale)
+            except Exception as error:
+                self._leave_out("surprise", one.name, one.site, error)
+            try:
+                before = picked(_present(one.parameter))
+                self._before.append((one.name, one.site, one.parameter, before))
+            except Exception as error:
+                self._leave_out("weight", one.name, one.site, error)
+
+    def _read_surprise(self, optimizer: torch.optim.Optimizer, one: _Taken, scale: float) -> None:
+        state = state_of(optimizer, one.parameter)
+        if state is not None and not state:
+            return  # never stepped, like numbers whose second moment is 0
+        second = None if state is None else second_moment(state, one.parameter, one.settings)
+        if second is None or not _lie_alike(one.gradient, second[0]):
+            self._without.add((one.site, "surprise"))
+            return
+        if one.gradient.layout != torch.strided:
+            raise UnreadState("its gradient is sparse")
+        v, correction = second
+        squares = (picked(_present(one.gradient)) / scale).square()
+        moments = picked(_present(v)) / correction
+        # Where nothing was ever seen there is nothing to compare with.
+        seen = moments > 0
+        ratios = torch.where(seen, squares / moments, 0.0)
+        share = share_of(one.parameter)
+        self._entries += [
+            (one.site, "surprise", ratios.sum(dtype=torch.float64), share),
+            (one.site, "surprised", seen.sum(dtype=torch.float64), share),
+        ]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an optimizer has taken a gradient that could be read."""
+        return bool(self._taken)
+
+    def compares(self, site: Site) -> bool:
+        """Whether all weights of a group that were to be compared could be."""
+        return (site, "weight") not in self._without
+
+    def _leave_out(self, kind: Kind, name: str, site: Site, error: Exception) -> None:
+        """Say nothing of this kind about a group, and keep why."""
+        lines = str(error).splitlines()
+        said = lines[0] if lines else ""
+        why = said if isinstance(error, UnreadState) else f"{type(error).__name__}: {said}"
+        self.unread.append(Unread(kind, why, name))
+        self._without.add((site, kind))
 
     def gradient_squares(self) -> dict[Site, float]:
         """The squared norm of the gradient of every group that has begun, of this process."""
         squares: dict[Site, float] = {}
-        entries = [(site, value) for site, kind, value in self._entries if kind == "gradient"]
+        entries = [
+            (site, value)
+            for site, kind, value, _ in self._entries
+            if kind == "gradient" and (site, kind) not in self._without
+        ]
         if entries:
             values = torch.stack([value.to(entries[0][1].device) for _, value in entries]).tolist()
             for (site, _), value in zip(entries, values, strict=True):
@@ -215,22 +239,32 @@ class StepReading:
     @torch.no_grad()
     def end(self) -> dict[Site, GroupSums]:
         """Compare the weights with those of before, and return the sums of this process."""
-        for site, parameter, before in self._before:
-            change = (_picked(parameter) - before).square().sum(dtype=torch.float64)
+        for name, site, parameter, before in self._before:
+            try:
+                change = (picked(_present(parameter)) - before).square().sum(dtype=torch.float64)
+            except Exception as error:  # the step itself has exchanged it
+                self._leave_out("weight", name, site, error)
+                continue
             # Of tensors of which a part is read, the sums stand for the whole.
-            share = parameter.numel() / max(1, -(-parameter.numel() // _step(parameter.numel())))
-            self._entries.append((site, "change", share * change))
-            self._entries.append((site, "weight", share * before.square().sum(dtype=torch.float64)))
+            share = share_of(parameter)
+            weight = before.square().sum(dtype=torch.float64)
+            self._entries += [(site, "change", change, share), (site, "weight", weight, share)]
         sums: dict[Site, GroupSums] = {}
         if self._entries:
             device = self._entries[0][2].device  # one transfer for all of them
-            values = torch.stack([value.to(device) for _, _, value in self._entries]).tolist()
-            for (site, kind, _), value in zip(self._entries, values, strict=True):
+            values = torch.stack([value.to(device) for _, _, value, _ in self._entries]).tolist()
+            for (site, kind, _, share), value in zip(self._entries, values, strict=True):
                 one = sums.setdefault(site, GroupSums())
-                setattr(one, kind, getattr(one, kind) + value)
+                setattr(one, kind, getattr(one, kind) + share * value)
+        for site, count in self._taken.items():
+            sums[site].taken = float(count)
+        for site, kind in self._without:
+            for name in _SUMS_OF[kind] if site in sums else ():
+                setattr(sums[site], name, 0.0)
         self._before.clear()
         self._entries.clear()
-        return sums
+        self._taken.clear()
+        return {site: one for site, one in sums.items() if any(astuple(one))}
 
 
 def readings_of(sums: Mapping[Site, GroupSums]) -> list[WeightReading]:
@@ -238,7 +272,7 @@ def readings_of(sums: Mapping[Site, GroupSums]) -> list[WeightReading]:
     return [
         WeightReading(
             site,
-            gradient=one.gradient**0.5,
+            gradient=one.gradient**0.5 if one.taken else None,
             surprise=(one.surprise / one.surprised) ** 0.5 if one.surprised else None,
             update_ratio=(one.change / one.weight) ** 0.5 if one.weight else None,
         )
@@ -246,62 +280,37 @@ def readings_of(sums: Mapping[Site, GroupSums]) -> list[WeightReading]:
     ]
 
 
-def _second_moment(
-    optimizer: torch.optim.Optimizer, parameter: nn.Parameter, settings: Mapping[str, Any]
-) -> tuple[Tensor, float] | None:
-    """The second moment that the optimizer holds, and what it is divided by; None without one."""
-    state = optimizer.state.get(parameter)
-    if not state:
-        return None
-    for name in SECOND_MOMENTS:
-        v = state.get(name)
-        if isinstance(v, Tensor) and v.shape == parameter.shape:
-            break
-    else:
-        return None
-    steps = state.get("step")
-    betas = settings.get("betas")
-    if name != "exp_avg_sq" or steps is None or betas is None:
-        return v, 1.0
-    correction = 1.0 - float(betas[1]) ** float(steps)
-    return None if correction <= 0.0 else (v, correction)
+def _norms(gradients: Sequence[Tensor]) -> list[Tensor | Exception]:
+    """The norm of every gradient; in place of one that has none, why."""
+    parts = [local_part(one) for one in gradients]
+    # A norm in half precision would be rounded, or infinite.
+    kind = torch.float32 if any(one.dtype in HALVES for one in parts) else None
+    if not any(one.is_meta for one in parts):
+        try:
+            return list(torch._foreach_norm(parts, 2, kind))  # pyright: ignore[reportPrivateImportUsage]
+        except (RuntimeError, NotImplementedError):  # sparse ones, or of many kinds
+            pass
+    return [_norm(one) for one in parts]
+
+
+def _norm(gradient: Tensor) -> Tensor | Exception:
+    try:
+        one = _present(gradient)
+        if one.layout == torch.sparse_coo:
+            one = one.coalesce().values()
+        kind = torch.float32 if one.dtype in HALVES else None
+        return torch.linalg.vector_norm(one, dtype=kind)
+    except Exception as error:
+        return error
+
+
+def _present(tensor: Tensor) -> Tensor:
+    """The tensor, where it has numbers at all."""
+    if tensor.is_meta:
+        raise UnreadState("it is on the device 'meta'")
+    return tensor
 
 
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
     """Whether this process holds the same part of two tensors."""
     return local_part(one).shape == local_part(other).shape
-
-
-def _sites(names: Sequence[str], anatomy: Anatomy | None) -> dict[str, Site]:
-    """Every parameter's site: its write where the anatomy knows it, else its block, else itself."""
-    sites: dict[str, Site] = {}
-    if anatomy is not None:
-        served: dict[str, set[Site]] = {}
-        for stack in anatomy.stacks:
-            for block in stack.blocks:
-                for write in block.sublayers:
-                    site = Site(stack.name, block.layer, write.sublayer, write.role)
-                    for name in write.parameters:
-                        served.setdefault(name, set()).add(site)
-        # Weights that serve several writes cannot be split between them.
-        sites = {name: next(iter(places)) for name, places in served.items() if len(places) == 1}
-    rows = set() if anatomy is not None else _rows(names)
-    for name in names:
-        if name in sites:
-            continue
-        match = _NUMBERED.match(name)
-        if match is not None and match[1] in rows:
-            sites[name] = Site(match[1], int(match[2]) + 1, point="block")
-        else:
-            sites[name] = Site(OUTSIDE, 0, point=name)
-    return sites
-
-
-def _rows(names: Iterable[str]) -> set[str]:
-    """The containers with numbered children that look like a stack of blocks: two or more."""
-    children: dict[str, set[int]] = {}
-    for name in names:
-        match = _NUMBERED.match(name)
-        if match is not None:
-            children.setdefault(match[1], set()).add(int(match[2]))
-    return {path for path, numbers in children.items() if len(numbers) > 1}

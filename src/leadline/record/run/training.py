@@ -64,7 +64,8 @@ GRADIENT_NORM = Quantity(
     name="train.gradient_norm",
     title="Gradient norm",
     symbol="|dL/dtheta|",
-    formula="Euclidean norm over all parameters, before clipping, of the update that led to this step",
+    formula="Euclidean norm over all parameters of the update that led to this step, before clipping; "
+    "of a watched loop in which no one factor tells clipping, as the optimizer takes it",
     lives_on="run",
     scale="log",
     high="A jump often comes before a jump of the loss.",

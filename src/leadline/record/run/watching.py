@@ -51,12 +51,15 @@ CLIPPING = Quantity(
     name="train.clipping",
     title="Clipping factor",
     symbol="c",
-    formula="gradient that the optimizer takes over the gradient that backward left",
+    formula="gradient that the optimizer takes over the gradient that backward left, where all of it "
+    "is multiplied by one factor; where this stands, gradients are those that backward left, else "
+    "those that the optimizer takes",
     lives_on="run",
     headline="value",
-    high="1: the gradient was not clipped.",
-    low="The gradient was many times longer than the limit of clipping.",
-    meaning="How much of the gradient clipping leaves.",
+    high="1: the gradient was not clipped. Above 1 the loop makes it longer.",
+    low="The gradient was many times longer than the limit of clipping, or the loop divides it, as by "
+    "the number of micro-batches.",
+    meaning="How much of the gradient the loop leaves, by clipping as a rule.",
     topic="training",
 )
 LOG_Z = Quantity(

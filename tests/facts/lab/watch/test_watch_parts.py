@@ -1,4 +1,4 @@
-"""The small parts of a watch: fence, pace, tracer, hooks, and the counting of updates."""
+"""The small parts of a watch: fence, pace, hooks, and the counting of updates."""
 
 import copy
 import io
@@ -9,14 +9,13 @@ import torch
 from torch import nn
 
 from leadline.errors import InputError, TrainingStopped
-from leadline.lab.watch import bell, fence, gauges, layers, optimizers, pace, tracer
+from leadline.lab.watch import bell, fence, gauges, layers, pace, picked, second_moments
 from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
-from leadline.lab.watch.losses import BackwardCall, LossScale
-from leadline.lab.watch.optimizers import ParameterGroups, StepReading, readings_of
+from leadline.lab.watch.optimizers import StepReading, readings_of
 from leadline.lab.watch.pace import Pace
-from leadline.lab.watch.tracer import Tracer
+from leadline.lab.watch.parameter_groups import ParameterGroups
 from leadline.numerics.patterns import matrix_group
 
 
@@ -28,9 +27,8 @@ def test_constants():
     """Numbers that were chosen: a change is a decision."""
     assert (fence.MOST_FAULTS, fence.MOST_NOTES) == (3, 50)
     assert pace.MOST_KEPT == 512
-    assert (tracer.SIZE, tracer.FOLLOWED, tracer.UNCLIPPED, tracer.ALIKE) == (4096, 3, 1e-4, 1e-2)
-    assert optimizers.MOST_NUMBERS == 4096
-    assert optimizers.SECOND_MOMENTS == ("exp_avg_sq", "square_avg")
+    assert picked.MOST_NUMBERS == 4096
+    assert second_moments.SECOND_MOMENTS == ("max_exp_avg_sq", "exp_avg_sq", "square_avg")
     assert bell.SLOTS == 256
     assert (layers.LOGIT_TOKENS, layers.MOST_PROOFS) == (64, 3)
     assert (gauges.HIDDEN, gauges.EMPTY) == (matrix_group.HIDDEN, matrix_group.EMPTY)
@@ -177,73 +175,6 @@ def test_too_few_updates_say_nothing_about_the_cost(monkeypatch):
     assert "too few" in str(one.overhead())
 
 
-# --- tracer --------------------------------------------------------------------------------------
-
-
-def traced(change, *, scale=1.0, modules=4):
-    """The factor after backward left gradients of ones, times `scale`, and `change` was applied."""
-    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(modules)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    one = Tracer(model)
-    one.arm()
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, scale)
-    one.after_backward()
-    change(model)
-    one.take(optimizer)
-    scaled = None if scale == 1.0 else LossScale(torch.tensor(scale), 0)
-    return one.factor([BackwardCall(torch.tensor(1.0), scaled)]), one
-
-
-def multiply(factor):
-    def change(model):
-        for parameter in model.parameters():
-            parameter.grad.mul_(factor)
-
-    return change
-
-
-def test_the_factor_of_clipping():
-    assert traced(multiply(1.0))[0] == 1.0
-    assert traced(multiply(0.25))[0] == pytest.approx(0.25)
-    assert traced(multiply(1.0 + 5e-5))[0] == 1.0
-    assert traced(multiply(1.0 - 2e-4))[0] == pytest.approx(1.0 - 2e-4)
-    assert traced(multiply(0.25 / 1024), scale=1024.0)[0] == pytest.approx(0.25)
-
-
-def test_more_than_one_factor_is_none():
-    def change(model):
-        model[0].weight.grad.mul_(0.5)
-        model[0].bias.grad.mul_(0.5)
-
-    factor, one = traced(change)
-    assert factor is None
-    assert one.uneven
-
-
-def test_gradients_that_are_gone_or_not_finite_tell_nothing():
-    def forget(model):
-        for parameter in model.parameters():
-            parameter.grad = None
-
-    assert traced(forget)[0] is None
-    assert traced(multiply(float("nan")))[0] is None
-
-
-def test_the_scale_that_a_fused_optimizer_takes_out_itself():
-    model = nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer.grad_scale = torch.tensor(64.0)
-    one = Tracer(model)
-    one.arm()
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, 64.0)
-    one.after_backward()
-    one.take(optimizer)
-    calls = [BackwardCall(torch.tensor(1.0), LossScale(torch.tensor(64.0), 0))]
-    assert one.factor(calls) == 1.0
-
-
 # --- hooks ---------------------------------------------------------------------------------------
 
 
@@ -374,7 +305,7 @@ def test_of_large_tensors_some_numbers_stand_for_all(count):
         errors.append(one.update_ratio / exact - 1)
         assert one.gradient == pytest.approx(change.norm().item(), rel=1e-5)
     spread = sum(error**2 for error in errors) ** 0.5 / len(errors) ** 0.5
-    if count == optimizers.MOST_NUMBERS:
+    if count == picked.MOST_NUMBERS:
         assert spread < 1e-5
     else:
         assert 0.002 < spread < 0.03  # 1 / sqrt(4096) is 1.6 %, less where much of it is read

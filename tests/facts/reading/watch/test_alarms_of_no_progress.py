@@ -7,7 +7,7 @@ from leadline.reading.watch.alarm import ALARMS
 from leadline.reading.watch.alarms import loss_above_start as above
 from leadline.reading.watch.alarms import weights_not_moving as still
 from leadline.reading.watch.history import History
-from leadline.record import Reading
+from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from leadline.record.run.training import VALIDATION_LOSS
 from tests.synthetic_history import QUANTITIES, first_steps, warnings_of
@@ -137,6 +137,28 @@ def test_layers_without_a_gradient_are_for_another_alarm():
 
 def test_weights_whose_gradient_nobody_has_read_count():
     assert warnings_of("weights-not-moving", {"weights.update_ratio": {1: lambda _: 0.0}}, steps=5)
+
+
+def not_held(*, lost_at=0):
+    """Two layers: the second one has rows of the gradient up to a step, of zero, and never moves."""
+    history = History(QUANTITIES.values())
+    for step in (5, 10, 15):
+        for layer, ratio, gradient in ((1, 1e-3, 1.0), (2, 0.0, 0.0)):
+            site = Site("decoder", layer, 1, "mlp")
+            history.add([Reading("weights.update_ratio", site, "value", ratio, step=step)])
+            if layer == 1 or step <= lost_at:
+                history.add([Reading("gradient.parameters", site, "value", gradient, step=step)])
+    return list(ALARMS.get("weights-not-moving").look(history))
+
+
+@pytest.mark.parametrize("lost_at", [0, 5, 10])
+def test_where_the_optimizer_takes_no_gradient_it_does_not_hold_the_weights(lost_at):
+    """A gradient of an earlier sample says nothing about this one."""
+    (finding,) = not_held(lost_at=lost_at)
+    assert finding.layers == (2,)
+    assert finding.cause == "no optimizer that stepped holds these parameters"
+    assert "requires_grad_(False)" in finding.remedy["words"]
+    assert not not_held(lost_at=15)
 
 
 def test_a_rate_of_zero_is_the_cause():

@@ -23,6 +23,8 @@ ONE = 50.0
 """Times the past of one write, or of one site of the stream. Healthy runs came to 43."""
 ONE_SPREADS = 8.0
 BY_LAYER = ("gradient.stream", "gradient.parameters")
+ALWAYS = 0.999
+"""A factor of clipping nearer than this to the largest of all is that of every update."""
 
 
 @alarm(
@@ -109,9 +111,12 @@ def _said(
 
 
 def _first_aid(history: History, since: int) -> str:
-    """Clip, where clipping does not hold the gradient already; look at the batch in any case."""
+    """Clip, where clipping does not hold the gradient already; look at the batch in any case.
+
+    A factor that is below 1 and always the same is no clipping: the loop divides by its micro-batches.
+    """
     clipping = history.of_run("train.clipping")
-    if clipping is not None and clipping.last < 1.0:
+    if clipping is not None and clipping.last < min(1.0, ALWAYS * float(clipping.values.max())):
         return (
             f"Clipping leaves {clipping.last:.2g} of it, so this update is no longer than others; look "
             f"at the batch of step {since}."

@@ -42,7 +42,7 @@ def weights_not_moving(history: History, alarm: Alarm) -> Iterator[Finding]:
         for series in history.series.get("weights.update_ratio", {}).values()
         if len(series) >= SAMPLES and series.last_step == history.step
     ]
-    still = [one for one in every if _is_still(one) and _has_gradient(history, one)]
+    still = [one for one in every if _is_still(one) and _gradient(history, one) != 0]
     if not still:
         return
     if len(still) == len(every):
@@ -61,10 +61,12 @@ def _is_still(series: Series) -> bool:
     return bool((series.tail(SAMPLES).values == 0).all())
 
 
-def _has_gradient(history: History, series: Series) -> bool:
-    """Whether the weights get a gradient, or nobody knows."""
+def _gradient(history: History, series: Series) -> float | None:
+    """The gradient that an optimizer took there in the last sample; None where none was read."""
     gradient = history.series.get("gradient.parameters", {}).get(series.site)
-    return gradient is None or not len(gradient) or gradient.last != 0
+    if gradient is None or not len(gradient) or gradient.last_step < series.last_step:
+        return None
+    return gradient.last
 
 
 def _since(series: Series) -> int:
@@ -86,6 +88,15 @@ def _said(
         "below half a unit in their last place"
     )
     do_now = ""
+    others = any(
+        one.last_step == history.step
+        for one in history.series.get("gradient.parameters", {}).values()
+    )
+    if others and all(_gradient(history, one) is None for one in still):
+        cause = "no optimizer that stepped holds these parameters"
+        do_now = (
+            "Give these parameters to the optimizer, or freeze them with requires_grad_(False)."
+        )
     if rate is not None and rate.last == 0:
         cause, do_now = "a learning rate of 0", "Look at the schedule: the learning rate is 0."
     since = max(_since(one) for one in still)
