@@ -32,11 +32,12 @@ from leadline.anatomy.find.measurable import check_module
 from leadline.errors import LeadlineError, TrainingStopped, check_count, check_path
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
-from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.counting import UpdateCounter, is_skipped
+from leadline.lab.watch.fence import Fence, log
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
+from leadline.lab.watch.loss_keeper import LossKeeper
+from leadline.lab.watch.losses import BackwardCall, listen_to_losses
 from leadline.lab.watch.optimizers import torch_optimizers
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.parts import RankPart
@@ -48,6 +49,10 @@ from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
 __all__ = ["Watch", "watch"]
+
+MOST_WAITING = 100
+"""After so many backward passes without a step somebody should look whose step is counted."""
+_NO_STEP = "is this the optimizer that the loop steps?"
 
 _WATCHES: weakref.WeakValueDictionary[Path, Watch] = weakref.WeakValueDictionary()
 """The watches of this process by their files."""
@@ -146,6 +151,8 @@ class Watch:
         self._updates = 0
         self._offset = 0
         self._begun = self._armed = self._closed = self._skipped = False
+        self._hurry = False
+        """Whether the next update is sampled although it is not its turn."""
         self._counter: UpdateCounter | None = None
         self._ranks: Ranks | None = None
         self._sends_norms = False
@@ -183,6 +190,7 @@ class Watch:
             self._weights = WeightReader(self._layers.module, ranks, self._fence)
             # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
             self._losses = LossKeeper(None if ranks.sharding == "fsdp" else self._layers.module)
+            self._losses.on_not_finite = self._say_not_finite
             self._take_over(place)
             if ranks.main:
                 self._writer = RunWriter(place, model, every=every, name=name, fence=self._fence)
@@ -197,9 +205,10 @@ class Watch:
                 before=self._before_step,
                 after=self._after_update,
                 waiting=self._wait,
+                missed=self._miss_step,
                 fence=self._fence,
             )
-            self._layers.on_forward = counter.go_on
+            self._layers.on_forward = self._go_on
             hear = self._fence.shield(self._hear_loss)
             skip = self._fence.shield(self._skip_update)
             fail = self._fence.shield(lambda error: self._fence.fault(error, "Keeping the loss"))
@@ -287,7 +296,7 @@ class Watch:
         shield = self._fence.shield  # hooks are taken off whatever went wrong
         if self._counter is not None and self.active:
             with suppress(TrainingStopped):  # it is over already
-                shield(self._counter.go_on)()
+                shield(self._counter.finish)()
         self._closed = True
         for end in (*reversed(self._ends), self._disarm, self._give_up, self._close_record):
             shield(end)()
@@ -304,8 +313,10 @@ class Watch:
 
     def _begin_run(self, optimizer: torch.optim.Optimizer) -> None:
         """Find out which update this is, and say where the run begins."""
+        assert self._counter is not None
         self._begun = True
-        self._offset = steps_made(optimizer) if self._start is None else self._start
+        made = self._counter.steps_made(optimizer)
+        self._offset = made if self._start is None else self._start
         if self._writer is None:
             return
         quantities = [*OF_THE_RUN, *OF_THE_WEIGHTS, PARAMETERS, *self._plan.quantities]
@@ -327,8 +338,8 @@ class Watch:
             return
         if not self._begun:
             self._fence.note(
-                "No step of the optimizer was seen, so there is nothing to show: is this the "
-                "optimizer that the loop steps?"
+                f"No step of the optimizer was seen, so there is nothing to show: {_NO_STEP}",
+                about=_NO_STEP,
             )
         shield, overhead = self._fence.shield, self._pace.overhead()
         if self._begun:
@@ -352,14 +363,28 @@ class Watch:
             return None
         self._counter.go_on()
         done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
+        if done is None:
+            return None
+        if self._losses.unstepped == MOST_WAITING and not self._begun:
+            self._fence.note(
+                f"{MOST_WAITING} backward passes and no step of the optimizer was seen: {_NO_STEP}",
+                about=_NO_STEP,
+            )
 
         def after() -> None:
-            if done is not None:
-                done()
+            done()
             if self._weights is not None:
                 self._weights.after_backward()
 
         return self._fence.guard("Keeping the loss", after)
+
+    def _go_on(self) -> None:
+        """A pass begins: the update before it is over, or the loop has thrown away what it began."""
+        assert self._counter is not None
+        self._counter.go_on()
+        self._losses.follow()
+        if self._fence.guard("Looking at gradients", self._losses.look)():
+            self._begin_again()
 
     def _skip_update(self, scaler: int) -> None:
         """A scaler is updated: what it scaled and nobody stepped by is not an update."""
@@ -381,6 +406,21 @@ class Watch:
         due = (self.step + 2) % self.every == 0  # this update is not counted yet
         if due and self.active and self._layers is not None:
             self._fence.guard("Setting hooks", self._layers.arm)()
+
+    def _miss_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """A step has ended that could not be read ahead of its end: leave the sample out."""
+        if not self._begun:
+            self._fence.guard("Beginning the run", self._begin_run)(optimizer)
+        self._skipped = True
+
+    def _say_not_finite(self, step: int) -> None:
+        """Say it once, and look at the layers in the next update."""
+        if self._skipped:
+            return
+        assert self._ranks is not None
+        if self._ranks.main:
+            log.warning("step %d: the loss is not finite", step)
+        self._hurry = not self._ranks.several  # processes sample together
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not self._begun:
@@ -411,7 +451,8 @@ class Watch:
         self._pace.update(sampled=sampled)
         if self._losses.full:
             self._fence.guard("Writing losses", self._write_losses)()
-        if (self.step + 1) % self.every == 0 and not self._fence.off:
+        due, self._hurry = self._hurry or (self.step + 1) % self.every == 0, False
+        if due and not self._fence.off:
             self._fence.guard("Setting hooks", self._arm)()
         elif self._keeps_norms:
             self._weights.arm()
@@ -499,6 +540,7 @@ class Watch:
         if self._writer is not None:
             self._history.add(readings)
             self._writer.write(readings, steps=self.step)
+            self._bell.send(readings)
 
     @property
     def _keeps_norms(self) -> bool:

@@ -1,14 +1,11 @@
-"""Losses are heard where backward is called, told from others, and kept without reading a device."""
-
-import math
+"""Losses are heard where backward is called, whoever calls it, and originals come back."""
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from leadline.lab.watch import losses
-from leadline.lab.watch.losses import BackwardCall, LossKeeper, LossScale, listen_to_losses
+from leadline.lab.watch.losses import listen_to_losses
 
 ORIGINAL = torch.autograd.backward
 
@@ -124,91 +121,3 @@ def test_a_list_of_losses_may_be_scaled_too():
     end = listen_to_losses(lambda call: None)
     assert [one.item() for one in scaler.scale([square(x), x.sum()])] == [16.0, 8.0]
     end()
-
-
-# --- the keeper ----------------------------------------------------------------------------------
-
-
-def call(value, scale=None, scaler=1):
-    scaled = None if scale is None else LossScale(torch.tensor(scale), scaler)
-    return BackwardCall(torch.tensor(value), scaled)
-
-
-def steps(keeper):
-    return [(row.step, row.value) for row in keeper.readings()]
-
-
-def test_losses_of_an_update_are_added_up_and_read_once():
-    keeper = LossKeeper()
-    for value in (1.0, 2.0):
-        keeper.hear(call(value))
-    keeper.end_update(5)
-    keeper.end_update(6)  # an update without a backward pass
-    keeper.hear(call(8.0, 4.0))
-    keeper.end_update(7)
-    assert keeper.last(7) == 2.0
-    assert math.isnan(keeper.last(6))
-    assert steps(keeper) == [(5, 3.0), (7, 2.0)]
-    assert steps(keeper) == []
-
-
-def test_calls_that_touch_no_gradient_of_the_model_are_left_out_if_others_do():
-    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
-    keeper = LossKeeper(model)
-
-    def backward(module, factor):
-        loss = factor * module(torch.ones(2)).sum()
-        done = keeper.hear(BackwardCall(loss.detach()))
-        loss.backward()
-        done()
-        return loss.item()
-
-    expected = backward(model, 1.0)
-    backward(other, 100.0)
-    expected += backward(model, 2.0)  # into a gradient that is there already
-    assert len(keeper.end_update(1)) == 2
-    backward(other, 100.0)
-    assert len(keeper.end_update(2)) == 1  # nobody touches it: gradients may be kept elsewhere
-    assert steps(keeper)[0] == (1, pytest.approx(expected))
-
-
-def test_what_a_scaler_skipped_is_forgotten_and_what_others_scaled_is_not():
-    keeper = LossKeeper()
-    keeper.hear(call(1.0, 2.0, scaler=1))
-    assert not keeper.skip(2)
-    assert keeper.skip(1)
-    assert not keeper.skip(1)
-    keeper.hear(call(6.0, 2.0, scaler=1))
-    keeper.end_update(1)
-    assert steps(keeper) == [(1, 3.0)]
-
-
-def test_a_named_loss_counts_in_place_of_all_others():
-    keeper = LossKeeper()
-    keeper.hear(call(100.0))
-    keeper.name(torch.tensor(1.5, requires_grad=True))
-    keeper.name(2)
-    keeper.end_update(1)
-    keeper.hear(call(7.0))
-    keeper.end_update(2)
-    assert steps(keeper) == [(1, 3.5), (2, 7.0)]
-
-
-def test_the_keeper_does_not_grow_without_an_end():
-    assert (losses.MOST_CALLS, losses.MOST_UPDATES, losses.WITNESSES) == (10_000, 1000, 16)
-    keeper = LossKeeper()
-    for at in range(losses.MOST_CALLS + 5):
-        keeper.hear(call(float(at)))
-    assert len(keeper.end_update(1)) == losses.MOST_CALLS
-    for step in range(2, losses.MOST_UPDATES + 1):
-        assert not keeper.full
-        keeper.hear(call(1.0))
-        keeper.end_update(step)
-    assert keeper.full
-    keeper.readings()
-    assert not keeper.full
-
-
-def test_so_many_parameters_tell_whose_gradients_are_touched():
-    deep = nn.Sequential(*(nn.Linear(1, 1) for _ in range(40)))
-    assert losses.WITNESSES <= len(LossKeeper(deep)._witnesses) < 2 * losses.WITNESSES
