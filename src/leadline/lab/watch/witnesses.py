@@ -57,7 +57,7 @@ class Witnesses:
     def zeroed(self, changed: Iterable[int]) -> set[int]:
         """Which of these gradients, changed in place, are all zero now."""
         gradients = {at: self._parameters[at].grad for at in changed}
-        waits = any(one is not None and one.device.type != "cpu" for one in gradients.values())
+        waits = any(one is not None and _waits(one) for one in gradients.values())
         if waits and not self._looks:
             return set()
         zero = {at for at, one in gradients.items() if one is not None and _is_zero(one)}
@@ -69,6 +69,10 @@ class Witnesses:
 def _mark(tensor: Tensor) -> Mark:
     part = getattr(tensor, "_local_tensor", tensor)  # of a DTensor its own part changes
     return id(part), part._version
+
+
+def _waits(gradient: Tensor) -> bool:
+    return gradient.device.type != "cpu"
 
 
 def _is_zero(gradient: Tensor) -> bool:

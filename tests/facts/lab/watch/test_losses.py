@@ -121,3 +121,45 @@ def test_a_list_of_losses_may_be_scaled_too():
     end = listen_to_losses(lambda call: None)
     assert [one.item() for one in scaler.scale([square(x), x.sum()])] == [16.0, 8.0]
     end()
+
+
+def test_several_losses_at_once_are_one():
+    x = nn.Parameter(torch.tensor([1.0, 2.0]))
+    calls = heard(lambda: torch.autograd.backward([square(x), x.sum().reshape(1)]))
+    assert [call.value.item() for call in calls] == [8.0]
+    assert x.grad.tolist() == [3.0, 5.0]
+    assert heard(lambda: torch.autograd.backward((x * x, x.sum()), (x, None))) == []
+
+
+def test_listeners_may_come_and_go_while_others_are_called():
+    x = nn.Parameter(torch.tensor([2.0]))
+    called, ends = [], []
+
+    def leave(call):
+        called.append("first")
+        ends[0]()
+
+    ends += [listen_to_losses(leave), listen_to_losses(lambda call: called.append("second"))]
+    square(x).backward()
+    square(x).backward()
+    ends[1]()
+    assert called == ["first", "second", "second"]
+    assert torch.autograd.backward is ORIGINAL
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripts_take_the_wrapper_for_what_it_wraps():
+    def function(x: torch.Tensor):
+        y = (x * x).sum()
+        torch.autograd.backward([y])
+        return y
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    end = listen_to_losses(lambda call: None)
+    ours = torch.autograd.backward
+    assert torch.jit.script(function)(x).item() == 5.0
+    end()
+    assert x.grad.tolist() == [2.0, 4.0]
+    # An identity is given out again, to any function.
+    assert torch.jit._builtins._find_builtin(ours) is None
+    assert torch.jit._builtins._find_builtin(ORIGINAL) == "aten::backward"
