@@ -1,6 +1,8 @@
 """The losses of an update are told from other values, added up, and kept until somebody reads them."""
 
+import gc
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -343,3 +345,37 @@ def test_a_model_that_is_called_in_another_thread_is_trained_there():
         return loop.loss()
 
     assert elsewhere(other) == 2.0
+
+
+# --- room ------------------------------------------------------------------------------------------
+
+
+def grown(loop, *, times, rest):
+    """By how many blocks of memory so many repetitions grow it, after a `rest` of them."""
+    for _ in range(rest):
+        loop()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(times):
+        loop()
+    gc.collect()
+    return sys.getallocatedblocks() - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stepped", [True, False])
+def test_twenty_thousand_updates_take_no_more_room_than_some(stepped):
+    loop = Loop()
+    optimizer = torch.optim.SGD(loop.model.parameters(), lr=1e-3)
+
+    def update():
+        loop.backward(1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if stepped:
+            loop.keeper.end_update(1)
+            if loop.keeper.full:
+                loop.keeper.readings()
+
+    rest = loss_keeper.MOST_UPDATES if stepped else loss_keeper.MOST_CALLS
+    assert grown(update, times=20_000, rest=rest) < 1000
