@@ -43,16 +43,22 @@ class Witnesses:
         parameters = [] if self._module is None else list(self._module.parameters())
         before = self._parameters
         self._parameters = parameters[:: max(1, -(-len(parameters) // WITNESSES))]
+        self._spread = any(hasattr(one, "_local_tensor") for one in self._parameters)
         return list(map(id, before)) != list(map(id, self._parameters))
 
     def gradients(self) -> list[Mark]:
         """The marks of all gradients."""
         gradients = [one.grad for one in self._parameters]
-        return [None if one is None else _mark(one) for one in gradients]
+        if self._spread:
+            return [None if one is None else _mark(one) for one in gradients]
+        # At every update of every loop, so without a call for each of them.
+        return [None if one is None else (id(one), one._version) for one in gradients]
 
     def weights(self) -> list[Mark]:
         """The marks of the parameters themselves."""
-        return [_mark(one) for one in self._parameters]
+        if self._spread:
+            return [_mark(one) for one in self._parameters]
+        return [(0, one._version) for one in self._parameters]
 
     def zeroed(self, changed: Iterable[int]) -> set[int]:
         """Which of these gradients, changed in place, are all zero now."""
