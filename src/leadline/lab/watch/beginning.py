@@ -19,7 +19,7 @@ from leadline.lab.watch.course import Course
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.losses import LossKeeper
+from leadline.lab.watch.loss_keeper import LossKeeper
 from leadline.lab.watch.optimizers import torch_optimizers
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.register import REGISTER

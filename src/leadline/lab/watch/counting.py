@@ -4,6 +4,10 @@ An update is over when every optimizer of the loop has stepped. Where one of the
 it is over when the loop goes on: with the next backward pass, or a second step of the same
 optimizer. So two optimizers with a backward pass between their steps make two updates.
 
+A step inside of a step belongs to the outer one, and is where that is read: SAM and Lookahead hold
+the optimizer that moves the weights. It counts for its holder where SAM's `first_step` and
+`second_step` call it without a step of their own.
+
 Without an optimizer torch's own global step hooks are used, and an optimizer counts if it holds a
 parameter of the model; that is asked at its first step, because sharding replaces parameters after
 the watch has begun. As long as those that have stepped do not hold every parameter that is trained,
@@ -14,6 +18,7 @@ A step that is itself compiled is not counted: its hooks are traced with it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +32,13 @@ from torch.optim.optimizer import (
 
 from leadline.lab.watch.closures import Arguments, reading_after_closure
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.steps import (
+    StepUnderWay,
+    calling_frame,
+    fills_state,
+    held,
+    inner_optimizers,
+)
 
 __all__ = ["UpdateCounter", "is_skipped", "steps_made"]
 
@@ -34,7 +46,8 @@ __all__ = ["UpdateCounter", "is_skipped", "steps_made"]
 class UpdateCounter:
     """Calls `before(optimizer)` ahead of every step, and `after()` when an update is over.
 
-    `waiting()` is called when an optimizer has stepped and others are waited for.
+    `waiting()` is called when an optimizer has stepped and others are waited for, and
+    `missed(optimizer)` behind a step that could not be looked at ahead of it.
     """
 
     def __init__(
@@ -46,18 +59,36 @@ class UpdateCounter:
         after: Callable[[], None],
         waiting: Callable[[], None],
         fence: Fence,
+        missed: Callable[[Optimizer], None] = lambda _: None,
     ) -> None:
         self._module = module
         self._optimizers = optimizers
         self._before = before
         self._after = after
         self._waiting = waiting
+        self._missed = missed
         self._fence = fence
         self._stepped: dict[int, Optimizer] = {}
         self._ours: dict[int, Optimizer] = {id(one): one for one in optimizers or ()}
         self._others: dict[int, Optimizer] = {}
+        self._holders: dict[int, Optimizer] = {}
+        """By an optimizer that another one holds, the outermost of those that were given."""
+        for one in optimizers or ():
+            for inner in inner_optimizers(one):
+                self._holders.setdefault(id(inner), one)
+        # Both may be given: the inner one never makes an update of its own.
+        for key in self._holders.keys() & self._ours.keys():
+            del self._ours[key]
         self._covers = optimizers is not None
         """Whether no further optimizer can be hidden somewhere."""
+        self._under_way: StepUnderWay | None = None
+        self._ahead: set[int] = set()
+        """Optimizers that call neither their closure nor what they hold: read them ahead of both."""
+        self._late = 0
+        """1 while an optimizer is looked at only behind its step."""
+        self._filled: set[int] = set()
+        self._thread: int | None = None
+        """The thread that makes the steps."""
         self._handles: list[Any] = []
 
     def begin(self) -> None:
@@ -69,7 +100,10 @@ class UpdateCounter:
                 register_optimizer_step_pre_hook(before),
                 register_optimizer_step_post_hook(after),
             ]
+        hooked: dict[int, Optimizer] = {}
         for one in self._optimizers or ():
+            hooked |= {id(each): each for each in (one, *inner_optimizers(one))}
+        for one in hooked.values():
             self._handles += [
                 one.register_step_pre_hook(before),
                 one.register_step_post_hook(after),
@@ -77,31 +111,90 @@ class UpdateCounter:
 
     def end(self) -> None:
         """Take the hooks off."""
+        self._under_way = None
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def go_on(self) -> None:
-        """The loop goes on to its next update: what has stepped so far was one."""
+        """The loop goes on to its next update: what has stepped so far was one.
+
+        What another thread does says nothing about this loop.
+        """
+        if self._stepped and self._thread == threading.get_ident():
+            self._complete()
+
+    def finish(self) -> None:
+        """The loop is over: what has stepped so far was an update, whoever says so."""
         if self._stepped:
             self._complete()
+
+    def steps_made(self, optimizer: Optimizer) -> int:
+        """The updates that an optimizer has made ahead of this one, and not to fill its state."""
+        made = steps_made(optimizer) - self._late
+        return 0 if made == 1 and id(optimizer) in self._filled else max(made, 0)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Arguments | None:
-        if torch.compiler.is_compiling() or not self._counts(optimizer):
+        if torch.compiler.is_compiling():
             return None
-        if id(optimizer) in self._stepped:
+        frame, step = calling_frame(), self._under_way
+        if step is not None and step.calls(frame):
+            waited = not step.read and any(optimizer is one for one in step.waits_for)
+            return self._read(step, optimizer, args, kwargs) if waited else None
+        self._under_way = None
+        if fills_state(frame):
+            self._filled.add(id(optimizer))
+            return None
+        counted = self._holders.get(id(optimizer), optimizer)
+        if not self._counts(counted):
+            return None
+        if id(counted) in self._stepped:
             self._complete()
-        exchanged = reading_after_closure(args, kwargs, lambda: self._before(optimizer))
+        self._under_way = step = StepUnderWay(optimizer, frame)
+        if step.waits_for and id(optimizer) not in self._ahead:
+            return None
+        return self._read(step, optimizer, args, kwargs)
+
+    def _read(
+        self,
+        step: StepUnderWay,
+        optimizer: Optimizer,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Arguments | None:
+        """Look at an optimizer now, or as soon as its closure has made the gradients."""
+
+        def read() -> None:
+            if not step.read:
+                step.read = True
+                # A sharding wrapper steps only a part of what it holds.
+                whole = held(step.optimizer) <= held(optimizer)
+                self._before(optimizer if whole else step.optimizer)
+
+        exchanged = None
+        if id(step.optimizer) not in self._ahead:
+            exchanged = reading_after_closure(optimizer, args, kwargs, self._fence.shield(read))
         if exchanged is None:
-            self._before(optimizer)
+            read()
         return exchanged
 
     def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
-        if torch.compiler.is_compiling() or not self._counts(optimizer):
+        if torch.compiler.is_compiling():
             return
-        self._stepped[id(optimizer)] = optimizer
+        step = self._under_way
+        if step is None or calling_frame() is not step.frame:
+            return
+        self._under_way = None
+        if not step.read:
+            self._ahead.add(id(optimizer))
+            self._late = 1
+            self._missed(optimizer)
+            self._late = 0
+        counted = self._holders.get(id(optimizer), optimizer)
+        self._stepped[id(counted)] = counted
+        self._thread = threading.get_ident()
         if self._covers and len(self._stepped) >= len(self._ours):
             self._complete()
         else:
@@ -117,16 +210,12 @@ class UpdateCounter:
         if self._optimizers is not None or id(optimizer) in self._others:
             return False
         trained = {id(one) for one in self._module.parameters() if one.requires_grad}
-        if trained & _held(optimizer):
+        if trained & held(optimizer):
             self._ours[id(optimizer)] = optimizer
-            self._covers = trained <= set[int]().union(*map(_held, self._ours.values()))
+            self._covers = trained <= set[int]().union(*map(held, self._ours.values()))
         else:
             self._others[id(optimizer)] = optimizer
         return id(optimizer) in self._ours
-
-
-def _held(optimizer: Optimizer) -> set[int]:
-    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 def steps_made(optimizer: Optimizer) -> int:

@@ -25,11 +25,12 @@ from leadline.errors import TrainingStopped
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
-from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.counting import UpdateCounter, is_skipped
+from leadline.lab.watch.fence import Fence, log
 from leadline.lab.watch.gauges import without_endless_room
 from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.losses import BackwardCall, LossKeeper, listen_to_losses
+from leadline.lab.watch.loss_keeper import LossKeeper
+from leadline.lab.watch.losses import BackwardCall, listen_to_losses
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
@@ -40,6 +41,10 @@ from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
 __all__ = ["Course"]
+
+MOST_WAITING = 100
+"""After so many backward passes without a step somebody should look whose step is counted."""
+_NO_STEP = "is this the optimizer that the loop steps?"
 
 
 class Course:
@@ -79,6 +84,8 @@ class Course:
         self._sends_norms = sends_norms
         """Whether the first process keeps gradient norms at full rate, and needs those from here."""
         self._begun = self._armed = self._closed = self._skipped = False
+        self._hurry = False
+        """Whether the next update is sampled although it is not its turn."""
         self._stepping = False
         """Whether a hook of an optimizer is at work."""
         self._counter: UpdateCounter | None = None
@@ -148,9 +155,11 @@ class Course:
             before=self._before_step,
             after=self._end_update,
             waiting=self._wait,
+            missed=self._miss_step,
             fence=self._fence,
         )
-        self._layers.on_forward = counter.go_on
+        self._layers.on_forward = self._go_on
+        self._losses.on_not_finite = self._say_not_finite
         hear, skip = shield(self._hear_loss), shield(self._skip_update)
         fail = shield(lambda error: self._fence.fault(error, "Keeping the loss"))
         self._heard_by = (hear, skip, fail)
@@ -167,7 +176,7 @@ class Course:
             return
         if self._counter is not None and self.active:
             with suppress(TrainingStopped):  # it is over already
-                shield(self._counter.go_on)()
+                shield(self._counter.finish)()
         self._closed = True
         self._take_off()
         endings = (self._give_up, self._disarm, lambda: self._close_record(error))
@@ -181,8 +190,10 @@ class Course:
 
     def _begin_run(self, optimizer: torch.optim.Optimizer) -> None:
         """Find out which update this is, and say where the run begins."""
+        assert self._counter is not None
         self._begun = True
-        self._offset = steps_made(optimizer) if self._start is None else self._start
+        made = self._counter.steps_made(optimizer)
+        self._offset = made if self._start is None else self._start
         if self._writer is None:
             return
         quantities = [*OF_THE_RUN, *OF_THE_WEIGHTS, PARAMETERS, *self._plan.quantities]
@@ -203,8 +214,8 @@ class Course:
             return
         if not self._begun and error is None and not self._fence.off:
             self._fence.note(
-                "No step of the optimizer was seen, so there is nothing to show: is this the "
-                "optimizer that the loop steps?"
+                f"No step of the optimizer was seen, so there is nothing to show: {_NO_STEP}",
+                about=_NO_STEP,
             )
         shield, overhead = self._fence.shield, self._pace.overhead()
         if self._begun:
@@ -230,13 +241,28 @@ class Course:
         self._counter.go_on()
         self._fence.guard("Looking at the gradient", self._weights.before_backward)()
         done = self._fence.guard("Keeping the loss", self._losses.hear)(call)
+        if done is None:
+            return None
+        if self._losses.unstepped == MOST_WAITING and not self._begun:
+            self._fence.note(
+                f"{MOST_WAITING} backward passes and no step of the optimizer was seen so far: "
+                f"{_NO_STEP}",
+                about=_NO_STEP,
+            )
 
         def after() -> None:
-            if done is not None:
-                done()
+            done()
             self._weights.after_backward()
 
         return self._fence.guard("Keeping the loss", after)
+
+    def _go_on(self) -> None:
+        """A pass begins: the update before it is over, or the loop has thrown away what it began."""
+        assert self._counter is not None
+        self._counter.go_on()
+        self._losses.follow()
+        if self._fence.guard("Looking at gradients", self._losses.look)():
+            self._begin_again()
 
     def _skip_update(self, scaler: int) -> None:
         """A scaler is updated: what it scaled and nobody stepped by is not an update."""
@@ -258,6 +284,20 @@ class Course:
         due = (self.step + 2) % self.every == 0  # this update is not counted yet
         if due and self.active:
             self._fence.guard("Setting hooks", self._layers.arm)()
+
+    def _miss_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """A step has ended that could not be read ahead of its end: leave the sample out."""
+        if not self._begun:
+            self._fence.guard("Beginning the run", self._begin_run)(optimizer)
+        self._skipped = True
+
+    def _say_not_finite(self, step: int) -> None:
+        """Say it once, and look at the layers in the next update."""
+        if self._skipped:
+            return
+        if self._ranks.main and not self._fence.quiet:
+            log.warning("step %d: the loss is not finite", step)
+        self._hurry = not self._ranks.several  # processes sample together
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not self._begun:
@@ -299,7 +339,8 @@ class Course:
         self._pace.update(sampled=sampled)
         if self._losses.full:
             self._fence.guard("Writing losses", self._write_losses)()
-        if self.active and (self.step + 1) % self.every == 0:
+        due, self._hurry = self._hurry or (self.step + 1) % self.every == 0, False
+        if due and self.active:
             self._fence.guard("Setting hooks", self._arm)()
         elif self._keeps_norms:
             self._weights.arm()

@@ -200,7 +200,7 @@ def code_of(owner, name):
 
 def put_back():
     """Take off what a remover that raises has left, so that the next run begins as usual."""
-    losses._listeners.clear()
+    losses._listeners = ()
     while losses._originals:
         owner, name, original, _ = losses._originals.pop()
         setattr(owner, name, original)

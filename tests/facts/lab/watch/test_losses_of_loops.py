@@ -1,0 +1,153 @@
+"""What a watch makes of the losses of odd loops: threads, passes in vain, losses that are not finite."""
+
+import logging
+import math
+from threading import Barrier, Thread
+
+import pytest
+import torch
+from torch import nn
+
+from leadline.lab.watch import loss_keeper
+from leadline.lab.watch.watch import watch
+from tests.twin_runs import batches, rows_of
+from tests.watched import tiny_gpt2
+
+
+def values(one, quantity="train.loss"):
+    """By step: the loss, or the sites and values of another quantity."""
+    found = {}
+    for row in one.record.select(quantity):
+        found.setdefault(row.step, []).append(row.value)
+    return found
+
+
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def test_threads_that_train_at_once_have_losses_of_their_own(tmp_path):
+    start, ended = Barrier(3), {}
+
+    def loop(number, *, watched):
+        generator = torch.Generator().manual_seed(number)
+        model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
+        optimizer = adam(model)
+        one = (
+            watch(model, optimizer, tmp_path / str(number), every=1000, quiet=True)
+            if watched
+            else None
+        )
+        losses = {}
+        start.wait()
+        for step in range(1, 41):
+            loss = number + model(torch.randn(4, 8, generator=generator)).square().mean()
+            losses[step] = pytest.approx(loss.item())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if one is not None:
+            one.close()
+            rows = rows_of(tmp_path / str(number), "train.loss")
+            ended[number] = ({step: row.value for step, (row,) in rows.items()}, losses)
+
+    threads = [Thread(target=loop, args=(at,), kwargs={"watched": at < 2}) for at in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == [0, 1]
+    assert all(kept == losses for kept, losses in ended.values())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_sample_is_that_of_the_pass_that_counts(tmp_path, late):
+    """An update that is given up, and one whose gradients go before the next forward pass or after."""
+
+    def run(name, *, in_vain):
+        model = tiny_gpt2(dropout=0.0)
+        optimizer = adam(model)
+        with watch(model, optimizer, tmp_path / name, every=1, quiet=True) as one:
+            for batch, other in zip(batches(3), batches(3, seed=8), strict=True):
+                if in_vain:
+                    model(**other).loss.backward()
+                    if not late:
+                        optimizer.zero_grad()
+                loss = model(**batch).loss
+                if in_vain and late:
+                    optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            assert one.notes == []
+            quantities = ("train.loss", "gradient.parameters", "stream.norm", "gradient.stream")
+            return [values(one, name) for name in quantities]
+
+    in_vain, plain = run("a", in_vain=True), run("b", in_vain=False)
+    # Where gradients go only after the forward pass, the layers of the first one were read already.
+    told = 2 if late else 4
+    assert in_vain[:told] == plain[:told]
+    assert all(sorted(rows) == [1, 2, 3] for rows in in_vain)
+
+
+def test_a_hundred_passes_without_a_step_are_said_while_the_loop_runs():
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    one = watch(model, torch.optim.SGD(other.parameters(), lr=0.1), every=50, quiet=True)
+    real = torch.optim.SGD(model.parameters(), lr=0.1)
+    for at in range(150):
+        assert any("backward passes" in note for note in one.notes) == (at >= 100)
+        model(torch.ones(2)).sum().backward()
+        real.step()
+    one.close()
+    assert [note for note in one.notes if "optimizer" in note] == [
+        "100 backward passes and no step of the optimizer was seen: is this the optimizer that the "
+        "loop steps?"
+    ]
+
+
+def test_a_hundred_micro_batches_later_in_the_run_say_nothing():
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with watch(model, optimizer, every=50, quiet=True) as one:
+        for passes in (1, 150):
+            for _ in range(passes):
+                model(torch.ones(2)).sum().backward()
+            optimizer.step()
+        assert not [note for note in one.notes if "backward passes" in note]
+
+
+def test_a_loss_that_is_not_finite_is_said_at_once_and_the_next_update_is_sampled(tmp_path, caplog):
+    model = tiny_gpt2(dropout=0.0)
+    optimizer = adam(model)
+    with watch(model, optimizer, tmp_path / "a", every=100, quiet=True) as one:
+        for step, batch in enumerate(batches(6), start=1):
+            loss = model(**batch).loss
+            (loss * (math.inf if step in (3, 4) else 1.0)).backward()
+            if step in (3, 4):
+                optimizer.zero_grad(set_to_none=False)  # the update is made all the same
+            with caplog.at_level(logging.WARNING, logger="leadline.watch"):
+                optimizer.step()
+            optimizer.zero_grad()
+            said = [one.getMessage() for one in caplog.records if "the loss" in one.getMessage()]
+            assert [line for line in said if line.startswith("step ") and ":" in line][:1] == (
+                ["step 3: the loss is not finite"] if step >= 3 else []
+            )
+        assert sorted(values(one, "weights.update_ratio")) == [1, 4]
+
+
+def test_losses_that_are_written_between_samples_reach_the_sinks(tmp_path, monkeypatch):
+    monkeypatch.setattr(loss_keeper, "MOST_UPDATES", 2)
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    sent = tmp_path / "run.csv"
+    sinks = [f"csv(path={sent})"]
+    one = watch(model, optimizer, tmp_path / "a", every=1000, sinks=sinks, quiet=True)
+    for _ in range(6):
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    one.close()
+    steps = [
+        line.split(",")[0] for line in sent.read_text().splitlines() if "leadline/loss" in line
+    ]
+    assert steps == ["1", "2", "3", "4", "5", "6"]
