@@ -14,6 +14,7 @@ from leadline.anatomy.find.wrappers import (
 )
 from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer, WriteLaw
 from leadline.anatomy.tap.attention import AttentionSpy, SeenAttention
+from leadline.anatomy.tap.module_hook import ModuleHook
 from leadline.anatomy.tap.tap import MIXING, Listener, Tap
 from leadline.anatomy.untouched import untouched
 
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "Declaration",
     "Listener",
+    "ModuleHook",
     "Port",
     "SeenAttention",
     "Stack",

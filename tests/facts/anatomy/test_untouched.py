@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
+from collections import Counter, OrderedDict, deque
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -144,8 +148,9 @@ def test_tensors_and_numbers_that_modules_keep_are_put_back(raised: bool) -> Non
     assert keeping.other is other and bool((other == 1).all())
     assert keeping.longest == 0
     assert not hasattr(keeping, "new") and not hasattr(keeping, "number")
+    assert keeping.name == "before"
     # What the docstring says is left alone.
-    assert keeping.name == "after" and isinstance(keeping.late, nn.Parameter)
+    assert isinstance(keeping.late, nn.Parameter)
 
 
 def test_a_tensor_of_inference_mode_is_put_back() -> None:
@@ -262,3 +267,125 @@ def test_what_torch_does_not_compare_stays_as_it_is(place: str, tensor: torch.Te
         model(torch.zeros(1, 2))
     assert model.odd is tensor
     assert tensor._version == version
+
+
+# --- containers and generators -------------------------------------------------------------------
+
+
+class _Recording(nn.Module):
+    """Keeps what it saw in containers of every kind, and draws from every generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[Any] = [1, torch.zeros(2), {"inside": [0]}]
+        self.table: dict[str, Any] = {"a": torch.zeros(2)}
+        self.counts = Counter({"calls": 1})
+        self.ordered = OrderedDict(first=1, second=2)
+        self.last: deque[int] = deque([1, 2], maxlen=2)
+        self.seen = {1}
+        self.pair = (torch.zeros(2), [0])
+        self.word, self.bits = "before", b"before"
+        self.whole: Any = None
+        self.itself: list[Any] = []
+        self.itself.append(self.itself)
+        self.torch_numbers = torch.Generator().manual_seed(1)
+        self.numbers = random.Random(1)
+        self.numpy_numbers = np.random.default_rng(1)
+        self.old_numpy_numbers = np.random.RandomState(1)
+
+    def drawn(self) -> list[float]:
+        """Numbers from every generator, global ones too."""
+        return [
+            random.random(),
+            float(np.random.rand()),
+            self.numbers.random(),
+            float(self.numpy_numbers.random()),
+            float(self.old_numpy_numbers.rand()),
+            float(torch.rand(1, generator=self.torch_numbers)),
+            float(torch.rand(1)),
+        ]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rows[1] += 1
+        self.rows[2]["inside"].append(x)
+        self.rows.append(x)
+        self.table["a"].add_(1)
+        self.table["b"] = x
+        self.counts["calls"] += 1
+        self.ordered.move_to_end("first")
+        self.last.append(3)
+        self.seen.add(2)
+        self.pair[0].add_(1)
+        self.pair[1].append(x)
+        self.word, self.bits, self.whole = "after", b"after", [x]
+        self.itself.append(1)
+        self.new = [x]
+        self.drawn()
+        return x
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_modules_keep_in_containers_is_put_back(nested: bool) -> None:
+    model = nn.Sequential(_Recording())
+    one = model[0]
+    assert isinstance(one, _Recording)
+    objects = {name: value for name, value in vars(one).items() if not name.startswith("_")}
+    with untouched(model):
+        model(torch.zeros(1))
+        if nested:
+            with untouched(model):
+                model(torch.zeros(1))
+            assert len(one.rows) == 4 and one.counts["calls"] == 2 and one.word == "after"
+    # The very same objects, with their content.
+    assert all(vars(one)[name] is value for name, value in objects.items())
+    assert len(one.rows) == 3 and one.rows[0] == 1 and not one.rows[1].any()
+    assert one.rows[2] == {"inside": [0]}
+    assert list(one.table) == ["a"] and not one.table["a"].any()
+    assert one.counts == {"calls": 1} and list(one.ordered) == ["first", "second"]
+    assert list(one.last) == [1, 2] and one.last.maxlen == 2 and one.seen == {1}
+    assert not one.pair[0].any() and one.pair[1] == [0]
+    assert (one.word, one.bits, one.whole) == ("before", b"before", None)
+    assert len(one.itself) == 1 and one.itself[0] is one.itself
+    assert not hasattr(one, "new")
+
+
+def test_generators_of_random_numbers_are_put_back() -> None:
+    drawn: list[list[float]] = []
+    for measured in (False, True):
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        model = _Recording()
+        if measured:
+            with untouched(model):
+                model(torch.zeros(1))
+        drawn.append(model.drawn())
+    assert drawn[0] == drawn[1]
+
+
+def test_a_model_that_evaluates_in_its_own_way_is_asked_to() -> None:
+    class FrozenStatistics(nn.Sequential):
+        asked = 0
+
+        def train(self, mode: bool = True) -> FrozenStatistics:
+            self.asked += 1
+            super().train(mode)
+            self[0].eval()
+            return self
+
+    inner = FrozenStatistics(nn.Linear(2, 2), nn.Linear(2, 2)).train()
+    model = nn.Sequential(inner)
+    with untouched(model):
+        assert not any(one.training for one in model.modules()) and inner.asked == 2
+    assert model.training and inner[1].training and not inner[0].training
+
+
+@pytest.mark.filterwarnings("ignore")  # TorchScript is old
+def test_scripted_parts_are_put_back() -> None:
+    model = nn.Sequential(torch.jit.script(nn.Dropout(0.5)), nn.Linear(2, 2))
+    weight = model[1].weight
+    weight.grad = kept = torch.ones_like(weight)
+    with untouched(model):
+        assert not model[0].training and weight.grad is None
+        assert model(torch.ones(2)).equal(model[1](torch.ones(2)))
+    assert model[0].training and weight.grad is kept

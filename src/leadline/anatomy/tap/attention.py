@@ -30,11 +30,12 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from leadline.anatomy.exactness import exactly
+from leadline.anatomy.tap.module_hook import ModuleHook
 from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.anatomy.tap.projections import Projections
 from leadline.anatomy.tap.seen_attention import SeenAttention, as_products, shaped_by_example
 
-__all__ = ["AttentionListener", "AttentionSpy", "SeenAttention"]
+__all__ = ["LOOKS", "AttentionListener", "AttentionSpy", "Eyes", "SeenAttention"]
 
 Tensor = torch.Tensor
 
@@ -86,7 +87,7 @@ class AttentionSpy:
         self._running: list[str] = []
         self._handles: list[Any] = []
         self._attending: str | None = None
-        self._mode = _Eyes(self)
+        self._mode = Eyes(self)
         self.projections = Projections() if projections else None
 
     @property
@@ -95,10 +96,11 @@ class AttentionSpy:
         return self._running[-1] if self._running else ""
 
     def __enter__(self) -> AttentionSpy:
+        enter, leave = ModuleHook(self._enter), ModuleHook(self._leave)
         try:
             for module in self._model.modules():
-                self._handles.append(module.register_forward_pre_hook(self._enter))
-                self._handles.append(module.register_forward_hook(self._leave, always_call=True))
+                self._handles.append(module.register_forward_pre_hook(enter))
+                self._handles.append(module.register_forward_hook(leave, always_call=True))
             self._mode.__enter__()
         except BaseException:
             self._release()
@@ -171,7 +173,7 @@ class AttentionSpy:
         self.listener(shaped)
 
 
-class _Eyes(TorchFunctionMode):
+class Eyes(TorchFunctionMode):
     """Watches every torch function and lets it run unchanged."""
 
     def __init__(self, spy: AttentionSpy) -> None:
@@ -190,7 +192,7 @@ class _Eyes(TorchFunctionMode):
             with self:
                 return _opened(func)(*args, **kwargs)
         result = func(*args, **kwargs)
-        look = _LOOKS.get(func)
+        look = LOOKS.get(func)
         if look is not None:
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 look(self, result, args, kwargs)
@@ -355,13 +357,13 @@ _KERNEL_ARGUMENTS = (
     "enable_gqa",
 )
 
-_LOOKS: dict[Any, Callable[[_Eyes, Any, tuple[Any, ...], dict[str, Any]], None]] = {
-    F.scaled_dot_product_attention: _Eyes.kernel,
-    F.linear: _Eyes.linear,
-    torch.addmm: _Eyes.affine,
-    **dict.fromkeys((torch.baddbmm, Tensor.baddbmm), _Eyes.added_product),
-    torch.einsum: _Eyes.contraction,
-    **dict.fromkeys((F.softmax, torch.softmax, Tensor.softmax), _Eyes.softmax),
+LOOKS: dict[Any, Callable[[Eyes, Any, tuple[Any, ...], dict[str, Any]], None]] = {
+    F.scaled_dot_product_attention: Eyes.kernel,
+    F.linear: Eyes.linear,
+    torch.addmm: Eyes.affine,
+    **dict.fromkeys((torch.baddbmm, Tensor.baddbmm), Eyes.added_product),
+    torch.einsum: Eyes.contraction,
+    **dict.fromkeys((F.softmax, torch.softmax, Tensor.softmax), Eyes.softmax),
     **dict.fromkeys(
         (
             torch.matmul,
@@ -370,9 +372,10 @@ _LOOKS: dict[Any, Callable[[_Eyes, Any, tuple[Any, ...], dict[str, Any]], None]]
             Tensor.bmm,
             Tensor.__matmul__,
         ),
-        _Eyes.product,
+        Eyes.product,
     ),
 }
+"""What is looked at, by the function that returned it."""
 
 
 @cache

@@ -22,6 +22,7 @@ from torch import nn
 
 from leadline.anatomy.find.fit import misses
 from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer
+from leadline.anatomy.tap.module_hook import ModuleHook
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 from leadline.errors import AnatomyError
 
@@ -100,15 +101,15 @@ class Tap:
         entries, others = self._places()
         try:
             for path, walks in self._watched_inputs().items():
-                hook = self._watch_input(path, walks)
+                hook = ModuleHook(self._watch_input(path, walks))
                 self._handles.append(_module(modules, path).register_forward_pre_hook(hook))
             for path, walks in entries.items():
-                hook = self._entry_hook(walks)
+                hook = ModuleHook(self._entry_hook(walks))
                 self._handles.append(
                     _module(modules, path).register_forward_pre_hook(hook, with_kwargs=True)
                 )
             for path, walks in others.items():
-                hook = self._output_hook(path, walks)
+                hook = ModuleHook(self._output_hook(path, walks))
                 self._handles.append(
                     _module(modules, path).register_forward_hook(hook, with_kwargs=True)
                 )

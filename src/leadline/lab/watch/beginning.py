@@ -15,15 +15,15 @@ from leadline.anatomy.find.measurable import check_module
 from leadline.errors import LeadlineError, RecordError, check_count, check_path
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.course import Course
+from leadline.lab.watch.course import WatchCourse
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.loss_keeper import LossKeeper
-from leadline.lab.watch.optimizers import torch_optimizers
+from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.register import REGISTER
-from leadline.lab.watch.weights import WeightReader
+from leadline.lab.watch.weights.optimizers import torch_optimizers
+from leadline.lab.watch.weights.reader import WeightReader
 from leadline.lab.watch.writer import RunWriter, identity_of
 
 __all__ = ["Options", "begin_course"]
@@ -54,7 +54,7 @@ def begin_course(
     path: str | PathLike[str] | None,
     options: Options,
     fence: Fence,
-) -> Course:
+) -> WatchCourse:
     """Begin to follow a loop; raises an error where that cannot be done."""
     check_module(model)
     every = check_count(options.every, "every", least=1)
@@ -78,7 +78,7 @@ def begin_course(
         if place is not None:
             _take_over(place, model, fence)
         writer = RunWriter(place, model, every=every, name=options.name, fence=fence)
-    course = Course(
+    course = WatchCourse(
         fence=fence,
         plan=plan,
         ranks=ranks,

@@ -13,7 +13,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,29 +25,29 @@ from leadline.errors import TrainingStopped
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
-from leadline.lab.watch.counting import UpdateCounter, is_skipped
 from leadline.lab.watch.fence import Fence, log
 from leadline.lab.watch.gauges import without_endless_room
 from leadline.lab.watch.layers import LayerReader
-from leadline.lab.watch.loss_keeper import LossKeeper
-from leadline.lab.watch.losses import BackwardCall, listen_to_losses
+from leadline.lab.watch.losses.calls import BackwardCall, listen_to_losses
+from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
-from leadline.lab.watch.weights import WeightReader
+from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped
+from leadline.lab.watch.weights.reader import WeightReader
 from leadline.lab.watch.writer import RunWriter
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
-__all__ = ["Course"]
+__all__ = ["WatchCourse"]
 
 MOST_WAITING = 100
 """After so many backward passes without a step somebody should look whose step is counted."""
 _NO_STEP = "is this the optimizer that the loop steps?"
 
 
-class Course:
+class WatchCourse:
     """Follows one loop. `begin` sets the hooks, `close` takes off whatever is left of them."""
 
     def __init__(
@@ -178,10 +178,10 @@ class Course:
             with suppress(TrainingStopped):  # it is over already
                 shield(self._counter.finish)()
         self._closed = True
-        self._take_off()
         endings = (self._give_up, self._disarm, lambda: self._close_record(error))
-        for end in (*endings, self._ranks.leave):
-            shield(end)()
+        with ExitStack() as stack:  # all of them, also where the user interrupts one
+            for end in (self._ranks.leave, *reversed(endings), self._take_off):
+                stack.callback(shield(end))
 
     def _take_off(self) -> None:
         """Take off what counts and listens; not inside of a step, whose hooks torch walks through."""
@@ -307,6 +307,8 @@ class Course:
             self._fence.guard("Reading the optimizer", self._weights.before_step)(
                 optimizer, self._layers.anatomy, sampled=self._armed
             )
+        else:
+            self._weights.stepped(optimizer)
 
     def _end_update(self) -> None:
         """An update is over. Whatever the user does in answer to it happens inside of a step."""
@@ -354,11 +356,14 @@ class Course:
 
     def _disarm(self) -> None:
         self._armed = False
-        self._layers.disarm()
-        self._weights.disarm()
+        try:
+            self._layers.disarm()
+        finally:
+            self._weights.disarm()
 
     def _on_fault(self) -> None:
         """Leave the sample under way out, and let no other process wait for it."""
+        self._layers.failed = True
         self._give_up()
         if not self._fence.off:
             self._ranks.decline("it failed before")
@@ -463,7 +468,7 @@ class Course:
         self._bell.keep(self.step, values, norms, sites=self._weights.sites)
 
 
-def _weakly(course: Course, number: int) -> Callable[[Any], Any]:
+def _weakly(course: WatchCourse, number: int) -> Callable[[Any], Any]:
     """What torch's own functions call: they must not keep a model alive that nobody trains."""
     reference = weakref.ref(course)
 

@@ -1,33 +1,30 @@
 """Hooks on somebody's model that do nothing to it but look.
 
-A hook of torch belongs to the module: `copy.deepcopy(model)` copies it and `torch.save(model)` saves
-it, with everything that it holds. One of these stays behind: the copy, and what is loaded again,
-has a hook that does nothing.
-
 While torch.compile traces a model, its hooks are traced with it; there these do nothing at all, so
 that the graph stays what it would be. `has_compiled_parts` says where that would happen.
+
+`torch.jit.script` compiles the hooks of a model as well. `hidden_from_script` keeps ours from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["ModuleHook", "has_compiled_parts"]
+from leadline.anatomy import ModuleHook
+from leadline.lab.watch.exchange import Exchange
+
+__all__ = ["LookingHook", "has_compiled_parts", "hidden_from_script"]
 
 
-class ModuleHook:
-    """Calls a function as a hook of a module; it stays with the module that it was set on.
-
-    `traced` is called instead where the model is being traced by torch.compile.
-    """
+class LookingHook(ModuleHook):
+    """A hook whose answer is nothing; `traced` is called instead where torch.compile traces it."""
 
     def __init__(self, call: Callable[..., None], traced: Callable[[], None]) -> None:
-        self._call = call
+        super().__init__(call)
         self._traced = traced
 
     def __call__(self, *args: Any) -> None:
@@ -36,12 +33,29 @@ class ModuleHook:
         else:
             self._call(*args)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return nullcontext().__exit__
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Of the standard library, so that whoever loads the model needs nothing of ours.
-        return getattr, (nullcontext(), "__exit__")
+def _without_ours(get_hook_stubs: Callable[[nn.Module], Any]) -> Callable[[nn.Module], Any]:
+    def get_stubs_of_others(module: nn.Module) -> Any:
+        tables: list[Any] = [module._forward_hooks, module._forward_pre_hooks]
+        kept = [dict(table) for table in tables]
+        try:
+            for table in tables:
+                for key in [key for key, one in table.items() if isinstance(one, ModuleHook)]:
+                    del table[key]
+            return get_hook_stubs(module)
+        finally:
+            for table, items in zip(tables, kept, strict=True):
+                table.clear()
+                table.update(items)
+
+    return get_stubs_of_others
+
+
+hidden_from_script = Exchange(
+    getattr(torch.jit, "_recursive", None), "get_hook_stubs", _without_ours
+)
+"""Hides our hooks from `torch.jit.script`, which asks one function for the hooks of every module and
+fails where it cannot compile one of them."""
 
 
 def has_compiled_parts(module: nn.Module) -> bool:

@@ -25,20 +25,23 @@ from leadline.errors import LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
-from leadline.lab.watch.losses import BackwardCall
+from leadline.lab.watch.hooks import has_compiled_parts
+from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.processes.spread import is_spread
-from leadline.lab.watch.sample import Call, KnownHeads, Sample, prove_anatomy
+from leadline.lab.watch.sampling.apart import apart, is_recomputed, is_transformed
+from leadline.lab.watch.sampling.call import Call, prove_anatomy
+from leadline.lab.watch.sampling.known_heads import KnownHeads
+from leadline.lab.watch.sampling.outputs import log_z, logits_in, loss_in, vocabulary_sizes
+from leadline.lab.watch.sampling.pass_hooks import PassHooks, is_compiled_in_place
+from leadline.lab.watch.sampling.sample import Sample
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOG_Z
 
 __all__ = ["LayerReader"]
 
-LOGIT_TOKENS = 64
-"""log Z is the mean over about so many evenly spaced tokens."""
 MOST_PROOFS = 3
 """So many passes are tried: the first one may run out of memory and the next one not."""
 
@@ -64,6 +67,8 @@ class LayerReader:
         """Called once, when the anatomy is proved."""
         self.on_forward: Callable[[], None] = lambda: None
         """Called when a pass with gradients begins: the update before it may be over only now."""
+        self.failed = False
+        """Whether a sample of this update has failed: no other one is begun, to fail again."""
         self.busy = False
         """Whether passes of our own are under way: their losses are not the loop's."""
         self._declared = declared
@@ -91,42 +96,35 @@ class LayerReader:
         """Whether the model was seen being traced; whether it was seen at all, in this update."""
         self._left: list[Sample] = []
         """Samples that were given up inside of a pass, whose hooks are still there."""
-        self._before = fence.shield(self._before_forward)
-        self._after = fence.shield(self._after_forward)
-        self._handles: list[Any] = []
+        self._standing = PassHooks(
+            fence.shield(self._before_forward),
+            fence.shield(self._after_forward),
+            traced=self._notice_tracing,
+        )
 
     # --- one sampled update ----------------------------------------------------------------------
 
     @property
     def armed(self) -> bool:
         """Whether hooks stand on the model."""
-        return bool(self._handles)
+        return bool(self._standing)
 
     def arm(self) -> None:
         """Set the hooks for the next update."""
-        if self._probe is not None or self._handles:
+        if self._probe is not None or self._standing:
             return
-        self._passed = False
+        self._passed = self.failed = False
         # Some wrappers call the forward of what they hold and pass by its hooks.
-        roots = [self.model] if is_compiled(self.model) else [self.model, self.module]
-        for root in {id(one): one for one in roots}.values():
-            if _is_compiled_in_place(root):
-                self._handles.append(_CompiledCall(root, self._before, self._after))
-                continue
-            before = ModuleHook(self._before, self._notice_tracing)
-            after = ModuleHook(self._after, self._notice_tracing)
-            self._handles += [
-                # Ahead of the hooks of FSDP2: a pass of our own must not run inside of its pass.
-                root.register_forward_pre_hook(before, with_kwargs=True, prepend=True),
-                root.register_forward_hook(after, always_call=True),
-            ]
+        self._standing.begin([self.model] if is_compiled(self.model) else [self.model, self.module])
 
     def disarm(self) -> None:
-        """Take the hooks off; what was read is still there."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._take_off()
+        """Take the hooks off; what was read is still there, unless its pass never ended."""
+        try:
+            self._standing.end()
+        finally:
+            if self._running:  # whatever ended the pass, such as a keyboard interrupt
+                self.give_up()
+            self._take_off()
 
     def give_up(self) -> None:
         """Forget the sample under way."""
@@ -191,15 +189,20 @@ class LayerReader:
     def _before_forward(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if self.busy or self._fence.off or not torch.is_grad_enabled():
             return
+        if is_transformed() or is_recomputed():
+            return
         self.on_forward()
-        if not self._handles:
+        if not self._standing:
             return  # it was the update before that was to be sampled
+        if self.failed:
+            self._take_off()
+            return
         training = self.module.training
         if self._called is module and self._running:
             self.give_up()  # whatever ended the last call, no hook has heard of it
         if not self._running:
             self._take_off()
-        if self._called is not None and not (self._in_evaluation and training):
+        if self._called is not None and not self._makes_way(training):
             return
         self.give_up()
         self._passed = True
@@ -210,7 +213,8 @@ class LayerReader:
         if self.busy:
             return
         if output is None:  # the model raised an error: the loop may catch it and try again
-            self._interrupt()
+            if self._running:
+                self._interrupt()
             return
         self._take_off()
         if module is not self._called or not self._running:
@@ -219,6 +223,17 @@ class LayerReader:
         if self._sample is not None:
             self._fence.guard("Ending a forward pass", self._sample.end)()
         self._fence.guard("Reading the logits", self._read_logits)(output)
+
+    def _makes_way(self, training: bool) -> bool:
+        """Whether the pass that is sampled makes way for another one, which begins now.
+
+        One in evaluation mode does for one in training mode; so does one that an inner loop or a
+        penalty has differentiated, whose backward pass has failed, or whose graph nobody has kept.
+        """
+        if self._in_evaluation and training:
+            return True
+        unused = self._sample is not None and self._sample.of_no_training
+        return unused and training is not self._in_evaluation
 
     def _interrupt(self) -> None:
         samples = [*self._left, *([] if self._sample is None else [self._sample])]
@@ -255,6 +270,7 @@ class LayerReader:
                 fence=self._fence,
                 heads=self._heads,
                 spread=self._ranks.sharding == "tensor",
+                own=self._compiled,
             )
             if self._compiled:
                 self._read_uncompiled(self._sample, call)
@@ -285,13 +301,13 @@ class LayerReader:
         self.on_anatomy(self.anatomy)
 
     def _read_uncompiled(self, sample: Sample, call: Call) -> None:
-        with untouched(self.module, evaluate=False), torch.enable_grad():
+        with apart(), untouched(self.module, evaluate=False), torch.enable_grad():
             sample.begin(call)
             try:
                 output = call.again()
             finally:
                 sample.end()
-            loss = _loss_in(output)
+            loss = loss_in(output)
             if loss is not None and loss.requires_grad:
                 # Unlike backward, this wakes no hook of data parallelism that waits for gradients.
                 trained = [one for one in self.module.parameters() if one.requires_grad]
@@ -303,21 +319,20 @@ class LayerReader:
                 )
 
     def _read_logits(self, output: Any) -> None:
-        logits = getattr(output, "logits", output)
-        if not isinstance(logits, Tensor) or logits.ndim != 3 or not logits.is_floating_point():
+        widths = set() if self.anatomy is None else {one.width for one in self.anatomy.stacks}
+        logits = logits_in(output, vocabulary_sizes(self.module, widths))
+        if logits is None:
             return
         if is_spread(logits):
             self._fence.note("The logits are spread over processes (a DTensor): they are not read.")
             return
-        with torch.no_grad():
-            rows = logits.detach().flatten(0, 1)
-            rows = rows[:: max(1, rows.shape[0] // LOGIT_TOKENS)].float()
-            self._log_z, self._logits_read = torch.logsumexp(rows, -1).mean(), rows.shape[0]
+        with apart():
+            self._log_z, self._logits_read = log_z(logits)
 
     def _say_what_is_missing(self) -> None:
         if self._passed:
             return
-        if self._traced and not _is_compiled_in_place(self.module):
+        if self._traced and not is_compiled_in_place(self.module):
             self._measure_random_tokens()
         elif not self._traced:
             self._fence.note(
@@ -340,51 +355,9 @@ class LayerReader:
         )
 
 
-def _is_compiled_in_place(module: nn.Module) -> bool:
-    """Whether `module.compile()` was called."""
-    return getattr(module, "_compiled_call_impl", None) is not None
-
-
-class _CompiledCall:
-    """Stands around the call of a module that was compiled in place, until it is removed.
-
-    `module.compile()` compiles the whole call, hooks and all, so that none of them can be heard.
-    """
-
-    def __init__(
-        self, module: nn.Module, before: Callable[..., None], after: Callable[..., None]
-    ) -> None:
-        self._module: Any = module
-        self._original = compiled = self._module._compiled_call_impl
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            before(module, args, kwargs)
-            output = None
-            try:
-                output = compiled(*args, **kwargs)
-            finally:
-                after(module, args, output)
-            return output
-
-        self._ours = self._module._compiled_call_impl = call
-
-    def remove(self) -> None:
-        """Put the module's own call back, unless somebody has compiled it anew."""
-        if self._module._compiled_call_impl is self._ours:
-            self._module._compiled_call_impl = self._original
-
-
 def _unscaled(readings: Sequence[Reading], scale: float) -> list[Reading]:
     """Take the loss scale out of the gradient at the stream."""
     return [
         replace(one, value=one.value / scale) if one.quantity == STREAM.name else one
         for one in readings
     ]
-
-
-def _loss_in(output: Any) -> Tensor | None:
-    """The loss among what a model returns."""
-    loss = getattr(output, "loss", None)
-    if loss is None and isinstance(output, Tensor) and output.numel() == 1:
-        loss = output
-    return loss if isinstance(loss, Tensor) and loss.numel() == 1 else None

@@ -19,7 +19,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
 from leadline.lab.watch.beginning import Options, begin_course
-from leadline.lab.watch.course import Course
+from leadline.lab.watch.course import WatchCourse
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.register import REGISTER
@@ -102,10 +102,10 @@ class Watch:
         options: Options,
     ) -> None:
         self._fence = Fence(quiet=options.quiet)
-        self._course: Course | None = None
+        self._course: WatchCourse | None = None
         self._options = options
         self._closed = False
-        self._left_alone: Course | None = None
+        self._left_alone: WatchCourse | None = None
         try:
             self._course = begin_course(model, optimizer, path, options, self._fence)
             REGISTER.enter(self)
@@ -191,6 +191,12 @@ class Watch:
         self._fence.off = True
         self._left_alone, self._course = self._course, None
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Watch:
+        return self  # the copy of a model that holds it is not what is trained
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _ended, ()  # hooks, locks and files stay with the process
+
     def __enter__(self) -> Watch:
         return self
 
@@ -201,3 +207,12 @@ class Watch:
         """End with the model and its optimizer, where nobody closes it."""
         if not getattr(self, "_closed", True):
             self.close()
+
+
+def _ended() -> Watch:
+    """A watch that is over: what a model that held one has when it is loaded from a file."""
+    one = Watch.__new__(Watch)
+    one._options, one._fence = Options(), Fence(quiet=True)
+    one._course = one._left_alone = None
+    one._closed = True
+    return one

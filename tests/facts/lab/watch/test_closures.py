@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from leadline.lab.watch.closures import reading_after_closure
+from leadline.lab.watch.updates.closures import reading_after_closure
 from leadline.lab.watch.watch import watch
 from tests.watched import VOCABULARY, tiny_gpt2
 

@@ -14,25 +14,32 @@ import types
 
 import pytest
 import torch
-from torch.optim import optimizer as torch_optimizer
+from torch.overrides import _get_current_function_mode_stack, _pop_mode
 
 import leadline.lab.watch
+import leadline.lab.watch.losses
 import leadline.lab.watch.processes
+import leadline.lab.watch.sampling
+import leadline.lab.watch.updates
+import leadline.lab.watch.weights
 import leadline.reading.watch.alarms
-from leadline.lab.watch import losses
+from leadline.lab.watch.hooks import hidden_from_script
+from leadline.lab.watch.losses import calls as losses
+from leadline.lab.watch.sampling.engine_runs import engine_runs
 from leadline.lab.watch.watch import watch
+from tests.leftovers import leftovers
 from tests.plain_gpt import PlainGPT
 
 UPDATES = 2
-ORIGINALS = (torch.autograd.backward, torch.amp.GradScaler.scale, torch.amp.GradScaler.update)
 LAST_LINE = {
     "Fence.shield", "Fence.__init__", "watch", "Watch.__init__", "Bell.__init__", "Pace.__init__",
-    "History.__init__", "LossKeeper.__init__", "Standing.__init__",
+    "History.__init__", "LossKeeper.__init__", "PassHooks.__init__",
 }  # fmt: skip
 """What stands outside of every fence: the line itself, and what sets its attributes before it looks
 at anything."""
 REMOVERS = {
-    "UpdateCounter.end", "LayerReader.disarm", "Sample.close", "Course._disarm", "Course._take_off", "_unwrap",
+    "UpdateCounter.end", "LayerReader.disarm", "Sample.close", "PassHooks.end", "WatchCourse._disarm",
+    "WatchCourse._take_off", "Exchange.remove", "FencedSpy.stop", "_take_off", "_unwrap",
 }  # fmt: skip
 """What takes hooks off: where it raises, they stay, and do nothing."""
 ASKED = {
@@ -64,11 +71,18 @@ def modules():
     """The modules behind a watch that runs in one process."""
     core = [
         f"{package.__name__}.{one.name}"
-        for package in (leadline.lab.watch, leadline.lab.watch.processes)
+        for package in (
+            leadline.lab.watch,
+            leadline.lab.watch.processes,
+            leadline.lab.watch.sampling,
+            leadline.lab.watch.losses,
+            leadline.lab.watch.updates,
+            leadline.lab.watch.weights,
+        )
         for one in pkgutil.iter_modules(package.__path__)
+        if not one.ispkg
     ]
-    left_out = ("callbacks", "sinks", "processes")  # packages
-    names = [name for name in core if not name.endswith(left_out)]
+    names = list(core)
     alarms = [one.name for one in pkgutil.iter_modules(leadline.reading.watch.alarms.__path__)]
     names += [f"leadline.reading.watch.alarms.{name}" for name in alarms]
     names += ["leadline.reading.watch.alarm", "leadline.reading.watch.history"]
@@ -146,27 +160,6 @@ def alone():
     return [one.detach().clone() for one in run()[0].parameters()]
 
 
-def leftovers(model, optimizer):
-    """Hooks that are still somewhere."""
-    found = [
-        f"{name or 'model'}.{kind}"
-        for name, module in model.named_modules()
-        for kind, hooks in vars(module).items()
-        if kind.endswith(("_hooks", "_with_kwargs", "_always_called")) and hooks
-    ]
-    for name, parameter in model.named_parameters():
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            found.append(name)
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        found.append("optimizer")
-    if torch_optimizer._global_optimizer_pre_hooks or torch_optimizer._global_optimizer_post_hooks:
-        found.append("every optimizer")
-    now = (torch.autograd.backward, torch.amp.GradScaler.scale, torch.amp.GradScaler.update)
-    return found + [
-        one.__qualname__ for one, was in zip(now, ORIGINALS, strict=True) if one is not was
-    ]
-
-
 def check(alone, model, optimizer, *, hooks=True):
     assert all(map(torch.equal, model.parameters(), alone)), "other weights"
     if hooks:
@@ -204,6 +197,11 @@ def put_back():
     while losses._originals:
         owner, name, original, _ = losses._originals.pop()
         setattr(owner, name, original)
+    while _get_current_function_mode_stack():
+        _pop_mode()
+    for exchange in (engine_runs, hidden_from_script):
+        while exchange.standing:
+            exchange.remove()
 
 
 def faults(folder, alone, chosen):
@@ -226,8 +224,7 @@ def faults(folder, alone, chosen):
                 assert not calls[0] or told, f"called {len(calls[0])} times, and {one.notes}"
             except (AssertionError, Injected) as error:
                 found.append(f"{label} from update {at}: {type(error).__name__} {error}"[:300])
-            finally:
-                put_back()
+        put_back()
     gc.collect()  # while warnings about files are expected
     return found
 
@@ -275,5 +272,5 @@ def test_a_function_that_begins_to_raise_later_stops_nothing(tmp_path, alone, ca
 
 def test_the_functions_behind_a_watch_are_found(called):
     found = {label for module in modules() for *_, label in functions(module)}
-    assert {"Course._write_sample", "picked", "StepReading.end", "Record.append"} <= found
+    assert {"WatchCourse._write_sample", "picked", "StepReading.end", "Record.append"} <= found
     assert len(found) > 200

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from leadline.errors import InputError
-from leadline.lab.watch import loss_keeper, witnesses
-from leadline.lab.watch.loss_keeper import LossKeeper
-from leadline.lab.watch.losses import BackwardCall, LossScale
-from leadline.lab.watch.witnesses import Witnesses
+from leadline.lab.watch.losses import keeper as loss_keeper
+from leadline.lab.watch.losses import witnesses
+from leadline.lab.watch.losses.calls import BackwardCall, LossScale
+from leadline.lab.watch.losses.keeper import LossKeeper
+from leadline.lab.watch.losses.witnesses import Witnesses
 
 
 def hear(keeper, call):

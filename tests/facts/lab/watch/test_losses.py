@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from leadline.lab.watch.losses import listen_to_losses
+from leadline.lab.watch.losses.calls import listen_to_losses
 
 ORIGINAL = torch.autograd.backward
 

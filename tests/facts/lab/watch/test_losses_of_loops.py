@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from leadline.lab.watch import loss_keeper
+from leadline.lab.watch.losses import keeper
 from leadline.lab.watch.watch import watch
 from tests.twin_runs import batches, rows_of
 from tests.watched import tiny_gpt2
@@ -100,8 +100,8 @@ def test_a_hundred_passes_without_a_step_are_said_while_the_loop_runs():
         real.step()
     one.close()
     assert [note for note in one.notes if "optimizer" in note] == [
-        "100 backward passes and no step of the optimizer was seen: is this the optimizer that the "
-        "loop steps?"
+        "100 backward passes and no step of the optimizer was seen so far: is this the optimizer "
+        "that the loop steps?"
     ]
 
 
@@ -119,7 +119,7 @@ def test_a_hundred_micro_batches_later_in_the_run_say_nothing():
 def test_a_loss_that_is_not_finite_is_said_at_once_and_the_next_update_is_sampled(tmp_path, caplog):
     model = tiny_gpt2(dropout=0.0)
     optimizer = adam(model)
-    with watch(model, optimizer, tmp_path / "a", every=100, quiet=True) as one:
+    with watch(model, optimizer, tmp_path / "a", every=100) as one:
         for step, batch in enumerate(batches(6), start=1):
             loss = model(**batch).loss
             (loss * (math.inf if step in (3, 4) else 1.0)).backward()
@@ -136,7 +136,7 @@ def test_a_loss_that_is_not_finite_is_said_at_once_and_the_next_update_is_sample
 
 
 def test_losses_that_are_written_between_samples_reach_the_sinks(tmp_path, monkeypatch):
-    monkeypatch.setattr(loss_keeper, "MOST_UPDATES", 2)
+    monkeypatch.setattr(keeper, "MOST_UPDATES", 2)
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     sent = tmp_path / "run.csv"

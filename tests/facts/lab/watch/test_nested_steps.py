@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from leadline.lab.watch.counting import UpdateCounter
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.steps import inner_optimizers
+from leadline.lab.watch.updates.counting import UpdateCounter
+from leadline.lab.watch.updates.steps import inner_optimizers
 from leadline.lab.watch.watch import watch
 from tests.twin_runs import batches
 from tests.watched import tiny_gpt2

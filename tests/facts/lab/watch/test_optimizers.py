@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from leadline.lab.watch.counting import steps_made
-from leadline.lab.watch.optimizers import StepReading, rate_of, readings_of
-from leadline.lab.watch.parameter_groups import ParameterGroups
-from leadline.lab.watch.picked import MOST_NUMBERS, picked
+from leadline.lab.watch.updates.counting import steps_made
+from leadline.lab.watch.weights.optimizers import StepReading, rate_of, readings_of
+from leadline.lab.watch.weights.parameter_groups import ParameterGroups
+from leadline.lab.watch.weights.picked import MOST_NUMBERS, picked
 
 SHAPES = ((6, 5), (5,), (4, 5))
 BETA = 0.9

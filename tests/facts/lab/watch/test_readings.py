@@ -9,7 +9,7 @@ from torch import nn
 
 import leadline
 from leadline.instruments.passes.probes.gradient import PARAMETERS
-from leadline.lab.watch.layers import LOGIT_TOKENS
+from leadline.lab.watch.sampling.outputs import LOGIT_TOKENS
 from leadline.lab.watch.watch import watch
 from leadline.record.rows.site import OUTSIDE, RUN
 from tests.twin_runs import batches

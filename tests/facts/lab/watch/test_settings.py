@@ -140,7 +140,8 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(tmp_path, name):
-    check(partial(plain_loop, optimizer=OPTIMIZERS[name]), tmp_path)
+    notes = ["Adafactor keeps it by rows and columns"] if name == "adafactor" else []
+    check(partial(plain_loop, optimizer=OPTIMIZERS[name]), tmp_path, notes=notes)
 
 
 def test_no_optimizer_is_named(tmp_path):
@@ -167,7 +168,9 @@ def test_several_optimizers_that_step_at_different_rates(tmp_path, rarely, given
                 seldom.step()
                 seldom.zero_grad()
 
-    watched = check(loop, tmp_path, every=every, updates=6)
+    # The second one has not stepped by the second sample, and nobody knows of it.
+    notes = ["in no optimizer that stepped so far"] if given is None and rarely == 3 else []
+    watched = check(loop, tmp_path, every=every, updates=6, notes=notes)
     kept = [rows[0].value for rows in rows_of(watched.path, "train.loss").values()]
     assert kept == [float(loss) for loss in watched.losses]
 

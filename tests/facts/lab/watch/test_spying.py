@@ -56,7 +56,7 @@ def test_an_error_of_the_model_is_the_one_that_the_loop_sees(run, monkeypatch):
 @pytest.mark.parametrize(
     "place",
     [
-        "tap.attention._Eyes._score",
+        "tap.attention.Eyes._score",
         "tap.attention.shaped_by_example",
         "tap.attention.AttentionSpy._leave",
         "tap.projections.Projections.passed",

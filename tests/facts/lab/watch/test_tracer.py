@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from leadline.lab.watch import tracer
-from leadline.lab.watch.losses import BackwardCall, LossScale
-from leadline.lab.watch.tracer import Trace, Tracer
+from leadline.lab.watch.losses.calls import BackwardCall, LossScale
 from leadline.lab.watch.watch import watch
+from leadline.lab.watch.weights import tracer
+from leadline.lab.watch.weights.tracer import Trace, Tracer
 
 
 def test_constants():

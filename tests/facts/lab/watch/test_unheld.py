@@ -58,8 +58,10 @@ def test_what_no_optimizer_holds_stays_as_it_is_and_is_named():
     assert ratios["1.weight"] == ratios["1.bias"] == dict.fromkeys(range(1, 5), 0.0)
     assert all(ratios["0.weight"][step] > 0 for step in range(1, 5))
     (note,) = notes
-    assert note.startswith("2 parameters that require a gradient are in no optimizer that stepped")
-    assert "such as '1.bias': they are not trained." in note
+    assert note.startswith(
+        "2 parameters that require a gradient, such as '1.bias', are in no optimizer that stepped so far"
+    )
+    assert "and do not move: nothing trains them." in note
 
 
 def test_frozen_parameters_are_none_of_them():
@@ -202,7 +204,7 @@ def test_exchanged_parameters_are_read_from_then_on(told):
         assert ratios["1.weight"][3] == pytest.approx(expected, rel=1e-5)
     else:
         assert ratios["1.weight"] == {1: ratios["1.weight"][1], 2: ratios["1.weight"][2], 4: 0.0}
-        assert "'1.weight' requires a gradient and is in no optimizer that stepped" in notes[1]
+        assert "'1.weight' requires a gradient, is in no optimizer that stepped" in notes[1]
 
 
 def test_layers_that_come_and_go_do_not_end_the_reading():

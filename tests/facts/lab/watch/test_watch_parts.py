@@ -9,13 +9,15 @@ import torch
 from torch import nn
 
 from leadline.errors import InputError, TrainingStopped
-from leadline.lab.watch import bell, fence, gauges, layers, pace, picked, second_moments
-from leadline.lab.watch.counting import UpdateCounter, is_skipped, steps_made
+from leadline.lab.watch import bell, fence, gauges, layers, pace
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.hooks import ModuleHook, has_compiled_parts
-from leadline.lab.watch.optimizers import StepReading, readings_of
+from leadline.lab.watch.hooks import LookingHook, has_compiled_parts
 from leadline.lab.watch.pace import Pace
-from leadline.lab.watch.parameter_groups import ParameterGroups
+from leadline.lab.watch.sampling import outputs
+from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped, steps_made
+from leadline.lab.watch.weights import picked, second_moments
+from leadline.lab.watch.weights.optimizers import StepReading, readings_of
+from leadline.lab.watch.weights.parameter_groups import ParameterGroups
 from leadline.numerics.patterns import matrix_group
 
 
@@ -30,7 +32,7 @@ def test_constants():
     assert picked.MOST_NUMBERS == 4096
     assert second_moments.SECOND_MOMENTS == ("max_exp_avg_sq", "exp_avg_sq", "square_avg")
     assert bell.SLOTS == 256
-    assert (layers.LOGIT_TOKENS, layers.MOST_PROOFS) == (64, 3)
+    assert (outputs.LOGIT_TOKENS, layers.MOST_PROOFS) == (64, 3)
     assert (gauges.HIDDEN, gauges.EMPTY) == (matrix_group.HIDDEN, matrix_group.EMPTY)
 
 
@@ -181,7 +183,7 @@ def test_too_few_updates_say_nothing_about_the_cost(monkeypatch):
 def hooked():
     model = nn.Linear(2, 2)
     calls = []
-    hook = ModuleHook(lambda *args: calls.append(args), lambda: calls.append("traced"))
+    hook = LookingHook(lambda *args: calls.append(args), lambda: calls.append("traced"))
     model.register_forward_pre_hook(hook, with_kwargs=True)
     model.register_forward_hook(hook, always_call=True)
     return model, calls

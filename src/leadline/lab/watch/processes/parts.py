@@ -20,8 +20,8 @@ from typing import Any
 
 from leadline.instruments.passes.probes.extremes import LARGEST, ROOM
 from leadline.instruments.passes.probes.gradient import STREAM
-from leadline.lab.watch.optimizers import GroupSums
 from leadline.lab.watch.processes.mailbox import Message
+from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 
 __all__ = ["RankPart", "digest", "joined_layers", "joined_losses", "joined_sums", "same_gradients"]

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from leadline.lab.watch.optimizers import GroupSums
 from leadline.lab.watch.processes.parts import (
     RankPart,
     joined_layers,
@@ -12,6 +11,7 @@ from leadline.lab.watch.processes.parts import (
     joined_sums,
     same_gradients,
 )
+from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 

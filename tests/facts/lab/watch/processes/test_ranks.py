@@ -10,10 +10,10 @@ import torch.distributed as dist
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.optimizers import GroupSums
 from leadline.lab.watch.processes import gathered, mailbox, ranks
 from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
 from tests.facts.lab.watch.processes.test_mailbox import Clock

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from leadline.errors import InputError
-from leadline.lab.watch.losses import BackwardCall
-from leadline.lab.watch.witnesses import Mark, Witnesses
+from leadline.lab.watch.losses.calls import BackwardCall
+from leadline.lab.watch.losses.witnesses import Mark, Witnesses
 from leadline.record import Reading
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOSS

@@ -30,9 +30,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from leadline.lab.watch.closures import Arguments, reading_after_closure
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.steps import (
+from leadline.lab.watch.updates.closures import Arguments, reading_after_closure
+from leadline.lab.watch.updates.steps import (
     StepUnderWay,
     calling_frame,
     fills_state,

@@ -48,7 +48,7 @@ def calling_frame() -> FrameType:
     return frame
 
 
-_OURS = {__name__, fence.__name__, "leadline.lab.watch.counting"}
+_OURS = {__name__, fence.__name__, "leadline.lab.watch.updates.counting"}
 
 
 def fills_state(frame: FrameType) -> bool:

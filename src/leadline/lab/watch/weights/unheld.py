@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.picked import picked, share_of
 from leadline.lab.watch.processes.spread import is_counted
+from leadline.lab.watch.weights.picked import picked, share_of
 from leadline.lab.watch.wording import said_of
 
 __all__ = ["Unheld"]
@@ -121,10 +121,10 @@ class Unheld:
             self._fence.note(
                 said_of(
                     still,
-                    "The parameter '{name}' requires a gradient and is in no optimizer that stepped: "
-                    "it is not trained.",
-                    "{count} parameters that require a gradient are in no optimizer that stepped, "
-                    "such as '{name}': they are not trained.",
+                    "The parameter '{name}' requires a gradient, is in no optimizer that stepped so "
+                    "far, and does not move: nothing trains it.",
+                    "{count} parameters that require a gradient, such as '{name}', are in no "
+                    "optimizer that stepped so far, and do not move: nothing trains them.",
                 ),
                 about="parameters in no optimizer",
             )

@@ -11,12 +11,18 @@ from torch import nn
 from leadline.anatomy import Anatomy
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.losses import BackwardCall
-from leadline.lab.watch.optimizers import GroupSums, StepReading, Unread, rate_of, readings_of
-from leadline.lab.watch.parameter_groups import ParameterGroups
+from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.processes.ranks import FOREIGN, Ranks
-from leadline.lab.watch.tracer import UNCLIPPED, Tracer, Why
-from leadline.lab.watch.unheld import Unheld
+from leadline.lab.watch.weights.optimizers import (
+    GroupSums,
+    StepReading,
+    Unread,
+    rate_of,
+    readings_of,
+)
+from leadline.lab.watch.weights.parameter_groups import ParameterGroups
+from leadline.lab.watch.weights.tracer import UNCLIPPED, Tracer, Why
+from leadline.lab.watch.weights.unheld import Unheld
 from leadline.lab.watch.wording import said_of
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
@@ -95,6 +101,10 @@ class WeightReader:
     def after_backward(self) -> None:
         """Look at the gradient that backward left behind."""
         self._tracer.after_backward()
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take note of an optimizer that steps in an update of which nothing is read."""
+        self._unheld.stepped(optimizer)
 
     def before_step(
         self, optimizer: torch.optim.Optimizer, anatomy: Anatomy | None, *, sampled: bool

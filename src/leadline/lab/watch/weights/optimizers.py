@@ -28,11 +28,11 @@ import torch
 from torch import Tensor, nn
 
 from leadline.errors import InputError, shown
-from leadline.lab.watch.parameter_groups import ParameterGroups
-from leadline.lab.watch.picked import picked, share_of
 from leadline.lab.watch.processes.spread import is_addend, is_counted, local_part
-from leadline.lab.watch.second_moments import UnreadState, second_moment, state_of
-from leadline.lab.watch.tracer import HALVES, scale_left
+from leadline.lab.watch.weights.parameter_groups import ParameterGroups
+from leadline.lab.watch.weights.picked import picked, share_of
+from leadline.lab.watch.weights.second_moments import UnreadState, second_moment, state_of
+from leadline.lab.watch.weights.tracer import HALVES, scale_left
 from leadline.record import Site
 
 __all__ = [

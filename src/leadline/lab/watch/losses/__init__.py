@@ -1,0 +1,1 @@
+"""What backward is called on, and which of it is the loss of the model."""

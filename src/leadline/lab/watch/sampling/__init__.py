@@ -1,0 +1,1 @@
+"""One sampled update: what the loop's own passes show, layer by layer."""

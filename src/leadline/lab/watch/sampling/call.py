@@ -1,0 +1,62 @@
+"""One call of the model by the loop, and the proof of the anatomy on it.
+
+The anatomy is proved on the first pass that is sampled: fitted on the first half of its examples
+and judged on all of them, in evaluation mode and with everything put back afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leadline.anatomy import Anatomy, Declaration, read_anatomy, untouched
+from leadline.anatomy.tensors import mapped
+from leadline.lab.watch.sampling.apart import apart
+
+__all__ = ["Call", "prove_anatomy"]
+
+
+class Call:
+    """One call of the model by the loop: the module that was called and its arguments."""
+
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+
+    def again(self) -> Any:
+        """Call the module with the same arguments."""
+        return self.module(*self.args, **self.kwargs)
+
+    def of_the_first_half(self) -> Call:
+        """The same call with the first half of its examples, where the first axis counts them."""
+        sizes = [
+            tensor.shape[0]
+            for tensor in (*self.args, *self.kwargs.values())
+            if isinstance(tensor, Tensor) and tensor.ndim > 1
+        ]
+        if not sizes or max(sizes) < 2:
+            return self
+        examples = sizes[0]
+
+        def half(tensor: Tensor) -> Tensor:
+            cut = tensor.ndim and tensor.shape[0] == examples
+            return tensor[: examples // 2] if cut else tensor
+
+        return Call(self.module, mapped(self.args, half), mapped(self.kwargs, half))
+
+    def mask(self, name: str) -> Tensor | None:
+        """A mask [example, token] among the arguments."""
+        mask = self.kwargs.get(name)
+        return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+
+
+def prove_anatomy(
+    module: nn.Module, call: Call, *, declared: Anatomy | Declaration | None = None
+) -> Anatomy:
+    """The anatomy of the module inside what was called, proved on the call's own inputs."""
+    half = call.of_the_first_half()
+    with apart(), torch.enable_grad(), untouched(module):
+        return read_anatomy(module, half.again, call.again, declared=declared)

@@ -1,0 +1,1 @@
+"""Which calls of step() make one update of the model."""

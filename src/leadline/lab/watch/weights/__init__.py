@@ -1,0 +1,1 @@
+"""What the optimizers take and do: gradients, second moments, and how far weights move."""
