@@ -16,6 +16,7 @@ from leadline.errors import LeadlineError, RecordError, check_count, check_path
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.course import WatchCourse
+from leadline.lab.watch.delivery import Delivery
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
@@ -78,6 +79,17 @@ def begin_course(
         if place is not None:
             _take_over(place, model, fence)
         writer = RunWriter(place, model, every=every, name=options.name, fence=fence)
+    delivery = Delivery(
+        fence=fence,
+        ranks=ranks,
+        layers=layers,
+        weights=weights,
+        losses=losses,
+        bell=bell,
+        writer=writer,
+        stop=options.stop,
+        sends_norms=keeps and ranks.sharded and not ranks.main,
+    )
     course = WatchCourse(
         fence=fence,
         plan=plan,
@@ -86,11 +98,9 @@ def begin_course(
         weights=weights,
         losses=losses,
         bell=bell,
-        writer=writer,
+        delivery=delivery,
         every=every,
         start=start,
-        stop=options.stop,
-        sends_norms=keeps and ranks.sharded and not ranks.main,
     )
     try:
         if writer is not None:

@@ -9,12 +9,11 @@ the hooks are gone until the next sample. In between nothing is done but to keep
 
 from __future__ import annotations
 
-import math
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,15 @@ from leadline.errors import TrainingStopped
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import PARAMETERS
 from leadline.lab.watch.bell import Bell
+from leadline.lab.watch.delivery import Delivery
 from leadline.lab.watch.fence import Fence, log
-from leadline.lab.watch.gauges import without_endless_room
 from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses.calls import BackwardCall, listen_to_losses
 from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.pace import Overhead, Pace
-from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped
 from leadline.lab.watch.weights.reader import WeightReader
-from leadline.lab.watch.writer import RunWriter
-from leadline.reading.watch.history import History
 from leadline.record import Finding, Record
 from leadline.record.run.watching import OF_THE_RUN, OF_THE_WEIGHTS
 
@@ -60,11 +56,9 @@ class WatchCourse:
         weights: WeightReader,
         losses: LossKeeper,
         bell: Bell,
-        writer: RunWriter | None,
+        delivery: Delivery,
         every: int,
         start: int | None,
-        stop: bool,
-        sends_norms: bool,
     ) -> None:
         self.every = every
         self.watch: Any = None
@@ -76,13 +70,11 @@ class WatchCourse:
         self._weights = weights
         self._losses = losses
         self._bell = bell
-        self._writer = writer
+        self._delivery = delivery
+        self._writer = delivery.writer
         self._start = start
-        self._stop = stop
         self._offset = start or 0
         self._updates = 0
-        self._sends_norms = sends_norms
-        """Whether the first process keeps gradient norms at full rate, and needs those from here."""
         self._begun = self._armed = self._closed = self._skipped = False
         self._hurry = False
         """Whether the next update is sampled although it is not its turn."""
@@ -90,10 +82,8 @@ class WatchCourse:
         """Whether a hook of an optimizer is at work."""
         self._counter: UpdateCounter | None = None
         self._heard_by: tuple[Callable[..., Any], ...] = ()
-        self._last_sample = 0
         self._ends: list[Callable[[], object]] = []
         self._pace = Pace()
-        self._history = History()
 
     # --- how it goes ---------------------------------------------------------------------------------
 
@@ -125,9 +115,7 @@ class WatchCourse:
     @property
     def should_stop(self) -> bool:
         """Whether a serious warning was said; the same in all processes."""
-        if not self._ranks.several:
-            return self._bell.serious
-        return bool(self._fence.shield(self._ranks.verdict)(self._last_sample))
+        return self._delivery.should_stop
 
     @property
     def overhead(self) -> Overhead:
@@ -194,40 +182,22 @@ class WatchCourse:
         self._begun = True
         made = self._counter.steps_made(optimizer)
         self._offset = made if self._start is None else self._start
-        if self._writer is None:
-            return
         quantities = [*OF_THE_RUN, *OF_THE_WEIGHTS, PARAMETERS, *self._plan.quantities]
-        self._writer.describe(quantities)
-        if self._writer.resumed:
-            self._history = History.of(self._writer.record)
-            self._history.go_back_to(self._offset + 1)
-        self._writer.begin(self._offset + 1)
-        self._history.describe(quantities)
+        self._delivery.begin(quantities, self._offset + 1)
 
     def _note_anatomy(self, anatomy: Anatomy) -> None:
         if self._writer is not None:
             self._writer.note("anatomy", anatomy.to_json())
 
     def _close_record(self, error: BaseException | None) -> None:
-        if self._writer is None:
-            self._ranks.send_losses(self._losses.readings(), self._weights.sites)
-            return
-        if not self._begun and error is None and not self._fence.off:
+        if self._writer is not None and not self._begun and error is None and not self._fence.off:
             self._fence.note(
                 f"No step of the optimizer was seen, so there is nothing to show: {_NO_STEP}",
                 about=_NO_STEP,
             )
-        shield, overhead = self._fence.shield, self._pace.overhead()
-        if self._begun:
-            losses = self._losses.readings()
-            losses = shield(self._ranks.join_losses)(losses) or losses
-            shield(self._writer.write)(losses)
-            shield(self._bell.send)(losses)
-        shield(self._bell.close)()
-        shield(self._writer.close)(
-            error=error, steps=self.step, notes=self._fence.notes, overhead=asdict(overhead)
-        )
-        if self._begun and not self._fence.quiet:
+        overhead = self._pace.overhead()
+        self._delivery.end(error, begun=self._begun, steps=self.step, overhead=asdict(overhead))
+        if self._writer is not None and self._begun and not self._fence.quiet:
             where = f" The record is {self._writer.path}." if self._writer.path else ""
             print(f"leadline.watch: {overhead}{where}", file=sys.stderr)
 
@@ -276,7 +246,7 @@ class WatchCourse:
         """Leave out what was read of an update that a loss scaler has skipped."""
         self._skipped = False
         self._give_up()
-        if self._armed or self._keeps_norms:
+        if self._armed or self._delivery.keeps_norms:
             self._weights.arm()
 
     def _wait(self) -> None:
@@ -302,7 +272,7 @@ class WatchCourse:
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not self._begun:
             self._fence.guard("Beginning the run", self._begin_run)(optimizer)
-        if self._armed or self._keeps_norms:
+        if self._armed or self._delivery.keeps_norms:
             self._skipped = self._skipped or is_skipped(optimizer)
             self._fence.guard("Reading the optimizer", self._weights.before_step)(
                 optimizer, self._layers.anatomy, sampled=self._armed
@@ -331,23 +301,24 @@ class WatchCourse:
         if self._skipped:
             sampled = False
             self._begin_again()
-        elif sampled or self._keeps_norms:
+        elif sampled or self._delivery.keeps_norms:
             factor = self._fence.guard("Telling clipping", self._weights.clipping)(calls)
-            if self._keeps_norms:
-                self._fence.lenient("Keeping the last updates", self._keep_in_ring)(factor)
+            if self._delivery.keeps_norms:
+                keep = self._fence.lenient("Keeping the last updates", self._delivery.keep_norms)
+                keep(self.step, factor)
             if sampled:
                 self._end_sample(calls, factor)
             self._weights.give_up()
         self._pace.update(sampled=sampled)
         if self._losses.full:
-            self._fence.guard("Writing losses", self._write_losses)()
+            self._fence.guard("Writing losses", self._delivery.write_losses)(self.step)
         due, self._hurry = self._hurry or (self.step + 1) % self.every == 0, False
         if due and self.active:
             self._fence.guard("Setting hooks", self._arm)()
-        elif self._keeps_norms:
+        elif self._delivery.keeps_norms:
             self._weights.arm()
         if sampled:
-            self._stop_together()
+            self._delivery.stop_together(self.step)
 
     def _arm(self) -> None:
         self._armed = True
@@ -380,92 +351,9 @@ class WatchCourse:
     def _end_sample(self, calls: Sequence[BackwardCall], factor: float | None) -> None:
         """Take the hooks off, write the rows of the sample and ask the alarms."""
         self._fence.guard("Taking the hooks off", self._disarm)()
-        part = self._read_part(calls)
-        if self._writer is None:
-            useful = self._fence.guard("Sending a sample", self._send_sample)(part)
-        else:
-            write = self._fence.guard("Writing a sample", self._write_sample)
-            useful = write(self._writer, part, factor)
+        useful, self.every = self._delivery.deliver(self.step, calls, factor, every=self.every)
         self._give_up()
-        self._fence.sample_ended(useful=bool(useful))
-
-    def _read_part(self, calls: Sequence[BackwardCall]) -> RankPart:
-        """What this process read of the update."""
-        guard, sums = self._fence.guard, self._weights.sums()
-        layers = guard("Reading the layers", self._layers.readings)(calls) or []
-        losses = guard("Reading the losses", self._losses.readings)() or []
-        return RankPart(sums, layers, self._layers.counts, losses)
-
-    def _send_sample(self, part: RankPart) -> bool:
-        """Hand what was read to the first process, and sample from now on when it does."""
-        self._ranks.send(self.step, part, self._weights.sites)
-        self.every = self._ranks.every_of_first(self.every)
-        return bool(part.sums or part.layers)
-
-    def _write_sample(self, writer: RunWriter, part: RankPart, factor: float | None) -> bool:
-        """Join, judge and write what was read; say whether it was more than losses."""
-        guard, ranks = self._fence.guard, self._ranks
-        join = guard("Joining what the processes read", ranks.join)
-        layers = not self._layers.has_fixed_batch
-        whole = join(self.step, part, self._weights.sites, layers=layers)
-        if whole is None:  # what this process read of its part of the weights says nothing alone
-            whole = replace(part, sums=None) if ranks.sharded else part
-        readings = without_endless_room(whole.layers)
-        readings += guard("Reading the weights", self._weights.readings)(whole.sums, factor) or []
-        writer.facts["gradients"] = dict(self._weights.facts)
-        readings = [replace(reading, step=self.step) for reading in readings]
-        useful = len(readings) > 1  # the learning rate can always be read
-        readings += whole.losses
-        if ranks.several:
-            writer.facts["processes"] = ranks.facts
-        self._history.add(sorted(readings, key=lambda reading: reading.step))
-        warnings = guard("Asking the alarms", self._bell.ask)(self._history) or []
-        writer.write(readings, warnings, steps=self.step, notes=self._fence.notes)
-        self._bell.tell(warnings, self.step, readings)
-        return useful
-
-    def _write_losses(self) -> None:
-        """Write the losses of the updates since the last sample."""
-        readings = self._losses.readings()
-        if self._writer is not None:
-            self._history.add(readings)
-            self._writer.write(readings, steps=self.step)
-            self._bell.send(readings)
-
-    @property
-    def _keeps_norms(self) -> bool:
-        return self._bell.keeps_ring or self._sends_norms
-
-    def _stop_together(self) -> None:
-        """End the training where the user wants that of a serious warning: in all processes."""
-        ranks = self._ranks
-        self._last_sample = self.step
-        if not ranks.several:
-            self._bell.stop_if_asked()
-        elif not ranks.main:
-            if ranks.stop_of_first(self._stop) and self.should_stop:
-                raise TrainingStopped("A serious warning of the first process ends the training.")
-        else:
-            self._fence.shield(ranks.tell)(self.step, stop=self._bell.serious)
-            if self.should_stop:
-                self._bell.stop_if_asked()
-            elif self._stop and self._bell.serious:
-                self._fence.note(
-                    "A serious warning would end the training, but not every process watches, and "
-                    "one that stops alone would leave the others waiting: training continues."
-                )
-
-    def _keep_in_ring(self, factor: float | None) -> None:
-        if not self._weights.sites:
-            return
-        rate, squares = self._weights.squares()
-        squares = self._ranks.join_squares(self.step, squares, self._weights.sites)
-        if self._sends_norms:
-            return
-        norms = {site: value**0.5 / (factor or 1.0) for site, value in squares.items()}
-        norm = math.sqrt(sum(value * value for value in norms.values())) if norms else math.nan
-        values = (self._losses.last(self.step), rate, norm)
-        self._bell.keep(self.step, values, norms, sites=self._weights.sites)
+        self._fence.sample_ended(useful=useful)
 
 
 def _weakly(course: WatchCourse, number: int) -> Callable[[Any], Any]:

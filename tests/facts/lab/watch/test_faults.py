@@ -272,5 +272,5 @@ def test_a_function_that_begins_to_raise_later_stops_nothing(tmp_path, alone, ca
 
 def test_the_functions_behind_a_watch_are_found(called):
     found = {label for module in modules() for *_, label in functions(module)}
-    assert {"WatchCourse._write_sample", "picked", "StepReading.end", "Record.append"} <= found
+    assert {"Delivery._write", "picked", "StepReading.end", "Record.append"} <= found
     assert len(found) > 200
