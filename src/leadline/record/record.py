@@ -30,7 +30,7 @@ from leadline.record.rows.quantity import Quantity
 from leadline.record.rows.reading import Reading
 from leadline.record.rows.selection import choose_line, group_into_lines
 from leadline.record.rows.site import OUTSIDE, RUN
-from leadline.record.run.watching import attempts_of, is_watched, without_replaced
+from leadline.record.run.watching import attempts_of, is_watched, replaced, without_replaced
 from leadline.record.views import (
     VIEWS,
     NoSuchView,
@@ -224,6 +224,11 @@ class Record(Showable):
         Those about updates that a run has made again, from an earlier checkpoint, are left out.
         """
         return without_replaced(self._reader.findings(), self._reader.provenance_at("watch"))
+
+    @property
+    def replaced_findings(self) -> list[Finding]:
+        """The warnings about updates that a watched run has made again, from an earlier step."""
+        return replaced(self._reader.findings(), self._reader.provenance_at("watch"))
 
     @property
     def stacks(self) -> list[str]:

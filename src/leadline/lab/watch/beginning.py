@@ -12,7 +12,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration, unwrapped
 from leadline.anatomy.find.measurable import check_module
-from leadline.errors import LeadlineError, RecordError, check_count, check_path
+from leadline.errors import InputError, LeadlineError, RecordError, check_count, check_path, shown
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.lab.watch.bell import Bell
 from leadline.lab.watch.course import WatchCourse
@@ -61,6 +61,10 @@ def begin_course(
     every = check_count(options.every, "every", least=1)
     start = None if options.start is None else check_count(options.start, "start", least=0)
     plan = _plan(options, fence)
+    if options.on_warning is not None and not callable(options.on_warning):
+        raise InputError(
+            f"on_warning is called with every warning, and got {shown(options.on_warning)}; give a function."
+        )
     optimizers = None if optimizer is None else torch_optimizers(optimizer)
     place = None if path is None else check_path(path)
     ranks = Ranks(unwrapped(model), fence, path=place)

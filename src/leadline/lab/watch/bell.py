@@ -17,6 +17,8 @@ from leadline.record.run.ring import Ring, read_ring, ring_path
 
 __all__ = ["SLOTS", "Bell"]
 
+MOST_BATCHES = 32
+"""So many batches are named at most, from the one before it began to the one at which it is said."""
 SLOTS = 256
 """So many updates are kept at full rate."""
 
@@ -67,7 +69,13 @@ class Bell:
         self._sampled.append(step)
         for one in warnings:
             log.warning(
-                "step %d: %s %s: %s %s", step, one.code, one.name, one.verdict, one.remedy["words"]
+                "step %d: %s %s: %s %s%s",
+                step,
+                one.code,
+                one.name,
+                one.verdict,
+                one.remedy["words"],
+                _batch_words(one.details.get("batches", {})),
             )
         if warnings and self._ring is not None:
             self._fence.lenient("A snapshot", self._snapshot)([one.code for one in warnings])
@@ -103,8 +111,10 @@ class Bell:
     def _circumstances(self, warning: Finding) -> dict[str, Any]:
         """Which batches came when it began and when it was said, and which attempt it was."""
         step, since = warning.details.get("step", 0), warning.details.get("since", 0)
-        near = (since - 1, since, step - 1, step)
-        batches = {str(at): self._batches[at] for at in near if at in self._batches}
+        near = [at for at in range(since - 1, step + 1) if at in self._batches]
+        if len(near) > MOST_BATCHES:  # the first are those that may have caused it
+            near = [*near[: MOST_BATCHES - 1], near[-1]]
+        batches = {str(at): self._batches[at] for at in near}
         found: dict[str, Any] = {"batches": batches} if batches else {}
         if self._writer is not None and self._writer.facts["attempts"]:
             found["attempt"] = len(self._writer.facts["attempts"]) - 1
@@ -159,6 +169,13 @@ class Bell:
             shield(end)()
         for sink in self._sinks:
             shield(sink.close)()
+
+
+def _batch_words(batches: Mapping[str, str]) -> str:
+    return "".join(
+        f"{'; ' * (at > 0) or ' Batches: '}step {step}: {name}"
+        for at, (step, name) in enumerate(batches.items())
+    )
 
 
 def _site_json(site: Site) -> dict[str, Any]:

@@ -191,6 +191,11 @@ class Watch:
         self._fence.off = True
         self._left_alone, self._course = self._course, None
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "off" if self._fence.off else "open"
+        where = "no file" if self.path is None else str(self.path)
+        return f"<Watch of step {self.step}, every {self.every}, {state}, {where}>"
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Watch:
         return self  # the copy of a model that holds it is not what is trained
 

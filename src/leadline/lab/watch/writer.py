@@ -70,13 +70,15 @@ class RunWriter:
         self._reached: dict[str, int] = {}
         """The last step that the record holds of every run, of what was there before."""
         self.facts: dict[str, Any] = {"every": every, "attempts": [], "identity": self._identity}
+        trained = [one.numel() for one in model.parameters() if one.requires_grad]
+        counts = {"trained": sum(trained), "all": sum(one.numel() for one in model.parameters())}
         if path is None:
             self.record = Record()
         elif path.exists():
             self.record = self._reopen(path)
         else:
             self.record = Record.create(path, journal="delete")
-        self.facts["every"] = every
+        self.facts |= {"every": every, "parameters": counts}
         self.record.wait_at_most(PATIENCE)
         if "model" not in self.record.provenance:
             with self.record.together():
@@ -117,8 +119,12 @@ class RunWriter:
         if attempts and step <= reached:
             self._run = f"again from step {step} ({len(attempts) + 1})"
             self.fence.note(
-                f"{self.path} reaches step {reached}, and this run goes on from step "
-                f"{step}: what was read before is kept beside it."
+                f"{self.path} holds a run of this model up to step {reached}, and this one begins "
+                "at step 1: it takes its place, and what was read before is kept behind it. To have "
+                "both side by side, give another path."
+                if step <= 1
+                else f"{self.path} reaches step {reached}, and this run goes on from step "
+                f"{step}: what was read before is kept behind it."
             )
         elif attempts:
             self._run = attempts[-1]["run"]

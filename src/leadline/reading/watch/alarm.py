@@ -13,7 +13,7 @@ the other layers or from the law of the design, and is a fixed number only where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from leadline.catalog import Catalog
@@ -23,7 +23,12 @@ from leadline.record.rows.finding import Finding, Severity
 if TYPE_CHECKING:
     from leadline.reading.watch.history import History
 
-__all__ = ["ALARMS", "Alarm", "Evidence", "Standing", "alarm", "ask_alarms"]
+RATE_TIMES = 3.0
+"""Times its own median: a linear warm-up comes to twice it."""
+RATE_SAMPLES = 20
+LEAST_RATES = 5
+
+__all__ = ["ALARMS", "Alarm", "Evidence", "Standing", "alarm", "ask_alarms", "good_until"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,14 @@ def alarm(
     return enter
 
 
+def good_until(step: int) -> int:
+    """The last update whose weights are known to be good, where a gauge was as usual at a step.
+
+    What stands at a step was read before its update was made: that update may be the one that broke.
+    """
+    return max(step - 1, 0)
+
+
 def ask_alarms(
     history: History, *, note: Callable[[str], object] | None = None
 ) -> Iterator[Finding]:
@@ -130,10 +143,34 @@ def ask_alarms(
         if not all(need in history for need in one.needs):
             continue
         try:
-            yield from list(one.look(history))
+            yield from [_with_rate(history, finding) for finding in one.look(history)]
         except Exception as error:  # an alarm of a plug-in must not end somebody's training
             if note is not None:
                 note(f"The alarm {one.code} {name} failed: {type(error).__name__}: {error}")
+
+
+def _with_rate(history: History, finding: Finding) -> Finding:
+    """Add to a warning that the learning rate has risen by as much as no warm-up explains."""
+    rates = history.of_run("train.rate")
+    if rates is None:
+        return finding
+    rates = rates.until(max(rates.sample(history.step)[0], 0)).tail(RATE_SAMPLES)
+    values = rates.values
+    before = float(sorted(values)[len(values) // 2]) if len(values) else 0.0
+    if len(values) < LEAST_RATES or not before > 0 or values[-1] < RATE_TIMES * before:
+        return finding
+    low = [at for at, value in enumerate(values) if value * value < before * values[-1]]
+    at = low[-1] if low else 0
+    words = (
+        f"the learning rate rose from {before:.3g} to {values[-1]:.3g} after step {rates.steps[at]}"
+    )
+    evidence = Evidence("learning rate", float(values[-1]), before, "the run's own past").to_json()
+    cause = f"{words}; {finding.cause}" if finding.cause else words
+    details = finding.details | {
+        "cause": cause,
+        "evidence": [*finding.details.get("evidence", []), evidence],
+    }
+    return replace(finding, details=details)
 
 
 class Standing:

@@ -53,7 +53,7 @@ class GaugeRow:
     """A quantity of the run, or the median over all layers of one of the model.
 
     `past` is the median of its past, between `low` and `high` in eight of ten samples; NaN where
-    it has none. `worst` is the layer that departs most from its own past, None for the run.
+    it has none. `worst` is the layer that has moved farthest from its own past, None for the run.
     """
 
     label: str
@@ -67,11 +67,13 @@ class GaugeRow:
     warned: bool
     group: LayerSeries | None = None
     worst: LayerNow | None = None
+    most: float = 0.0
+    """How far the layer is from its past that departs most, in units of its spread."""
 
     @property
     def telling(self) -> float:
-        """How far it departs from its past, or its worst layer does."""
-        return max(self.departure, 0.0 if self.worst is None else self.worst.departure)
+        """How far it departs from its past, or one of its layers does."""
+        return max(self.departure, self.most)
 
 
 def gauge_rows(
@@ -124,12 +126,30 @@ def gauge_of(group: LayerSeries, *, warned: bool = False) -> GaugeRow:
     curve = row_medians(levels.T, read.T)
     lost = (read & ~np.isfinite(values)).all(axis=0)
     curve = np.where(lost, np.nan, np.exp(curve) if logarithmic else curve)
+    if logarithmic:  # of a logarithm of zero there is no median
+        curve = np.where(read.any(axis=0) & ~(read & (values > 0)).any(axis=0) & ~lost, 0.0, curve)
     each = [
         _standing(label, values[row, read[row]], logarithmic=logarithmic)
         for row, label in enumerate(group.labels)
     ]
-    worst = max((one for one, _ in each), key=lambda one: one.departure)
-    return _row(str(group.address), group.quantity, curve, warned, group=group, worst=worst)
+    worst = max((one for one, _ in each), key=lambda one: _moved(one, logarithmic=logarithmic))
+    most = max(one.departure for one, _ in each)
+    return _row(
+        str(group.address), group.quantity, curve, warned, group=group, worst=worst, most=most
+    )
+
+
+def _moved(one: LayerNow, *, logarithmic: bool) -> float:
+    """How far a layer is from its past, on the scale of the quantity: its noise says nothing here."""
+    if not math.isfinite(one.value):
+        return math.inf
+    if math.isnan(one.past):
+        return -1.0
+    if not logarithmic:
+        return abs(one.value - one.past)
+    if one.past <= 0 or one.value <= 0:
+        return math.inf if one.past != one.value else 0.0
+    return abs(math.log(one.value / one.past))
 
 
 def _of_run(series: Series, quantity: Quantity, *, warned: bool) -> GaugeRow:
@@ -144,10 +164,22 @@ def _row(
     *,
     group: LayerSeries | None = None,
     worst: LayerNow | None = None,
+    most: float = 0.0,
 ) -> GaugeRow:
     now, (low, high) = _standing(label, curve, logarithmic=quantity.scale == "log")
     return GaugeRow(
-        label, quantity, now.value, now.past, low, high, now.departure, curve, about, group, worst
+        label,
+        quantity,
+        now.value,
+        now.past,
+        low,
+        high,
+        now.departure,
+        curve,
+        about,
+        group,
+        worst,
+        most,
     )
 
 

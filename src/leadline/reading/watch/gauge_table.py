@@ -94,6 +94,10 @@ def watch_json(view: WatchView) -> dict[str, Any]:
             }
             for finding in sight.findings
         ],
+        "earlier_warnings": [
+            {**finding_json(finding), "step": finding.details.get("step")}
+            for finding in sight.earlier
+        ],
         "gauges": [_gauge_json(row) for row in view.gauges],
         "notes": strict_json(sight.provenance.get("watch", {}).get("notes", [])),
     }

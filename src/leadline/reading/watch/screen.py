@@ -71,7 +71,7 @@ class WatchView:
     def screen(self, *, width: int | None = None, height: int | None = None) -> Screen:
         """Return the screen: everything, or what fits into `height` lines of `width` columns."""
         answer, tail = self._answer(), [state_sentence(self.sight), detail_sentence(self.sight)]
-        warnings = warning_sentences(self.sight.findings)
+        warnings = warning_sentences(self.sight.findings, file=self.sight.name)
         if height is None or width is None:
             body = self._body(MOST_LINES, MOST_GAUGES, 3)
             told = [one for group in warnings for one in group]
@@ -211,7 +211,7 @@ def _outweighs(best: LayerSeries, shown: LayerSeries, findings: Sequence[Finding
     return gauge_of(best).telling > FAR_MORE * max(gauge_of(shown).telling, 1.0)
 
 
-def warning_sentences(findings: Sequence[Finding]) -> list[list[Sentence]]:
+def warning_sentences(findings: Sequence[Finding], *, file: str = "") -> list[list[Sentence]]:
     """Return the worst warnings: what, where and since when, and below each what to do."""
     groups: list[list[Sentence]] = []
     for finding in findings[:MOST_WARNINGS]:
@@ -223,7 +223,8 @@ def warning_sentences(findings: Sequence[Finding]) -> list[list[Sentence]]:
         groups.append([*group, *below_warning(finding)])
     hidden = len(findings) - len(findings[:MOST_WARNINGS])
     if hidden:
-        groups.append([Sentence(f"{hidden} more: `leadline report FILE --all`", "dim")])
+        command = f"leadline report {file or 'FILE'} --all"
+        groups.append([Sentence(f"{hidden} more: `{command}`", "dim")])
     return groups
 
 

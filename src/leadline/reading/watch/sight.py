@@ -22,7 +22,7 @@ from leadline.record.file.following import FollowedFile
 from leadline.record.file.writer import RecordWriter, writer_of
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.run.ring import read_ring, ring_path
-from leadline.record.run.watching import Attempt, without_replaced
+from leadline.record.run.watching import Attempt, replaced, without_replaced
 from leadline.record.views import written_by
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class RunSight:
     state: SightState
     history: History = field(default_factory=History)
     findings: tuple[Finding, ...] = ()
+    earlier: tuple[Finding, ...] = ()
+    """Warnings about updates that the run has made again since."""
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     quiet: float | None = None
     since: str = ""
@@ -84,6 +86,7 @@ def sight_of(record: Record) -> RunSight:
         "closed" if closed else "running",
         History.of(record),
         tuple(record.findings),
+        tuple(record.replaced_findings),
         provenance,
     )
 
@@ -131,6 +134,7 @@ class FollowedRun:
             state,
             self._history,
             tuple(without_replaced(self._file.findings, self._file.provenance.get("watch"))),
+            tuple(replaced(self._file.findings, self._file.provenance.get("watch"))),
             self._file.provenance,
             quiet,
             time.strftime("%H:%M:%S", time.localtime(self._wall() - quiet)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.run.trend import trend_of
 from leadline.record.words.numbers import format_clock
-from leadline.record.words.watch_answer import count_warnings
+from leadline.record.words.watch_answer import count_warnings, earlier_warnings
 
 if TYPE_CHECKING:
     from leadline.reading.watch.sight import RunSight
@@ -46,10 +46,17 @@ def state_sentence(sight: RunSight) -> str:
 
 def detail_sentence(sight: RunSight) -> str:
     """Say how often layers are read, what that costs, and what could not be watched."""
-    words: list[str] = []
+    words = [one.rstrip(".") for one in earlier_warnings(sight.earlier)]
     every = number_at(sight.provenance, "watch", "every")
     if every is not None:
-        words.append(f"Every layer is read every {int(every):,} updates")
+        words.append(f"{'E' if not words else 'e'}very layer is read every {int(every):,} updates")
+    trained, all_of_it = (
+        number_at(sight.provenance, "watch", "parameters", one) for one in ("trained", "all")
+    )
+    if trained is not None and all_of_it and trained < all_of_it:
+        words.append(
+            f"{int(trained):,} of {int(all_of_it):,} parameters are trained, the others frozen"
+        )
     share = number_at(sight.provenance, "watch", "overhead", "share")
     if share is not None:
         words.append(f"watching took {100 * max(share, 0.0):.1f} % of the time")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from leadline.record.provenance import value_at
+from leadline.record.rows.finding import SEVERITIES
 from leadline.record.rows.quantity import Quantity
 from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
 
@@ -31,6 +32,7 @@ __all__ = [
     "Attempt",
     "attempts_of",
     "is_watched",
+    "replaced",
     "without_replaced",
 ]
 
@@ -133,18 +135,30 @@ class Attempt:
 def without_replaced(findings: Iterable[Finding], watch: Mapping[str, Any] | None) -> list[Finding]:
     """Leave out warnings about updates that a later attempt has made again, from an earlier step.
 
-    `watch` is what the provenance says under that name.
+    `watch` is what the provenance says under that name. Of a watched run the worst warnings come
+    first, and of those the earliest: it is nearest to the cause.
     """
+    kept = [one for one in findings if not _is_replaced(one, watch)]
+    return kept if watch is None else sorted(kept, key=_worst_and_earliest)
+
+
+def replaced(findings: Iterable[Finding], watch: Mapping[str, Any] | None) -> list[Finding]:
+    """Return the warnings about updates that a later attempt has made again."""
+    return sorted((one for one in findings if _is_replaced(one, watch)), key=_worst_and_earliest)
+
+
+def _is_replaced(finding: Finding, watch: Mapping[str, Any] | None) -> bool:
     attempts = value_at(watch or {}, "attempts")
     entries = cast("list[Mapping[str, Any]]", attempts) if isinstance(attempts, list) else []
-    firsts = [int(one["first"]) for one in entries]
-    kept: list[Finding] = []
-    for finding in findings:
-        attempt, step = finding.details.get("attempt"), finding.details.get("step")
-        later = firsts[attempt + 1 :] if isinstance(attempt, int) else []
-        if not (isinstance(step, int) and any(first <= step for first in later)):
-            kept.append(finding)
-    return kept
+    attempt, step = finding.details.get("attempt"), finding.details.get("step")
+    later = entries[attempt + 1 :] if isinstance(attempt, int) else []
+    return isinstance(step, int) and any(int(one["first"]) <= step for one in later)
+
+
+def _worst_and_earliest(finding: Finding) -> tuple[int, int]:
+    since = finding.details.get("since")
+    place = SEVERITIES.index(finding.severity) if finding.severity in SEVERITIES else 0
+    return place, since if isinstance(since, int) else -1
 
 
 def is_watched(record: Record) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadline.record.run.trend import Trend
     from leadline.record.run.watching import Attempt
 
-__all__ = ["below_warning", "count_warnings", "warning_place", "watch_answer"]
+__all__ = ["below_warning", "count_warnings", "earlier_warnings", "warning_place", "watch_answer"]
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
@@ -43,7 +43,15 @@ def watch_answer(record: Record) -> list[str]:
     closed = value_at(provenance, "watch", "closed") is True
     run = f"A run of {updates}" if closed else f"A run that has made {updates} so far"
     sentence = f"{run}, {_loss_words(trend)}; {_warning_words(record.findings)}."
-    return [sentence, *_attempt_sentences(record)]
+    return [sentence, *_attempt_sentences(record), *earlier_warnings(record.replaced_findings)]
+
+
+def earlier_warnings(findings: Sequence[Finding]) -> list[str]:
+    """Say what was warned of in updates that the run has made again since."""
+    if not findings:
+        return []
+    words = _warning_words(findings)
+    return [f"Before it went back to an earlier step it had {words}."]
 
 
 def count_warnings(findings: Sequence[Finding]) -> str:
@@ -111,7 +119,7 @@ def _warning_words(findings: Sequence[Finding]) -> str:
 def _attempt_sentences(record: Record) -> list[str]:
     attempts = attempts_of(record)
     last = attempts[-1] if attempts else None
-    ending = [f"It ended with an error: {last.error}."] if last is not None and last.error else []
+    ending = [] if last is None or not last.error else [_error_sentence(last.error)]
     if len(attempts) < 2:
         return ending
     if len(attempts) == 2:
@@ -125,7 +133,16 @@ def _attempt_sentences(record: Record) -> list[str]:
     return [f"The run has {len(attempts)} parts; the last ones began at steps {steps}.", *ending]
 
 
+def _error_sentence(error: str) -> str:
+    name, _, words = error.partition(": ")
+    if name == "TrainingStopped":
+        return f"The watch stopped it: {words.rstrip('.')}."
+    return f"It ended with an error: {error.rstrip('.')}."
+
+
 def _end_words(attempt: Attempt) -> str:
+    if (attempt.error or "").startswith("TrainingStopped"):
+        return "was stopped by the watch"
     if attempt.error:
         return f"ended with an error ({attempt.error})"
     return "was closed" if attempt.ended == "closed" else "was cut off"

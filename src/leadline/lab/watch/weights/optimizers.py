@@ -93,7 +93,7 @@ class GroupSums:
     change: float = 0.0
     weight: float = 0.0
     taken: float = 0.0
-    """How many gradients of it an optimizer took: with none of them there is no norm."""
+    """How many gradients of it an optimizer took, or missed: with none of them there is no norm."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ class StepReading:
         """Sums that are still on their device: what of which group, and how many each stands for."""
         self._taken: dict[Site, int] = {}
         """How many gradients of each group were read."""
+        self._without_gradient: dict[Site, int] = {}
+        """How many trained parameters of each group got none: to them it is zero."""
 
     @torch.no_grad()
     def begin(self, optimizer: torch.optim.Optimizer, *, weights: bool = True) -> None:
@@ -156,7 +158,11 @@ class StepReading:
         taken: list[_Taken] = []
         for name, parameter, settings in self.groups.of(optimizer):
             gradient, site = parameter.grad, self.groups.sites[name]
-            if gradient is None or not is_counted(gradient, first=self._first):
+            if gradient is None:
+                if parameter.requires_grad and is_counted(parameter, first=self._first):
+                    self._without_gradient[site] = self._without_gradient.get(site, 0) + 1
+                continue
+            if not is_counted(gradient, first=self._first):
                 continue
             if is_addend(gradient):
                 self.left_out.add(name)
@@ -256,14 +262,16 @@ class StepReading:
             for (site, kind, _, share), value in zip(self._entries, values, strict=True):
                 one = sums.setdefault(site, GroupSums())
                 setattr(one, kind, getattr(one, kind) + share * value)
-        for site, count in self._taken.items():
-            sums[site].taken = float(count)
+        for counts in (self._taken, self._without_gradient):
+            for site, count in counts.items():
+                sums.setdefault(site, GroupSums()).taken += float(count)
         for site, kind in self._without:
             for name in _SUMS_OF[kind] if site in sums else ():
                 setattr(sums[site], name, 0.0)
         self._before.clear()
         self._entries.clear()
         self._taken.clear()
+        self._without_gradient.clear()
         return {site: one for site, one in sums.items() if any(astuple(one))}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import (
     WINDOW,
@@ -96,7 +96,7 @@ def attention_logits_growing(history: History, alarm: Alarm) -> Iterator[Finding
         evidence=evidence,
         cause="the weights of queries and keys grow: their learning rate is too large and no norm holds them",
         do_now="Lower the learning rate (of queries and keys, where they have their own). For the next "
-        f"run norm queries and keys (QK-norm). Step {before} was the last before softmax froze.",
+        f"run norm queries and keys (QK-norm). Up to step {good_until(before)} softmax was not frozen.",
     )
 
 

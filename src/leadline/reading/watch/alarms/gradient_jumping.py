@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import Departure, LayerPanel, change, panel, place_of, round_to
 from leadline.record.rows.finding import Finding
@@ -23,6 +23,8 @@ ONE = 50.0
 """Times the past of one write, or of one site of the stream. Healthy runs came to 43."""
 ONE_SPREADS = 8.0
 BY_LAYER = ("gradient.stream", "gradient.parameters")
+SILENT = 1e-25
+"""The past of a gradient that was zero, from which nothing is a factor: layers that are unfrozen."""
 ALWAYS = 0.999
 """A factor of clipping nearer than this to the largest of all is that of every update."""
 
@@ -63,7 +65,7 @@ def gradient_jumping(history: History, alarm: Alarm) -> Iterator[Finding]:
         )  # fmt: skip
         return
     for name, measured, one in by_layer:
-        high = (one.factors >= ONE) & (one.deviations >= ONE_SPREADS)
+        high = (one.factors >= ONE) & (one.deviations >= ONE_SPREADS) & (one.usual > SILENT)
         if high.any():
             place = measured.rows(high)
             most = float(one.factors[high].max())
@@ -84,9 +86,10 @@ def _worst(
     """The layers whose parameters' gradient jumped at least half as far as that of the worst."""
     for name, measured, one in by_layer:
         if name == "gradient.parameters":
-            high = np.log(one.factors) >= np.log(one.factors.max()) / 2
-            if one.factors.max() > 1:
-                stack = measured.sites[int(np.argmax(one.factors))].stack
+            factors = np.where(one.usual > SILENT, one.factors, 1.0)
+            high = np.log(factors) >= np.log(factors.max()) / 2
+            if factors.max() > 1:
+                stack = measured.sites[int(np.argmax(factors))].stack
                 return place_of(measured.rows(high).sites, stack), stack
     return (), None
 
@@ -106,7 +109,7 @@ def _said(
         evidence=[Evidence(title, round_to(value), round_to(usual), "the run's own past")],
         cause="a batch unlike those before, or weights that have come to where the loss is steep",
         do_now=f"{_first_aid(history, jump.since)} If the loss rises, lower the learning rate and go back "
-        f"to step {jump.before}.",
+        f"to a checkpoint of step {good_until(jump.before)} or earlier.",
     )
 
 
@@ -117,8 +120,5 @@ def _first_aid(history: History, since: int) -> str:
     """
     clipping = history.of_run("train.clipping")
     if clipping is not None and clipping.last < min(1.0, ALWAYS * float(clipping.values.max())):
-        return (
-            f"Clipping leaves {clipping.last:.2g} of it, so this update is no longer than others; look "
-            f"at the batch of step {since}."
-        )
+        return f"Clipping leaves {clipping.last:.2g} of it. Look at the batch of step {since}."
     return f"Clip the gradient and look at the batch of step {since}."

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History, Series
 from leadline.reading.watch.robust import (
     LEAST_STEPS,
@@ -77,7 +77,7 @@ def loss_spiking(history: History, alarm: Alarm) -> Iterator[Finding]:
         evidence=[evidence],
         cause="updates that are too long for where the weights stand now, or a bad batch",
         do_now=f"Lower the learning rate or clip the gradient. If the loss does not come back, go back to "
-        f"step {before}, the last before it, and skip the batches since.",
+        f"a checkpoint of step {good_until(before)} or earlier, and skip the batches since.",
     )
 
 

@@ -1,9 +1,10 @@
 """G01: a gauge is infinite or not a number.
 
 A forward pass breaks from the first block on, so the lowest site is where it broke; a backward pass that
-breaks alone does so from the last block down, so there it is the highest. What comes of a division by
-zero, as ratios do, breaks nothing and is not looked at. The loss is read at every update, so it
-says best since when; the layers are known of samples only.
+breaks alone does so from the last block down, so there it is the highest. Where every layer is finite and
+the loss is not, it is the loss itself. What comes of a division by zero, as ratios do, breaks nothing and is
+not looked at. The loss is read at every update, so it says since when; the layers are known of samples
+only. A sample that comes later finds broken weights everywhere, and cannot say where it began.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History, Series
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.site import RUN
@@ -42,20 +43,19 @@ def not_finite(history: History, alarm: Alarm) -> Iterator[Finding]:
     broken = list(_broken(history))
     if not broken:
         return
-    first = _first(broken, _stacks(history))
     since = min(_since(series) for series in broken)
+    if since < history.step and any(series.site != RUN for series in broken):
+        yield _too_late(history, alarm, since)
+        return
+    first = _first(broken, _stacks(history))
     title = history.quantities[first.quantity].title
     is_run = first.site == RUN
     where = "" if is_run else f" at {first.site}"
     when = f" since step {since}" if is_run else f" at step {history.step}"
-    loss = (
-        ""
-        if is_run or since == history.step
-        else f", and the loss is not finite since step {since}"
-    )
+    whole = is_run and any(name in history for name in FORWARD)
     is_backward = first.quantity in BACKWARD
     yield alarm.warning(
-        f"{title} is {first.last}{where}{when}{loss}.",
+        f"{title} is {first.last}{where}{when}{', while every layer is finite' if whole else ''}.",
         step=history.step,
         since=since,
         quantity=first.quantity,
@@ -63,10 +63,36 @@ def not_finite(history: History, alarm: Alarm) -> Iterator[Finding]:
         layers=() if is_run else (first.site.layer,),
         sublayer=first.site.point if first.site.sublayer is not None else None,
         evidence=[Evidence(title, str(first.last), "a finite number", "arithmetic")],
-        cause=f"an overflow or a division by zero in the {'backward' if is_backward else 'forward'} "
+        cause="the loss itself: targets, a mask that leaves no token, or a logarithm of 0"
+        if whole
+        else f"an overflow or a division by zero in the {'backward' if is_backward else 'forward'} "
         "pass, or weights that an earlier update has broken",
-        do_now=f"Stop and go back to the last checkpoint before step {since}: later ones hold broken "
-        "weights. Then lower the learning rate or clip the gradient.",
+        do_now=f"{_back(since)} Then look at the batch of step {since}; lower the learning rate or clip the "
+        "gradient.",
+    )
+
+
+def _too_late(history: History, alarm: Alarm, since: int) -> Finding:
+    """Say that it is broken everywhere, and how to see where it begins."""
+    return alarm.warning(
+        f"The loss is not finite since step {since}; at step {history.step}, the next sample, the layers "
+        "are not finite either.",
+        step=history.step,
+        since=since,
+        quantity="train.loss",
+        evidence=[Evidence("loss", "not finite", "a finite number", "arithmetic")],
+        cause="an overflow or a division by zero; where it began was not sampled, and by now every update "
+        "has spread it",
+        do_now=f"{_back(since)} To see where it begins, go on from there with every=1.",
+    )
+
+
+def _back(since: int) -> str:
+    good = good_until(since - 1)
+    if not good:
+        return "Stop and start again: later weights are broken."
+    return (
+        f"Stop and go back to a checkpoint of step {good} or earlier: later weights may be broken."
     )
 
 
@@ -84,7 +110,7 @@ def _stacks(history: History) -> list[str]:
 
 
 def _first(broken: Sequence[Series], stacks: Sequence[str]) -> Series:
-    """The place that broke first: by the forward pass, else by the backward pass, else by the run."""
+    """The place that broke first: by the forward pass, else by the run, else by the backward pass."""
 
     def depth(series: Series) -> tuple[int, int, int]:
         site = series.site
@@ -95,6 +121,9 @@ def _first(broken: Sequence[Series], stacks: Sequence[str]) -> Series:
     backward = [one for one in broken if one.quantity in BACKWARD]
     if forward:
         return min(forward, key=depth)
+    losses = [one for one in broken if one.quantity == OF_THE_RUN[0]]
+    if losses:
+        return losses[0]
     if backward:
         return max(backward, key=depth)
     return min(broken, key=lambda one: OF_THE_RUN.index(one.quantity))

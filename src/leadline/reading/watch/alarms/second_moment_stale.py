@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import change, panel, place_of, round_to
 from leadline.record.rows.finding import Finding
@@ -68,5 +68,5 @@ def second_moment_stale(history: History, alarm: Alarm) -> Iterator[Finding]:
         ],
         cause="gradients grow faster than the second moment follows: beta2 is high, or the data changed",
         do_now="Clip the gradient or the update, lower beta2 to 0.95, or lower the learning rate now. If "
-        f"the loss spikes, go back to step {rise.before}.",
+        f"the loss spikes, go back to a checkpoint of step {good_until(rise.before)} or earlier.",
     )  # fmt: skip

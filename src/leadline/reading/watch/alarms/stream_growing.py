@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History, Series
 from leadline.reading.watch.robust import WINDOW, is_early, place_of, round_to, slope, steadiness
 from leadline.record.rows.finding import Finding
@@ -89,7 +89,7 @@ def _growing(history: History, alarm: Alarm) -> Iterator[Finding]:
         ],
         cause="weights that write to the stream grow: the learning rate is too large and nothing holds them",
         do_now="Lower the learning rate now and decay the weights that write to the stream. If the loss "
-        f"rises, go back to step {since}.",
+        f"rises, go back to a checkpoint of step {good_until(since)} or earlier.",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History, Series
 from leadline.reading.watch.robust import LEAST_SAMPLES, is_early, place_of, round_to
 from leadline.record.rows.finding import Finding
@@ -54,8 +54,10 @@ def tokens_becoming_equal(history: History, alarm: Alarm) -> Iterator[Finding]:
     layers = place_of((series.site for series in equal), lowest.site.stack)
     since = _since(lowest)
     earlier = lowest.steps[lowest.steps < since]
-    before = int(earlier[-1]) if len(earlier) else 0
-    back = f"Go back to step {before}, the last before it, with" if before else "Start again with"
+    good = good_until(int(earlier[-1])) if len(earlier) else 0
+    back = (
+        f"Go back to a checkpoint of step {good} or earlier, with" if good else "Start again with"
+    )
     yield alarm.warning(
         f"The tokens after {layer_ranges(layers)} are one vector (mean cosine {lowest.last:.4f}) since "
         f"step {since}.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline.reading.show.wording import layer_ranges
-from leadline.reading.watch.alarm import Alarm, Evidence, alarm
+from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import Departure, LayerPanel, change, panel, place_of, round_to
 from leadline.record.rows.finding import Finding
@@ -98,6 +98,6 @@ def _said(
             Evidence("update over weights", round_to(value), round_to(usual), "the run's own past")
         ],
         cause="the learning rate is too large for these gradients, or the second moment is too old for them",
-        do_now="Lower the learning rate now, or clip the gradient. If the loss rises, go back to step "
-        f"{jump.before}.",
+        do_now="Lower the learning rate now, or clip the gradient. If the loss rises, go back to a "
+        f"checkpoint of step {good_until(jump.before)} or earlier.",
     )
