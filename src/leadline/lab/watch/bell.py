@@ -9,7 +9,7 @@ from typing import Any
 
 from leadline.errors import TrainingStopped
 from leadline.lab.watch.fence import Fence, log
-from leadline.lab.watch.writer import RunWriter, ring_readings
+from leadline.lab.watch.writer import RunWriter
 from leadline.reading.watch.alarm import Standing, ask_alarms
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Reading, Site
@@ -152,7 +152,7 @@ class Bell:
         """Bring what the ring holds into the record; say that it stands there."""
         assert self._ring is not None and self._writer is not None
         ring = read_ring(self._ring.path)
-        readings = ring_readings(ring, after=self._kept_until, without=self._sampled)
+        readings = ring.readings(after=self._kept_until, without=self._sampled)
         # Losses stand in the record at full rate already.
         readings = [one for one in readings if not one.quantity.endswith(".loss")]
         snapshots = [*self._writer.facts.get("snapshots", []), ring.entry(codes)]

@@ -22,10 +22,9 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.processes.gathered import plain_class
 from leadline.record import Finding, Quantity, Reading, Record
 from leadline.record.file.store import is_record_file
-from leadline.record.rows.site import Site
-from leadline.record.run.ring import FIRST_COLUMNS, RingRows, read_ring, ring_path
+from leadline.record.run.ring import read_ring, ring_path
 
-__all__ = ["RunWriter", "identity_of", "ring_readings"]
+__all__ = ["RunWriter", "identity_of"]
 
 PATIENCE = 0.1
 """Seconds that a sample waits for a reader that holds the file: the loop waits with it."""
@@ -187,7 +186,7 @@ class RunWriter:
         reached = self._reached.get(self._run, 0)
         try:
             ring = read_ring(place)
-            readings = ring_readings(ring, after=reached)
+            readings = ring.readings(after=reached)
         except LeadlineError as error:
             self.fence.note(str(error))
             return
@@ -211,29 +210,6 @@ class RunWriter:
             self.fence.note(f"{len(self._pending)} rows could not be written and are lost.")
         if self.path is not None:
             self.record.close()
-
-
-def ring_readings(ring: RingRows, *, after: int = 0, without: Iterable[int] = ()) -> list[Reading]:
-    """The rows of a ring as readings: gradient norms of every group, and the numbers of the run."""
-    from leadline.instruments.passes.probes.gradient import PARAMETERS
-    from leadline.record.rows.site import RUN
-    from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
-    from leadline.record.run.watching import LOSS
-
-    left_out = set(without)
-    readings: list[Reading] = []
-    of_the_run = (LOSS, LEARNING_RATE, GRADIENT_NORM)
-    for row in ring.rows:
-        step = int(row[0])
-        if step <= after or step in left_out:
-            continue
-        for quantity, value in zip(of_the_run, row[1 : len(FIRST_COLUMNS)], strict=True):
-            readings.append(Reading(quantity.name, RUN, "value", float(value), step=step))
-        for site, value in zip(ring.sites, row[len(FIRST_COLUMNS) :], strict=True):
-            readings.append(
-                Reading(PARAMETERS.name, Site(**site), "value", float(value), step=step)
-            )
-    return readings
 
 
 def _named(reading: Reading, run: str) -> Reading:

@@ -9,6 +9,7 @@ died, or has been silent for longer than it usually is.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from leadline.reading.watch.history import History
 from leadline.record.file.following import FollowedFile
 from leadline.record.file.writer import RecordWriter, writer_of
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.rows.site import RUN
 from leadline.record.run.ring import read_ring, ring_path
 from leadline.record.run.watching import Attempt, replaced, without_replaced
 from leadline.record.views import written_by
@@ -105,6 +107,7 @@ class FollowedRun:
         self._file = FollowedFile(path)
         self._history = History()
         self._run: str | None = None
+        self._ring: int | None = None
         self._clock, self._wall = clock, wall
         self._begun = clock()
         self._changed: float | None = None
@@ -116,7 +119,7 @@ class FollowedRun:
             raise RecordError(f"{self.path} is no regular file; give the file of a record.")
         look = self._file.look()
         if self._file.again:
-            self._history, self._run = History(), None
+            self._history, self._run, self._ring = History(), None, None
         self._take(self._file.fresh)
         now = self._clock()
         if self._file.fresh or self._changed is None:
@@ -129,6 +132,7 @@ class FollowedRun:
         writer = writer_of(self.path)
         quiet = now - self._changed
         state = self._state(writer, quiet)
+        ring = self._read_ring() if state == "died" else None
         return RunSight(
             self.path.name,
             state,
@@ -140,7 +144,7 @@ class FollowedRun:
             time.strftime("%H:%M:%S", time.localtime(self._wall() - quiet)),
             writer,
             busy=look == "busy",
-            ring=self._last_of_ring() if state == "died" else None,
+            ring=ring,
         )
 
     def _take(self, lines: Iterable[StepLine]) -> None:
@@ -157,14 +161,21 @@ class FollowedRun:
             self._run = run
             self._history.add_lines(several)
 
-    def _last_of_ring(self) -> int | None:
-        """The last update in the ring beside the file; None where it holds none beyond the file."""
+    def _read_ring(self) -> int | None:
+        """Add what the ring beside the file of a dead writer holds beyond it; say up to where."""
         try:
-            rows = read_ring(ring_path(self.path)).rows
+            rows = read_ring(ring_path(self.path))
         except (RecordError, OSError):
             return None
-        last = int(rows[-1, 0]) if len(rows) else 0
-        return last if last > self._history.step else None
+        last = max(rows.steps, default=0)
+        if last > self._history.step:
+            readings = rows.readings(after=self._history.step)
+            # A loop whose loss the watch did not see has none in the ring either.
+            self._history.add(
+                one for one in readings if not math.isnan(one.value) or one.site == RUN
+            )
+            self._ring = last
+        return self._ring
 
     def _age(self) -> float:
         """How many seconds ago the file was written, by the clock of the disk."""

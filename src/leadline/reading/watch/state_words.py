@@ -106,7 +106,9 @@ def _state_words(sight: RunSight) -> str:
         return "closed"
     if sight.state == "died":
         kept = (
-            "" if sight.ring is None else f"; the ring beside it holds updates up to {sight.ring:,}"
+            ""
+            if sight.ring is None
+            else f"; the last updates, up to {sight.ring:,}, are read from the ring beside it"
         )
         return f"{writer} is gone; {silence}{kept}; a run that goes on will show here"
     if sight.state == "silent":

@@ -18,7 +18,7 @@ import errno
 import json
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leadline.errors import RecordError
+from leadline.record.rows.reading import Reading
+from leadline.record.rows.site import RUN, Site
+from leadline.record.run.training import GRADIENT_NORM, LEARNING_RATE
+from leadline.record.run.watching import LOSS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +39,8 @@ __all__ = ["BATCH", "FIRST_COLUMNS", "Ring", "RingRows", "read_ring", "ring_path
 _MAGIC = b"LEADLINE RING 1\n"
 FIRST_COLUMNS = ("step", "loss", "rate", "gradient_norm")
 """What every ring holds; the norms of the groups follow."""
+OF_THE_RUN = (LOSS.name, LEARNING_RATE.name, GRADIENT_NORM.name)
+OF_A_GROUP = "gradient.parameters"
 BATCH = 120
 """Bytes for the name of a batch."""
 
@@ -98,6 +104,20 @@ class RingRows:
     def steps(self) -> list[int]:
         """The updates."""
         return [int(step) for step in self.rows[:, 0]]
+
+    def readings(self, *, after: int = 0, without: Iterable[int] = ()) -> list[Reading]:
+        """The rows as readings: the numbers of the run, and gradient norms of every group."""
+        left_out = set(without)
+        readings: list[Reading] = []
+        for row in self.rows:
+            step = int(row[0])
+            if step <= after or step in left_out:
+                continue
+            for name, value in zip(OF_THE_RUN, row[1 : len(FIRST_COLUMNS)], strict=True):
+                readings.append(Reading(name, RUN, "value", float(value), step=step))
+            for site, value in zip(self.sites, row[len(FIRST_COLUMNS) :], strict=True):
+                readings.append(Reading(OF_A_GROUP, Site(**site), "value", float(value), step=step))
+        return readings
 
     def entry(self, codes: Sequence[str] = ()) -> dict[str, Any]:
         """What the provenance says of a snapshot: its steps, why it was taken, and the batches."""

@@ -467,3 +467,36 @@ def test_kin_of_adam_say_in_their_groups_whether_they_correct(betas, settings, c
     else:
         v = {name: moment(history, name, BETA, corrected=corrected) for name in found}
         assert found == pytest.approx(surprises(history, v.get), rel=1e-5)
+
+
+# --- trained parameters that get no gradient -----------------------------------------------------
+
+
+def gradients_of(module):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    reading = StepReading(ParameterGroups(module, None))
+    reading.begin(optimizer)
+    optimizer.step()
+    return {one.site.point: one.gradient for one in readings_of(reading.end())}
+
+
+def test_a_trained_parameter_without_a_gradient_has_one_of_zero():
+    module = plain()
+    module["0"].grad = torch.ones(6, 5)
+    module["2"].requires_grad_(False)  # frozen: it has none to read
+    assert gradients_of(module) == {"0": pytest.approx(30**0.5), "1": 0.0}
+
+
+def test_of_a_write_with_some_gradients_the_others_add_nothing():
+    class Write(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+    module = Write()
+    module.layers[1].weight.grad = torch.ones(3, 3)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    reading = StepReading(ParameterGroups(module, None))
+    reading.begin(optimizer)
+    read = {one.site.layer: one.gradient for one in readings_of(reading.end())}
+    assert read == {1: 0.0, 2: pytest.approx(3.0)}

@@ -71,8 +71,18 @@ def test_the_loss_says_since_when_and_what_to_go_back_to():
     finding = said(train_loss=from_step(23), stream_norm=lost("stream.norm", (2, 3, 4), 23))
     assert finding.details["step"] == 25
     assert finding.details["since"] == 23
-    assert "the loss is not finite since step 23" in finding.verdict
-    assert "before step 23" in finding.remedy["words"]
+    assert "The loss is not finite since step 23; at step 25, the next sample" in finding.verdict
+    # The loss of step 22 was finite: it is that of the weights after 21 updates.
+    assert "a checkpoint of step 21 or earlier" in finding.remedy["words"]
+    assert "every=1" in finding.remedy["words"]
+    # By then weights are broken everywhere, and no layer is to blame.
+    assert finding.layers == () and finding.stack is None
+
+
+def test_a_loss_that_breaks_behind_finite_layers_is_the_loss_itself():
+    finding = said(train_loss=from_step(25), stream_norm=lost("stream.norm", (), 25))
+    assert finding.verdict == "Training loss is nan since step 25, while every layer is finite."
+    assert "targets" in finding.cause
 
 
 def test_a_loss_alone_is_named():

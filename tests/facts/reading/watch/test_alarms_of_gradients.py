@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from leadline.reading.watch.alarm import ALARMS
+from leadline.reading.watch.alarm import (
+    ALARMS,
+    LEAST_RATES,
+    RATE_SAMPLES,
+    RATE_TIMES,
+    ask_alarms,
+)
 from leadline.reading.watch.history import History
 from leadline.record import Reading
-from leadline.record.rows.site import OUTSIDE, Site
+from leadline.record.rows.site import OUTSIDE, RUN, Site
 from tests.synthetic_history import QUANTITIES, first_steps, noise, warnings_of
 
 JUMPING, STALE = "gradient-jumping", "second-moment-stale"
@@ -30,8 +36,8 @@ def layers(course, numbers=range(1, 5)):
     [
         (lambda _: 1.0, "Clip the gradient and look at the batch of step 150."),
         (lambda _: 0.25, "Clip the gradient and look"),  # a loop that divides by micro-batches
-        (lambda step: 1.0 if step < 150 else 0.05, "Clipping leaves 0.05 of it, so this update is"),
-        (lambda step: 0.9 if step < 150 else 0.05, "Clipping leaves 0.05 of it, so this update is"),
+        (lambda step: 1.0 if step < 150 else 0.05, "Clipping leaves 0.05 of it. Look at the batch"),
+        (lambda step: 0.9 if step < 150 else 0.05, "Clipping leaves 0.05 of it. Look at the batch"),
     ],
 )
 def test_who_clips_already_is_not_told_to(clipping, words):
@@ -51,7 +57,7 @@ def test_a_jump_of_the_gradient_names_layers_and_the_step_to_go_back_to():
     assert first_steps(said)[0] == 150
     assert (said[0].layers, said[0].stack) == ((2, 3), "stack")
     assert said[0].details["since"] == 150
-    assert "step 145" in said[0].remedy["words"]
+    assert "a checkpoint of step 144 or earlier" in said[0].remedy["words"]
 
 
 @pytest.mark.parametrize(("factor", "warned"), [(7.9, False), (8.1, True)])
@@ -111,7 +117,7 @@ def test_gradients_above_their_second_moment_are_said_with_the_highest_layers():
     said = warnings_of(STALE, gauges, steps=150)
     assert first_steps(said) == [150]
     assert said[0].layers == (2,)
-    assert "step 145" in said[0].remedy["words"]
+    assert "a checkpoint of step 144 or earlier" in said[0].remedy["words"]
     # one batch in some thousand does it in healthy runs: no reason to stop a training
     assert said[0].severity == "warning"
 
@@ -156,7 +162,7 @@ def test_updates_that_jump_are_said_with_what_the_rate_did():
     assert first_steps(said) == [150]
     assert said[0].layers == (1, 2, 3, 4)
     assert "the learning rate 3.0 times" in said[0].verdict
-    assert "step 145" in said[0].remedy["words"]
+    assert "a checkpoint of step 144 or earlier" in said[0].remedy["words"]
 
 
 @pytest.mark.parametrize(("factor", "warned"), [(5.9, False), (6.1, True)])
@@ -279,3 +285,42 @@ def test_stacks_are_compared_with_themselves():
         )
     said = list(ALARMS.get(STILL).look(history))
     assert [(one.stack, one.layers) for one in said] == [("decoder", (2,))]
+
+
+def test_layers_that_are_unfrozen_have_no_past_to_jump_from():
+    gauges = {
+        "train.gradient_norm": lambda _: 1.0,
+        "gradient.parameters": {1: lambda _: 1.0, 2: lambda step: 0.0 if step < 150 else 1.0},
+    }
+    assert not warnings_of(JUMPING, gauges, steps=200)
+
+
+# --- what every warning says of the learning rate -----------------------------------------------
+
+
+def causes(rate):
+    history = History(QUANTITIES.values())
+    for step in range(5, 155, 5):
+        norm = 1.0 if step < 150 else 20.0
+        for name, value in (("train.gradient_norm", norm), ("train.rate", rate(step))):
+            history.add([Reading(name, RUN, "value", value, step=step)])
+    return [one for one in ask_alarms(history) if one.name == JUMPING]
+
+
+def test_a_rate_that_rose_is_said_first():
+    (finding,) = causes(lambda step: 1e-3 if step < 140 else 0.1)
+    assert finding.cause.startswith(
+        "the learning rate rose from 0.001 to 0.1 after step 135; a batch"
+    )
+    assert finding.evidence[-1]["what"] == "learning rate"
+
+
+def test_a_linear_warm_up_is_no_rise():
+    assert (RATE_TIMES, RATE_SAMPLES, LEAST_RATES) == (3.0, 20, 5)
+    (finding,) = causes(lambda step: 1e-3 * step)
+    assert "learning rate rose" not in finding.cause
+
+
+def test_a_rate_that_falls_is_no_rise():
+    (finding,) = causes(lambda step: 1e-3 / step)
+    assert "learning rate rose" not in finding.cause

@@ -1,9 +1,10 @@
-"""G13 and G14: a loss above where the run began, weights that no update changes."""
+"""G13, G14 and G15: a loss above where the run began, weights that stand still, no gradient at all."""
 
 import numpy as np
 import pytest
 
 from leadline.reading.watch.alarm import ALARMS
+from leadline.reading.watch.alarms import gradient_zero as zero
 from leadline.reading.watch.alarms import loss_above_start as above
 from leadline.reading.watch.alarms import weights_not_moving as still
 from leadline.reading.watch.history import History
@@ -170,3 +171,28 @@ def test_a_rate_of_zero_is_the_cause():
 @pytest.mark.parametrize("last", [1e-3, np.nan])
 def test_what_moves_again_is_not_told(last):
     assert not [w for w in moving([lambda s: last if s >= 10 else 0.0]) if w.details["step"] >= 10]
+
+
+# --- G15 -------------------------------------------------------------------------------------------
+
+
+def gradients(*courses):
+    return warnings_of(
+        "gradient-zero", {"gradient.parameters": dict(enumerate(courses, 1))}, steps=20
+    )
+
+
+def test_a_run_without_any_gradient_is_told_at_the_second_sample():
+    assert zero.SAMPLES == 2
+    said = gradients(lambda _: 0.0, lambda _: 0.0)
+    assert first_steps(said)[0] == 5
+    assert said[0].severity == "serious"
+    assert said[0].verdict.startswith("Every gradient is zero")
+
+
+def test_a_gradient_anywhere_is_enough():
+    assert not gradients(lambda _: 0.0, lambda _: 1e-30)
+
+
+def test_one_batch_without_a_gradient_is_none_of_it():
+    assert not gradients(lambda step: 0.0 if step == 10 else 1.0)

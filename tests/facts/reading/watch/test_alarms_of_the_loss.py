@@ -27,7 +27,7 @@ def test_a_spike_is_said_at_the_next_sample_with_the_step_to_go_back_to():
     )
     assert first_steps(said) == [125]
     assert said[0].details["since"] == 122
-    assert "step 121" in said[0].remedy["words"]
+    assert "a checkpoint of step 120 or earlier" in said[0].remedy["words"]
     assert said[0].quantity == "train.loss"
 
 

@@ -62,6 +62,23 @@ def test_a_layer_is_compared_with_its_own_past():
     assert row.telling == row.worst.departure
 
 
+def test_the_layer_that_moved_most_is_not_the_one_with_the_least_noise():
+    steady = np.concatenate([np.full(45, 1.0), np.full(5, 1.3)])  # 1.3 times, far out of no noise
+    noisy = np.concatenate([np.tile([5.0, 20.0], 23)[:45], np.full(5, 900.0)])
+    row = gauge_of(group_of([steady, noisy], quantity=NORM))
+    assert row.worst.label == "2"
+    assert row.telling >= row.worst.departure
+
+
+def test_a_gauge_that_is_zero_everywhere_is_zero_now():
+    row = gauge_of(group_of(np.zeros((3, 20)), quantity=NORM))
+    assert row.now == 0.0
+    values = np.ones((3, 20))
+    values[:, -1] = 0.0
+    row = gauge_of(group_of(values, quantity=NORM))
+    assert (row.now, row.past, row.worst.value) == (0.0, 1.0, 0.0)
+
+
 def test_a_value_that_is_not_finite_departs_farthest():
     values = np.ones((3, 20))
     values[0, -1], values[1, -1] = 50.0, math.inf

@@ -170,7 +170,11 @@ def test_a_writer_that_died_is_told_with_the_time_of_the_last_row(path, clocks):
     assert not sight.ended  # it may go on
     ring = Ring(ring_path(path), [], slots=4)
     ring.put(23, [3.0, 1e-3, 1.0])
-    assert "the ring beside it holds updates up to 23" in state_sentence(run.look())
+    sight = run.look()
+    assert "the last updates, up to 23, are read from the ring beside it" in state_sentence(sight)
+    assert sight.history.step == 23
+    assert sight.history.of_run("train.loss").last == 3.0
+    assert len(run.look().history.of_run("train.loss")) == len(sight.history.of_run("train.loss"))
     ring.remove()
     beside.write_text(mine)
     record.close()

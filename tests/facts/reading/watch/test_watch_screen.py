@@ -114,7 +114,7 @@ def test_of_many_warnings_three_are_shown_and_the_rest_is_counted():
     text = view.screen().text()
     assert "verdict 2" in text
     assert "verdict 3" not in text
-    assert "2 more: `leadline report FILE --all`" in text
+    assert "2 more: `leadline report x --all`" in text
 
 
 def test_the_map_is_of_the_quantity_that_is_asked():

@@ -129,3 +129,21 @@ def test_a_full_disk_is_an_error_and_does_not_end_the_process(tmp_path, monkeypa
         ring.put(1, [0.0] * 3)
     ring._file = file
     ring.close()
+
+
+def test_rows_become_readings_of_the_run_and_of_every_group(tmp_path):
+    from leadline.instruments.passes.probes.gradient import PARAMETERS
+
+    ring = Ring(tmp_path / "r", [{"stack": "decoder", "layer": 2}], slots=4)
+    for step in (7, 8, 9):
+        ring.put(step, [3.0, 1e-3, 1.5, 0.5])
+    readings = read_ring(ring.path).readings(after=7, without=[8])
+    assert {one.step for one in readings} == {9}
+    values = {(one.quantity, one.site.layer): one.value for one in readings}
+    assert values == {
+        ("train.loss", 0): 3.0,
+        ("train.rate", 0): 1e-3,
+        ("train.gradient_norm", 0): 1.5,
+        (PARAMETERS.name, 2): 0.5,
+    }
+    ring.remove()
