@@ -50,6 +50,11 @@ warned before 20 of 21 failures and said 6 things in 24,100 healthy updates, 4 o
 scoring set nobody had looked at anything but losses: its settings were chosen, on seeds 0 to 2, by whether the loss fails at
 all. Kinds of failure, tasks and the size of the models are the same on both sides, so the score says how the
 alarms do on other seeds, shapes and rates of *these* failures, and less about those of large models.
+
+The same designs were scored once before, with seeds 0 to 4 and the alarms of commit f7aac0a: 30 of 40 failures warned of,
+a median lead of 78 updates, 1.49 false alarms per 1,000 healthy updates (this page at commit 6091cef). G13 and G14 were
+added since, G01 names another place, and words have changed; no limit that is scored here was moved. So the runs above
+have seeds that nobody had looked at, under the alarms that are shipped.
 """
 
 
