@@ -78,7 +78,8 @@ def test_tuning_and_scoring_share_no_run(sets):
         )
         assert not tuning & scoring
         assert len([run for run in sets.SCORING if run.kind == kind]) >= 5
-    assert {run.seed for run in sets.SCORING} == set(range(5))
+    # Seeds 0 to 4 were scored once, with earlier alarms.
+    assert {run.seed for run in sets.SCORING} == set(range(5, 10))
     assert min(run.seed for run in sets.TUNING) >= 100
     healthy = [run for run in sets.SCORING if not run.kind]
     assert len(healthy) == 10
