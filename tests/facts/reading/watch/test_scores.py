@@ -13,11 +13,7 @@ from leadline.reading.watch.scores import KEPT, score_sentence
 
 PAGE = (Path(__file__).parents[4] / "docs" / "watch-scores.md").read_text()
 SCORES = json.loads(KEPT.read_text())
-LATER = {"G13", "G14"}
-"""Alarms that came after the trial."""
-SCORED = [
-    alarm for _, alarm in ALARMS.items() if alarm.severity != "note" and alarm.code not in LATER
-]
+SCORED = [alarm for _, alarm in ALARMS.items() if alarm.severity != "note"]
 
 
 @pytest.mark.parametrize("alarm", SCORED, ids=lambda one: one.code)
@@ -43,8 +39,9 @@ def test_every_warning_is_scored_and_no_other() -> None:
 
 def test_the_sentence_of_an_alarm_that_spoke() -> None:
     assert score_sentence("G05") == (
-        "It warned before the loss failed in 9 of 10 runs whose rate was too large and 10 of 10 runs whose "
-        "attention logits grew, with a median lead of 55 updates. No false alarm in 6,700 healthy updates."
+        "It warned before the loss failed in 8 of 10 runs whose rate was too large, 3 of 9 runs with a stale "
+        "second moment and 10 of 10 runs whose attention logits grew, with a median lead of 38 updates. No "
+        "false alarm in 6,700 healthy updates."
     )
     assert score_sentence("G04").endswith(
         "False alarms: 2 in 6,700 healthy updates (0.3 per 1,000)."
@@ -53,7 +50,7 @@ def test_the_sentence_of_an_alarm_that_spoke() -> None:
 
 def test_the_sentence_of_an_alarm_that_never_spoke() -> None:
     assert score_sentence("G01").startswith(
-        "It warned of none of the 40 failures of the trial in time."
+        "It warned of none of the 37 failures of the trial in time."
     )
 
 
@@ -61,9 +58,8 @@ def test_a_note_is_not_scored() -> None:
     assert score_sentence("G10").startswith("Not scored")
 
 
-@pytest.mark.parametrize("code", sorted(LATER))
-def test_an_alarm_that_came_later_says_so(code: str) -> None:
-    assert "added after the trial" in score_sentence(code)
+def test_an_alarm_that_came_later_says_so() -> None:
+    assert "added after the trial" in score_sentence("G99")
 
 
 def test_explain_gives_it() -> None:
