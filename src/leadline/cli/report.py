@@ -12,7 +12,10 @@ from leadline.cli.screen.voice import Voice, check_page
 
 def report(
     voice: Voice,
-    file: Annotated[Path, o.argument("FILE.leadline", "A record, or SCAN.leadline:NAME, one checkpoint of a scan.")],
+    file: Annotated[
+        Path,
+        o.argument("FILE.leadline", "A record, or SCAN.leadline:NAME, one checkpoint of a scan."),
+    ],
     output: Annotated[
         Path | None,
         o.option(

@@ -156,8 +156,9 @@ def scan(
         voice.show(result.screen(everything=everything).show)
         voice.say("")
         say_outputs(voice, path, html)
-        if measured := [one.name for one in result.checkpoints if one.measured]:
-            voice.say(f"One of them: `leadline diagnose {path}:{measured[0]}`")
+        measured = [one for one in result.checkpoints if one.measured]
+        if told := [*result.unhealthy, *measured][:1]:
+            voice.say(f"One of them alone: `leadline diagnose {path}:{told[0].name}`")
         if fail_on is not None and result.worse_than(fail_on):
             raise typer.Exit(1)
 

@@ -81,9 +81,7 @@ class Cell:
     ) -> CellResult:
         """Train it in a worker, unless its text has changed."""
         refuse_changed(self, orders.texts)
-        return run_cell(
-            self, folder=folder, threads=orders.threads, every=orders.every, beat=tell
-        )
+        return run_cell(self, folder=folder, threads=orders.threads, every=orders.every, beat=tell)
 
     def lost(self, deaths: Deaths, *, worker: str, how: str, memory: bool) -> CellResult:
         """Say that it has failed, because its workers died."""

@@ -30,17 +30,14 @@ def open_records(
     `FILE.leadline:NAME` is one checkpoint of a scan. A scan of several is refused where a command
     is about one model, unless `scans` says that it can show them all.
     """
-    from leadline.record import Record
     from leadline.record.views import written_by
     from leadline.record.words.unfinished import unfinished_text
 
     with ExitStack() as stack:
-        records = [stack.enter_context(_open(file, scans=scans)) for file in files]
+        records = [stack.enter_context(_open(voice, file, scans=scans)) for file in files]
         for record in records:
-            if record.integrity != "checked":
-                voice.note(
-                    f"{record.path} {_WHY[record.integrity]}, so damage would not be noticed."
-                )
+            if record.path is not None:  # else it is one checkpoint of a scan
+                _warn_of_damage(voice, record)
             if how_far := unfinished_text(record.provenance):
                 writer = written_by(record.provenance) or "measure"
                 voice.note(
@@ -50,7 +47,7 @@ def open_records(
         try:
             yield records
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-            doubtful = [record for record in records if record.integrity != "checked"]
+            doubtful = [r for r in records if r.integrity != "checked" and r.path is not None]
             if not doubtful or isinstance(error, LeadlineError):
                 raise
             raise RecordError(
@@ -59,12 +56,18 @@ def open_records(
             ) from error
 
 
+def _warn_of_damage(voice: Voice, record: Record) -> None:
+    """Say where no checksum vouches for a file."""
+    if record.integrity != "checked":
+        voice.note(f"{record.path} {_WHY[record.integrity]}, so damage would not be noticed.")
+
+
 def names_record(text: str) -> bool:
     """Whether a source names a record, or one checkpoint of a scan."""
     return text.endswith(SUFFIX) or f"{SUFFIX}:" in text
 
 
-def _open(text: Path, *, scans: bool) -> Record:
+def _open(voice: Voice, text: Path, *, scans: bool) -> Record:
     """Open a record, or one checkpoint of the record of a scan."""
     from leadline.record import Record
     from leadline.record.run.scanned import is_scan
@@ -85,4 +88,5 @@ def _open(text: Path, *, scans: bool) -> Record:
     from leadline.reading.scan.scan import one_checkpoint
 
     with record:
+        _warn_of_damage(voice, record)
         return one_checkpoint(record, name if named else None, file=str(path))

@@ -102,9 +102,7 @@ class CheckpointWork:
         )
         record = diagnosis.record
         step = self.checkpoint.step or 0
-        readings = tuple(
-            replace(reading, run=self.run, step=step) for reading in record.select()
-        )
+        readings = tuple(replace(reading, run=self.run, step=step) for reading in record.select())
         names = {reading.quantity for reading in readings}
         quantities = tuple(one for name, one in record.quantities.items() if name in names)
         facts = {

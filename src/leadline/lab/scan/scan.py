@@ -87,9 +87,7 @@ def scan(
         load_plugin(file)
     check_numbers(workers=workers, threads=threads, budget=None, every=1.0)
     place = check_path(path)
-    checkpoints = find_checkpoints(
-        [sources] if isinstance(sources, str | Path) else list(sources)
-    )
+    checkpoints = find_checkpoints([sources] if isinstance(sources, str | Path) else list(sources))
     choice = Choice.parse(engine) if isinstance(engine, str) else engine
     runner: Engine = ENGINES.build(choice)
     wanted = workers_for(workers, threads) if choice.name == "local" else workers
@@ -125,10 +123,7 @@ def workers_that_fit(works: Sequence[CheckpointWork], wanted: int) -> int:
     if free is None or not works or works[0].settings.device != "cpu":
         return wanted
     needs = sorted(
-        (
-            memory_needed(work.checkpoint, dtype=work.settings.dtype) or 0
-            for work in works
-        ),
+        (memory_needed(work.checkpoint, dtype=work.settings.dtype) or 0 for work in works),
         reverse=True,
     )
     count = 1

@@ -14,7 +14,6 @@ name instead of missing.
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +35,9 @@ _STEP = re.compile(
 )
 _THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
 _MODEL_FILES = ("config.json", "recipe.json")
-_OF_THE_TRAINER = re.compile(r"(?:optimizer|scheduler|scaler|rng_state|training_args|random_states)")
+_OF_THE_TRAINER = re.compile(
+    r"(?:optimizer|scheduler|scaler|rng_state|training_args|random_states)"
+)
 """Pickles that a trainer puts beside its weights; no model is in them."""
 _SHARD = re.compile(r"-(\d{5})-of-\d{5}$")
 
@@ -88,9 +89,7 @@ def step_in(name: str) -> int | None:
     match = _STEP.search(name)
     if match is None:
         return None
-    number, unit = next(
-        (match[at], match[at + 1]) for at in (1, 3, 5) if match[at] is not None
-    )
+    number, unit = next((match[at], match[at + 1]) for at in (1, 3, 5) if match[at] is not None)
     return int(number) * _THOUSANDS[(unit or "").lower()]
 
 
@@ -99,9 +98,11 @@ def _expand(text: str) -> list[str]:
     path = Path(text).expanduser()
     if path.exists():
         return _lines_of(path) if _is_list(path) else [text]
-    if not glob.has_magic(text):
+    if not set(text) & set("*?["):
         return [text]
-    matches = sorted(glob.glob(str(path)), key=_natural)
+    root = Path(path.anchor or ".")
+    pattern = str(path.relative_to(path.anchor) if path.anchor else path)
+    matches = sorted(map(str, root.glob(pattern)), key=_natural)
     if not matches:
         raise LabError(f"Nothing is at {text}; check the pattern.")
     return matches

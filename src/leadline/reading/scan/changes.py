@@ -22,16 +22,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leadline.reading.watch.heat import layer_series, table_of
 from leadline.reading.watch.levels import levels_of, noise_of
 from leadline.reading.watch.robust import NORMAL, steadiness
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from leadline.reading.scan.series import CheckpointSeries
     from leadline.reading.watch.heat import LayerSeries
+
+Floats = NDArray[np.float64]
 
 __all__ = ["FEWEST", "LEAST", "SURE", "LayerChange", "cut_in_two", "find_changes"]
 
@@ -43,6 +44,10 @@ SURE = 5.0
 """A change is at least so many times the noise between neighbouring checkpoints."""
 STEADY, FEWEST_STEADY = 0.9, 6
 """A slow drift: so much of Kendall's order, over so many checkpoints at least."""
+CUTS = 100
+"""So many cuts are tried at most, evenly spaced."""
+NOTHING = -1e3
+"""Stands for the logarithm of zero."""
 LEAST = math.log(1.5)
 """The least change of a logarithm; of a quantity without one, as a share of its larger level."""
 
@@ -110,15 +115,22 @@ def find_changes(series: CheckpointSeries) -> list[LayerChange]:
     return sorted(changes, key=order)
 
 
-def cut_in_two(levels: NDArray[np.float64]) -> tuple[int, float, float]:
-    """Return where a series is cut, and the medians before and from there on."""
-    best, result = math.inf, (0, math.nan, math.nan)
-    for at in range(EITHER_SIDE, len(levels) - EITHER_SIDE + 1):
-        before, after = float(np.median(levels[:at])), float(np.median(levels[at:]))
-        rest = float(np.abs(levels[:at] - before).sum() + np.abs(levels[at:] - after).sum())
-        if rest < best - 1e-12:
-            best, result = rest, (at, before, after)
-    return result
+def cut_in_two(levels: NDArray[np.float64]) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Return where every row is cut, and its medians before and from there on."""
+    rows, count = levels.shape
+    last = count - EITHER_SIDE
+    tried = np.unique(np.linspace(EITHER_SIDE, last, min(CUTS, last - EITHER_SIDE + 1)).astype(int))
+    least = np.full(rows, np.inf)
+    places = np.zeros(rows, dtype=np.int64)
+    before, after = np.full(rows, np.nan), np.full(rows, np.nan)
+    for at in tried.tolist():
+        early, late = np.median(levels[:, :at], axis=1), np.median(levels[:, at:], axis=1)
+        rest = np.abs(levels[:, :at] - early[:, None]).sum(axis=1)
+        rest += np.abs(levels[:, at:] - late[:, None]).sum(axis=1)
+        better = rest < least - 1e-12  # of cuts that are as good the first one counts
+        least, places = np.where(better, rest, least), np.where(better, at, places)
+        before, after = np.where(better, early, before), np.where(better, late, after)
+    return places, before, after
 
 
 @dataclass(frozen=True)
@@ -138,49 +150,73 @@ class _Shift:
 def _changes_of(group: LayerSeries) -> list[LayerChange]:
     steps, values, read = table_of(group)
     logarithmic = group.quantity.scale == "log"
-    levels = levels_of(values, logarithmic=logarithmic)
-    shifts: list[_Shift] = []
-    factors: dict[int, float] = {}
-    for row in range(len(values)):
-        known = read[row]
-        if int(known.sum()) < FEWEST:
-            continue
-        shift = _shift(row, steps[known], values[row, known], levels[row, known])
-        factors[row] = shift.after / shift.before if shift.before else math.nan
-        if _is_change(shift, logarithmic=logarithmic):
-            shifts.append(shift)
-    ways = {"lost": math.inf, "up": 1.0, "down": -1.0}
+    shifts = _shifts(steps, values, read, logarithmic=logarithmic)
+    found = [one for one in shifts if _is_change(one, logarithmic=logarithmic)]
     changes: list[LayerChange] = []
-    for way in ways:
-        members = [one for one in shifts if _way(one) == way]
+    for way in ("lost", "up", "down"):
+        members = [one for one in found if _way(one) == way]
         if members:
-            rest = [factor for row, factor in factors.items() if row not in {m.row for m in members}]
+            rows = {one.row for one in members}
+            rest = [one.after / one.before for one in shifts if one.row not in rows and one.before]
             changes.append(_merged(group, members, rest))
     return changes
 
 
-def _shift(
-    row: int,
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    levels: NDArray[np.float64],
-) -> _Shift:
-    lost = ~np.isfinite(values)
-    if lost.any():
-        first = int(np.argmax(lost))
-        before = float(np.median(values[:first])) if first else math.nan
-        return _Shift(row, int(steps[first]), before, float(values[first]), 0.0, math.inf)
-    finite = np.where(np.isfinite(levels), levels, -1e3)  # zero under a logarithm
-    at, low, high = cut_in_two(finite)
-    before, after = float(np.median(values[:at])), float(np.median(values[at:]))
-    steady = len(finite) >= FEWEST_STEADY and abs(steadiness(finite)) >= STEADY
-    return _Shift(row, int(steps[at]), before, after, _noise(finite), high - low, steady)
+def _shifts(
+    steps: NDArray[np.int64], values: Floats, read: NDArray[np.bool_], *, logarithmic: bool
+) -> list[_Shift]:
+    """The shift of every row that was read often enough; rows read at the same steps at once."""
+    known = read & np.isfinite(values)
+    batches: dict[bytes, list[int]] = {}
+    for row in range(len(values)):
+        batches.setdefault(known[row].tobytes(), []).append(row)
+    shifts: list[_Shift] = []
+    for rows in batches.values():
+        usable = known[rows[0]]
+        for row in rows:
+            lost = np.flatnonzero(read[row] & ~np.isfinite(values[row]))
+            if len(lost) and usable.any() and lost[-1] > np.flatnonzero(usable)[-1]:
+                shifts.append(_loss(row, steps, values[row], usable))
+        if int(usable.sum()) >= FEWEST:
+            table = values[np.ix_(np.array(rows), np.flatnonzero(usable))]
+            gone = {one.row for one in shifts}
+            shifts += [
+                one
+                for one in _batch(rows, steps[usable], table, logarithmic=logarithmic)
+                if one.row not in gone
+            ]
+    return shifts
 
 
-def _noise(levels: NDArray[np.float64]) -> float:
-    """The noise between neighbours; second differences do not see a drift, first ones see its size."""
-    curved = float(np.median(np.abs(np.diff(levels, 2))))
-    return max(float(noise_of(levels[None])[0]), NORMAL * curved / math.sqrt(6))
+def _loss(row: int, steps: NDArray[np.int64], values: Floats, usable: NDArray[np.bool_]) -> _Shift:
+    """The shift of a row whose last values are no numbers any more."""
+    first = int(np.flatnonzero(usable)[-1]) + 1
+    before = float(np.median(values[usable]))
+    return _Shift(row, int(steps[first]), before, float(values[-1]), 0.0, math.inf)
+
+
+def _batch(
+    rows: Sequence[int], steps: NDArray[np.int64], values: Floats, *, logarithmic: bool
+) -> list[_Shift]:
+    """The shifts of rows that were read at the same steps."""
+    levels = np.maximum(levels_of(values, logarithmic=logarithmic), NOTHING)
+    places, before, after = cut_in_two(levels)
+    # Second differences do not see a drift, first ones see its size.
+    curved = np.median(np.abs(np.diff(levels, 2, axis=1)), axis=1) / math.sqrt(6)
+    noises = np.maximum(noise_of(levels), NORMAL * curved)
+    enough = len(steps) >= FEWEST_STEADY
+    return [
+        _Shift(
+            row,
+            since=int(steps[cut]),
+            before=float(np.median(values[at, :cut])),
+            after=float(np.median(values[at, cut:])),
+            noise=float(noises[at]),
+            size=float(after[at] - before[at]),
+            steady=enough and abs(steadiness(levels[at])) >= STEADY,
+        )
+        for at, (row, cut) in enumerate(zip(rows, places.tolist(), strict=True))
+    ]
 
 
 def _is_change(shift: _Shift, *, logarithmic: bool) -> bool:

@@ -63,6 +63,13 @@ class ScannedCheckpoint:
         """The layers that the first finding names."""
         return () if self.first is None else tuple(self.first.get("layers") or ())
 
+    @property
+    def severity(self) -> str:
+        """How bad it is: that of the first finding, serious where it was not measured; or ""."""
+        if not self.measured:
+            return "serious"
+        return "" if self.first is None else self.first["severity"]
+
     def worse_than(self, severities: Sequence[str]) -> bool:
         """Whether it has a finding of one of these severities, or could not be measured."""
         return not self.measured or any(one["severity"] in severities for one in self.findings)
@@ -126,9 +133,7 @@ def checkpoint_record(record: Record, name: str) -> Record:
     return single
 
 
-def _checkpoint(
-    entry: Mapping[str, Any], *, growth: float, gradient: float
-) -> ScannedCheckpoint:
+def _checkpoint(entry: Mapping[str, Any], *, growth: float, gradient: float) -> ScannedCheckpoint:
     loss = number_at(entry, "loss")
     return ScannedCheckpoint(
         name=entry["name"],

@@ -91,9 +91,12 @@ class Scan(Showable):
 
 
 def read_scan(record: Record) -> Scan:
-    """Read a scan from its record."""
+    """Read a scan from its record: checkpoints of runs by step, those of a zoo by verdict."""
     checkpoints = read_checkpoints(record)
     series = find_series(record, checkpoints, lines_by_run(record))
+    if not series:
+        ranks = (*SEVERITIES, "")
+        checkpoints = tuple(sorted(checkpoints, key=lambda one: ranks.index(one.severity)))
     return Scan(record, checkpoints, series, text_at(record.provenance, "instrument", "stopped"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
     from leadline.reading.scan.scan import Scan
     from leadline.reading.scan.series import CheckpointSeries
     from leadline.reading.watch.heat import LayerSeries
+    from leadline.record.rows.finding import Severity
 
 __all__ = [
     "MOST_CHANGES",
+    "Fault",
     "answer_of",
     "change_cells",
     "factor_text",
+    "facts_of",
+    "faults_of",
     "layers_of",
     "maps_of",
     "places_of",
@@ -43,17 +48,31 @@ MAP_LINES = 12
 _STYLES = {"serious": "bold red", "warning": "yellow"}
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one checkpoint, or with several in a row, in a sentence."""
+
+    places: str
+    sentence: str
+    severity: Severity
+
+    @property
+    def line(self) -> str:
+        """Places and sentence."""
+        return f"{self.places}: {self.sentence}"
+
+
 def answer_of(scan: Scan) -> list[str]:
     """Say how many are unhealthy, then the first finding of each, together where it is the same."""
-    return [_count_sentence(scan), *(line for line, _ in _fault_lines(scan))]
+    return [_count_sentence(scan), *(fault.line for fault in faults_of(scan))]
 
 
 def screen_of(scan: Scan, *, everything: bool) -> Screen:
     """Return the answer, the changes, the table, the map."""
     parts: list[Sentence | TextTable | Drawing] = [Sentence(_count_sentence(scan), "bold")]
-    faults = _fault_lines(scan)
+    faults = faults_of(scan)
     shown = faults if everything else faults[:MOST_FAULTS]
-    parts += [Sentence(line, style, hang=2) for line, style in shown]
+    parts += [Sentence(fault.line, _STYLES[fault.severity], hang=2) for fault in shown]
     if len(shown) < len(faults):
         parts.append(Sentence(f"{len(faults) - len(shown)} more in the table below.", "dim"))
     if scan.stopped:
@@ -78,12 +97,12 @@ def screen_of(scan: Scan, *, everything: bool) -> Screen:
 def verdict_of(one: ScannedCheckpoint) -> tuple[str, str]:
     """The verdict of a checkpoint in a few words, and its severity; "" where it is healthy."""
     if not one.measured:
-        return one.status, "serious"
+        return one.status, one.severity
     if one.first is None:
         return "healthy", ""
     more = sum(finding["severity"] != "note" for finding in one.findings) - 1
     others = f" and {more} more" if more else ""
-    return f"{one.first['code']} {one.first['name']}{others}", one.first["severity"]
+    return f"{one.first['code']} {one.first['name']}{others}", one.severity
 
 
 def layers_of(one: ScannedCheckpoint) -> str:
@@ -135,18 +154,36 @@ def _count_sentence(scan: Scan) -> str:
     return f"Of {subject}, {join_words(told)}."
 
 
-def _fault_lines(scan: Scan) -> list[tuple[str, str]]:
-    """A line for every fault, with its style: neighbours with the same first finding share one."""
-    lines: list[tuple[str, str]] = []
+def faults_of(scan: Scan) -> list[Fault]:
+    """The first finding of every checkpoint; neighbours with the same one share it."""
+    faults: list[Fault] = []
     faulty = [one for one in scan.checkpoints if one.measured]
     for code, members in groupby(faulty, key=_fault_of):
         group = list(members)
         finding = group[0].first
         if not code or finding is None:
             continue
-        lines.append((f"{places_of(group)}: {finding['verdict']}", _STYLES[finding["severity"]]))
-    lines += [(f"{one.name} ({one.status}): {one.reason}", "red") for one in scan.unmeasured]
-    return lines
+        faults.append(Fault(places_of(group), finding["verdict"], finding["severity"]))
+    for one in scan.unmeasured:
+        faults.append(Fault(f"{one.name} ({one.status})", one.reason, "serious"))
+    return faults
+
+
+def facts_of(scan: Scan) -> list[tuple[str, str, str]]:
+    """A few facts as label, value and detail."""
+    total, measured = len(scan.checkpoints), len(scan.checkpoints) - len(scan.unmeasured)
+    seconds = math.fsum(one.seconds for one in scan.checkpoints if math.isfinite(one.seconds))
+    facts = [
+        ("Checkpoints", f"{total:,}", f"{measured:,} measured"),
+        ("Unhealthy", f"{len(scan.unhealthy):,}", "with a finding that is more than a note"),
+    ]
+    if scan.series:
+        first, last = scan.series[0].span
+        count = len(scan.series)
+        runs = "one training run" if count == 1 else f"the longest of {count} training runs"
+        facts.append(("Steps", f"{first:,} to {last:,}", runs))
+    facts.append(("Time", f"{seconds / 60:.1f} min", "all workers together"))
+    return facts
 
 
 def _fault_of(one: ScannedCheckpoint) -> tuple[str, str, tuple[int, ...]] | tuple[()]:
@@ -195,8 +232,10 @@ def _change_parts(
 def _checkpoint_table(scan: Scan, *, everything: bool) -> TextTable:
     has_steps = any(one.step is not None for one in scan.checkpoints)
     shown = scan.checkpoints
-    if not everything and len(shown) > MOST_ROWS:  # the unhealthy ones, then as many as there is room
-        ranked = sorted(shown, key=lambda one: (one.measured and one.healthy))[:MOST_ROWS]
+    if (
+        not everything and len(shown) > MOST_ROWS
+    ):  # the unhealthy ones, then as many as there is room
+        ranked = sorted(shown, key=lambda one: one.measured and one.healthy)[:MOST_ROWS]
         shown = tuple(one for one in shown if one in ranked)
     columns = (
         TableColumn("checkpoint"),
