@@ -27,12 +27,16 @@ __all__ = ["CheckpointSource", "find_checkpoints", "step_in"]
 
 DEEPEST = 6
 """So many folders below the one that was named are looked into."""
-_STEP = re.compile(
-    r"(?:^|[^a-z0-9])(?:global[-_]?step|steps?|iter(?:ation)?|update)[-_=]?(\d+)([km])?(?![a-z0-9])"
-    r"|(?:^|[^a-z0-9])(?:checkpoint|ckpt)[-_=]?(\d+)([km])?(?![a-z0-9])"
-    r"|^(\d+)([km])?$",
-    re.IGNORECASE,
+_NUMBER = r"(\d+)([km])?(?![a-z0-9])"
+_STEPS = tuple(
+    re.compile(pattern + _NUMBER, re.IGNORECASE)
+    for pattern in (
+        r"(?:^|[^a-z0-9])(?:global[-_]?step|steps?|iter(?:ation)?|update)[-_=]?",
+        r"(?:^|[^a-z0-9])(?:checkpoint|ckpt)[-_=]?",
+        r"^",  # the number is the whole name
+    )
 )
+"""How names say a step, the surest first."""
 _THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
 _MODEL_FILES = ("config.json", "recipe.json")
 _OF_THE_TRAINER = re.compile(
@@ -86,11 +90,10 @@ def step_in(name: str) -> int | None:
     >>> step_in("checkpoint-500"), step_in("step10k"), step_in("gpt2-medium")
     (500, 10000, None)
     """
-    match = _STEP.search(name)
-    if match is None:
+    match = next((found for one in _STEPS if (found := one.search(name))), None)
+    if match is None or (match.re is _STEPS[-1] and match[0] != name):
         return None
-    number, unit = next((match[at], match[at + 1]) for at in (1, 3, 5) if match[at] is not None)
-    return int(number) * _THOUSANDS[(unit or "").lower()]
+    return int(match[1]) * _THOUSANDS[(match[2] or "").lower()]
 
 
 def _expand(text: str) -> list[str]:

@@ -114,7 +114,7 @@ def test_the_screen_has_the_answer_the_changes_the_table_and_the_map():
     assert 9.5 < float(words[-2].removeprefix("×")) < 10.5
     assert 0.95 < float(words[-1].removeprefix("×")) < 1.05
     assert "Stream norm by layer and step, runs (stream.norm)" in text
-    assert "1,200  W02 weights-scale-odd     2      ×1        ×1     2-3" in text
+    assert next(line for line in text.splitlines() if "1,200  W02" in line).endswith("  2-3")
 
 
 def test_many_checkpoints_show_the_unhealthy_ones_and_all_where_asked():
