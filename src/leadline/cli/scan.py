@@ -109,8 +109,8 @@ def scan(
         Path | None,
         o.option(
             "--output -o FILE.leadline",
-            "The record, scan.leadline unless given; the same command goes on where a scan was cut "
-            "off, and measures what is new or has changed.",
+            "The record, DIR-scan.leadline unless given; the same command goes on where a scan was "
+            "cut off, and measures what is new or has changed.",
             o.OUTPUT,
         ),
     ] = None,
@@ -123,7 +123,7 @@ def scan(
     over steps. A checkpoint that cannot be loaded is a row with the reason. Exit code 1 means that
     --fail-on was given and something at least as severe was found.
     """
-    path = output or Path("scan.leadline")
+    path = output or _usual_record(sources)
     check_outputs(path, html)
     check_writable(path, "record")
     request.check()
@@ -131,7 +131,7 @@ def scan(
     with voice.progress("Looking for checkpoints") as gauge, interruptible():
         from leadline.lab.scan.scan import scan as scan_checkpoints
 
-        listener = _Listener(voice, gauge)
+        listener = _ScanGauge(voice, gauge)
         try:
             record = scan_checkpoints(
                 sources,
@@ -163,7 +163,16 @@ def scan(
             raise typer.Exit(1)
 
 
-class _Listener:
+def _usual_record(sources: list[str]) -> Path:
+    """The record's name where none was given: that of the one folder or list, and `-scan`."""
+    place = Path(sources[0]).expanduser()
+    if len(sources) > 1 or not place.exists():
+        return Path("scan.leadline")
+    place = place.resolve()
+    return Path(f"{place.name if place.is_dir() else place.stem}-scan.leadline")
+
+
+class _ScanGauge:
     """Tells the gauge what a scan does, and people what they would not expect."""
 
     def __init__(self, voice: Voice, gauge: Gauge) -> None:

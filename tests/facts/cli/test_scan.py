@@ -105,6 +105,22 @@ def test_what_cannot_be_done_is_a_sentence(leadline, tmp_path, monkeypatch, argu
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_name_the_record_is_named_after_the_folder(
+    leadline, engine, trained, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    engine.stop = 0
+    leadline("scan", trained, "--engine", "here")
+    (tmp_path / "mine.txt").write_text(str(trained))
+    leadline("scan", "mine.txt", "--engine", "here")
+    leadline("scan", trained / "checkpoint-1", trained / "checkpoint-2", "--engine", "here")
+    assert {path.name for path in tmp_path.glob("*.leadline")} == {
+        f"{trained.name}-scan.leadline",
+        "mine-scan.leadline",
+        "scan.leadline",
+    }
+
+
 def test_a_scan_is_shown_again_as_a_whole(leadline, file, tmp_path):
     said = leadline("report", file)
     assert said.out.startswith("Of 12 checkpoints, 4 are unhealthy and 1 could not be measured.")

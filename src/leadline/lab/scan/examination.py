@@ -119,8 +119,8 @@ class CheckpointWork:
         if self.settings.device == "cpu" and need is not None and free is not None and need > free:
             raise LeadlineError(
                 f"Measuring it needs about {gigabytes(need)} of memory and {gigabytes(free)} are "
-                f"free on {platform.node()}. Ask for fewer workers, for a smaller number type, such "
-                "as bfloat16, or for a larger machine."
+                f"free on {platform.node()}. Try it once more (--retry) with fewer workers, or scan with "
+                "a smaller number type, such as bfloat16."
             )
 
     def _reason(self, error: Exception) -> str:

@@ -22,7 +22,7 @@ class ScanSettings:
     """The inputs, random tokens of the seed unless others are named, and how models are loaded.
 
     `random` and `windows` are (examples, length). `twin=False` measures no twin with random
-    weights: a third less memory and time, and rules that compare with it do not look.
+    weights: less memory and time, and rules that compare with it do not look.
     """
 
     text: Sequence[str] = ()

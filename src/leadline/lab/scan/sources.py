@@ -80,7 +80,10 @@ def find_checkpoints(sources: Sequence[str | Path]) -> list[CheckpointSource]:
     known: dict[str, CheckpointSource] = {}
     for place in places:
         for one in _checkpoints_at(place, alone=len(places) == 1):
-            known.setdefault(one.source, one)
+            real = (
+                one.source if one.path is None else str(one.path.resolve())
+            )  # not twice by a link
+            known.setdefault(real, one)
     return _with_distinct_names(sorted(known.values(), key=_order_of(known)))
 
 

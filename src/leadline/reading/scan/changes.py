@@ -119,11 +119,11 @@ def cut_in_two(levels: NDArray[np.float64]) -> tuple[NDArray[np.int64], Floats, 
     """Return where every row is cut, and its medians before and from there on."""
     rows, count = levels.shape
     last = count - EITHER_SIDE
-    tried = np.unique(np.linspace(EITHER_SIDE, last, min(CUTS, last - EITHER_SIDE + 1)).astype(int))
+    evenly = np.linspace(EITHER_SIDE, last, min(CUTS, last - EITHER_SIDE + 1))
     least = np.full(rows, np.inf)
     places = np.zeros(rows, dtype=np.int64)
     before, after = np.full(rows, np.nan), np.full(rows, np.nan)
-    for at in tried.tolist():
+    for at in sorted({round(float(place)) for place in evenly}):
         early, late = np.median(levels[:, :at], axis=1), np.median(levels[:, at:], axis=1)
         rest = np.abs(levels[:, :at] - early[:, None]).sum(axis=1)
         rest += np.abs(levels[:, at:] - late[:, None]).sum(axis=1)

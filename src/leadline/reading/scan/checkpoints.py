@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import RecordError, UnknownName, shown
@@ -118,8 +118,6 @@ def checkpoint_record(record: Record, name: str) -> Record:
     entry = entries[name]
     if entry["status"] != "measured":
         raise RecordError(f"The checkpoint {shown(name)} was not measured: {entry['reason']}")
-    from dataclasses import replace
-
     readings = record.select(run=entry["run"])
     names = {reading.quantity for reading in readings}
     single = Record()

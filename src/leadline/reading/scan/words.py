@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_CHANGES",
-    "Fault",
+    "CheckpointFault",
     "answer_of",
     "change_cells",
     "factor_text",
@@ -49,7 +49,7 @@ _STYLES = {"serious": "bold red", "warning": "yellow"}
 
 
 @dataclass(frozen=True)
-class Fault:
+class CheckpointFault:
     """What is wrong with one checkpoint, or with several in a row, in a sentence."""
 
     places: str
@@ -154,18 +154,18 @@ def _count_sentence(scan: Scan) -> str:
     return f"Of {subject}, {join_words(told)}."
 
 
-def faults_of(scan: Scan) -> list[Fault]:
+def faults_of(scan: Scan) -> list[CheckpointFault]:
     """The first finding of every checkpoint; neighbours with the same one share it."""
-    faults: list[Fault] = []
+    faults: list[CheckpointFault] = []
     faulty = [one for one in scan.checkpoints if one.measured]
     for code, members in groupby(faulty, key=_fault_of):
         group = list(members)
         finding = group[0].first
         if not code or finding is None:
             continue
-        faults.append(Fault(places_of(group), finding["verdict"], finding["severity"]))
+        faults.append(CheckpointFault(places_of(group), finding["verdict"], finding["severity"]))
     for one in scan.unmeasured:
-        faults.append(Fault(f"{one.name} ({one.status})", one.reason, "serious"))
+        faults.append(CheckpointFault(f"{one.name} ({one.status})", one.reason, "serious"))
     return faults
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadline.errors import RecordError
+
 if TYPE_CHECKING:
     from leadline.record.record import Record
 
-__all__ = ["CHECKPOINT", "MEASUREMENT", "SCAN", "is_of_checkpoint", "is_scan"]
+__all__ = ["CHECKPOINT", "MEASUREMENT", "SCAN", "is_of_checkpoint", "is_scan", "refuse_scan"]
 
 SCAN = "scan"
 CHECKPOINT = "checkpoint:"
@@ -26,3 +28,13 @@ def is_scan(record: Record) -> bool:
 def is_of_checkpoint(key: str) -> bool:
     """Whether an entry of the provenance is that of one checkpoint of a scan."""
     return key.startswith((CHECKPOINT, MEASUREMENT))
+
+
+def refuse_scan(record: Record) -> None:
+    """Refuse the record of a scan where one model is asked about."""
+    if is_scan(record):
+        raise RecordError(
+            "This record is a scan of many checkpoints; take one of them, as "
+            "record.scan.checkpoint('checkpoint-100') in Python or FILE.leadline:checkpoint-100 on "
+            "the command line."
+        )

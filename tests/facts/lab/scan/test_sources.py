@@ -122,6 +122,12 @@ def test_a_checkpoint_that_is_named_twice_is_one(tmp_path):
     assert names(tmp_path, tmp_path / "checkpoint-1") == [("checkpoint-1", 1)]
 
 
+def test_a_link_to_a_checkpoint_is_not_a_second_one(tmp_path):
+    make(tmp_path / "checkpoint-1")
+    (tmp_path / "latest").symlink_to(tmp_path / "checkpoint-1")
+    assert names(tmp_path) == [("checkpoint-1", 1)]
+
+
 def test_what_is_not_there_is_left_to_loading_and_an_empty_folder_is_a_row_among_others(tmp_path):
     make(tmp_path / "good")
     (tmp_path / "empty").mkdir()

@@ -143,6 +143,11 @@ def test_the_screen_fits_eighty_columns():
     assert max(map(len, paper.file.getvalue().splitlines())) <= 80
 
 
+def test_a_notebook_shows_tables_and_a_picture():
+    shown = broken_run()._repr_html_()
+    assert "<table>" in shown and "<svg" in shown and "4 are unhealthy" in shown
+
+
 def test_the_json_is_strict_and_complete():
     made = json.loads(json.dumps(broken_run().scan.to_json(), allow_nan=False))
     assert made["schema"] == 1
@@ -203,6 +208,14 @@ def test_numbers_that_are_not_there_are_nan_and_a_zero_is_no_ratio():
     (one,) = record.scan.checkpoints
     assert math.isnan(one.loss) and math.isnan(one.growth)
     assert "a           healthy" in str(record)
+
+
+def test_what_is_about_one_model_refuses_a_scan():
+    import leadline as ll
+
+    for ask in (ll.diagnose, lambda record: ll.compare(record, record), ll.bounds):
+        with pytest.raises(RecordError, match=r"take one of them, as record\.scan\.checkpoint"):
+            ask(broken_run())
 
 
 def test_rules_are_not_asked_about_many_models_at_once():

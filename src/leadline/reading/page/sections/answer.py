@@ -15,7 +15,7 @@ from leadline.record.run.scanned import is_scan
 
 if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
-    from leadline.reading.scan.words import Fault
+    from leadline.reading.scan.words import CheckpointFault
     from leadline.record import Record
 
 __all__ = ["AnswerSection"]
@@ -85,7 +85,7 @@ def _findings(subject: PageSubject) -> str:
     return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
 
 
-def _fault_item(fault: Fault) -> str:
+def _fault_item(fault: CheckpointFault) -> str:
     """The fault of one checkpoint of a scan, or of several in a row."""
     return f'<li class="{fault.severity}"><b>{safe(fault.places)}</b>{safe(fault.sentence)}</li>'
 
