@@ -22,7 +22,7 @@ __all__ = ["ALLOWANCE", "COPIES", "fingerprint", "free_memory", "memory_needed"]
 COPIES = 4
 """The weights, their gradients, the twin with random weights, and what checks copy of them: 3.5 times
 the weights were measured on models of 250 and 700 MB."""
-ALLOWANCE = 200 * 2**20
+ALLOWANCE = 300 * 2**20
 """Bytes beside the weights: what a worker process has more than it had before it loaded a model."""
 _READ = (".safetensors", ".json", ".gguf", ".txt", ".model", ".py", ".jinja")
 _OF_THE_RUN = ("trainer_state.json",)

@@ -118,12 +118,13 @@ def find_changes(series: CheckpointSeries) -> list[LayerChange]:
 def cut_in_two(levels: NDArray[np.float64]) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Return where every row is cut, and its medians before and from there on."""
     rows, count = levels.shape
-    last = count - EITHER_SIDE
-    evenly = np.linspace(EITHER_SIDE, last, min(CUTS, last - EITHER_SIDE + 1))
+    span = count - 2 * EITHER_SIDE
+    parts = min(CUTS - 1, span)
     least = np.full(rows, np.inf)
     places = np.zeros(rows, dtype=np.int64)
     before, after = np.full(rows, np.nan), np.full(rows, np.nan)
-    for at in sorted({round(float(place)) for place in evenly}):
+    for part in range(parts + 1):
+        at = EITHER_SIDE + round(span * part / max(parts, 1))
         early, late = np.median(levels[:, :at], axis=1), np.median(levels[:, at:], axis=1)
         rest = np.abs(levels[:, :at] - early[:, None]).sum(axis=1)
         rest += np.abs(levels[:, at:] - late[:, None]).sum(axis=1)
