@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from leadline.instruments.visit.diagnose import diagnose
     from leadline.lab.grid import Sweep
     from leadline.lab.recording import train
+    from leadline.lab.scan.scan import scan
+    from leadline.lab.scan.settings import ScanSettings
     from leadline.lab.sweep import sweep
     from leadline.lab.training import Training
     from leadline.lab.watch.callbacks import LeadlineCallback
@@ -79,6 +81,7 @@ __all__ = [
     "RecipeError",
     "Record",
     "RecordError",
+    "ScanSettings",
     "Sweep",
     "Training",
     "TrainingStopped",
@@ -101,6 +104,7 @@ __all__ = [
     "random_inputs",
     "random_tokens",
     "report",
+    "scan",
     "singular_values",
     "spectral_norm",
     "sweep",
@@ -117,6 +121,7 @@ _HOME = (
         "LeadlineCallback": "lab.watch.callbacks",
         "Recipe": "parts",
         "Record": "record",
+        "ScanSettings": "lab.scan.settings",
         "Sweep": "lab.grid",
         "Training": "lab.training",
         "Transformer": "parts",
@@ -136,6 +141,7 @@ _HOME = (
         "random_inputs": "models.inputs",
         "random_tokens": "models.inputs",
         "report": "reading.page",
+        "scan": "lab.scan.scan",
         "singular_values": "numerics.spectra.spectrum",
         "spectral_norm": "numerics.spectra.spectrum",
         "sweep": "lab.sweep",

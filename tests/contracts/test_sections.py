@@ -13,6 +13,7 @@ from leadline.reading.page.section import SECTIONS, PagePart, PageSubject, write
 from leadline.record import Record
 from tests.synthetic import RECORDS, gpt2_record
 from tests.synthetic_attention import attention_record
+from tests.synthetic_scan import broken_run
 from tests.synthetic_sweep import sweep_record, training_record
 
 SUBJECTS = {
@@ -21,6 +22,7 @@ SUBJECTS = {
     "attention": attention_record,
     "training": lambda: training_record(layers=True),
     "sweep": sweep_record,
+    "scan": broken_run,
 }
 
 

@@ -20,6 +20,7 @@ WITH_SCRIPTS = [
     "docs/lab.md",
     "docs/map.md",
     "docs/paths.md",
+    "docs/scan.md",
     "docs/transformer.md",
     "docs/watch.md",
 ]
@@ -109,7 +110,8 @@ def test_a_page_that_shows_a_sweep_guards_it(page):
     for block in re.findall(
         r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S
     ):
-        assert not calls_unguarded(block, "sweep"), f"{page} shows a sweep without a guard"
+        for name in ("sweep", "scan"):
+            assert not calls_unguarded(block, name), f"{page} shows a {name} without a guard"
 
 
 def test_a_guard_is_told_from_a_bare_call():

@@ -14,7 +14,7 @@ import typer
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest, ModelRequest
 from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs
-from leadline.cli.request.records import open_records
+from leadline.cli.request.records import names_record, open_records
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, LeadlineError, join_words
 
@@ -39,14 +39,15 @@ class DiagnoseRequest(AnatomyRequest):
         o.argument(
             "MODEL",
             "A local folder, a hub id, a .gguf file, package.module:function (or file.py:function) "
-            "that returns a module; or FILE.leadline, a record.",
+            "that returns a module; or FILE.leadline, a record, or SCAN.leadline:NAME, one checkpoint "
+            "of a scan.",
         ),
     ] = None
 
     @property
     def record(self) -> Path | None:
         """The file of the record, if one was given instead of a model."""
-        if self.model is None or not self.model.endswith(".leadline"):
+        if self.model is None or not names_record(self.model):
             return None
         given = [self.text, self.text_file, self.tokens_file, self.random, self.declare]
         if any(given) or self.random_init or self.recipe:
@@ -231,7 +232,7 @@ def _reference(
     """Open the record, or load the model, that is known to be right."""
     if text is None:
         return None
-    if text.endswith(".leadline"):
+    if names_record(text):
         return stack.enter_context(open_records(voice, [Path(text)]))[0]
     return ModelRequest(
         model=text,

@@ -32,6 +32,7 @@ from leadline.cli.paths import paths
 from leadline.cli.report import report
 from leadline.cli.reproduce import reproduce
 from leadline.cli.request.commands import takes_options
+from leadline.cli.scan import scan
 from leadline.cli.screen.help import GroupedCommand
 from leadline.cli.screen.voice import wrapped
 from leadline.cli.sweep import sweep
@@ -54,6 +55,7 @@ for _command in (
     *(
         diagnose,
         measure,
+        scan,
         compare,
         bounds,
         paths,

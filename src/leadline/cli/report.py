@@ -12,7 +12,10 @@ from leadline.cli.screen.voice import Voice, check_page
 
 def report(
     voice: Voice,
-    file: Annotated[Path, o.argument("FILE.leadline", "A record.")],
+    file: Annotated[
+        Path,
+        o.argument("FILE.leadline", "A record, or SCAN.leadline:NAME, one checkpoint of a scan."),
+    ],
     output: Annotated[
         Path | None,
         o.option(
@@ -31,7 +34,7 @@ def report(
     from leadline.reading.page import report as write_report
     from leadline.reading.page import screen_of
 
-    with voice.progress("Drawing"), open_records(voice, [file]) as [record]:
+    with voice.progress("Drawing"), open_records(voice, [file], scans=True) as [record]:
         if output is not None:
             write_report(record, output)
             voice.say(f"The report is in {output}")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from leadline.catalog import Choice
 from leadline.cli.request import options as o
+from leadline.cli.request.engines import engine_choice, interruptible
 from leadline.cli.request.outputs import check_outputs, say_outputs, write_outputs
 from leadline.cli.screen.sweep_screen import deliver, show_costs, watching
 from leadline.cli.screen.voice import Voice, check_writable
@@ -125,7 +122,7 @@ def sweep(
     the same command goes on at the cell and the step where it was.
     """
     seconds = None if budget is None else _seconds(budget)
-    chosen = _engine(engine, address)
+    chosen = engine_choice(engine, address)
     path = output or Path(f"{preset or 'sweep'}{'-quick' if preset and quick else ''}.leadline")
     if not dry_run:
         check_writable(path, "record")
@@ -146,7 +143,7 @@ def sweep(
         return
     from leadline.lab.sweep import sweep as run_sweep
 
-    with watching(voice, _workers(chosen, workers, threads)) as progress, _interruptible():
+    with watching(voice, _workers(chosen, workers, threads)) as progress, interruptible():
         try:
             record = run_sweep(
                 what,
@@ -214,15 +211,6 @@ def _labels(axes: list[str]) -> list[tuple[str, list[Any]]]:
     return found
 
 
-def _engine(name: str, address: str | None) -> Choice:
-    choice = Choice.parse(name)
-    if address is None:
-        return choice
-    if choice.name != "ray":
-        raise LabError("--address names a Ray cluster; give --engine ray too.")
-    return Choice("ray", **{**choice.options, "address": address})
-
-
 def _workers(engine: Choice, workers: int | None, threads: int) -> int | None:
     """How many workers are about to start; None where the engine decides."""
     from leadline.lab.engines.local import workers_for
@@ -240,20 +228,3 @@ def _seconds(text: str) -> float:
     if match is None or match[2] not in _UNITS or float(match[1]) == 0:
         raise LabError(f"--budget {text!r} is no time; write for example 90s, 30m or 8h.")
     return float(match[1]) * _UNITS[match[2]]
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM stops the sweep as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # it may set no handler
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

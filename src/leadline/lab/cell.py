@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +28,9 @@ from leadline.lab.trainer import BEAT, Beat, Trainer, model_for
 from leadline.lab.training import Training
 from leadline.parts import Recipe, Transformer
 from leadline.record import Quantity, Reading
+
+if TYPE_CHECKING:
+    from leadline.lab.engines.engine import Deaths, Orders
 
 __all__ = [
     "FIELDS",
@@ -72,6 +75,19 @@ class Cell:
     def training(self) -> Training:
         """The training; what makes no sense raises."""
         return Training.from_json(split_fields(self.fields)[1])
+
+    def perform(
+        self, folder: Path | None, orders: Orders, tell: Callable[[Beat], None]
+    ) -> CellResult:
+        """Train it in a worker, unless its text has changed."""
+        refuse_changed(self, orders.texts)
+        return run_cell(self, folder=folder, threads=orders.threads, every=orders.every, beat=tell)
+
+    def lost(self, deaths: Deaths, *, worker: str, how: str, memory: bool) -> CellResult:
+        """Say that it has failed, because its workers died."""
+        reason = deaths.reason(worker, how, memory=memory)
+        facts = facts_without_run(self, "failed", reason, steps=deaths.place)
+        return CellResult(self.run, (), {**facts, "attempts": deaths.total})
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from leadline.instruments.collapse.result import Collapse
     from leadline.instruments.jacobian.result import Jacobian, Lyapunov
     from leadline.instruments.paths.result import Paths
+    from leadline.reading.scan.scan import Scan
     from leadline.record.file.checksum import Integrity
     from leadline.record.rows.profile import Profile
     from leadline.record.rows.step_line import StepLine
@@ -435,6 +436,11 @@ class Record(Showable):
     def attacks(self) -> AttackTable:
         """What `leadline.bounds(attack=True)` tried against each bound."""
         return self.view("attacks")
+
+    @property
+    def scan(self) -> Scan:
+        """What `leadline.scan` found: every checkpoint, and what changes over them."""
+        return self.view("scan")
 
     def view(self, instrument: str) -> Any:
         """Return the rows of an instrument as its result, a thin reader made once."""

@@ -42,6 +42,7 @@ VIEWS = {
         "leadline.instruments.attacks.rows:read_attacks",
         "leadline.bounds(attack=True)",
     ),
+    "scan": ("leadline.reading.scan.scan:read_scan", "leadline.scan(DIR, FILE)"),
     "reproduce": (
         "leadline.experiments.outcome.rows:read_outcome",
         "the outcome.leadline that `leadline reproduce NAME -o FOLDER` writes",

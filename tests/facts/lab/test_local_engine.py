@@ -347,4 +347,6 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "call sweep() below `if __name__ == '__main__':`" in done.stderr.splitlines()[-1]
+    assert (
+        "call sweep() or scan() below `if __name__ == '__main__':`" in done.stderr.splitlines()[-1]
+    )

@@ -1,16 +1,9 @@
 """Cells as tasks of Ray: a real cluster of this machine, a killed worker, the same rows."""
 
-import os
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
-import psutil
 import pytest
 
 from leadline.errors import LabError
@@ -20,7 +13,8 @@ from leadline.lab.engines.ray import RayEngine, _why_not
 from leadline.lab.grid import Grid, Sweep, parse_axes
 from leadline.lab.sweep import sweep
 from leadline.record import Record
-from tests.processes import end, wait_for
+from tests.processes import free_port, wait_for
+from tests.ray_cluster import children, started
 
 FIXED = {
     "width": 16,
@@ -35,12 +29,6 @@ FIXED = {
 AXES = ["depth=2,3"]
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 @pytest.fixture
 def cluster():
     """The address of a Ray cluster with two cores, and its environment; ended afterwards."""
@@ -48,56 +36,9 @@ def cluster():
         yield found
 
 
-@contextmanager
-def started(settings):
-    folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # sockets need a short path
-    port = free_port()
-    environment = {**os.environ, **settings}
-    head = subprocess.Popen(
-        [
-            *(Path(sys.executable).with_name("ray"), "start", "--head", "--block"),
-            *(f"--port={port}", "--num-cpus=2", f"--temp-dir={folder}"),
-            *("--include-dashboard=false", "--disable-usage-stats"),
-        ],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    family = []
-    try:
-        wait_for(lambda: listening(port) and children(head.pid, "raylet"), of=head)
-        yield f"127.0.0.1:{port}", environment, head.pid
-        family = psutil.Process(head.pid).children(recursive=True)
-    finally:
-        head.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            head.wait(timeout=30)
-        end(head)
-        for one in psutil.wait_procs(family, timeout=10)[1]:
-            one.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def sentences(said):
     """The lines that a command wrote on standard error, but those of its progress."""
     return [line for line in said.splitlines() if not line.endswith("so far")]
-
-
-def listening(port):
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) == 0
-
-
-def children(parent, name):
-    """The processes below `parent` in whose command `name` stands."""
-    found = []
-    for one in psutil.Process(parent).children(recursive=True):
-        try:
-            if name in " ".join(one.cmdline()):
-                found.append(one)
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.mark.ray

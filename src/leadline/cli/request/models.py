@@ -27,8 +27,6 @@ __all__ = [
     "read_size",
 ]
 
-DEFAULT_SIZE = "4x128"
-
 
 @dataclass(frozen=True)
 class ModelRequest:
@@ -101,27 +99,18 @@ class ModelRequest:
         return replace(self._read(loaded), made=True)
 
     def _read(self, loaded: LoadedModel) -> Inputs:
-        from leadline.models import inputs
+        from leadline.models.inputs.choice import InputChoice
 
-        if self.text:
-            return inputs.text_inputs(
-                self.text, loaded.tokenizer, loaded.model, truncate=self.truncate
-            )
-        if self.text_file is not None:
-            examples, length = _size(self.windows, "--windows", loaded)
-            return inputs.text_file(
-                self.text_file,
-                loaded.tokenizer,
-                loaded.model,
-                examples=examples,
-                length=length,
-                truncate=self.truncate,
-            )
-        if self.tokens_file is not None:
-            return inputs.token_file(self.tokens_file, loaded.model, truncate=self.truncate)
-        size = self.usual_random if self.random is None else self.random
-        examples, length = _size(size, "--random", loaded)
-        return inputs.random_inputs(loaded.model, examples=examples, length=length, seed=self.seed)
+        random = self.usual_random if self.random is None else self.random
+        return InputChoice(
+            text=self.text or (),
+            text_file=self.text_file,
+            windows=None if self.windows is None else read_size(self.windows, "--windows"),
+            tokens_file=self.tokens_file,
+            random=None if random is None else read_size(random, "--random"),
+            truncate=self.truncate,
+            seed=self.seed,
+        ).read(loaded)
 
 
 @dataclass(frozen=True)
@@ -138,15 +127,6 @@ class AnatomyRequest(ModelRequest):
     def declaration(self) -> Declaration | None:
         """Read the declaration of the anatomy, if there is one."""
         return read_declaration(self.declare)
-
-
-def _size(text: str | None, option: str, loaded: LoadedModel) -> tuple[int, int]:
-    """The size asked for; without one the default, cut to the model's context."""
-    from leadline.models.inputs import context_limit
-
-    examples, length = read_size(text or DEFAULT_SIZE, option)
-    limit = context_limit(loaded.model)
-    return examples, length if text is not None or limit is None else min(length, limit)
 
 
 def read_size(text: str, option: str) -> tuple[int, int]:

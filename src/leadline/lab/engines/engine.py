@@ -1,6 +1,9 @@
-"""What an engine is: it runs the cells of a sweep and reports on them, in any order.
+"""What an engine is: it runs the cells of a sweep, or other work, and reports on it, in any order.
 
     run(jobs, orders) -> Generator[News | CellResult]
+
+A job holds a piece of `Work` that knows how it is done: a cell of a sweep is trained, a checkpoint
+of a scan is diagnosed. What is said of cells here holds for all work.
 
 Every job ends with one `CellResult`, unless time is up first: from `orders.deadline` on no cell
 is begun, and those that run are paused at a checkpoint. Closing the generator stops all work at
@@ -20,19 +23,19 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from leadline.catalog import Catalog
 
 if TYPE_CHECKING:
-    from leadline.lab.cell import Cell, CellResult
+    from leadline.lab.cell import CellResult
     from leadline.lab.trainer import Beat
 
-__all__ = ["DEATHS", "ENGINES", "STUCK", "Deaths", "Engine", "Job", "News", "Orders"]
+__all__ = ["DEATHS", "ENGINES", "STUCK", "Deaths", "Engine", "Job", "News", "Orders", "Work"]
 
 DEATHS = 3
 """A cell has failed after so many deaths of its worker at one place."""
@@ -40,11 +43,30 @@ STUCK = 30
 """A cell has failed after so many deaths without a later checkpoint."""
 
 
+class Work(Protocol):
+    """What a worker does: a cell of a sweep, or a checkpoint of a scan. It is sent to a process."""
+
+    @property
+    def run(self) -> str:
+        """The name that tells it from all other work."""
+        ...
+
+    def perform(
+        self, folder: Path | None, orders: Orders, tell: Callable[[Beat], None]
+    ) -> CellResult:
+        """Do it, in a worker; `tell` raises where it is to be paused."""
+        ...
+
+    def lost(self, deaths: Deaths, *, worker: str, how: str, memory: bool) -> CellResult:
+        """Say that it has failed, because its workers died; `memory` where that is the likely cause."""
+        ...
+
+
 @dataclass(frozen=True)
 class Job:
-    """A cell, and the folder of its checkpoint."""
+    """A piece of work, such as a cell, and the folder of its checkpoint."""
 
-    cell: Cell
+    cell: Work
     folder: Path
 
 

@@ -20,7 +20,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from leadline.errors import LabError
-from leadline.lab.cell import CellResult, facts_without_run
+from leadline.lab.cell import CellResult
 from leadline.lab.engines import worker as w
 from leadline.lab.engines.engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import saved_step
@@ -74,7 +74,11 @@ class LocalEngine(Engine):
                     if cell_deaths.count(saved_step(job.folder)):
                         waiting.appendleft(job)
                     else:
-                        yield _failed(job, how, cell_deaths)
+                        # The system ends what takes too much memory by signal 9.
+                        memory = how == "signal 9"
+                        yield job.cell.lost(
+                            cell_deaths, worker="the worker", how=how, memory=memory
+                        )
         finally:
             pool.end()
 
@@ -168,8 +172,8 @@ class _Pool:
                 self._stillborn += 1
                 if code > 0 or self._stillborn >= _STILLBORN:
                     raise LabError(
-                        f"The worker processes of the sweep cannot start ({how}); in a script, "
-                        "call sweep() below `if __name__ == '__main__':`."
+                        f"The worker processes cannot start ({how}); in a script, call sweep() or "
+                        "scan() below `if __name__ == '__main__':`."
                     )
             if worker.job is not None and self._paused_at is None:
                 yield worker.job, how
@@ -194,13 +198,6 @@ class _Pool:
             worker.process.join()
             worker.pipe.close()
         self.workers.clear()
-
-
-def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
-    # The system ends what takes too much memory by signal 9.
-    reason = deaths.reason("the worker", how, memory=how == "signal 9")
-    facts = facts_without_run(job.cell, "failed", reason, steps=deaths.place)
-    return CellResult(job.cell.run, (), {**facts, "attempts": deaths.total})
 
 
 @contextmanager

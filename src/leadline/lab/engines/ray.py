@@ -25,13 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.catalog import load_plugin
 from leadline.errors import LabError, require
-from leadline.lab.cell import (
-    CellResult,
-    Paused,
-    facts_without_run,
-    refuse_changed,
-    run_cell,
-)
+from leadline.lab.cell import CellResult, Paused
 from leadline.lab.engines.engine import ENGINES, Deaths, Engine, Job, News, Orders
 from leadline.lab.work_folder import LOCK, saved_step
 
@@ -102,7 +96,12 @@ class RayEngine(Engine):
                             if cell_deaths.count(saved_step(job.folder)):
                                 waiting.appendleft(job)
                             else:
-                                yield _failed(job, answer.how, cell_deaths)
+                                yield job.cell.lost(
+                                    cell_deaths,
+                                    worker="the Ray worker",
+                                    how=answer.how,
+                                    memory=True,
+                                )
             finally:
                 for reference in running:
                     with contextlib.suppress(Exception):
@@ -155,14 +154,7 @@ def _run_on_ray(job: Job, orders: Orders, board: Any, where: str) -> CellResult 
     here = Path(where)
     with contextlib.chdir(here if here.is_dir() else Path.cwd()):
         try:
-            refuse_changed(job.cell, orders.texts)
-            return run_cell(
-                job.cell,
-                folder=job.folder if shared else None,
-                threads=orders.threads,
-                every=orders.every,
-                beat=tell,
-            )
+            return job.cell.perform(job.folder if shared else None, orders, tell)
         except Paused:
             return None
 
@@ -180,12 +172,6 @@ def _answer(ray: Any, reference: Any) -> CellResult | _Died | None:
         return _Died("out of memory")
     except ray.exceptions.RayError as error:
         return _Died(type(error).__name__)
-
-
-def _failed(job: Job, how: str, deaths: Deaths) -> CellResult:
-    reason = deaths.reason("the Ray worker", how, memory=True)
-    facts = facts_without_run(job.cell, "failed", reason, steps=deaths.place)
-    return CellResult(job.cell.run, (), {**facts, "attempts": deaths.total})
 
 
 @contextlib.contextmanager

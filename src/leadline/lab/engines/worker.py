@@ -46,11 +46,7 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
-    from leadline.lab.cell import (
-        Paused,
-        refuse_changed,
-        run_cell,
-    )  # torch, after the environment was set
+    from leadline.lab.cell import Paused  # torch, after the environment was set
 
     for file in orders.plugins:
         load_plugin(file)
@@ -65,15 +61,7 @@ def work(pipe: Connection, orders: Orders, parent: int) -> None:
             pipe.send((NEWS, News(run, beat, os.getpid())))
 
         try:
-            refuse_changed(job.cell, orders.texts)
-            result = run_cell(
-                job.cell,
-                folder=job.folder,
-                threads=orders.threads,
-                every=orders.every,
-                beat=tell,
-            )
-            pipe.send((RESULT, result))
+            pipe.send((RESULT, job.cell.perform(job.folder, orders, tell)))
         except Paused:
             pipe.send((PAUSED, None))
         except LabError as error:

@@ -40,6 +40,7 @@ from leadline.reading.bounds.refusals import (
 )
 from leadline.reading.bounds.table import FAMILIES, BoundAtHead, BoundResult, BoundsTable
 from leadline.record.provenance import text_at
+from leadline.record.run.scanned import refuse_scan
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, StackFacts
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def bounds(
     choice = _choose_bounds(names)
     if isinstance(record, StackFacts):
         return _of_facts(record, choice, layer=layer, named=names is not None)
+    refuse_scan(record)
     results: list[BoundResult] = []
     if has_attention(record):
         results += _of_attention(

@@ -22,6 +22,7 @@ from leadline.reading.compare.training_curves import compare_curves, run_endings
 from leadline.record import Record, check_record
 from leadline.record.provenance import strict_number
 from leadline.record.rows.address import address_of
+from leadline.record.run.scanned import refuse_scan
 from leadline.record.views import findings_to_show, written_by
 from leadline.record.words.printable import printable_table
 from leadline.record.words.screen import Screen, Showable
@@ -196,6 +197,7 @@ def compare(*records: Record, names: Sequence[str] | None = None) -> Comparison:
     """Set two or more records side by side."""
     for record in records:
         check_record(record)
+        refuse_scan(record)
     if len(records) < 2:
         raise RecordError(f"A comparison needs at least two records, but got {len(records)}.")
     if names is not None and not isinstance(names, list | tuple):

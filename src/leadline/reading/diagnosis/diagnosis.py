@@ -12,6 +12,7 @@ from leadline.reading.diagnosis.case import Case
 from leadline.reading.diagnosis.rule import BASES, RULES, Rule
 from leadline.reading.diagnosis.words import NOT_RECORDED
 from leadline.record.rows.finding import SEVERITIES, Finding, Severity
+from leadline.record.run.scanned import refuse_scan
 from leadline.record.words.screen import Screen, Showable
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ def diagnose_record(
     Warnings that were said while a run was trained stand among the findings. A record that no rule can
     look at and that holds none is refused: nothing found would mean nothing.
     """
+    for one in (record, reference):
+        if one is not None:
+            refuse_scan(one)
     diagnosis = ask_rules(record, reference=reference, select=select, ignore=ignore)
     coverage = diagnosis.coverage
     warnings = [] if select else [one for one in record.findings if "step" in one.details]

@@ -22,6 +22,7 @@ from leadline.reading.show.palette import dash_of, is_point, point_colour, recor
 from leadline.reading.show.wording import axes_in_words, layer_ranges, number, statistic_in_words
 from leadline.record.provenance import text_at
 from leadline.record.rows.selection import group_into_lines
+from leadline.record.run.scanned import CHECKPOINT, is_scan
 from leadline.record.words.shape import shape_text
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def record_names(records: Sequence[Record], names: Sequence[str] | None = None) 
     if names is not None:
         return list(distinct_names(names))
     unnamed = len(records) == 1 and not _model_name(records[0])
-    return ["unnamed model"] if unnamed else list(name_records(records))
+    if unnamed:
+        return ["unnamed model"]
+    if len(records) == 1:
+        return [_model_name(records[0])]
+    return list(name_records(records))
 
 
 def draw_charts(records: Sequence[Record], *, names: Sequence[str] | None = None) -> list[Chart]:
@@ -97,6 +102,9 @@ def row_name(row: KeyRow, panels: Sequence[str]) -> str:
 
 def _model_name(record: Record) -> str:
     known = record.provenance
+    if is_scan(record):
+        count = sum(key.startswith(CHECKPOINT) for key in known)
+        return f"Scan of {count} checkpoint{'' if count == 1 else 's'}"
     return text_at(known, "model", "name") or text_at(known, "sweep", "name")
 
 

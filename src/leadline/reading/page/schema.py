@@ -15,6 +15,7 @@ from leadline.reading.page.headline import record_answer
 from leadline.record.provenance import number_at, strict_json, strict_number, value_at
 from leadline.record.rows.address import Address, address_of
 from leadline.record.run.curve import curves_of, thin_curve
+from leadline.record.run.scanned import is_of_checkpoint, is_scan
 from leadline.record.words.shape import growth_json
 from leadline.record.words.summary import headline_lines
 
@@ -37,13 +38,16 @@ def as_json(record: Record, *, most_points: int | None = None) -> dict[str, Any]
 
     Curves over steps of more than `most_points` points are thinned, and say of how many.
     """
-    provenance = record.provenance
+    provenance = {
+        key: value for key, value in record.provenance.items() if not is_of_checkpoint(key)
+    }
     lines = {
-        name: [] if quantity.lives_on == "run" else record.profiles(name)
+        name: [] if quantity.lives_on == "run" or is_scan(record) else record.profiles(name)
         for name, quantity in record.quantities.items()
     }
     return {
         "schema": SCHEMA,
+        **({"scan": record.scan.to_json()} if is_scan(record) else {}),
         "answer": record_answer(record),
         "model": strict_json(provenance.get("model") or {}),
         "anatomy": _anatomy(record, provenance),
@@ -82,6 +86,8 @@ def as_json(record: Record, *, most_points: int | None = None) -> dict[str, Any]
 def _anatomy(record: Record, provenance: dict[str, Any]) -> dict[str, Any]:
     """Return the anatomy with its counts; the blocks themselves stand under `blocks`."""
     entry = cast(dict[str, Any], provenance.get("anatomy") or {})
+    if is_scan(record):  # its models have anatomies of their own
+        return {}
     rest = {key: value for key, value in entry.items() if key not in ("layers", "depth")}
     stacks = record.stacks
     depth = number_at(entry, "depth")

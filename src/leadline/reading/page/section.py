@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from leadline.catalog import Catalog
 from leadline.reading.page.figures import draw_charts
 from leadline.reading.show.markup import safe
+from leadline.record.run.scanned import is_scan
 
 if TYPE_CHECKING:
     from leadline.reading.diagnosis.diagnosis import Diagnosis
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
     from leadline.reading.show.chart import Chart
     from leadline.record import Finding, Record
 
-__all__ = ["SECTIONS", "PagePart", "PageSubject", "Section", "holds_run", "is_sweep", "write_parts"]
+__all__ = [
+    "SECTIONS",
+    "PagePart",
+    "PageSubject",
+    "Section",
+    "has_depth",
+    "holds_run",
+    "is_sweep",
+    "write_parts",
+]
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,11 @@ def write_parts(subject: PageSubject) -> list[PagePart]:
 def is_sweep(record: Record) -> bool:
     """Say whether a record is that of a sweep."""
     return "sweep" in record.provenance
+
+
+def has_depth(record: Record) -> bool:
+    """Say whether lines over depth can be drawn: a scan holds those of many models."""
+    return bool(record.stacks) and not is_scan(record)
 
 
 def holds_run(record: Record) -> bool:

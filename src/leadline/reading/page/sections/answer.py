@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadline.reading.page.headline import comparing_sentences, facts, sentences
+from leadline.reading.page.headline import Fact, comparing_sentences, facts, sentences
 from leadline.reading.page.section import SECTIONS, PagePart, holds_run, is_sweep
+from leadline.reading.scan.words import facts_of, faults_of
 from leadline.reading.show.markup import dot, law, safe
 from leadline.reading.show.palette import record_colour
 from leadline.record.provenance import text_at
 from leadline.record.rows.finding import SEVERITIES
+from leadline.record.run.scanned import is_scan
 
 if TYPE_CHECKING:
-    from leadline.reading.page.headline import Fact
     from leadline.reading.page.section import PageSubject
+    from leadline.reading.scan.words import CheckpointFault
     from leadline.record import Record
 
 __all__ = ["AnswerSection"]
@@ -48,6 +50,8 @@ def _sentences(subject: PageSubject) -> tuple[str, list[str]]:
     if len(records) > 1:
         return f"Comparison of {len(records)} records", comparing_sentences(records, names)
     record, lines, report = records[0], [], "Depth report"
+    if is_scan(record):
+        return "Scan report", record.scan.answer[:1]
     if trained:
         from leadline.reading.page.run_headline import kind_of_report, run_sentences
 
@@ -69,6 +73,9 @@ def _findings(subject: PageSubject) -> str:
     ]
     findings.sort(key=lambda one: SEVERITIES.index(one[0].severity))
     items = [
+        _fault_item(fault) for r in subject.records if is_scan(r) for fault in faults_of(r.scan)
+    ]
+    items += [
         f'<li class="{finding.severity}"><b>{finding.severity.capitalize()}</b>'
         f"{safe(whose + finding.verdict)}"
         + (f' <a href="#{anchor}">{safe(finding.code)}</a>' if finding.code else "")
@@ -78,8 +85,15 @@ def _findings(subject: PageSubject) -> str:
     return f'<ul class="findings" aria-label="Findings">{"".join(items)}</ul>' if items else ""
 
 
+def _fault_item(fault: CheckpointFault) -> str:
+    """The fault of one checkpoint of a scan, or of several in a row."""
+    return f'<li class="{fault.severity}"><b>{safe(fault.places)}</b>{safe(fault.sentence)}</li>'
+
+
 def _all_facts(record: Record) -> list[Fact]:
     """What was trained and what was measured; models of a sweep differ in what is measured."""
+    if is_scan(record):
+        return [Fact(*fact) for fact in facts_of(record.scan)]
     if not holds_run(record):
         return facts(record)
     from leadline.reading.page.run_headline import run_facts

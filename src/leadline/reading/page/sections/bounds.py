@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.page.section import SECTIONS, PagePart
 from leadline.record.provenance import value_at
+from leadline.record.run.scanned import is_scan
 
 if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
@@ -26,6 +27,8 @@ class BoundsSection:
 
     def reads(self, record: Record) -> bool:
         """Look for what theorems are about: a recipe, or readings that they compare with."""
+        if is_scan(record):
+            return False
         known = record.provenance
         measured = record.quantities.values()
         return (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.page.drawing import sparkline
 from leadline.reading.page.figures import row_name
-from leadline.reading.page.section import SECTIONS, PagePart
+from leadline.reading.page.section import SECTIONS, PagePart, has_depth
 from leadline.reading.show.card import chart_card, controls
 from leadline.reading.show.markup import law, marker, safe
 from leadline.reading.show.palette import css_colour
@@ -35,7 +35,7 @@ class StreamSection:
 
     def reads(self, record: Record) -> bool:
         """Look for readings over depth."""
-        return bool(record.stacks)
+        return has_depth(record)
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the picture, with the switches of all charts."""
@@ -58,7 +58,7 @@ class GlanceSection:
 
     def reads(self, record: Record) -> bool:
         """Look for readings over depth."""
-        return bool(record.stacks)
+        return has_depth(record)
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the table of all charts over depth."""
@@ -88,7 +88,7 @@ class TopicsSection:
 
     def reads(self, record: Record) -> bool:
         """Look for readings over depth."""
-        return bool(record.stacks)
+        return has_depth(record)
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return a part for every topic that has charts besides those in the open."""

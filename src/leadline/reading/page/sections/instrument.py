@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadline.reading.page.section import SECTIONS, PagePart
 from leadline.reading.show.markup import safe
+from leadline.record.run.scanned import is_scan
 from leadline.record.words.screen import Screen, Sentence
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class InstrumentSection:
 
     def reads(self, record: Record) -> bool:
         """Look for the result of an instrument."""
-        return bool(record.instrument)
+        return bool(record.instrument) and not is_scan(record)  # a scan has a section of its own
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the text of every such record, without the answer, which is the headline."""

@@ -11,6 +11,7 @@ from leadline.reading.show.markup import dot, safe
 from leadline.reading.show.palette import record_colour
 from leadline.reading.show.wording import number
 from leadline.record.run.ending import is_cell
+from leadline.record.run.scanned import is_of_checkpoint
 
 if TYPE_CHECKING:
     from leadline.reading.page.section import PageSubject
@@ -74,7 +75,7 @@ def _flat(known: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """
     entries: dict[tuple[str, str], str] = {}
     for head, value in known.items():
-        if head in ("attention", "visit") or is_cell(head):
+        if head in ("attention", "visit") or is_cell(head) or is_of_checkpoint(head):
             continue
         if not isinstance(value, Mapping):
             entries["run", head] = in_words(value)

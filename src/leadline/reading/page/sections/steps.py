@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leadline.reading.page.section import SECTIONS, PagePart, holds_run, is_sweep
 from leadline.reading.show.markup import dot, safe
 from leadline.reading.show.palette import record_colour
+from leadline.record.run.scanned import is_scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,19 +31,22 @@ class StepsSection:
 
     def reads(self, record: Record) -> bool:
         """Look for one run of which layers were read."""
+        if is_scan(record):
+            return True
         return holds_run(record) and not is_sweep(record) and bool(record.stacks)
 
     def write(self, subject: PageSubject) -> list[PagePart]:
         """Return the maps of all records in one part; none where layers were read at one step."""
         pieces: list[str] = []
-        count = 0
         for at, record in enumerate(subject.records):
             if not self.reads(record):
+                continue
+            if is_scan(record):
+                pieces += _of_scan(record, at)
                 continue
             figures, symbol = _figures(record, at, subject)
             if not figures:
                 continue
-            count += len(figures)
             several = len(subject.records) > 1
             name = f"<h3>{dot(record_colour(at))}{safe(subject.names[at])}</h3>" if several else ""
             pieces.append(f"{name}{symbol}{_content(figures)}")
@@ -76,6 +80,24 @@ def _figures(record: Record, at: int, subject: PageSubject) -> tuple[list[HeatFi
         for number, group in enumerate(groups)
     ]
     return figures, "" if loss is None else loss_symbol(loss, span, key)
+
+
+def _of_scan(record: Record, at: int) -> list[str]:
+    """The maps of every training run among the checkpoints of a scan."""
+    from leadline.reading.scan.words import maps_of
+    from leadline.reading.watch.picture import HeatFigure, loss_symbol
+
+    pieces: list[str] = []
+    for number, series in enumerate(record.scan.series):
+        key = f"{at}-{number}"
+        figures = [
+            HeatFigure(group, f"heat-{key}-{place}", series.span, f"loss-{key}")
+            for place, group in enumerate(maps_of(series))
+        ]
+        if figures:
+            symbol = loss_symbol(series.loss, series.span, f"loss-{key}")
+            pieces.append(f"<h3>{safe(series.name)}</h3>{symbol}{_content(figures)}")
+    return pieces
 
 
 def _span(groups: Sequence[LayerSeries], last: int) -> tuple[int, int]:
