@@ -43,14 +43,21 @@ FAULTS = {
     "reading": "leadline.lab.watch.sampling.sample.Sample.readings",
     "sending": "leadline.lab.watch.processes.parts.RankPart.message",
     "joining": "leadline.lab.watch.processes.ranks.joined_layers",
-    "collecting": "leadline.lab.watch.processes.mailbox.Mailbox.collect",
-    "store": "leadline.lab.watch.processes.mailbox.Mailbox.send",
+    "collecting": "leadline.instruments.passes.processes.mailbox.Mailbox.collect",
+    "store": "leadline.instruments.passes.processes.mailbox.Mailbox.send",
     "writing": "leadline.lab.watch.writer.RunWriter.write",
     "alarms": "leadline.lab.watch.bell.Bell.ask",
     "closing": "leadline.lab.watch.watch.Watch._close_record",
-    "leaving": "leadline.lab.watch.processes.mailbox.Mailbox.leave",
+    "leaving": "leadline.instruments.passes.processes.mailbox.Mailbox.leave",
 }
 """Where a monitor may fail, by what is made to fail."""
+PATIENCE = (
+    "leadline.lab.watch.processes.ranks.PATIENCE",
+    "leadline.lab.watch.processes.ranks.LONGEST",
+    "leadline.instruments.passes.processes.gathered.LATEST",
+    "leadline.instruments.passes.processes.gathered.LONGEST",
+)
+"""How long processes wait for each other."""
 
 
 class Unused(nn.Module):
@@ -74,10 +81,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
         if loop.get("fault") and rank in loop.get("faulty", [rank]):
             stack.enter_context(_fault(loop["fault"]))
         if loop.get("patience"):
-            for name in ("ranks.PATIENCE", "ranks.LONGEST", "gathered.LATEST", "gathered.LONGEST"):
-                stack.enter_context(
-                    mock.patch(f"leadline.lab.watch.processes.{name}", loop["patience"])
-                )
+            for name in PATIENCE:
+                stack.enter_context(mock.patch(name, loop["patience"]))
         if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
             options = dict(loop["watch"])
             options["every"] = options.get("every", 2) + loop.get("later", 0) * rank

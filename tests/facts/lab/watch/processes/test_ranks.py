@@ -9,14 +9,15 @@ import torch.distributed as dist
 
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
+from leadline.instruments.passes.processes import gathered, mailbox
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes import gathered, mailbox, ranks
+from leadline.lab.watch.processes import ranks
 from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
-from tests.facts.lab.watch.processes.test_mailbox import Clock
+from tests.facts.instruments.passes.processes.test_mailbox import Clock
 from tests.plain_gpt import PlainGPT
 
 SITES = [Site("decoder", 1, 1, "attention")]
