@@ -66,6 +66,8 @@ def measured(case: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
             facts["notes"] = record.provenance
         except Exception as error:
             facts["error"] = f"{type(error).__name__}: {error}"
+            if __import__("os").environ.get("TB"):
+                __import__("traceback").print_exc()
     facts["seconds"] = time.perf_counter() - started
     facts["same"] = all(
         torch.equal(_local(one), _local(before[name])) and one.grad is None
