@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import leadline as ll
 from tests.plain_gpt import PlainGPT
-from tests.watched_processes import _built
+from tests.watched_processes import built
 
 __all__ = ["FAULTS", "measured"]
 
@@ -42,11 +42,14 @@ FAULTS = {
 def measured(case: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) -> dict[str, Any]:
     """Make one measurement in this process, as its facts say, and return what came of it."""
     torch.manual_seed(0)
-    _, model, anatomy = _built(case, rank, count)
+    _, model, anatomy = built(case, rank, count)
     before = {name: one.detach() for name, one in model.named_parameters()}
     facts: dict[str, Any] = {"error": None, "rows": None}
     started = time.perf_counter()
     with ExitStack() as stack:
+        if case.get("patience"):
+            name = "leadline.instruments.passes.processes.together.ARRIVAL"
+            stack.enter_context(mock.patch(name, case["patience"]))
         if case.get("fault") and rank in case["faulty"]:
             stack.enter_context(mock.patch(FAULTS[case["fault"]], _fail(case["fault"])))
         try:

@@ -26,7 +26,7 @@ import leadline as ll
 from leadline.errors import TrainingStopped
 from tests.plain_gpt import PlainGPT
 
-__all__ = ["FAULTS", "run_loop"]
+__all__ = ["FAULTS", "built", "run_loop"]
 
 EXAMPLES, TOKENS = 6, 12
 FAULTS = {
@@ -73,7 +73,7 @@ class Unused(nn.Module):
 
 def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) -> dict[str, Any]:
     """Run one loop in this process, as its facts say, and return what was seen."""
-    model, called, anatomy = _built(loop, rank, count)
+    model, called, anatomy = built(loop, rank, count)
     optimizer = torch.optim.AdamW(called.parameters(), lr=0.01, weight_decay=0.1)
     seen: dict[str, Any] = {"losses": [], "gradients": [], "stopped": None, "should_stop": []}
     watched: Any = None
@@ -113,7 +113,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
     return seen
 
 
-def _built(loop: dict[str, Any], rank: int, count: int) -> tuple[nn.Module, nn.Module, Any]:
+def built(loop: dict[str, Any], rank: int, count: int) -> tuple[nn.Module, nn.Module, Any]:
+    """The model, what the loop calls, and the anatomy from before, where one is asked for."""
     torch.manual_seed(rank if loop.get("seeds") else 0)
     model: nn.Module = _llama() if loop.get("model") == "llama" else PlainGPT(["", "", ""])
     if isinstance(model, PlainGPT):

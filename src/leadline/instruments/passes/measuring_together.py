@@ -88,7 +88,7 @@ def measure_together(
             record.note("seconds", round(time.perf_counter() - started, 3))
             if file is not None:
                 record.save(file)
-        record = handed_out(record, together, options.plan)
+        record = handed_out(record, together)
     options.say("done", 3, 3)
     return record
 

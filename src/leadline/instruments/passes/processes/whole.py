@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, replace
 from typing import Any
 
@@ -173,12 +173,12 @@ def process_facts(together: Together, shares: Shares) -> dict[str, Any]:
 # --- the record ------------------------------------------------------------------------------------
 
 
-def handed_out(record: Record | None, together: Together, plan: Plan) -> Record:
+def handed_out(record: Record | None, together: Together) -> Record:
     """The record of the first process in all of them."""
     if record is not None:
         together.hand_out("the record", _as_message(record))
         return record
-    return _from_message(together.hand_out("the record", None), plan)
+    return _from_message(together.hand_out("the record", None))
 
 
 def _as_message(record: Record) -> Message:
@@ -187,19 +187,19 @@ def _as_message(record: Record) -> Message:
     facts = {
         "rows": [[one.quantity, astuple(one.site), one.statistic] for one in readings],
         "known": [[end is not None for end in one] for one in ends],
-        "quantities": list(record.quantities),
+        "quantities": [asdict(quantity) for quantity in record.quantities.values()],
         "notes": record.provenance,
         "findings": [asdict(finding) for finding in record.findings],
     }
     return Message(facts, [0.0 if end is None else end for one in ends for end in one])
 
 
-def _from_message(message: Message, plan: Plan) -> Record:
+def _from_message(message: Message) -> Record:
     facts, numbers = message.facts, iter(message.numbers)
-    known: Mapping[str, Quantity] = {quantity.name: quantity for quantity in plan.quantities}
     record = Record()
-    for name in facts["quantities"]:
-        record.describe(known[name])
+    for one in facts["quantities"]:
+        tables = {name: tuple(value) for name, value in one.items() if isinstance(value, list)}
+        record.describe(Quantity(**(one | tables)))
     readings: list[Reading] = []
     for (name, site, statistic), is_known in zip(facts["rows"], facts["known"], strict=True):
         ends = [next(numbers) for _ in is_known]
