@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from leadline.anatomy import configured_model
 from leadline.anatomy.spread import is_spread_type
@@ -38,6 +39,9 @@ CHUNK = 400_000
 """Numbers in one message: the store takes no more than 8 MB at once."""
 _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
 _NOT_EXCHANGED = ("wait_tensor",)
+_GIVEN_UP = "given up"
+_calls: dict[tuple[str, int], int] = {}
+"""How many calls with a model a process has made together with others."""
 
 
 def together_for(model: Any) -> Together | None:
@@ -68,20 +72,15 @@ class Together:
         self.sharding = sharding
         self.copies: tuple[int, ...] = ()
         """For each process the first one that has the same inputs."""
-        store = process_store()
-        if store is None:
-            raise ProcessError(
-                "The processes of this job have no store through which they could agree; start "
-                "them with torchrun."
-            )
-        inner = configured_model(model)
         names = [name.removeprefix("module.") for name, _ in model.named_parameters()]
-        label = f"measure {plain_class(inner).__name__} {len(names)} {names[0] if names else ''}"
-        self._mailbox = Mailbox(store, label, rank=self.rank, count=self.count)
+        kind = plain_class(configured_model(model)).__name__
+        self._label = f"measure {sharding} {kind} {len(names)} {names[0] if names else ''}"
+        self._mailbox = self._begun()
         self._stage = 0
         self._patience = ARRIVAL
-        self._over = False
         self._topics: list[str] = []
+        self._failure: ProcessError | None = None
+        """Why this call has failed in another process: whatever catches it, it is raised again."""
 
     @property
     def main(self) -> bool:
@@ -95,42 +94,61 @@ class Together:
 
     # --- beginning and ending ----------------------------------------------------------------------
 
+    def _begun(self) -> Mailbox:
+        """The mailbox of this call; calls are counted, so that the n-th of one meets the n-th of all.
+
+        A call to which some process never came counts for those that came: the others pass it by.
+        """
+        store = process_store()
+        if store is None:
+            raise ProcessError(
+                "The processes of this job have no store through which they could agree; start "
+                "them with torchrun."
+            )
+        number, until = _calls.get((self._label, self.rank), 0), time.monotonic() + ARRIVAL
+        while True:
+            number += 1
+            label = f"{self._label}, call {number}"
+            mailbox = Mailbox(store, label, rank=self.rank, count=self.count)
+            if self.main:
+                mailbox.open({})
+            elif not mailbox.join(until=until):
+                raise ProcessError(_absence(0), by=0)
+            if self.main or not mailbox.has(_GIVEN_UP, 0):
+                _calls[self._label, self.rank] = number
+                return mailbox
+
     @contextmanager
     def call(self) -> Iterator[None]:
         """One call of a function that every process makes: an error here is told to all others."""
-        self._mailbox.open({})
         try:
-            if not self._mailbox.join(until=time.monotonic() + ARRIVAL):
-                raise ProcessError(
-                    f"Process 0 has not come to this call within {ARRIVAL:.0f} seconds; make it in "
-                    "every process, or measure the plain model in one."
-                )
             yield
             self.agree("the end")
         except BaseException as error:
-            self._tell(error)
-            raise
-        finally:
-            with suppress(Exception):
-                for topic in self._topics[:-1] if not self._over else ():
-                    self._mailbox.take_back(topic)
-            self._over = True
-            self._mailbox.leave()
+            # A search that tries one thing after the other may have caught it and found nothing.
+            if self._failure is None:
+                self._tell(error)
+                raise
+            if error is self._failure:
+                raise
+            raise self._failure from error
+        # Everybody has come to the end, so everything before it was read.
+        with suppress(Exception):
+            for topic in self._topics[:-1]:
+                self._mailbox.take_back(topic)
 
     def _tell(self, error: BaseException) -> None:
         """Say instead of the next word that this process leaves, and why."""
-        if self._over or not self._mailbox.has_joined:
-            return
-        self._over = True
-        if isinstance(error, ProcessError) and error.by is not None:
+        by = error.by if isinstance(error, ProcessError) else None
+        if by is not None:
             words = str(error)
         else:
             what = words_of(error) if isinstance(error, Exception) else type(error).__name__
             words = f"Process {self.rank} left, so no process measures. It said: {what}"
-        by = getattr(error, "by", None)
         with suppress(Exception):
-            facts = {"error": words, "by": self.rank if by is None else by}
-            self._send(self._stage + 1, Message(facts))
+            self._send(
+                self._stage + 1, Message({"error": words, "by": self.rank if by is None else by})
+            )
 
     # --- words -------------------------------------------------------------------------------------
 
@@ -140,7 +158,7 @@ class Together:
 
     def exchange(self, stage: str, facts: dict[str, Any]) -> list[dict[str, Any]]:
         """Tell all processes something, and return what each has told, by its rank."""
-        self._stage += 1
+        self._next()
         self._send(self._stage, Message({"stage": stage, **facts}))
         own = {"stage": stage, **facts}
         told = [
@@ -152,7 +170,7 @@ class Together:
 
     def gather(self, stage: str, message: Message) -> list[Message]:
         """What all processes hand over, by their rank, in the first one; nothing in the others."""
-        self._stage += 1
+        self._next()
         own = Message({"stage": stage, **message.facts}, message.numbers)
         self._send(self._stage, Message({"stage": stage}) if self.main else own)
         if not self.main:
@@ -161,7 +179,7 @@ class Together:
 
     def hand_out(self, stage: str, message: Message | None) -> Message:
         """What the first process hands to all others."""
-        self._stage += 1
+        self._next()
         if self.main:
             assert message is not None
             message = Message({"stage": stage, **message.facts}, message.numbers)
@@ -169,6 +187,11 @@ class Together:
             return message
         self._send(self._stage, Message({"stage": stage}))
         return self._read(0, stage)
+
+    def _next(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._stage += 1
 
     def _send(self, stage: int, message: Message) -> None:
         topic, numbers = f"stage {stage}", message.numbers
@@ -182,10 +205,25 @@ class Together:
         self._mailbox.send(topic, Message(facts, numbers[:CHUNK]))
 
     def _read(self, sender: int, stage: str) -> Message:
+        try:
+            return self._message_of(sender, stage)
+        except ProcessError as error:
+            self._failure = error
+            self._tell(error)
+            raise
+
+    def _message_of(self, sender: int, stage: str) -> Message:
         topic, until = f"stage {self._stage}", time.monotonic() + self._patience
         message = self._mailbox.read(topic, sender, until=until)
+        if message is None and self._patience == ARRIVAL:
+            if self.main:
+                self._mailbox.send(_GIVEN_UP, Message())
+            raise ProcessError(_absence(sender), by=sender)
         if message is None:
-            raise ProcessError(self._silence(sender, stage), by=sender)
+            raise ProcessError(
+                f"Process {sender} said nothing for {self._patience:.0f} seconds, before '{stage}'.",
+                by=sender,
+            )
         facts = message.facts
         if "error" in facts:
             raise ProcessError(facts["error"], by=facts["by"])
@@ -203,14 +241,6 @@ class Together:
             numbers += rest.numbers
         return Message(facts, numbers)
 
-    def _silence(self, sender: int, stage: str) -> str:
-        if self._patience == ARRIVAL:
-            return (
-                f"Process {sender} has not come to this call within {ARRIVAL:.0f} seconds; make it "
-                "in every process, or measure the plain model in one."
-            )
-        return f"Process {sender} said nothing for {self._patience:.0f} seconds, before '{stage}'."
-
     # --- collective operations -----------------------------------------------------------------------
 
     @contextmanager
@@ -226,6 +256,13 @@ class Together:
                 dist.all_reduce(tensor, group=group)
 
 
+def _absence(rank: int) -> str:
+    return (
+        f"Process {rank} has not come to this call within {ARRIVAL:.0f} seconds; make it in every "
+        "process, or measure the plain model (without DDP) in one."
+    )
+
+
 class _Guard(TorchDispatchMode):
     """Agrees on what waits for all processes; everything else passes."""
 
@@ -239,5 +276,10 @@ class _Guard(TorchDispatchMode):
             return NotImplemented
         namespace = getattr(func, "namespace", "")
         if namespace in _COLLECTIVES and func._opname not in _NOT_EXCHANGED:
-            self._together.agree(str(func))
+            shapes = [
+                tuple(one.shape)
+                for one in tree_leaves((args, kwargs))
+                if isinstance(one, torch.Tensor)
+            ]
+            self._together.agree(f"{func} of {shapes}")
         return func(*args, **(kwargs or {}))
