@@ -29,6 +29,7 @@ from leadline.instruments.passes.measuring import (
     record_of,
 )
 from leadline.instruments.passes.output_head import head_of
+from leadline.instruments.passes.processes.attention import join_attention
 from leadline.instruments.passes.processes.fsdp import between_steps
 from leadline.instruments.passes.processes.gradients import whole_norms
 from leadline.instruments.passes.processes.part import PartCollector
@@ -151,6 +152,7 @@ def _run_passes(
     outcome.balance = whole_balance(outcome.balance, together)
     refuse_imbalance(module, anatomy, outcome.balance)
     options.say("writing the record", 2, 3)
+    join_attention(collector, shares, together)
     whole = whole_readings(collector, shares, together, options.plan)
     if whole is None:
         return None

@@ -151,6 +151,11 @@ def _assert_same(outcomes: list[dict[str, Any]], folder: Path, name: str) -> Non
     for fact in ("examples", "tokens", "longest", "padded"):
         assert facts["input"][fact] == wanted["input"][fact]
     assert facts["model"]["parameters"] == wanted["model"]["parameters"]
+    for joined_facts, one_facts in zip(
+        facts.get("attention", ()), wanted.get("attention", ()), strict=True
+    ):
+        for key in ("module", "heads", "mask", "positions", "stochastic", "shapes"):
+            assert joined_facts[key] == one_facts[key]
 
 
 # --- the numbers -----------------------------------------------------------------------------------
