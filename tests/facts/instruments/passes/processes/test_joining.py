@@ -1,5 +1,7 @@
 """Parts of a batch, read one by one and joined, are the batch."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -34,7 +36,7 @@ def batch(examples=5, tokens=7):
 def parts_of(start, x, mask, cuts=(0, 2, 5)):
     return [
         read(PartCollector(plan(PROBES), mask[a:b]), start[a:b], x[a:b]).pieces
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+        for a, b in itertools.pairwise(cuts)
     ]
 
 
