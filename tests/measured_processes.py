@@ -33,7 +33,7 @@ FAULTS = {
     "gradient": "leadline.instruments.passes.probes.gradient.GradientProbe.gradient",
     "norms": "leadline.instruments.passes.processes.gradients.gradient_norm",
     "joining": "leadline.instruments.passes.processes.whole.joined_readings",
-    "record": "leadline.instruments.passes.measuring_together.add_facts",
+    "record": "leadline.instruments.passes.processes.measuring.add_facts",
 }
 """Where a measurement may fail, by what is made to fail."""
 

@@ -28,9 +28,8 @@ from leadline.errors import (
 )
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.coverage import with_linear
-from leadline.instruments.passes.linearising import Linearising
+from leadline.instruments.passes.linear.linearising import Linearising
 from leadline.instruments.passes.measuring import MeasureOptions, gradients_on, prove, run_passes
-from leadline.instruments.passes.measuring_together import measure_together
 from leadline.instruments.passes.not_finite import (
     broken_tensor,
     not_finite_findings,
@@ -38,6 +37,7 @@ from leadline.instruments.passes.not_finite import (
     refuse_broken_inputs,
 )
 from leadline.instruments.passes.probe_plan import plan
+from leadline.instruments.passes.processes.measuring import measure_together
 from leadline.instruments.passes.processes.together import Together, together_for
 from leadline.instruments.passes.processes.whole import refuse_alone
 from leadline.instruments.passes.provenance import model_facts, versions

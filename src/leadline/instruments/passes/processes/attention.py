@@ -11,7 +11,7 @@ from leadline.instruments.passes.processes.shares import Shares
 from leadline.instruments.passes.processes.together import Together
 from leadline.record import Finding, Site
 
-__all__ = ["join_attention"]
+__all__ = ["finding_of", "join_attention"]
 
 Facts = dict[str, Any]
 _LARGEST = ("proof_eps", "iterations")
@@ -34,7 +34,7 @@ def join_attention(collector: Collector, shares: Shares, together: Together) -> 
             places.setdefault(key, []).append(one)
     collector.attentions = [_joined(facts) for facts in places.values()]
     remarks = {repr(one): one for part in parts for one in part["remarks"]}
-    collector.remarks = [_finding(one) for one in remarks.values()]
+    collector.remarks = [finding_of(one) for one in remarks.values()]
 
 
 def _joined(facts: Sequence[Facts]) -> Facts:
@@ -57,6 +57,8 @@ def _joined(facts: Sequence[Facts]) -> Facts:
     return whole
 
 
-def _finding(facts: Facts) -> Finding:
-    site = facts["site"]
-    return Finding(**(facts | {"site": None if site is None else Site(**site)}))
+def finding_of(facts: Facts) -> Finding:
+    """The finding that was told as facts."""
+    site: Any = facts["site"]
+    values: Facts = facts | {"site": None if site is None else Site(**site)}
+    return Finding(**values)

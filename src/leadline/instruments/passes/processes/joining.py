@@ -73,9 +73,9 @@ def _of_examples(pieces: Sequence[Piece], quantity: Quantity) -> Iterator[Readin
     ]
     assert tables[0] is not None
     for statistic, interval in means_of(Each(quantity, tables[0], None, tables[1], tables[2])):
-        numbers = [None if end is None else float(end) for end in interval]
-        assert numbers[0] is not None
-        yield Reading(quantity.name, pieces[0].site, statistic, numbers[0], *numbers[1:])
+        value, lower, upper = (None if end is None else float(end) for end in interval)
+        assert value is not None
+        yield Reading(quantity.name, pieces[0].site, statistic, value, lower, upper)
 
 
 def _of_heads(pieces: Sequence[Piece], quantity: Quantity) -> list[Reading]:

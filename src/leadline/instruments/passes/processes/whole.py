@@ -11,6 +11,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Balance
 from leadline.errors import AnatomyError, ProbeError
 from leadline.instruments.passes.probe_plan import Plan
+from leadline.instruments.passes.processes.attention import finding_of
 from leadline.instruments.passes.processes.gathered import (
     anatomy_facts,
     anatomy_from_facts,
@@ -23,7 +24,7 @@ from leadline.instruments.passes.processes.part import PartCollector, pieces_in,
 from leadline.instruments.passes.processes.sharding import fsdp_modules
 from leadline.instruments.passes.processes.shares import Shares
 from leadline.instruments.passes.processes.together import Together
-from leadline.record import Finding, Quantity, Reading, Record, Site
+from leadline.record import Quantity, Reading, Record, Site
 
 __all__ = [
     "handed_out",
@@ -135,10 +136,10 @@ def whole_balance(balance: Balance, together: Together) -> Balance:
     told = together.exchange("the balance", own)
     worst = max(told, key=lambda one: (one["eps"] == one["eps"], one["eps"]))
     per_layer: dict[tuple[str, int], float] = {}
-    for one in told:
-        for stack, layer, eps in one["layers"]:
-            before = per_layer.get((stack, layer), eps)
-            per_layer[stack, layer] = eps if eps != eps or eps > before else before
+    layers: list[tuple[str, int, float]] = [tuple(row) for one in told for row in one["layers"]]
+    for stack, layer, eps in layers:
+        before = per_layer.get((stack, layer), 0.0)
+        per_layer[stack, layer] = eps if eps != eps or eps > before else before
     unjudged = [tuple(key) for one in told for key in one["unjudged"]]
     faint = [one["faintest"] for one in told if one["faintest"] == one["faintest"]]
     return replace(
@@ -212,6 +213,5 @@ def _from_message(message: Message) -> Record:
     for key, value in facts["notes"].items():
         record.note(key, value)
     for one in facts["findings"]:
-        site = one.pop("site")
-        record.add_finding(Finding(**one, site=None if site is None else Site(**site)))
+        record.add_finding(finding_of(one))
     return record
