@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -44,10 +43,9 @@ def measured(case: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
     _, model, anatomy = built(case, rank, count)
     before = {name: one.detach() for name, one in model.named_parameters()}
     facts: dict[str, Any] = {"error": None, "rows": None}
-    started = time.perf_counter()
     with ExitStack() as stack:
         if case.get("patience"):
-            name = "leadline.instruments.passes.processes.together.ARRIVAL"
+            name = "leadline.instruments.passes.processes.convoy.ARRIVAL"
             stack.enter_context(mock.patch(name, case["patience"]))
         if case.get("fault") and rank in case["faulty"]:
             stack.enter_context(mock.patch(FAULTS[case["fault"]], _fail(case["fault"])))
@@ -68,7 +66,6 @@ def measured(case: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
             facts["notes"] = record.provenance
         except Exception as error:
             facts["error"] = f"{type(error).__name__}: {error}"
-    facts["seconds"] = time.perf_counter() - started
     facts["same"] = all(
         torch.equal(_local(one), _local(before[name])) and one.grad is None
         for name, one in model.named_parameters()

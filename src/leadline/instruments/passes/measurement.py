@@ -37,8 +37,8 @@ from leadline.instruments.passes.not_finite import (
     refuse_broken_inputs,
 )
 from leadline.instruments.passes.probe_plan import plan
+from leadline.instruments.passes.processes.convoy import Convoy, convoy_for
 from leadline.instruments.passes.processes.measuring import measure_together
-from leadline.instruments.passes.processes.together import Together, together_for
 from leadline.instruments.passes.processes.whole import refuse_alone
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.instruments.passes.running import call, few_threads
@@ -109,8 +109,8 @@ def measure(
     batch. Processes with the same inputs count once. Process 0 writes the file. Where one of them
     raises, all do.
     """
-    together = together_for(model.model if isinstance(model, LoadedModel) else model)
-    with nullcontext() if together is None else together.call():
+    convoy = convoy_for(model.model if isinstance(model, LoadedModel) else model)
+    with nullcontext() if convoy is None else convoy.call():
         return _measure(
             model,
             inputs,
@@ -124,7 +124,7 @@ def measure(
             source=source,
             path=path,
             progress=progress,
-            together=together,
+            convoy=convoy,
         )
 
 
@@ -142,14 +142,14 @@ def _measure(
     source: str,
     path: str | PathLike[str] | None,
     progress: Progress | None,
-    together: Together | None,
+    convoy: Convoy | None,
 ) -> Record:
     started = time.perf_counter()
     seed = check_seed(seed)
     probe_plan = plan(probes)
-    if together is not None:
-        refuse_alone(probe_plan, together)
-    file = None if path is None or not (together is None or together.main) else check_path(path)
+    if convoy is not None:
+        refuse_alone(probe_plan, convoy)
+    file = None if path is None or not (convoy is None or convoy.main) else check_path(path)
     if file is not None:
         refuse_foreign(file)
     say = check_progress(progress)
@@ -158,18 +158,18 @@ def _measure(
             check_text(text, label)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
-    wrapped, module = modules_of(model, spread=together is not None)
+    wrapped, module = modules_of(model, spread=convoy is not None)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
     proved_before = known_anatomy(module, anatomy)
     options = MeasureOptions(probe_plan, loss, ablate, seed, say)
-    if together is not None:
+    if convoy is not None:
         return measure_together(
             options,
             wrapped,
             module,
             batch,
-            together,
+            convoy,
             declared=anatomy,
             proved_before=proved_before,
             families=families,

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from leadline.instruments.passes.collect import Collector
-from leadline.instruments.passes.processes.shares import Shares
-from leadline.instruments.passes.processes.together import Together
+from leadline.instruments.passes.processes.convoy import Convoy
+from leadline.instruments.passes.processes.shares import BatchShares
 from leadline.record import Finding, Site
 
 __all__ = ["finding_of", "join_attention"]
@@ -17,14 +17,14 @@ Facts = dict[str, Any]
 _LARGEST = ("proof_eps", "iterations")
 
 
-def join_attention(collector: Collector, shares: Shares, together: Together) -> None:
+def join_attention(collector: Collector, shares: BatchShares, convoy: Convoy) -> None:
     """Give the collector the facts, the findings and the unread masks of all parts."""
     own = {
         "attentions": collector.attentions,
         "remarks": [asdict(finding) for finding in collector.remarks],
         "unmasked": sorted(collector.unmasked),
     }
-    told = together.exchange("the attention", own)
+    told = convoy.exchange("the attention", own)
     parts = [told[part] for part in shares.parts]
     collector.unmasked = {name for part in parts for name in part["unmasked"]}
     places: dict[tuple[Any, ...], list[Facts]] = {}

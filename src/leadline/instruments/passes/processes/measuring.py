@@ -2,7 +2,7 @@
 
 Where every process has all weights (DDP), passes run as in one process. FSDP2 gathers each block when
 it runs and tensor parallelism exchanges parts of every product, so there all processes go through the
-same passes, and every exchange is agreed on before it begins (`Together`).
+same passes, and every exchange is agreed on before it begins (`Convoy`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from leadline.instruments.passes.measuring import (
 )
 from leadline.instruments.passes.output_head import head_of
 from leadline.instruments.passes.processes.attention import join_attention
+from leadline.instruments.passes.processes.convoy import Convoy
 from leadline.instruments.passes.processes.fsdp import between_steps
 from leadline.instruments.passes.processes.gradients import whole_norms
 from leadline.instruments.passes.processes.part import PartCollector
-from leadline.instruments.passes.processes.shares import SharedLoss, Shares, share_inputs
-from leadline.instruments.passes.processes.together import Together
+from leadline.instruments.passes.processes.shares import BatchShares, SharedLoss, share_inputs
 from leadline.instruments.passes.processes.whole import (
     handed_out,
     process_facts,
@@ -58,7 +58,7 @@ def measure_together(
     wrapped: nn.Module,
     module: nn.Module,
     batch: Inputs,
-    together: Together,
+    convoy: Convoy,
     *,
     declared: Anatomy | Declaration | None,
     proved_before: Anatomy | None,
@@ -68,7 +68,7 @@ def measure_together(
 ) -> Record:
     """Measure with all other processes; every one returns the record of the whole."""
     started = time.perf_counter()
-    shares = share_inputs(together, batch, _request(options, declared, families=families))
+    shares = share_inputs(convoy, batch, _request(options, declared, families=families))
     batch = replace(batch, rows=shares.rows)
     with (
         gradients_on(),
@@ -82,14 +82,14 @@ def measure_together(
         anatomy, passes = proved_before, 0
         if anatomy is None:
             proof = partial(prove, module, batch, declared, families, options.seed)
-            anatomy, passes = prove_together(module, proof, together)
-        record = _run_passes(options, wrapped, module, batch, anatomy, passes, together, shares)
+            anatomy, passes = prove_together(module, proof, convoy)
+        record = _run_passes(options, wrapped, module, batch, anatomy, passes, convoy, shares)
         if record is not None:
             record.note("model", model_facts(wrapped, *names))
             record.note("seconds", round(time.perf_counter() - started, 3))
             if file is not None:
                 record.save(file)
-        record = handed_out(record, together)
+        record = handed_out(record, convoy)
     options.say("done", 3, 3)
     return record
 
@@ -116,16 +116,16 @@ def _run_passes(
     batch: Inputs,
     anatomy: Anatomy,
     anatomy_passes: int,
-    together: Together,
-    shares: Shares,
+    convoy: Convoy,
+    shares: BatchShares,
 ) -> Record | None:
     """Run the part of this process; return the record of the whole in the first one."""
     frozen = sum(not parameter.requires_grad for parameter in module.parameters())
     group = getattr(wrapped, "process_group", None)
-    with together.guarded():
+    with convoy.guarded():
         head, head_passes = head_of(module, batch, anatomy, options.loss, options.seed)
         loss, batch = choose_loss(module, batch, options.loss, seed=options.seed, head=head)
-        shared = SharedLoss(loss, shares, together)
+        shared = SharedLoss(loss, shares, convoy)
         options.say("forward and backward", 1, 3)
         outcome = run(
             module,
@@ -134,7 +134,7 @@ def _run_passes(
             batch,
             replace(loss, compute=shared.compute),
             collect=partial(PartCollector, gradient_factor=float(shared.copies)),
-            norms_of=lambda owners: whole_norms(module, owners, together, group),
+            norms_of=lambda owners: whole_norms(module, owners, convoy, group),
         )
         outcome.loss = shared.whole
         ablation = None
@@ -149,11 +149,11 @@ def _run_passes(
             )
     collector = outcome.collector
     assert isinstance(collector, PartCollector)
-    outcome.balance = whole_balance(outcome.balance, together)
+    outcome.balance = whole_balance(outcome.balance, convoy)
     refuse_imbalance(module, anatomy, outcome.balance)
     options.say("writing the record", 2, 3)
-    join_attention(collector, shares, together)
-    whole = whole_readings(collector, shares, together, options.plan)
+    join_attention(collector, shares, convoy)
+    whole = whole_readings(collector, shares, convoy, options.plan)
     if whole is None:
         return None
     readings, unjoined = whole
@@ -172,5 +172,5 @@ def _run_passes(
         coverage["refused"] = [one for one in coverage["refused"] if one["what"] != what]
         coverage["refused"].append({"what": what, "why": why})
     add_facts(record, options, anatomy, outcome, loss, coverage, passes, shares.summary())
-    record.note("processes", process_facts(together, shares))
+    record.note("processes", process_facts(convoy, shares))
     return record

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from leadline.errors import InputError
-from leadline.instruments.passes.processes.together import Together
+from leadline.instruments.passes.processes.convoy import Convoy
 from leadline.models.inputs import Inputs, Loss
 
-__all__ = ["SharedLoss", "Shares", "share_inputs"]
+__all__ = ["BatchShares", "SharedLoss", "share_inputs"]
 
 
 @dataclass(frozen=True)
-class Shares:
+class BatchShares:
     """What each process has: `first` names, for each, the first one with the same inputs."""
 
     rank: int
@@ -62,7 +62,7 @@ class Shares:
         return whole
 
 
-def share_inputs(together: Together, batch: Inputs, request: dict[str, Any]) -> Shares:
+def share_inputs(convoy: Convoy, batch: Inputs, request: dict[str, Any]) -> BatchShares:
     """Tell the others what this process has, and that it was asked for the same as they."""
     digest = batch.digest
     for targets in (batch.labels, batch.targets):
@@ -70,7 +70,7 @@ def share_inputs(together: Together, batch: Inputs, request: dict[str, Any]) -> 
             values = targets.detach().cpu().contiguous().numpy().tobytes()
             digest = hashlib.sha256(digest.encode() + values).hexdigest()
     facts = {"digest": digest, "summary": batch.summary(), "request": request}
-    told = together.exchange("the inputs", facts)
+    told = convoy.exchange("the inputs", facts)
     for sender, other in enumerate(told):
         for name, value in told[0]["request"].items():
             if other["request"][name] != value:
@@ -80,22 +80,22 @@ def share_inputs(together: Together, batch: Inputs, request: dict[str, Any]) -> 
                 )
     digests = [one["digest"] for one in told]
     first = tuple(digests.index(digest) for digest in digests)
-    if together.sharding == "tensor" and set(first) != {0}:
+    if convoy.sharding == "tensor" and set(first) != {0}:
         other = next(rank for rank, same in enumerate(first) if same)
         raise InputError(
             f"Process {other} has other inputs than process 0, and under tensor parallelism every "
             "process computes a part of every token: give all processes the same inputs."
         )
-    return Shares(together.rank, first, tuple(one["summary"] for one in told))
+    return BatchShares(convoy.rank, first, tuple(one["summary"] for one in told))
 
 
 class SharedLoss:
     """The loss of a part, as its share of that of the whole batch; `whole` is that of the last pass."""
 
-    def __init__(self, loss: Loss, shares: Shares, together: Together) -> None:
-        self._loss, self._shares, self._together = loss, shares, together
+    def __init__(self, loss: Loss, shares: BatchShares, convoy: Convoy) -> None:
+        self._loss, self._shares, self._convoy = loss, shares, convoy
         # Gradients of copies are added up, but under tensor parallelism, where each has the whole.
-        self._copies = 1 if together.sharding == "tensor" else shares.copies
+        self._copies = 1 if convoy.sharding == "tensor" else shares.copies
         self.whole = float("nan")
 
     @property
@@ -108,7 +108,7 @@ class SharedLoss:
         value = self._loss.compute(output, inputs)
         terms = self._loss.terms(output, inputs)
         facts = {"terms": terms, "value": float(value.detach())}
-        told = self._together.exchange("the loss", facts)
+        told = self._convoy.exchange("the loss", facts)
         parts: Sequence[dict[str, Any]] = [told[part] for part in self._shares.parts]
         total = sum(part["terms"] for part in parts)
         self.whole = sum(

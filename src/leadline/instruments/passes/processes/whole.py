@@ -12,6 +12,7 @@ from leadline.anatomy import Anatomy, Balance
 from leadline.errors import AnatomyError, ProbeError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.processes.attention import finding_of
+from leadline.instruments.passes.processes.convoy import Convoy
 from leadline.instruments.passes.processes.gathered import (
     anatomy_facts,
     anatomy_from_facts,
@@ -22,8 +23,7 @@ from leadline.instruments.passes.processes.joining import difference, joined_rea
 from leadline.instruments.passes.processes.mailbox import Message
 from leadline.instruments.passes.processes.part import PartCollector, pieces_in, pieces_message
 from leadline.instruments.passes.processes.sharding import fsdp_modules
-from leadline.instruments.passes.processes.shares import Shares
-from leadline.instruments.passes.processes.together import Together
+from leadline.instruments.passes.processes.shares import BatchShares
 from leadline.record import Quantity, Reading, Record, Site
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def refuse_alone(plan: Plan, together: Together) -> None:
+def refuse_alone(plan: Plan, convoy: Convoy) -> None:
     """Refuse by name the probes that need a whole model in one process."""
     if plan.linear:
         names = [str(choice) for choice, probe in zip(plan.choices, plan.probes, strict=True)]
@@ -46,7 +46,7 @@ def refuse_alone(plan: Plan, together: Together) -> None:
             "DDP, FSDP2 and tensor parallelism do not allow; measure it in one process, on the plain "
             "model."
         )
-    if together.sharding == "tensor" and plan.attention:
+    if convoy.sharding == "tensor" and plan.attention:
         names = [
             str(choice)
             for choice, probe in zip(plan.choices, plan.probes, strict=True)
@@ -62,15 +62,15 @@ def refuse_alone(plan: Plan, together: Together) -> None:
 # --- the anatomy -----------------------------------------------------------------------------------
 
 
-def prove_together(module: nn.Module, prove: Any, together: Together) -> tuple[Anatomy, int]:
+def prove_together(module: nn.Module, prove: Any, convoy: Convoy) -> tuple[Anatomy, int]:
     """The anatomy, the same in all processes, and how many passes it took.
 
     FSDP2: the first process proves alone, on weights that all have gathered once.
     """
-    if together.sharding != "fsdp":
-        with together.guarded():
+    if convoy.sharding != "fsdp":
+        with convoy.guarded():
             anatomy, passes = prove()
-        told = together.exchange("the anatomy", {"stacks": repr(anatomy.stacks)})
+        told = convoy.exchange("the anatomy", {"stacks": repr(anatomy.stacks)})
         for rank, one in enumerate(told):
             if one["stacks"] != told[0]["stacks"]:
                 raise AnatomyError(
@@ -78,22 +78,22 @@ def prove_together(module: nn.Module, prove: Any, together: Together) -> tuple[A
                     "model; give anatomy=leadline.anatomy_of(model, inputs) in every process."
                 )
         return anatomy, passes
-    hindrances = together.exchange("the memory", {"why": memory_hindrance(module)})
+    hindrances = convoy.exchange("the memory", {"why": memory_hindrance(module)})
     why = next((one["why"] for one in hindrances if one["why"]), "")
     if why:
         raise AnatomyError(why)
-    with together.guarded():
+    with convoy.guarded():
         for part in fsdp_modules(module):
             part.unshard()
-    if together.main:
+    if convoy.main:
         with gathered(module):
             anatomy, passes = prove()
         facts = {"anatomy": anatomy_facts(anatomy), "passes": passes}
-        together.hand_out("the anatomy", Message(facts))
+        convoy.hand_out("the anatomy", Message(facts))
         return anatomy, passes
     for part in fsdp_modules(module):
         part.reshard()
-    facts = together.hand_out("the anatomy", None).facts
+    facts = convoy.hand_out("the anatomy", None).facts
     return anatomy_from_facts(facts["anatomy"]), facts["passes"]
 
 
@@ -101,11 +101,11 @@ def prove_together(module: nn.Module, prove: Any, together: Together) -> tuple[A
 
 
 def whole_readings(
-    collector: PartCollector, shares: Shares, together: Together, plan: Plan
+    collector: PartCollector, shares: BatchShares, convoy: Convoy, plan: Plan
 ) -> tuple[list[Reading], list[str]] | None:
     """The readings of the whole batch and what cannot be joined, in the first process."""
     pieces = collector.pieces
-    messages = together.gather("the readings", pieces_message(pieces))
+    messages = convoy.gather("the readings", pieces_message(pieces))
     if not messages:
         return None
     parts = [pieces, *(pieces_in(message) for message in messages[1:])]
@@ -122,7 +122,7 @@ def whole_readings(
     return readings, [name for name in unjoined if name not in collector.measured]
 
 
-def whole_balance(balance: Balance, together: Together) -> Balance:
+def whole_balance(balance: Balance, convoy: Convoy) -> Balance:
     """The worst balance of all processes; a write is idle or zero if it is so in all of them."""
     own = {
         "eps": balance.eps,
@@ -133,7 +133,7 @@ def whole_balance(balance: Balance, together: Together) -> Balance:
         "uncalled": [list(key) for key in balance.uncalled],
         "zero": [list(key) for key in balance.zero],
     }
-    told = together.exchange("the balance", own)
+    told = convoy.exchange("the balance", own)
     worst = max(told, key=lambda one: (one["eps"] == one["eps"], one["eps"]))
     per_layer: dict[tuple[str, int], float] = {}
     layers: list[tuple[str, int, float]] = [tuple(row) for one in told for row in one["layers"]]
@@ -161,11 +161,11 @@ def _in_all(tables: Sequence[Sequence[Sequence[Any]]]) -> tuple[Any, ...]:
     return tuple(tuple(key) for key in tables[0] if all(tuple(key) in one for one in sets))
 
 
-def process_facts(together: Together, shares: Shares) -> dict[str, Any]:
+def process_facts(convoy: Convoy, shares: BatchShares) -> dict[str, Any]:
     """What the record says about the processes."""
     return {
-        "count": together.count,
-        "sharding": together.sharding,
+        "count": convoy.count,
+        "sharding": convoy.sharding,
         "parts": len(shares.parts),
         "whole": "every number is that of the whole model on the whole batch",
     }
@@ -174,12 +174,12 @@ def process_facts(together: Together, shares: Shares) -> dict[str, Any]:
 # --- the record ------------------------------------------------------------------------------------
 
 
-def handed_out(record: Record | None, together: Together) -> Record:
+def handed_out(record: Record | None, convoy: Convoy) -> Record:
     """The record of the first process in all of them."""
     if record is not None:
-        together.hand_out("the record", _as_message(record))
+        convoy.hand_out("the record", _as_message(record))
         return record
-    return _from_message(together.hand_out("the record", None))
+    return _from_message(convoy.hand_out("the record", None))
 
 
 def _as_message(record: Record) -> Message:

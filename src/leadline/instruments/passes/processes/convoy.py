@@ -29,7 +29,7 @@ from leadline.errors import ProcessError, words_of
 from leadline.instruments.passes.processes.mailbox import Mailbox, Message, process_store
 from leadline.instruments.passes.processes.sharding import Sharding, plain_class, sharding_of
 
-__all__ = ["Together", "together_for"]
+__all__ = ["Convoy", "convoy_for"]
 
 ARRIVAL = 120.0
 """Seconds that a process may come later than another one to the same call."""
@@ -44,7 +44,7 @@ _calls: dict[tuple[str, int], int] = {}
 """How many calls with a model a process has made together with others."""
 
 
-def together_for(model: Any) -> Together | None:
+def convoy_for(model: Any) -> Convoy | None:
     """What the processes of a job measure together; None where this process measures alone.
 
     They do where the model is wrapped by DDP or spread over them. A plain model is measured by the
@@ -61,10 +61,10 @@ def together_for(model: Any) -> Together | None:
         return None
     if sharding == "replicated" and dist.get_world_size() == 1:
         return None
-    return Together(model, sharding)
+    return Convoy(model, sharding)
 
 
-class Together:
+class Convoy:
     """One process of those that measure a model together; `rank` 0 joins what all of them read."""
 
     def __init__(self, model: nn.Module, sharding: Sharding) -> None:
@@ -266,9 +266,9 @@ def _absence(rank: int) -> str:
 class _Guard(TorchDispatchMode):
     """Agrees on what waits for all processes; everything else passes."""
 
-    def __init__(self, together: Together) -> None:
+    def __init__(self, convoy: Convoy) -> None:
         super().__init__()
-        self._together = together
+        self._convoy = convoy
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A tensor that is spread first becomes operations on its parts, which come here again.
@@ -281,5 +281,5 @@ class _Guard(TorchDispatchMode):
                 for one in tree_leaves((args, kwargs))
                 if isinstance(one, torch.Tensor)
             ]
-            self._together.agree(f"{func} of {shapes}")
+            self._convoy.agree(f"{func} of {shapes}")
         return func(*args, **(kwargs or {}))

@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 
 from leadline.errors import ProcessError
-from leadline.instruments.passes.processes import together as module
+from leadline.instruments.passes.processes import convoy as module
+from leadline.instruments.passes.processes.convoy import CHUNK, Convoy, convoy_for
 from leadline.instruments.passes.processes.mailbox import Message
-from leadline.instruments.passes.processes.together import CHUNK, Together, together_for
 
 WIDTHS = itertools.count(1)
 
@@ -27,13 +27,13 @@ def process(monkeypatch):
     def call(rank):
         group = SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: 2)
         monkeypatch.setattr(module, "dist", group)
-        return Together(model, "replicated")
+        return Convoy(model, "replicated")
 
     return call
 
 
-def fails(together, error):
-    with pytest.raises(type(error)), together.call():
+def fails(convoy, error):
+    with pytest.raises(type(error)), convoy.call():
         raise error
 
 
@@ -89,11 +89,11 @@ def test_a_failure_that_somebody_caught_is_raised_again(process):
         caught_by_others(other)
 
 
-def caught_by_others(together):
+def caught_by_others(convoy):
     """What a search does that tries one thing after the other."""
     for stage in ("one", "two"):
         with pytest.raises(ProcessError, match="gone"):
-            together.agree(stage)
+            convoy.agree(stage)
 
 
 def test_many_numbers_come_in_several_messages(process):
@@ -107,5 +107,5 @@ def test_many_numbers_come_in_several_messages(process):
 
 
 def test_a_plain_model_is_measured_by_the_process_that_asks():
-    assert together_for(torch.nn.Linear(2, 2)) is None
-    assert together_for("gpt2") is None
+    assert convoy_for(torch.nn.Linear(2, 2)) is None
+    assert convoy_for("gpt2") is None
