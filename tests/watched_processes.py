@@ -26,7 +26,7 @@ import leadline as ll
 from leadline.errors import TrainingStopped
 from tests.plain_gpt import PlainGPT
 
-__all__ = ["FAULTS", "run_loop"]
+__all__ = ["FAULTS", "built", "run_loop"]
 
 EXAMPLES, TOKENS = 6, 12
 FAULTS = {
@@ -43,14 +43,21 @@ FAULTS = {
     "reading": "leadline.lab.watch.sampling.sample.Sample.readings",
     "sending": "leadline.lab.watch.processes.parts.RankPart.message",
     "joining": "leadline.lab.watch.processes.ranks.joined_layers",
-    "collecting": "leadline.lab.watch.processes.mailbox.Mailbox.collect",
-    "store": "leadline.lab.watch.processes.mailbox.Mailbox.send",
+    "collecting": "leadline.instruments.passes.processes.mailbox.Mailbox.collect",
+    "store": "leadline.instruments.passes.processes.mailbox.Mailbox.send",
     "writing": "leadline.lab.watch.writer.RunWriter.write",
     "alarms": "leadline.lab.watch.bell.Bell.ask",
     "closing": "leadline.lab.watch.watch.Watch._close_record",
-    "leaving": "leadline.lab.watch.processes.mailbox.Mailbox.leave",
+    "leaving": "leadline.instruments.passes.processes.mailbox.Mailbox.leave",
 }
 """Where a monitor may fail, by what is made to fail."""
+PATIENCE = (
+    "leadline.lab.watch.processes.ranks.PATIENCE",
+    "leadline.lab.watch.processes.ranks.LONGEST",
+    "leadline.instruments.passes.processes.gathered.LATEST",
+    "leadline.instruments.passes.processes.gathered.LONGEST",
+)
+"""How long processes wait for each other."""
 
 
 class Unused(nn.Module):
@@ -66,7 +73,7 @@ class Unused(nn.Module):
 
 def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) -> dict[str, Any]:
     """Run one loop in this process, as its facts say, and return what was seen."""
-    model, called, anatomy = _built(loop, rank, count)
+    model, called, anatomy = built(loop, rank, count)
     optimizer = torch.optim.AdamW(called.parameters(), lr=0.01, weight_decay=0.1)
     seen: dict[str, Any] = {"losses": [], "gradients": [], "stopped": None, "should_stop": []}
     watched: Any = None
@@ -74,10 +81,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
         if loop.get("fault") and rank in loop.get("faulty", [rank]):
             stack.enter_context(_fault(loop["fault"]))
         if loop.get("patience"):
-            for name in ("ranks.PATIENCE", "ranks.LONGEST", "gathered.LATEST", "gathered.LONGEST"):
-                stack.enter_context(
-                    mock.patch(f"leadline.lab.watch.processes.{name}", loop["patience"])
-                )
+            for name in PATIENCE:
+                stack.enter_context(mock.patch(name, loop["patience"]))
         if loop.get("watch") is not None and rank in loop.get("watching", [rank]):
             options = dict(loop["watch"])
             options["every"] = options.get("every", 2) + loop.get("later", 0) * rank
@@ -108,7 +113,8 @@ def run_loop(loop: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
     return seen
 
 
-def _built(loop: dict[str, Any], rank: int, count: int) -> tuple[nn.Module, nn.Module, Any]:
+def built(loop: dict[str, Any], rank: int, count: int) -> tuple[nn.Module, nn.Module, Any]:
+    """The model, what the loop calls, and the anatomy from before, where one is asked for."""
     torch.manual_seed(rank if loop.get("seeds") else 0)
     model: nn.Module = _llama() if loop.get("model") == "llama" else PlainGPT(["", "", ""])
     if isinstance(model, PlainGPT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -63,6 +64,7 @@ def measure(
     check_outputs(output, html)
     request.check()
     choices = None if probes is None else split_choices(probes)
+    _say_one_process(voice)
 
     with voice.progress("Loading the model") as gauge:
         from leadline.instruments.passes.measurement import measure as measure_model
@@ -94,6 +96,17 @@ def measure(
     voice.emit(lambda: record_to_json(record))
     voice.show(screen_of(record, everything=everything).show)
     say_outputs(voice, output, html, remind=True)
+
+
+def _say_one_process(voice: Voice) -> None:
+    """Say inside of a job of several processes that this command knows of one."""
+    count = os.environ.get("WORLD_SIZE", "")
+    if count.isdecimal() and int(count) > 1:
+        voice.note(
+            f"WORLD_SIZE says that this is one of {count} processes; this command measures the model "
+            "in each of them alone. To measure a sharded model call leadline.measure(model, inputs) "
+            "in every process."
+        )
 
 
 def _interrupted(output: Path | None) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "MachineError",
     "MissingExtra",
     "ProbeError",
+    "ProcessError",
     "RecipeError",
     "RecordError",
     "UnknownName",
@@ -78,6 +79,14 @@ class MissingExtra(LeadlineError):
 
 class ProbeError(LeadlineError):
     """A probe that cannot measure what was asked."""
+
+
+class ProcessError(LeadlineError):
+    """A process of several that left, or does something else than the others; `by` is its rank."""
+
+    def __init__(self, message: str, by: int | None = None) -> None:
+        super().__init__(message)
+        self.by = by
 
 
 class RecipeError(LeadlineError):

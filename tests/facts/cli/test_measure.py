@@ -63,6 +63,13 @@ def test_measure_is_silent_when_asked(leadline, tiny, tmp_path):
     assert (tmp_path / "a.leadline").exists()
 
 
+def test_measure_says_that_it_runs_in_one_process(leadline, tiny, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "call leadline.measure(model, inputs) in every process" in " ".join(
+        leadline("measure", *tiny).err.split()
+    )
+
+
 def test_measure_without_an_output_says_how_to_keep_the_record(leadline, tiny):
     assert "Not saved; -o FILE.leadline keeps the record" in leadline("measure", *tiny).err
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 
 from leadline.anatomy.find.replay import Replay, ReplayedCall
+from leadline.anatomy.spread import whole
 
 __all__ = [
     "FIT_TOLERANCE",
@@ -276,7 +277,7 @@ class _Search:
         """Candidates times a parameter vector of the block that no module of it owns by call."""
         called_paths = {s.path for s in self.replay.calls}
         vectors = [
-            (name, p.detach().double().reshape(-1))
+            (name, whole(p.detach()).double().reshape(-1))
             for name, p in self.replay.block.named_parameters()
             if p.numel() == self.shape[-1]
             and f"{self.replay.path}.{name}".rpartition(".")[0] not in called_paths

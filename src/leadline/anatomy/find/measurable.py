@@ -52,6 +52,14 @@ def check_measurable(model: nn.Module) -> None:
         raise InputError(
             f"{kind} has no forward, so it cannot be run; give the module that calls it."
         )
+    if (path := _offloaded(model)) is not None:
+        where = f"of '{path}' " if path else ""
+        raise InputError(
+            f"The weights {where}are offloaded by accelerate (device_map, cpu_offload, disk_offload): "
+            "they have values only while their module runs, and backward would keep all of them. "
+            "Measure the checkpoint block by block, with leadline.load(FOLDER, stream=True) or "
+            "--stream, or load it without a device_map."
+        )
     tensors = [("parameter", *item) for item in model.named_parameters()]
     for what, name, tensor in [*tensors, *(("buffer", *item) for item in model.named_buffers())]:
         if is_lazy(tensor):
@@ -63,3 +71,12 @@ def check_measurable(model: nn.Module) -> None:
                 f"The {what} '{name}' is on the meta device and has no values; load or initialise "
                 "the weights first."
             )
+
+
+def _offloaded(model: nn.Module) -> str | None:
+    """The first module whose weights accelerate takes away when it has run; None without one."""
+    for path, module in model.named_modules():
+        hook = getattr(module, "_hf_hook", None)
+        if any(getattr(one, "offload", False) for one in (hook, *getattr(hook, "hooks", ()))):
+            return path
+    return None

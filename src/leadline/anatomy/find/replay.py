@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.anatomy.spread import whole
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
 
 __all__ = [
@@ -164,9 +165,11 @@ def replay_block(
     def leave(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, a: tuple[Any, ...], k: dict[str, Any], output: object) -> None:
             children = active.pop()
-            live = first_tensor(output)
-            like = live.shape if live is not None else None
+            returned = first_tensor(output)
+            like = returned.shape if returned is not None else None
             entered = stream_input(a, k, like=like)
+            # Of a tensor that is spread over processes every one sees the whole.
+            live = None if returned is None else whole(returned)
             calls.append(
                 ReplayedCall(
                     path=f"{path}.{name}",
@@ -174,7 +177,7 @@ def replay_block(
                     order=len(calls),
                     number=sum(earlier.module is module for earlier in calls),
                     leaf=not children,
-                    entered=None if entered is None else entered.detach().clone(),
+                    entered=None if entered is None else whole(entered.detach()).clone(),
                     returned=None if live is None else live.detach().clone(),
                     live=live,
                     frozen=None if live is None else live.clone(),

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from leadline.anatomy.spread import whole
 from leadline.anatomy.tensors import first_tensor, stream_input
 
 __all__ = ["CallRow", "ModuleCall", "find_rows", "trace_calls"]
@@ -79,7 +80,7 @@ class _Tracer:
             call = ModuleCall(path, module, self.open[-1] if self.open else None, number)
             entered = stream_input(args, kwargs)
             if entered is not None:
-                call.entered = entered
+                call.entered = whole(entered)
                 self.versions[id(call)] = (entered, entered._version)
             self.calls.append(call)
             self.open.append(call)
@@ -91,11 +92,12 @@ class _Tracer:
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: object
         ) -> None:
             call = self.open.pop()
-            call.returned = first_tensor(output)
+            returned = first_tensor(output)
+            call.returned = None if returned is None else whole(returned)
             if call.returned is not None and call.entered is not None:
                 matching = stream_input(args, kwargs, like=call.returned.shape)
                 if matching is not None and matching is not call.entered:
-                    call.entered = matching
+                    call.entered = whole(matching)
             entered, version = self.versions.get(id(call), (None, 0))
             call.in_place = entered is not None and entered._version != version
 

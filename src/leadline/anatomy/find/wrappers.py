@@ -50,6 +50,8 @@ def is_compiled(model: nn.Module) -> bool:
 def unsharded(model: nn.Module) -> nn.Module:
     """The module inside its wrappers; what is no module, or spread over processes, is refused.
 
+    `leadline.measure` and `leadline.watch` take what is spread, with all its processes.
+
     Nothing is touched before the refusal: a shard of a parameter is not the parameter.
     """
     check_module(model)
@@ -123,8 +125,9 @@ def _sharding(model: nn.Module) -> str | None:
         if fsdp is not None and isinstance(module, fsdp.FSDPModule):
             return (
                 "The model is sharded by FSDP2 (torch.distributed.fsdp.fully_shard), so each "
-                "process holds a part of its parameters only, and a sharded model cannot be "
-                f"measured. Measure it before fully_shard, or {_GATHER}"
+                "process holds a part of its parameters only. leadline.measure and leadline.watch "
+                "read it where every process calls them; everything else needs the model before "
+                f"fully_shard, or {_GATHER}"
             )
         if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
             return (
@@ -136,9 +139,9 @@ def _sharding(model: nn.Module) -> str | None:
         if tensors is not None and isinstance(parameter, tensors.DTensor):
             return (
                 f"The parameter '{name}' is a DTensor (tensor parallelism or parallelize_module), "
-                "of which a process may hold a part only, and such a model cannot be measured. "
-                "Measure it before it is distributed, or gather its weights with "
-                "parameter.full_tensor(), load them into a plain copy and measure that."
+                "of which a process may hold a part only. leadline.measure reads such a model where "
+                "every process calls it; everything else needs the model before it is distributed, "
+                "or a plain copy with the weights of parameter.full_tensor()."
             )
         if hasattr(parameter, "ds_id") and hasattr(parameter, "ds_status"):
             return (

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy.find.fit import misses
+from leadline.anatomy.spread import whole
 from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer
 from leadline.anatomy.tap.module_hook import ModuleHook
 from leadline.anatomy.tensors import first_tensor, mapped, stream_input
@@ -136,7 +137,7 @@ class Tap:
                     if s.law is not None:
                         paths += [watch for watch in s.law.watches if isinstance(watch, str)]
                     if isinstance(s.gain, str):
-                        self._vectors[s.gain] = self.model.get_parameter(s.gain).detach()
+                        self._vectors[s.gain] = whole(self.model.get_parameter(s.gain).detach())
                 for path in paths:
                     if path is not None:
                         _join(others, path, walk)

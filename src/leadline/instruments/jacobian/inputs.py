@@ -15,7 +15,7 @@ from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import InputError, Progress, check_progress
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.linear_checks import plainly
+from leadline.instruments.passes.linear.checks import plainly
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.not_finite import refuse_broken, refuse_broken_inputs
 from leadline.instruments.passes.provenance import model_facts

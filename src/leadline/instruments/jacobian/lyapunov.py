@@ -3,7 +3,7 @@
 The exponents are those of `numerics.linear.frames`. A block is linearised when its turn comes and let go.
 They belong to the product of the blocks' Jacobians. Where a block is handed anything but the stream
 that the first block was not, one direction is compared with what the whole model makes of it
-(`linear_checks`): beyond `JOINED` more than the stream goes from block to block, and the exponents
+(`linear.checks`): beyond `JOINED` more than the stream goes from block to block, and the exponents
 are refused.
 """
 
@@ -20,7 +20,7 @@ from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import InputError, ProbeError, Progress, check_count, check_seed
 from leadline.instruments.jacobian.inputs import Steps, array_of, open_model
 from leadline.instruments.jacobian.result import Lyapunov
-from leadline.instruments.passes.linear_checks import JOINED, NOT_COMPARED, joined, not_the_product
+from leadline.instruments.passes.linear.checks import JOINED, NOT_COMPARED, joined, not_the_product
 from leadline.models.loading import LoadedModel
 from leadline.numerics.linear.frames import Frame
 from leadline.numerics.linear.linearised import Linearised

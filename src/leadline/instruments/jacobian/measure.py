@@ -14,7 +14,7 @@ For several blocks the Jacobian is that of the model itself between two sites. W
 product of the Jacobians of its blocks is measured with one random vector: beyond `JOINED` something
 else than the stream goes from block to block (a history, a router's memory), and the product of the
 blocks' norms is left out. Finite differences along one direction show whether a part of the blocks
-is cut off from the gradient (`linear_checks`); a remark says so.
+is cut off from the gradient (`linear.checks`); a remark says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from leadline.instruments.jacobian.frobenius import Estimate, both_norms
 from leadline.instruments.jacobian.inputs import ReadyModel, Steps, array_of, open_model, sites_of
 from leadline.instruments.jacobian.leak import CUTS, leak_of
 from leadline.instruments.jacobian.result import Direction, Jacobian
-from leadline.instruments.passes.linear_checks import (
+from leadline.instruments.passes.linear.checks import (
     ACROSS,
     JOINED,
     NOT_COMPARED,

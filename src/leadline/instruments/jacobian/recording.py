@@ -18,7 +18,7 @@ from leadline.instruments.jacobian.lyapunov import compute_lyapunov
 from leadline.instruments.jacobian.measure import compute_jacobian
 from leadline.instruments.jacobian.rows import jacobian_record, lyapunov_record
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.linear_checks import plainly
+from leadline.instruments.passes.linear.checks import plainly
 from leadline.instruments.passes.measurement import anatomy_of
 from leadline.instruments.passes.not_finite import refuse_broken_inputs
 from leadline.instruments.passes.provenance import model_facts, versions

@@ -1,6 +1,6 @@
 """Numbers of every example as rows of a record, and such rows as arrays again.
 
-Mean and largest over the examples stand where a probe of `measure` writes them (`linear_probe`);
+Mean and largest over the examples stand where a probe of `measure` writes them (`linear.probing`);
 the numbers of single examples stand beside them, under the statistic that is the headline, so that
 a line over depth goes through the means.
 """

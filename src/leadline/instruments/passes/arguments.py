@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from leadline.anatomy import Anatomy, Declaration, check_measurable, unsharded
+from leadline.anatomy import Anatomy, Declaration, check_measurable, unsharded, unwrapped
 from leadline.errors import AnatomyError, shown
 from leadline.models.loading import LoadedModel
 from leadline.numerics.half_precision import half_route
@@ -14,10 +14,15 @@ from leadline.numerics.half_precision import half_route
 __all__ = ["known_anatomy", "modules_of", "tokenizer_for"]
 
 
-def modules_of(model: nn.Module | LoadedModel) -> tuple[nn.Module, nn.Module]:
-    """The module with its wrappers, and the one inside them, made safe for half precision."""
+def modules_of(
+    model: nn.Module | LoadedModel, *, spread: bool = False
+) -> tuple[nn.Module, nn.Module]:
+    """The module with its wrappers, and the one inside them, made safe for half precision.
+
+    Parameters that are spread over processes are refused, unless `spread` allows them.
+    """
     wrapped = model.model if isinstance(model, LoadedModel) else model
-    module = unsharded(wrapped)
+    module = unwrapped(wrapped) if spread else unsharded(wrapped)
     check_measurable(module)
     half_route(module)
     return wrapped, module

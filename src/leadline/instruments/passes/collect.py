@@ -6,7 +6,7 @@ for all sites at once. Padding never enters: a mask is looked up for every stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,17 +20,23 @@ from leadline.instruments.passes.attention_facts import attention_facts, attenti
 from leadline.instruments.passes.branches import Branches
 from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
 from leadline.instruments.passes.probe_plan import Plan
+from leadline.instruments.passes.reduction import (
+    Interval,
+    head_readings,
+    joined_heads,
+    means_of,
+    real_tokens,
+    token_columns,
+)
 from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
 from leadline.numerics.tokens import Tokens
 from leadline.record import Finding, Reading, Site
 
-__all__ = ["Collector"]
+__all__ = ["Collector", "checked_results"]
 
 Tensor = torch.Tensor
 _FLUSH_AT = 1_000_000
 """Per-token numbers that are held before they are reduced."""
-_Interval = tuple[Tensor, Tensor | None, Tensor | None]
-"""A value, and the lower and upper end around it."""
 
 
 @dataclass
@@ -86,7 +92,7 @@ class Collector:
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
         self._masks: dict[tuple[int, str], Tensor] = {}
         self._held_values = 0
-        self._singles: list[tuple[str, Site, str, _Interval]] = []
+        self._singles: list[tuple[str, Site, str, Interval]] = []
         self._readings: list[Reading] = []
 
     # --- the tap's listener ----------------------------------------------------------------
@@ -223,7 +229,7 @@ class Collector:
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
     ) -> None:
-        for result in _checked(results, at):
+        for result in checked_results(results, at):
             if isinstance(result, Refused):
                 self.refused.append((result, at.site))
                 continue
@@ -239,7 +245,7 @@ class Collector:
                 interval = (result.value, result.lower, result.upper)
                 self._singles.append((name, site, result.statistic, interval))
             elif isinstance(result, Each):
-                for statistic, interval in _means(result):
+                for statistic, interval in means_of(result):
                     self._singles.append((name, site, statistic, interval))
             elif isinstance(result, PerToken):
                 self._hold(name, site, result.values, None if tokens is None else tokens.mask)
@@ -255,17 +261,7 @@ class Collector:
 
     def _flush(self) -> None:
         for pending in self._pending.values():
-            table = torch.stack(pending.values)
-            mask = pending.mask
-            if mask is None:
-                mask = torch.ones(table.shape[1:], dtype=torch.bool, device=table.device)
-            every = table[:, mask]
-            after_first = mask & (mask.cumsum(1) > 1)
-            rest = table[:, after_first]
-            columns = {"mean": every.mean(1, dtype=torch.float64), "median": _median(every)}
-            if rest.shape[1]:
-                columns["mean_without_first"] = rest.mean(1, dtype=torch.float64)
-                columns["median_without_first"] = _median(rest)
+            columns = token_columns(*real_tokens(torch.stack(pending.values), pending.mask))
             for statistic, column in columns.items():
                 for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
                     self._readings.append(Reading(name, site, statistic, value))
@@ -276,7 +272,7 @@ class Collector:
         """Everything measured so far, as rows."""
         self._flush()
         for (_, site), results in self._heads.items():
-            self._readings += _head_readings(results, site)
+            self._readings += head_readings(joined_heads(results), site)
         self._heads.clear()
         unsplit = [one for one in self._singles if not self._split(one[0], one[1])]
         self.measured -= {one[0] for one in self._singles} - {one[0] for one in unsplit}
@@ -297,87 +293,12 @@ class Collector:
         return self._readings
 
 
-def _means(result: Each) -> Iterator[tuple[str, _Interval]]:
-    """The mean over the examples with all tokens, and without the first, where there are any."""
-    for statistic, part in (("mean", "all"), ("mean_without_first", "rest")):
-        ends = [
-            None if table is None else getattr(table, part)
-            for table in (result.values, result.lower, result.upper)
-        ]
-        if ends[0] is not None and ends[0].numel():
-            value, lower, upper = (None if end is None else end.mean() for end in ends)
-            assert value is not None
-            yield statistic, (value, lower, upper)
-
-
-def _head_readings(results: Sequence[PerHead], site: Site) -> list[Reading]:
-    """Per head mean and largest over the examples, then the same over all heads.
-
-    Several results are of several calls of attention in one sublayer: their heads are one row.
-    """
-    result = _joined(results)
-    if result.values.numel() == 0:
-        return []
-    heads = result.values.shape[1]
-    places = [*(replace(site, head=head) for head in range(1, heads + 1)), site]
-    certified = result.lower is not None and result.upper is not None
-    ways = {"mean": torch.mean, "max": torch.amax} | ({"min": torch.amin} if certified else {})
-    readings: list[Reading] = []
-    for statistic, reduce in ways.items():
-        values, lower, upper = (
-            _by_head(table, reduce, heads) for table in (result.values, result.lower, result.upper)
-        )
-        for at, place in enumerate(places):
-            value = values[at]
-            assert value is not None
-            readings.append(
-                Reading(result.quantity.name, place, statistic, value, lower[at], upper[at])
-            )
-    return readings
-
-
-def _joined(results: Sequence[PerHead]) -> PerHead:
-    """The heads of several calls side by side; examples that one of them lacks are left out."""
-    if len(results) == 1:
-        return results[0]
-    fewest = min(len(one.values) for one in results)
-
-    def side_by_side(tables: list[Tensor | None]) -> Tensor | None:
-        known = [table[:fewest] for table in tables if table is not None]
-        return torch.cat(known, 1) if len(known) == len(tables) else None
-
-    values = side_by_side([one.values for one in results])
-    assert values is not None
-    return PerHead(
-        results[0].quantity,
-        values,
-        side_by_side([one.lower for one in results]),
-        side_by_side([one.upper for one in results]),
-    )
-
-
-def _by_head(table: Tensor | None, reduce: Any, heads: int) -> list[float | None]:
-    """One number per head, then one for all of them."""
-    if table is None:
-        return [None] * (heads + 1)
-    each = reduce(table.double(), 0)
-    return [*each.tolist(), float(reduce(each, 0))]
-
-
 def _place(site: Site) -> tuple[str, int, int | None]:
     return site.stack, site.layer, site.sublayer
 
 
 def _at(facts: dict[str, Any]) -> tuple[str, int, int | None]:
     return facts["stack"], facts["layer"], facts["sublayer"]
-
-
-def _median(table: Tensor) -> Tensor:
-    """Row by row; the mean of the two middle values for an even count. NaN in, NaN out."""
-    count = table.shape[1]
-    low = table.kthvalue((count + 1) // 2, dim=1).values.double()
-    high = table.kthvalue(count // 2 + 1, dim=1).values.double() if count % 2 == 0 else low
-    return torch.where(table.isnan().any(1), float("nan"), (low + high) / 2)
 
 
 def _same_memory(first: Tensor, second: Tensor) -> bool:
@@ -389,7 +310,7 @@ def _same_memory(first: Tensor, second: Tensor) -> bool:
     )
 
 
-def _checked(results: Iterable[Result], at: At) -> Iterator[Result]:
+def checked_results(results: Iterable[Result], at: At) -> Iterator[Result]:
     """Refuse what is no result, in a sentence: a probe may be anybody's."""
     if not isinstance(results, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ProbeError(_not_a_result(results, at))

@@ -8,19 +8,17 @@ model is left as it was.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from typing import Any
 
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Declaration, refuse_imbalance, untouched
+from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.catalog import Choice
 from leadline.errors import (
-    AnatomyError,
     ProbeError,
     Progress,
     check_path,
@@ -28,31 +26,29 @@ from leadline.errors import (
     check_seed,
     check_text,
 )
-from leadline.instruments.passes.ablation import ablate as leave_out
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.coverage import coverage_of, with_linear
-from leadline.instruments.passes.linearising import Linearising
+from leadline.instruments.passes.coverage import with_linear
+from leadline.instruments.passes.linear.linearising import Linearising
+from leadline.instruments.passes.measuring import MeasureOptions, gradients_on, prove, run_passes
 from leadline.instruments.passes.not_finite import (
-    balance_findings,
     broken_tensor,
-    first_broken_output,
     not_finite_findings,
     refuse_broken,
     refuse_broken_inputs,
-    refuse_broken_weights,
 )
-from leadline.instruments.passes.output_head import head_of
-from leadline.instruments.passes.probe_plan import Plan, plan
-from leadline.instruments.passes.provenance import loss_facts, model_facts, versions
-from leadline.instruments.passes.running import PassOutcome, call, few_threads, read, run
+from leadline.instruments.passes.probe_plan import plan
+from leadline.instruments.passes.processes.convoy import Convoy, convoy_for
+from leadline.instruments.passes.processes.measuring import measure_together
+from leadline.instruments.passes.processes.whole import refuse_alone
+from leadline.instruments.passes.provenance import model_facts, versions
+from leadline.instruments.passes.running import call, few_threads
 from leadline.instruments.passes.sameness import (
     declared_digest,
     digest_of,
     function_facts,
     structure_of,
 )
-from leadline.instruments.passes.unseen import nothing_seen
-from leadline.models.inputs import Inputs, choose_loss
+from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 from leadline.record import Record
@@ -106,11 +102,54 @@ def measure(
     again. `path` is the record's file. Probes that go block by block (`jacobian`, `lyapunov`) write
     their rows to it after every block, and a measurement that was interrupted continues there when
     it is called again with the same arguments. A file that is no record is never overwritten.
+
+    In a job of several processes a model that DDP wraps, that `fully_shard` or that
+    `parallelize_module` has spread is measured by all of them: every process makes this call with
+    its own part of the batch, and every process returns the record of the whole model on the whole
+    batch. Processes with the same inputs count once. Process 0 writes the file. Where one of them
+    raises, all do.
     """
+    convoy = convoy_for(model.model if isinstance(model, LoadedModel) else model)
+    with nullcontext() if convoy is None else convoy.call():
+        return _measure(
+            model,
+            inputs,
+            probes=probes,
+            loss=loss,
+            anatomy=anatomy,
+            families=families,
+            ablate=ablate,
+            seed=seed,
+            name=name,
+            source=source,
+            path=path,
+            progress=progress,
+            convoy=convoy,
+        )
+
+
+def _measure(
+    model: nn.Module | LoadedModel,
+    inputs: Any,
+    *,
+    probes: str | Sequence[str | Choice | Mapping[str, Any]] | None,
+    loss: str | Callable[..., torch.Tensor],
+    anatomy: Anatomy | Declaration | None,
+    families: bool,
+    ablate: str | None,
+    seed: int,
+    name: str | None,
+    source: str,
+    path: str | PathLike[str] | None,
+    progress: Progress | None,
+    convoy: Convoy | None,
+) -> Record:
     started = time.perf_counter()
     seed = check_seed(seed)
     probe_plan = plan(probes)
-    file = None if path is None else check_path(path)
+    if convoy is not None:
+        refuse_alone(probe_plan, convoy)
+    file = None if path is None or not (convoy is None or convoy.main) else check_path(path)
     if file is not None:
         refuse_foreign(file)
     say = check_progress(progress)
@@ -119,12 +158,25 @@ def measure(
             check_text(text, label)
     if isinstance(model, LoadedModel):
         name, source = name or model.name, model.source
-    wrapped, module = modules_of(model)
+    wrapped, module = modules_of(model, spread=convoy is not None)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
     refuse_broken_inputs(batch)
     proved_before = known_anatomy(module, anatomy)
-    options = _MeasureOptions(probe_plan, loss, ablate, seed, say)
-    with _gradients_on(), untouched(module), nullcontext() if file is None else only_writer(file):
+    options = MeasureOptions(probe_plan, loss, ablate, seed, say)
+    if convoy is not None:
+        return measure_together(
+            options,
+            wrapped,
+            module,
+            batch,
+            convoy,
+            declared=anatomy,
+            proved_before=proved_before,
+            families=families,
+            names=(name, source),
+            file=file,
+        )
+    with gradients_on(), untouched(module), nullcontext() if file is None else only_writer(file):
         request: dict[str, Any] = {}
         unfinished = None
         if file is not None and probe_plan.linear:
@@ -135,10 +187,10 @@ def measure(
         options.say("reading the anatomy", 0, 3)
         proved_anatomy, anatomy_passes = proved_before, 0
         if proved_anatomy is None:
-            proved_anatomy, anatomy_passes = _read_anatomy(module, batch, anatomy, families, seed)
+            proved_anatomy, anatomy_passes = prove(module, batch, anatomy, families, seed)
         linearising = Linearising(module, proved_anatomy, probe_plan, lambda: call(module, batch))
         if unfinished is None:
-            record = _run_passes(
+            record = run_passes(
                 options, module, batch, proved_anatomy, anatomy_passes, steps=linearising.steps
             )
             record.note("model", model_facts(wrapped, name, source))
@@ -162,76 +214,8 @@ def measure(
     return record
 
 
-@dataclass(frozen=True)
-class _MeasureOptions:
-    """What is to be measured, apart from the model and its inputs."""
-
-    plan: Plan
-    loss: str | Callable[..., torch.Tensor]
-    ablate: str | None
-    seed: int
-    say: Progress
-
-
-def _run_passes(
-    options: _MeasureOptions,
-    module: nn.Module,
-    batch: Inputs,
-    anatomy: Anatomy,
-    anatomy_passes: int,
-    *,
-    steps: int,
-) -> Record:
-    """Run the forward and the backward pass, and the ablations; `steps` more come later."""
-    probe_plan, total = options.plan, 3 + steps
-    # Before the pass, which switches off the gradients that nobody reads.
-    frozen = sum(not parameter.requires_grad for parameter in module.parameters())
-    head, head_passes = head_of(module, batch, anatomy, options.loss, options.seed)
-    loss, batch = choose_loss(module, batch, options.loss, seed=options.seed, head=head)
-    options.say("forward and backward", 1, total)
-    outcome = run(module, anatomy, probe_plan, batch, loss)
-    if _only_attention(probe_plan) and not outcome.collector.attentions:
-        raise ProbeError(nothing_seen(module, anatomy, outcome))
-    refuse_imbalance(module, anatomy, outcome.balance, lambda: call(module, batch))
-    if outcome.balance.unjudged:
-        refuse_broken_weights(module, anatomy, outcome.balance)
-    options.say("writing the record", 2, total)
-    record = _record(probe_plan, outcome)
-    passes = {"forward": 1, "backward": int(probe_plan.backward), "anatomy_forward": anatomy_passes}
-    if head_passes:
-        passes["head_forward"] = head_passes
-    if options.ablate is not None:
-        ablation = leave_out(
-            module,
-            anatomy,
-            lambda: loss.compute(call(module, batch), batch),
-            unit=options.ablate,
-            progress=options.say,
-        )
-        for quantity in ablation.quantities:
-            record.describe(quantity)
-        record.append(ablation.readings)
-        passes["ablation_forward"] = ablation.passes
-    record.note("anatomy", anatomy.proved(outcome.balance).to_json())
-    record.note("input", batch.summary())
-    record.note("loss", loss_facts(loss, outcome.loss))
-    record.note("passes", passes)
-    record.note("probes", [str(choice) for choice in probe_plan.choices])
-    record.note("coverage", coverage_of(module, batch, probe_plan, outcome, anatomy, frozen=frozen))
-    if outcome.collector.attentions:
-        record.note("attention", outcome.collector.attentions)
-    record.note("versions", versions())
-    record.note("time", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    for finding in [
-        *balance_findings(record, anatomy, outcome.balance),
-        *outcome.collector.remarks,
-    ]:
-        record.add_finding(finding)
-    return record
-
-
 def _run_linear(
-    growing: GrowingRecord, linearising: Linearising, options: _MeasureOptions, batch: Inputs
+    growing: GrowingRecord, linearising: Linearising, options: MeasureOptions, batch: Inputs
 ) -> Record:
     """Run the probes that see blocks as linear maps and return the finished record."""
     total = 3 + linearising.steps
@@ -263,7 +247,7 @@ def _run_linear(
 
 
 def _resume_facts(
-    options: _MeasureOptions,
+    options: MeasureOptions,
     module: nn.Module,
     batch: Inputs,
     *,
@@ -297,47 +281,5 @@ def anatomy_of(
     _, module = modules_of(model)
     known_anatomy(module, anatomy)
     batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
-    with _gradients_on(), untouched(module):
-        return _read_anatomy(module, batch, anatomy, families, seed)[0]
-
-
-@contextmanager
-def _gradients_on() -> Iterator[None]:
-    """Switch autograd on whatever mode the caller is in: roles and gradient norms need it."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
-
-
-def _read_anatomy(
-    module: nn.Module,
-    batch: Inputs,
-    declared: Anatomy | Declaration | None,
-    families: bool,
-    seed: int,
-) -> tuple[Anatomy, int]:
-    try:
-        return read(module, batch, declared=declared, families=families, seed=seed)
-    except AnatomyError as error:
-        first_path = first_broken_output(module, batch)
-        if first_path is None:  # every output is finite, so something else went wrong
-            raise
-        raise AnatomyError(
-            f"{broken} They first appear in what '{first_path}' returns."
-            if (broken := broken_tensor(module)) is not None
-            else f"What '{first_path}' returns is not finite, although the parameters of "
-            f"{type(module).__name__} are; look for an overflow or a division by zero there."
-        ) from error
-
-
-def _record(probe_plan: Plan, outcome: PassOutcome) -> Record:
-    record = Record()
-    readings = outcome.collector.readings()
-    for quantity in probe_plan.quantities:
-        if quantity.name in outcome.collector.measured:
-            record.describe(quantity)
-    record.append(readings)
-    return record
-
-
-def _only_attention(probe_plan: Plan) -> bool:
-    return all("attention" in probe.sees for probe in probe_plan.probes)
+    with gradients_on(), untouched(module):
+        return prove(module, batch, anatomy, families, seed)[0]

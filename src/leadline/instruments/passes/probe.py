@@ -43,6 +43,7 @@ __all__ = [
     "SIGHTS",
     "At",
     "Each",
+    "Join",
     "Kind",
     "LinearProbe",
     "PerHead",
@@ -150,9 +151,19 @@ class PerHead:
     upper: torch.Tensor | None = None
 
 
+Join = Literal["same", "largest", "beside largest", "smallest", "root of squares", "sum"]
+"""How one number of each part of a batch becomes that of the whole batch."""
+
+
 @dataclass(frozen=True)
 class Single:
-    """One number for the site, with an interval around it where there is one."""
+    """One number for the site, with an interval around it where there is one.
+
+    Where several processes measure parts of one batch, `join` says how their numbers become that of
+    the whole; "beside largest" takes it from the part with the largest value of the same quantity.
+    A ratio, such as a mean, gives its `parts` instead, numerator and denominator, which are added up.
+    Without either it is left out there.
+    """
 
     quantity: Quantity
     value: torch.Tensor
@@ -160,6 +171,16 @@ class Single:
     site: Site | None = None
     lower: torch.Tensor | None = None
     upper: torch.Tensor | None = None
+    join: Join | None = None
+    parts: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @classmethod
+    def mean(
+        cls, quantity: Quantity, values: torch.Tensor, statistic: str, site: Site | None = None
+    ) -> Single:
+        """The mean of numbers."""
+        total, count = values.double().sum(), values.new_tensor(values.numel(), dtype=torch.float64)
+        return cls(quantity, values.mean(), statistic, site, parts=(total, count))
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,12 @@ from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.errors import InputError
 from leadline.instruments.passes.collect import Collector
 from leadline.instruments.passes.probe_plan import Plan
+from leadline.instruments.passes.processes.gradients import gradient_norm
+from leadline.instruments.passes.processes.sharding import fsdp_modules
 from leadline.models.inputs import Inputs, Loss, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
 from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.model_facts import forward_names, is_pair
-from leadline.numerics.tokens import row_norms
 
 __all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
 
@@ -152,10 +153,22 @@ def _narrowed(batch: Inputs) -> Inputs:
     return replace(batch, tensors={name: cut(tensor) for name, tensor in batch.tensors.items()})
 
 
-def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Loss) -> PassOutcome:
-    """One forward pass with the tap on, then one backward pass if a probe asks for it."""
+def run(
+    module: nn.Module,
+    anatomy: Anatomy,
+    plan: Plan,
+    batch: Inputs,
+    loss: Loss,
+    *,
+    collect: Callable[..., Collector] = Collector,
+    norms_of: Callable[[Mapping[str, Sublayer]], dict[str, torch.Tensor]] | None = None,
+) -> PassOutcome:
+    """One forward pass with the tap on, then one backward pass if a probe asks for it.
+
+    With `norms_of` the gradients of parameters are left for it to read when the pass is over.
+    """
     products = BranchProducts() if plan.branches else None
-    collector = Collector(
+    collector = collect(
         plan,
         batch.mask,
         decoder_mask=batch.decoder_mask,
@@ -184,10 +197,13 @@ def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Lo
             called_paths=called_paths,
         )
     norms: dict[str, torch.Tensor] = {}
+    reduced = _parameter_norms(module, owners, norms) if norms_of is None else nullcontext()
     # Gradients that no probe reads are not computed; that of a large output head costs most.
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(parameter.requires_grad and name in owners)
-    with torch.enable_grad(), _parameter_norms(module, owners, norms):
+    # Modules of FSDP2 remember which they need.
+    if not fsdp_modules(module):
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(parameter.requires_grad and name in owners)
+    with torch.enable_grad(), reduced:
         with tap, spy, _calls(module, called_paths):
             output = call(module, batch)
         value = loss.compute(output, batch)
@@ -197,6 +213,8 @@ def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Lo
                 "backward pass; leave out the probe 'gradient' (probes='stream', --probes stream)."
             )
         value.backward()
+    if norms_of is not None:
+        norms = norms_of(owners)
     _hand_over(anatomy, owners, norms, collector)
     balance, number = tap.balance(), float(value.detach())
     return PassOutcome(
@@ -286,9 +304,7 @@ def _parameter_norms(
         name = names[id(parameter)]
         if gradient is None or name not in owners:
             return
-        # By rows first: one long float32 sum is biased.
-        rows = row_norms(gradient) if gradient.ndim else gradient
-        norms[name] = torch.linalg.vector_norm(rows.double())
+        norms[name] = gradient_norm(gradient)
 
     try:
         for parameter in module.parameters():

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy, Declaration, is_compiled, untouched, unwrapped
+from leadline.anatomy.spread import is_spread
 from leadline.errors import LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
@@ -29,7 +30,6 @@ from leadline.lab.watch.hooks import has_compiled_parts
 from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.processes.ranks import Ranks
-from leadline.lab.watch.processes.spread import is_spread
 from leadline.lab.watch.sampling.apart import apart, is_recomputed, is_transformed
 from leadline.lab.watch.sampling.call import Call, prove_anatomy
 from leadline.lab.watch.sampling.known_heads import KnownHeads

@@ -17,9 +17,9 @@ from torch import nn
 
 from leadline.anatomy import unwrapped
 from leadline.errors import LeadlineError, RecordError, words_of
+from leadline.instruments.passes.processes.sharding import plain_class
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes.gathered import plain_class
 from leadline.record import Finding, Quantity, Reading, Record
 from leadline.record.file.store import is_record_file
 from leadline.record.run.ring import read_ring, ring_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,7 @@ class Inputs:
     decoder_mask: Tensor | None = None
     mask_token_id: int | None = None
     made: bool = False
+    rows: tuple[int, int] | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -56,6 +57,14 @@ class Inputs:
         if "input_ids" in self.tensors:
             return self.tensors["input_ids"]
         return next(iter(self.tensors.values()))
+
+    def drawn(self, draw: Callable[..., Tensor], shape: Sequence[int], seed: int) -> Tensor:
+        """Random numbers for these examples: those that the larger batch would draw for them."""
+        generator = torch.Generator().manual_seed(seed)
+        if self.rows is None or not shape or shape[0] != self.main.shape[0]:
+            return draw(tuple(shape), generator=generator)
+        first, total = self.rows
+        return draw((total, *shape[1:]), generator=generator)[first : first + shape[0]]
 
     def to(self, device: torch.device | str) -> Inputs:
         """The same inputs on another device."""

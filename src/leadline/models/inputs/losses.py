@@ -44,12 +44,18 @@ _ASK_FOR_RANDOM = "ask for the random cotangent (loss='random', --loss random)"
 
 @dataclass(frozen=True)
 class Loss:
-    """What is differentiated: its kind, why it was chosen, and how it is computed."""
+    """What is differentiated: its kind, why it was chosen, and how it is computed.
+
+    That of a batch is the sum of those of its parts, each times (terms of the part / all terms) to
+    the power of `power`.
+    """
 
     kind: str
     reason: str
     compute: Callable[[Any, Inputs], Tensor]
     seed: int | None = None
+    terms: Callable[[Any, Inputs], int] = lambda output, inputs: 1
+    power: float = 1.0
 
 
 def choose_loss(
@@ -82,12 +88,16 @@ def choose_loss(
         reason = "it was asked for"
     if loss == "next-token":
         _targets(inputs, pair=is_pair(model), name=ids_name(model))
-        return Loss("next-token", reason, _next_token(model)), _with_targets(model, inputs, head)
+        compute, terms = _next_token(model)
+        return Loss("next-token", reason, compute, terms=terms), _with_targets(model, inputs, head)
     if loss == "masked":
-        return Loss("masked", reason, _masked(model), seed), _with_masks(
+        compute, terms = _masked(model)
+        return Loss("masked", reason, compute, seed, terms), _with_masks(
             model, inputs, seed=seed, mask_token_id=mask_token_id
         )
-    return Loss("random cotangent", reason, _random_cotangent(seed), seed), inputs
+    compute, terms = _random_cotangent(seed)
+    # Numbers of random signs add up to the root of how many there are.
+    return Loss("random cotangent", reason, compute, seed, terms, power=0.5), inputs
 
 
 def head_is_unknown(model: nn.Module, causal: bool | None = None) -> bool:
@@ -196,14 +206,21 @@ def _heads(model: nn.Module) -> set[str]:
 # Next token ---------------------------------------------------------------------------------------
 
 
-def _next_token(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
+_Compute = Callable[[Any, Inputs], Tensor]
+_Terms = Callable[[Any, Inputs], int]
+
+
+def _next_token(model: nn.Module) -> tuple[_Compute, _Terms]:
     pair, name = is_pair(model), ids_name(model)
 
     def compute(output: Any, inputs: Inputs) -> Tensor:
         targets = _targets(inputs, pair=pair, name=name)
         return _mean_cross_entropy(_logits(output, model, targets), targets)
 
-    return compute
+    def terms(output: Any, inputs: Inputs) -> int:
+        return int((_targets(inputs, pair=pair, name=name) >= 0).sum())
+
+    return compute, terms
 
 
 def _with_targets(model: nn.Module, inputs: Inputs, head: HeadFacts | None) -> Inputs:
@@ -289,14 +306,17 @@ def _logits(output: Any, model: nn.Module, targets: Tensor) -> Tensor:
 # Masked tokens ------------------------------------------------------------------------------------
 
 
-def _masked(model: nn.Module) -> Callable[[Any, Inputs], Tensor]:
+def _masked(model: nn.Module) -> tuple[_Compute, _Terms]:
     def compute(output: Any, inputs: Inputs) -> Tensor:
         if inputs.labels is None:
             raise InputError("The masked loss needs the inputs that choose_loss returned with it.")
         targets = _target_ids(inputs.labels)
         return _mean_cross_entropy(_logits(output, model, targets), targets)
 
-    return compute
+    def terms(output: Any, inputs: Inputs) -> int:
+        return 0 if inputs.labels is None else int((inputs.labels >= 0).sum())
+
+    return compute, terms
 
 
 def _mask_token(model: nn.Module, inputs: Inputs, mask_token_id: int | None) -> int | None:
@@ -334,7 +354,7 @@ def _with_masks(
     ordinary = eligible & ~torch.isin(ids, special)
     # An example of special tokens only still has to give something to predict.
     eligible = torch.where(ordinary.any(dim=1, keepdim=True), ordinary, eligible)
-    score = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed))
+    score = inputs.drawn(torch.rand, ids.shape, seed)
     rank = score.masked_fill(~eligible, 2.0).argsort(dim=1).argsort(dim=1)
     count = (MASKED_SHARE * eligible.sum(dim=1, keepdim=True)).round().clamp(min=1)
     masked = (rank < count) & eligible
@@ -351,20 +371,27 @@ def _with_masks(
 # Random cotangent and user ------------------------------------------------------------------------
 
 
-def _random_cotangent(seed: int) -> Callable[[Any, Inputs], Tensor]:
+def _random_cotangent(seed: int) -> tuple[_Compute, _Terms]:
     def compute(output: Any, inputs: Inputs) -> Tensor:
         main = main_output(output)
-        generator = torch.Generator().manual_seed(seed)
-        weights = torch.randn(main.shape, generator=generator).to(main.device)
-        terms = main.numel()
-        for mask in (inputs.decoder_mask, inputs.mask):
-            if mask is not None and main.shape[:2] == mask.shape:
-                weights = weights * mask.reshape(*mask.shape, *[1] * (main.ndim - 2))
-                terms = int(mask.sum()) * math.prod(main.shape[2:])
-                break
-        return (weights * main.float()).sum() / math.sqrt(terms)
+        weights = inputs.drawn(torch.randn, main.shape, seed).to(main.device)
+        mask = _mask_of(main, inputs)
+        if mask is not None:
+            weights = weights * mask.reshape(*mask.shape, *[1] * (main.ndim - 2))
+        return (weights * main.float()).sum() / math.sqrt(terms(output, inputs))
 
-    return compute
+    def terms(output: Any, inputs: Inputs) -> int:
+        main = main_output(output)
+        mask = _mask_of(main, inputs)
+        return main.numel() if mask is None else int(mask.sum()) * math.prod(main.shape[2:])
+
+    return compute, terms
+
+
+def _mask_of(main: Tensor, inputs: Inputs) -> Tensor | None:
+    """The mask of the real tokens of an output."""
+    masks = (inputs.decoder_mask, inputs.mask)
+    return next((m for m in masks if m is not None and main.shape[:2] == m.shape), None)
 
 
 def main_output(output: Any) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import leadline
 from leadline.anatomy.stretch.stretch import Stretches
 from leadline.errors import InputError, ProbeError
-from leadline.instruments.passes.linear_checks import JOINED
+from leadline.instruments.passes.linear.checks import JOINED
 from leadline.numerics.linear.linear_maps import dense
 from leadline.numerics.linear.linearised import Linearised
 from leadline.testing.tiny import Linear, MeanAttention

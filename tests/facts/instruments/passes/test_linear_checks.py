@@ -11,8 +11,8 @@ from torch import nn
 
 import leadline
 from leadline.anatomy.stretch.stretch import Stretches
-from leadline.instruments.passes import linear_checks
-from leadline.instruments.passes.linear_checks import (
+from leadline.instruments.passes.linear import checks
+from leadline.instruments.passes.linear.checks import (
     ACROSS,
     CUT,
     JOINED,
@@ -363,4 +363,4 @@ def test_a_record_under_autocast_has_the_same_jacobians_and_says_so() -> None:
 
 
 def test_every_name_of_the_module_is_there() -> None:
-    assert all(hasattr(linear_checks, name) for name in linear_checks.__all__)
+    assert all(hasattr(checks, name) for name in checks.__all__)

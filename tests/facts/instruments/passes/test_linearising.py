@@ -15,7 +15,7 @@ import leadline
 from leadline.anatomy import Anatomy
 from leadline.errors import ProbeError, RecordError
 from leadline.instruments.jacobian.probes.jacobian import JacobianProbe
-from leadline.instruments.passes.linearising import Linearising
+from leadline.instruments.passes.linear.linearising import Linearising
 from leadline.instruments.passes.probes import plan
 from leadline.instruments.passes.sameness import digest_of
 from leadline.record import Reading, Record

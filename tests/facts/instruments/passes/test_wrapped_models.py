@@ -222,6 +222,8 @@ def test_a_sharded_model_is_refused_by_the_name_of_its_wrapper(
 ) -> None:
     told = _told(how, tmp_path)
     assert set(told) == {"measure", "anatomy_of", "collapse", "paths", "jacobian", "lyapunov"}
+    if how != "FullyShardedDataParallel":  # by all processes together
+        assert told.pop("measure") == "no error"
     for message in told.values():
         assert wrapper in message and remedy in message
 
@@ -234,3 +236,32 @@ def test_parameters_that_deepspeed_has_partitioned_are_refused() -> None:
         InputError, match=r"'lm_head.weight' is partitioned by DeepSpeed \(ZeRO-3\)"
     ):
         leadline.measure(model)
+
+
+# --- offloaded models ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["cpu_offload", "disk_offload"])
+def test_weights_that_accelerate_takes_away_are_refused_by_name(how: str, tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    model = ZOO["llama"].build(0)
+    device = torch.device("cpu")
+    if how == "cpu_offload":
+        accelerate.cpu_offload(model, execution_device=device)
+    else:
+        accelerate.disk_offload(model, str(tmp_path), execution_device=device)
+    ids = torch.arange(12).reshape(2, 6)
+    for entry in (leadline.measure, leadline.anatomy_of):
+        with pytest.raises(InputError, match=r"'model.embed_tokens' are offloaded by accelerate"):
+            entry(model, ids)
+    assert torch.isfinite(model(ids).logits).all()
+
+
+def test_a_model_that_accelerate_has_dispatched_without_offloading_is_measured() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    ids = torch.arange(12).reshape(2, 6)
+    plain = leadline.measure(ZOO["llama"].build(0), ids, probes="stream")
+    model = accelerate.dispatch_model(ZOO["llama"].build(0), {"": "cpu"}, force_hooks=True)
+    dispatched = leadline.measure(model, ids, probes="stream")
+    for one, other in zip(plain.select(), dispatched.select(), strict=True):
+        assert one == other

@@ -83,6 +83,8 @@ def modules():
         if not one.ispkg
     ]
     names = list(core)
+    names += ["leadline.anatomy.spread"]
+    names += [f"leadline.instruments.passes.processes.{name}" for name in ("mailbox", "gathered")]
     alarms = [one.name for one in pkgutil.iter_modules(leadline.reading.watch.alarms.__path__)]
     names += [f"leadline.reading.watch.alarms.{name}" for name in alarms]
     names += ["leadline.reading.watch.alarm", "leadline.reading.watch.history"]

@@ -51,7 +51,7 @@ from leadline.instruments.jacobian.quantities import (
     SMALLEST,
     THROUGH,
 )
-from leadline.instruments.passes.linear_probe import (
+from leadline.instruments.passes.linear.probing import (
     Tell,
     over_examples,
     ranked,

@@ -24,7 +24,7 @@ from dataclasses import replace
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
 from leadline.instruments.jacobian.quantities import EXPONENT, GROWTH
-from leadline.instruments.passes.linear_probe import Tell, ranked, too_many, whole_number
+from leadline.instruments.passes.linear.probing import Tell, ranked, too_many, whole_number
 from leadline.instruments.passes.probe import (
     PROBES,
     At,

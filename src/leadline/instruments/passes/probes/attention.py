@@ -244,7 +244,7 @@ class AttentionProbe:
         if longer:
             yield PerHead(SINK_SHARE, m.sink_share[longer])
         if patterns.heads > 1:
-            yield Single(DIVERGENCE, m.divergence[real].mean(), "mean")
+            yield Single.mean(DIVERGENCE, m.divergence[real], "mean")
         yield from _ingredients(at, patterns)
 
 
@@ -254,8 +254,8 @@ def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
     if query is not None and query.weight is not None and query.norm is not None:
         same = key is not None and key.norm is not None and key.norm.module == query.norm.module
         if same or at.site.point == "cross-attention":
-            yield Single(GAIN, query.norm.gain.max())
-            yield Single(SHIFT, torch.linalg.vector_norm(query.norm.shift))
+            yield Single(GAIN, query.norm.gain.max(), join="same")
+            yield Single(SHIFT, torch.linalg.vector_norm(query.norm.shift), join="same")
     for source, weight, bias, radius in (
         (query, QUERY_WEIGHT, QUERY_BIAS, QUERY_RADIUS),
         (key, KEY_WEIGHT, KEY_BIAS, KEY_RADIUS),
@@ -271,10 +271,10 @@ def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
             yield from _each(at, bias, sizes, patterns.heads)
     scores = patterns.scores
     if scores is not None:
-        yield Single(SCALING, torch.tensor(scores.scaling))
-        yield Single(BIAS_RANGE, torch.tensor(scores.bias_range))
+        yield Single(SCALING, torch.tensor(scores.scaling), join="same")
+        yield Single(BIAS_RANGE, torch.tensor(scores.bias_range), join="largest")
     if attention.soft_cap is not None:
-        yield Single(SOFT_CAP, torch.tensor(attention.soft_cap))
+        yield Single(SOFT_CAP, torch.tensor(attention.soft_cap), join="same")
 
 
 def _largest(weights: Tensor) -> Tensor:
@@ -304,4 +304,4 @@ def _each(at: At, quantity: Quantity, values: Tensor, heads: int) -> Iterator[Re
     """One number per head; grouped keys serve several heads each."""
     for head in range(heads):
         value = values[head * len(values) // heads]
-        yield Single(quantity, value, site=replace(at.site, head=head + 1))
+        yield Single(quantity, value, site=replace(at.site, head=head + 1), join="same")

@@ -81,9 +81,9 @@ class AttentionProductProbe:
             products.append(spectral_norm(product).value)
             norms.append(norm)
         if products:
-            yield Single(PRODUCT, torch.stack(products).mean(), "mean")
-            yield Single(PRODUCT, torch.stack(products).amax(), "max")
-            yield Single(NORMS, torch.stack(norms).mean(), "mean")
+            yield Single.mean(PRODUCT, torch.stack(products), "mean")
+            yield Single(PRODUCT, torch.stack(products).amax(), "max", join="largest")
+            yield Single.mean(NORMS, torch.stack(norms), "mean")
 
 
 def _square(patterns: Patterns) -> Iterator[tuple[int, torch.Tensor]]:

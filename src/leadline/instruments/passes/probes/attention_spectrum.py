@@ -55,9 +55,8 @@ class AttentionSpectrumProbe:
             return
         singular = [singular_values(matrices) for _, matrices in patterns.matrices()]
         every = torch.cat([values.flatten() for values in singular])
-        yield Single(SPECTRUM, every.mean(), "mean")
+        yield Single.mean(SPECTRUM, every, "mean")
         for rank in range(min(self.ranks, max(values.shape[-1] for values in singular))):
             here = [values[..., rank] for values in singular if values.shape[-1] > rank]
-            yield Single(
-                SPECTRUM, torch.cat(here).mean(), "mean", site=replace(at.site, rank=rank + 1)
-            )
+            site = replace(at.site, rank=rank + 1)
+            yield Single.mean(SPECTRUM, torch.cat(here), "mean", site)

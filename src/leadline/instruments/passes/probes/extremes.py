@@ -99,15 +99,16 @@ class ExtremesProbe:
             return
         sizes = rows.abs()
         largest, place = sizes.flatten().max(0)
-        yield Single(LARGEST, largest)
+        yield Single(LARGEST, largest, join="largest")
         if at.site.sublayer is not None:
             return
-        yield Single(LARGEST, _token_of(x, int(place) // x.x.shape[-1]), "token")
-        yield Single(LARGEST, place % x.x.shape[-1] + 1, "feature")
+        token, feature = int(place) // x.x.shape[-1], place % x.x.shape[-1] + 1
+        yield Single(LARGEST, _token_of(x, token), "token", join="beside largest")
+        yield Single(LARGEST, feature, "feature", join="beside largest")
         if not largest:
             return
-        yield Single(ROOM, FLOAT16_MAX / largest.double())
-        yield Single(ROOM, BFLOAT16_MAX / largest.double(), "bfloat16")
+        for statistic, most in (("value", FLOAT16_MAX), ("bfloat16", BFLOAT16_MAX)):
+            yield Single(ROOM, most / largest.double(), statistic, join="smallest")
         yield Single(KURTOSIS, _kurtosis(rows))
         # An odd step is no multiple of the usual widths, so that all features are sampled.
         middle = sizes.flatten()[:: -(-sizes.numel() // MOST_ENTRIES) | 1].median()
@@ -117,7 +118,7 @@ class ExtremesProbe:
     def update(self, at: At, u: Tokens, x: Tokens) -> Iterator[Result]:
         rows = _real_rows(u)
         if rows.numel():
-            yield Single(UPDATE, rows.abs().max())
+            yield Single(UPDATE, rows.abs().max(), join="largest")
 
 
 def _real_rows(x: Tokens) -> torch.Tensor:

@@ -57,8 +57,9 @@ class GradientProbe:
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         norms = g.norm if g.mask is None else g.norm * g.mask
-        yield Single(STREAM, torch.linalg.vector_norm(norms.double()), "total")
+        total = torch.linalg.vector_norm(norms.double())
+        yield Single(STREAM, total, "total", join="root of squares")
         yield PerToken(STREAM, g.norm)
 
     def parameters(self, at: At, norm: torch.Tensor) -> Iterator[Result]:
-        yield Single(PARAMETERS, norm)
+        yield Single(PARAMETERS, norm, join="same")

@@ -70,7 +70,8 @@ class IdentityShareProbe:
         if float(square) == 0:
             yield Refused((SHARE,), "the gradient is zero there, and nothing has no shares")
             return
-        yield Single(SHARE, _inner(last, here) / square)
+        shared = _inner(last, here)
+        yield Single(SHARE, shared / square, parts=(shared, square))
 
 
 def _no_identity(stack: Stack) -> str:

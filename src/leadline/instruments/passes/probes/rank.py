@@ -57,5 +57,5 @@ class RankProbe:
             return
         stable = torch.cat([stable for stable, _ in pairs])
         entropy = torch.cat([entropy for _, entropy in pairs])
-        yield Single(STABLE, stable.mean(), "mean_without_first")
-        yield Single(ENTROPY, entropy.mean(), "mean_without_first")
+        yield Single.mean(STABLE, stable, "mean_without_first")
+        yield Single.mean(ENTROPY, entropy, "mean_without_first")

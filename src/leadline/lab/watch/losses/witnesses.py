@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from leadline.lab.watch.processes.spread import local_part
+from leadline.anatomy.spread import local_part
 
 __all__ = ["Mark", "Witnesses"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from leadline.instruments.passes.probes.extremes import LARGEST, ROOM
 from leadline.instruments.passes.probes.gradient import STREAM
-from leadline.lab.watch.processes.mailbox import Message
+from leadline.instruments.passes.processes.mailbox import Message
 from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 

@@ -5,36 +5,34 @@ weights and leaves the numbers in the mailbox; the first one takes them out. It 
 seconds for a process that is late, once, and nobody else waits for anything: a process that fails,
 that counts otherwise, or that does not watch at all leaves nobody hanging.
 
-`sharding` says how parameters lie in the processes:
-
-    replicated   each has all of them (data parallelism, or one process)
-    fsdp         FSDP2: each has a part, and gathers the whole by itself when a layer runs
-    tensor       tensor parallelism: each has a part, and every pass needs all processes
-    foreign      FSDP1 or ZeRO-3: each has a part, in a form that is not read here
+How parameters lie in the processes is said by `Sharding`.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch.distributed as dist
 from torch import nn
 
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
-from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes.gathered import (
+from leadline.instruments.passes.processes.gathered import (
     LONGEST,
     decline,
-    fsdp_modules,
-    plain_class,
     prove_gathered,
 )
-from leadline.lab.watch.processes.mailbox import Mailbox, Message, process_store, waiting_time
+from leadline.instruments.passes.processes.mailbox import (
+    Mailbox,
+    Message,
+    process_store,
+    waiting_time,
+)
+from leadline.instruments.passes.processes.sharding import Sharding, plain_class, sharding_of
+from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.processes.parts import (
     RankPart,
     digest,
@@ -45,13 +43,12 @@ from leadline.lab.watch.processes.parts import (
 )
 from leadline.record import Reading, Site
 
-__all__ = ["FOREIGN", "PATIENCE", "Ranks", "Sharding", "sharding_of"]
+__all__ = ["FOREIGN", "PATIENCE", "Ranks"]
 
 PATIENCE = 30.0
 """Seconds that the first process waits for what another one read of a sampled update."""
 MOMENT = 2.0
 """Seconds that the first process waits at the end: the loop may be over because of an error."""
-Sharding = Literal["replicated", "fsdp", "tensor", "foreign"]
 SHARDED_LATER = (
     "The model was sharded after leadline.watch, so layers and weights are not read; put the line "
     "behind fully_shard or parallelize_module."
@@ -294,23 +291,3 @@ class Ranks:
         self._asked = step
         self._stops = message is not None and bool(message.facts["stop"])
         return self._stops
-
-
-def sharding_of(module: nn.Module) -> Sharding:
-    """How the parameters of a model lie in the processes."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    tensors = sys.modules.get("torch.distributed.tensor")
-    if fsdp is not None and any(
-        isinstance(one, fsdp.FullyShardedDataParallel) for one in module.modules()
-    ):
-        return "foreign"
-    parameters = list(module.parameters())
-    if any(hasattr(one, "ds_id") and hasattr(one, "ds_status") for one in parameters):
-        return "foreign"
-    spread: list[Any] = [
-        one for one in parameters if tensors is not None and isinstance(one, tensors.DTensor)
-    ]
-    if not spread and not fsdp_modules(module):
-        return "replicated"
-    shards = [sum(not place.is_replicate() for place in one.placements) for one in spread]
-    return "fsdp" if fsdp_modules(module) and max(shards, default=0) < 2 else "tensor"

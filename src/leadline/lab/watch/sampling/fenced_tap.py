@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy, Listener, Tap
+from leadline.anatomy.spread import is_spread
 from leadline.anatomy.tensors import mapped
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes.spread import is_spread
 from leadline.lab.watch.sampling.apart import apart, is_surrounded
 
 __all__ = ["FencedTap"]

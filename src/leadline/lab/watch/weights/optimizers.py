@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy.spread import is_addend, is_counted, local_part
 from leadline.errors import InputError, shown
-from leadline.lab.watch.processes.spread import is_addend, is_counted, local_part
 from leadline.lab.watch.weights.parameter_groups import ParameterGroups
 from leadline.lab.watch.weights.picked import picked, share_of
 from leadline.lab.watch.weights.second_moments import UnreadState, second_moment, state_of

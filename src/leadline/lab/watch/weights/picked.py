@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from leadline.lab.watch.processes.spread import indices_of_part, is_spread, local_part
+from leadline.anatomy.spread import indices_of_part, is_spread, local_part
 
 __all__ = ["MOST_NUMBERS", "picked", "share_of"]
 

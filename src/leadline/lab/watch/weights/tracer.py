@@ -22,8 +22,8 @@ from typing import Literal, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy.spread import local_part
 from leadline.lab.watch.losses.calls import BackwardCall
-from leadline.lab.watch.processes.spread import local_part
 from leadline.lab.watch.weights.picked import picked
 
 __all__ = ["HALVES", "UNCLIPPED", "Trace", "Tracer", "Why", "scale_left"]

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy.spread import is_counted
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes.spread import is_counted
 from leadline.lab.watch.weights.picked import picked, share_of
 from leadline.lab.watch.wording import said_of
 

@@ -9,14 +9,15 @@ import torch.distributed as dist
 
 from leadline.anatomy import Anatomy
 from leadline.errors import AnatomyError
+from leadline.instruments.passes.processes import gathered, mailbox
 from leadline.lab.watch.fence import Fence
-from leadline.lab.watch.processes import gathered, mailbox, ranks
+from leadline.lab.watch.processes import ranks
 from leadline.lab.watch.processes.parts import RankPart
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.weights.optimizers import GroupSums
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
-from tests.facts.lab.watch.processes.test_mailbox import Clock
+from tests.facts.instruments.passes.processes.test_mailbox import Clock
 from tests.plain_gpt import PlainGPT
 
 SITES = [Site("decoder", 1, 1, "attention")]
@@ -237,7 +238,7 @@ def test_the_first_process_proves_and_the_others_get_the_anatomy(pair):
     other._mailbox.mark("answer", gathered.READY)
     assert first.prove(lambda: ANATOMY) == ANATOMY
     answer = other._mailbox.read("anatomy", 0, until=0.0)
-    assert gathered._from_json(answer.facts["anatomy"]) == ANATOMY
+    assert gathered.anatomy_from_facts(answer.facts["anatomy"]) == ANATOMY
 
 
 def test_a_proof_that_fails_is_told_to_the_others(pair):
@@ -266,7 +267,7 @@ def test_an_anatomy_goes_to_other_processes_and_back():
     torch.manual_seed(0)
     model = PlainGPT(["", ""])
     anatomy = ll.anatomy_of(model, torch.randint(97, (2, 8)))
-    there = gathered._from_json(gathered._to_json(anatomy))
+    there = gathered.anatomy_from_facts(gathered.anatomy_facts(anatomy))
     assert there.stacks == anatomy.stacks
 
 

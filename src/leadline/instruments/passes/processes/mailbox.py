@@ -89,7 +89,7 @@ class Mailbox:
         self.count = count
         self.silent: set[int] = set()
         self._store: Any = dist.PrefixStore(  # pyright: ignore[reportPrivateImportUsage]
-            f"leadline.watch/{name}", store
+            f"leadline/{name}", store
         )
         self._session = ""
         self._facts: dict[str, Any] = {}

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from leadline.lab.watch.processes import spread
-from leadline.lab.watch.processes.spread import is_addend, is_counted, is_spread, local_part
+from leadline.anatomy import spread
+from leadline.anatomy.spread import is_addend, is_counted, is_spread, local_part
 
 
 @pytest.mark.parametrize("step", [1, 3, 7])

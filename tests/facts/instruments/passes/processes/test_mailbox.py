@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch.distributed as dist
 
-from leadline.lab.watch.processes import mailbox
-from leadline.lab.watch.processes.mailbox import Mailbox, Message, waiting_time
+from leadline.instruments.passes.processes import mailbox
+from leadline.instruments.passes.processes.mailbox import Mailbox, Message, waiting_time
 
 NAMES = (f"model {number}" for number in itertools.count())
 

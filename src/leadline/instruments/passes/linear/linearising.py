@@ -7,8 +7,8 @@ the memory is that of one block's graph, or for a product that of all blocks bef
 
 Quantities of several blocks (chains, and what a probe names in `across`) assume that the blocks'
 product is the Jacobian of the stack. Where anything but the stream may go from block to block, the
-product is compared once per stack with the whole model (`linear_checks.joined`), and refused beyond
-`JOINED`. Every block is compared with finite differences (`linear_checks.cut_off`).
+product is compared once per stack with the whole model (`linear.checks.joined`), and refused beyond
+`JOINED`. Every block is compared with finite differences (`linear.checks.cut_off`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Stack
 from leadline.anatomy.stretch.stretch import Function, Stretches
 from leadline.errors import ProbeError
-from leadline.instruments.passes.linear_checks import (
+from leadline.instruments.passes.linear.checks import (
     JOINED,
     NOT_COMPARED,
     cut_off,

@@ -12,7 +12,6 @@ process counts on nobody whose word it could not exchange for its own.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,9 +25,17 @@ from torch import nn
 from leadline.anatomy import Anatomy, Block, Stack, Sublayer
 from leadline.anatomy.structure import Port
 from leadline.errors import AnatomyError
-from leadline.lab.watch.processes.mailbox import Mailbox, Message, waiting_time
+from leadline.instruments.passes.processes.mailbox import Mailbox, Message, waiting_time
+from leadline.instruments.passes.processes.sharding import fsdp_modules, plain_class
 
-__all__ = ["decline", "fsdp_modules", "gathered", "plain_class", "prove_gathered"]
+__all__ = [
+    "anatomy_facts",
+    "anatomy_from_facts",
+    "decline",
+    "gathered",
+    "memory_hindrance",
+    "prove_gathered",
+]
 
 LATEST = 120.0
 """Seconds that a process may come later than the first one to its first pass."""
@@ -40,22 +47,6 @@ READY, GONE, COUNTED_ON = "ready", "gone", "counted on"
 """What a process says about a proof, takes back, or is held to."""
 _ANSWER, _VERDICT, _ANATOMY = "answer", "verdict", "anatomy"
 _GIVE = "give anatomy=leadline.anatomy_of(model, inputs), made before fully_shard"
-
-
-def fsdp_modules(module: nn.Module) -> list[Any]:
-    """The modules that fully_shard was called on."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None:
-        return []
-    return [one for one in module.modules() if isinstance(one, fsdp.FSDPModule)]
-
-
-def plain_class(module: nn.Module) -> type[nn.Module]:
-    """The class of a module before fully_shard put its own in front."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    is_sharded = fsdp is not None and isinstance(module, fsdp.FSDPModule)
-    # As FSDP2 itself finds it.
-    return type(module).__mro__[2] if is_sharded else type(module)
 
 
 def prove_gathered(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mailbox) -> Anatomy:
@@ -79,7 +70,7 @@ def prove_gathered(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mai
     answer = mailbox.read(_ANATOMY, 0, until=time.monotonic() + waiting_time(LONGEST))
     if answer is None or answer.facts["why"]:
         raise AnatomyError(_no_verdict() if answer is None else answer.facts["why"])
-    return _from_json(answer.facts["anatomy"])
+    return anatomy_from_facts(answer.facts["anatomy"])
 
 
 def decline(mailbox: Mailbox, why: str) -> None:
@@ -105,7 +96,7 @@ def _prove_for_all(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mai
     try:
         with gathered(module):
             anatomy = prove()
-        answer = {"why": "", "anatomy": _to_json(anatomy)}
+        answer = {"why": "", "anatomy": anatomy_facts(anatomy)}
         return anatomy
     except Exception as error:
         answer["why"] = str(error)
@@ -116,13 +107,8 @@ def _prove_for_all(module: nn.Module, prove: Callable[[], Anatomy], mailbox: Mai
 
 def _hindrance(module: nn.Module, mailbox: Mailbox) -> str:
     """Why the weights are not gathered; empty where nothing is in the way."""
-    needed = sum(one.numel() * one.element_size() for one in module.parameters())
-    free = _free_memory(next(module.parameters()).device)
-    if free is not None and needed > SHARE * free:
-        return (
-            f"The proof gathers all weights, {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
-            f"free; {_GIVE}."
-        )
+    if why := memory_hindrance(module):
+        return why
     until = time.monotonic() + waiting_time(LATEST)
     for sender in range(1, mailbox.count):
         answer = mailbox.word(_ANSWER, sender, until=until)
@@ -139,7 +125,19 @@ def _hindrance(module: nn.Module, mailbox: Mailbox) -> str:
     return ""
 
 
-def _to_json(anatomy: Anatomy) -> dict[str, Any]:
+def memory_hindrance(module: nn.Module) -> str:
+    """Why the weights do not fit into the free memory; empty where they do."""
+    needed = sum(one.numel() * one.element_size() for one in module.parameters())
+    free = _free_memory(next(module.parameters()).device)
+    if free is None or needed <= SHARE * free:
+        return ""
+    return (
+        f"The proof gathers all weights, {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are "
+        f"free; {_GIVE}."
+    )
+
+
+def anatomy_facts(anatomy: Anatomy) -> dict[str, Any]:
     """What the other processes need of an anatomy: its equations, without the balance."""
     writes = [w for stack in anatomy.stacks for block in stack.blocks for w in block.sublayers]
     if any(write.law is not None for write in writes):
@@ -147,7 +145,9 @@ def _to_json(anatomy: Anatomy) -> dict[str, Any]:
     return {"source": anatomy.source, "stacks": [asdict(stack) for stack in anatomy.stacks]}
 
 
-def _from_json(facts: dict[str, Any]) -> Anatomy:
+def anatomy_from_facts(facts: dict[str, Any]) -> Anatomy:
+    """The anatomy of what `anatomy_facts` said."""
+
     def block(one: dict[str, Any]) -> Block:
         writes = tuple(
             Sublayer(**{**write, "parameters": tuple(write["parameters"])})

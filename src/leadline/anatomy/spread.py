@@ -9,13 +9,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["indices_of_part", "is_addend", "is_counted", "is_spread", "local_part"]
+__all__ = [
+    "indices_of_part",
+    "is_addend",
+    "is_counted",
+    "is_spread",
+    "is_spread_type",
+    "local_part",
+    "whole",
+]
 
 
 def is_spread(tensor: object) -> bool:
     """Whether a tensor is a DTensor."""
     tensors = sys.modules.get("torch.distributed.tensor")
     return tensors is not None and isinstance(tensor, tensors.DTensor)
+
+
+def is_spread_type(kind: type) -> bool:
+    """Whether tensors of a class are DTensors."""
+    tensors = sys.modules.get("torch.distributed.tensor")
+    return tensors is not None and issubclass(kind, tensors.DTensor)
+
+
+def whole(tensor: Any) -> Tensor:
+    """The whole of a tensor; of a DTensor it is gathered, which all processes must do."""
+    return tensor.full_tensor() if is_spread(tensor) else tensor
 
 
 def local_part(tensor: Any) -> Tensor:
