@@ -29,6 +29,7 @@ from leadline.models.inputs import Inputs, Loss, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
 from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.model_facts import forward_names, is_pair
+from leadline.models.streaming.recomputing import recomputed
 from leadline.numerics.tokens import row_norms
 
 __all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
@@ -187,7 +188,11 @@ def run(module: nn.Module, anatomy: Anatomy, plan: Plan, batch: Inputs, loss: Lo
     # Gradients that no probe reads are not computed; that of a large output head costs most.
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name in owners)
-    with torch.enable_grad(), _parameter_norms(module, owners, norms):
+    with (
+        torch.enable_grad(),
+        _parameter_norms(module, owners, norms),
+        recomputed(module, anatomy),
+    ):
         with tap, spy, _calls(module, called_paths):
             output = call(module, batch)
         value = loss.compute(output, batch)

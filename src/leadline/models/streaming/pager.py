@@ -1,0 +1,216 @@
+"""Hold one block's weights in memory at a time: what runs is read from its file, then let go.
+
+A *unit* is what is read and given back together: every member of a list of modules (a block), and
+beside them every module for the parameters that it has itself (embedding, last norm, head).
+
+    a unit begins its forward pass       the other blocks are given back, the next one is asked for
+    it ends                              it is given back
+    a block is computed again            during the backward pass: all others are given back; its
+                                         own backward follows, and reads its weights as they are there
+
+Nothing here can change a number: a page that is needed after it was given back is read again. So
+tied weights, shared layers and modules that are called in unusual ways cost time at worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from leadline.errors import Progress, no_progress
+from leadline.models.streaming.mapped import FileMappings, Region, joined
+from leadline.models.streaming.memory import MemoryPeaks, read_from_disk
+
+__all__ = ["Pager", "Unit", "pager_of", "units_of"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is read and given back together; `row` is the list of modules that a block stands in."""
+
+    name: str
+    regions: tuple[Region, ...]
+    row: str | None
+    number: int = 0
+    """The place in the row, from 0."""
+
+    @property
+    def bytes(self) -> int:
+        """How much of files it covers."""
+        return sum(region.end - region.start for region in self.regions)
+
+    def give_back(self) -> None:
+        """Let its pages go, but for those that were written."""
+        for region in self.regions:
+            region.give_back()
+
+
+class Pager:
+    """The streaming of one model: its hooks, and the books about what was read and held."""
+
+    def __init__(self, model: nn.Module, *, why: str, files: tuple[str, ...], scratch: int) -> None:
+        self.why = why
+        self.files = files
+        self.scratch = scratch
+        self.units = {unit.name: unit for unit in units_of(model)}
+        self.rows: dict[str, list[Unit]] = {}
+        for unit in self.units.values():
+            if unit.row is not None:
+                self.rows.setdefault(unit.row, []).append(unit)
+        self.bytes = sum(r.end - r.start for r in self._all_regions())
+        self.requested = 0
+        self.passes = 0
+        self.recomputed: tuple[int, int] | None = None
+        self.peaks = MemoryPeaks()
+        self.doing, self.say = "", no_progress
+        self._resident: dict[str, Unit] = {}
+        self._loose = [unit for unit in self.units.values() if unit.row is None]
+        self._read_before = read_from_disk()
+        for unit in self.units.values():
+            module = model.get_submodule(unit.name)
+            module.register_forward_pre_hook(self._entry_hook(unit))
+            module.register_forward_hook(self._exit_hook(unit))
+        model.register_forward_hook(lambda *_: self._end_pass())
+        _pagers[model] = self
+        self.give_back()
+
+    def tell(self, doing: str, say: Progress) -> None:
+        """Say from now on which block is being read, and for what."""
+        self.doing, self.say = doing, say
+
+    def give_back(self) -> None:
+        """Let all weights go."""
+        self.peaks.look()
+        for unit in self.units.values():
+            unit.give_back()
+        self._resident.clear()
+
+    def compute_again(self, path: str) -> None:
+        """Make room for a block whose forward pass runs again, and whose backward pass follows."""
+        unit = self._unit_around(path)
+        self.peaks.look()
+        for other in [*self._resident.values(), *self._loose]:
+            if unit is None or other.name != unit.name:
+                other.give_back()
+        self._resident.clear()
+        if unit is not None:
+            self._take(unit, step=-1)
+
+    @property
+    def largest(self) -> Unit:
+        """The unit that needs most memory."""
+        return max(self.units.values(), key=lambda unit: unit.bytes)
+
+    def facts(self) -> dict[str, Any]:
+        """What the record says about the streaming."""
+        disk = read_from_disk()
+        before = self._read_before
+        self.peaks.look()
+        return {
+            "why": self.why,
+            "files": list(self.files),
+            "bytes": self.bytes,
+            "converted_bytes": self.scratch,
+            "largest_unit": {"module": self.largest.name, "bytes": self.largest.bytes},
+            "units": len(self.units),
+            "passes": self.passes,
+            "bytes_requested": self.requested,
+            "bytes_from_disk": None if disk is None or before is None else disk - before,
+            "peak_bytes": {
+                "own": self.peaks.own,
+                "files": self.peaks.files,
+                "both": self.peaks.both,
+            },
+            **(
+                {}
+                if self.recomputed is None
+                else {"recomputed_blocks": self.recomputed[0], "blocks": self.recomputed[1]}
+            ),
+        }
+
+    def _all_regions(self) -> list[Region]:
+        return joined({r for unit in self.units.values() for r in unit.regions})
+
+    def _unit_around(self, path: str) -> Unit | None:
+        while path:
+            if path in self.units:
+                return self.units[path]
+            path = path.rpartition(".")[0]
+        return None
+
+    def _take(self, unit: Unit, *, step: int) -> None:
+        """Note a unit that is about to be read, and have the one after it fetched meanwhile."""
+        self._resident[unit.name] = unit
+        self.requested += unit.bytes
+        if unit.row is None:
+            return
+        row = self.rows[unit.row]
+        if 0 <= unit.number + step < len(row):
+            for region in row[unit.number + step].regions:
+                region.read_ahead()
+        at = unit.number if step > 0 else len(row) - 1 - unit.number
+        self.say(f"{self.doing}, {'forward' if step > 0 else 'backward'}", at, len(row))
+
+    def _entry_hook(self, unit: Unit) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            if unit.row is not None:
+                for other in [o for o in self._resident.values() if o.name != unit.name]:
+                    other.give_back()
+                    del self._resident[other.name]
+            self._take(unit, step=1)
+
+        return hook
+
+    def _exit_hook(self, unit: Unit) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            self.peaks.look()
+            unit.give_back()
+            self._resident.pop(unit.name, None)
+
+        return hook
+
+    def _end_pass(self) -> None:
+        self.passes += 1
+        self.give_back()
+
+
+def units_of(model: nn.Module) -> list[Unit]:
+    """The units of a model: members of the outermost lists of modules, and all modules beside them."""
+    mappings = FileMappings()
+    units: list[Unit] = []
+    reached: set[int] = set()
+
+    def walk(module: nn.Module, path: str) -> None:
+        if id(module) in reached:
+            return
+        reached.add(id(module))
+        if isinstance(module, nn.ModuleList):
+            for number, (name, member) in enumerate(module.named_children()):
+                inside = [*member.parameters(), *member.buffers()]
+                _add(f"{path}.{name}", inside, row=path, number=number)
+            return
+        _add(path, [*module.parameters(recurse=False), *module.buffers(recurse=False)])
+        for name, child in module.named_children():
+            walk(child, f"{path}.{name}" if path else name)
+
+    def _add(path: str, tensors: list[torch.Tensor], row: str | None = None, number: int = 0):
+        regions = [mappings.region_of(tensor) for tensor in tensors]
+        there = joined(region for region in regions if region is not None)
+        if there or row is not None:
+            units.append(Unit(path, tuple(there), row, number))
+
+    walk(model, "")
+    return units
+
+
+def pager_of(module: nn.Module) -> Pager | None:
+    """The streaming of a model; None where it is wholly in memory."""
+    return _pagers.get(module)
+
+
+_pagers: WeakKeyDictionary[nn.Module, Pager] = WeakKeyDictionary()
