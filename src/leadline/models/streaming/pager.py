@@ -24,7 +24,7 @@ from torch import nn
 
 from leadline.errors import Progress, no_progress
 from leadline.models.streaming.mapped import FileMappings, Region, joined
-from leadline.models.streaming.memory import MemoryPeaks, read_from_disk
+from leadline.models.streaming.memory import MemoryPeaks, read_from_disk, return_freed_memory
 
 __all__ = ["Pager", "Unit", "pager_of", "units_of"]
 
@@ -177,6 +177,7 @@ class Pager:
     def _end_pass(self) -> None:
         self.passes += 1
         self.give_back()
+        return_freed_memory()
 
 
 def units_of(model: nn.Module) -> list[Unit]:
