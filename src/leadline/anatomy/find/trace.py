@@ -100,7 +100,10 @@ class _Tracer:
             entered, version = self.versions.pop(id(call), (None, 0))
             call.in_place = entered is not None and entered._version != version
             if not self.leaves and next(module.children(), None) is None:
-                call.entered, call.returned = _shape_alone(call.entered), _shape_alone(call.returned)
+                call.entered, call.returned = (
+                    _shape_alone(call.entered),
+                    _shape_alone(call.returned),
+                )
 
         return hook
 

@@ -135,14 +135,14 @@ def measure(
             refuse_unfinished(file)
         options.say("reading the anatomy", 0, 3)
         pager = pager_of(module)
-        if pager is not None:
+        if pager is not None and progress is not None:
             pager.tell("reading the anatomy", options.say)
         proved_anatomy, anatomy_passes = proved_before, 0
         if proved_anatomy is None:
             proved_anatomy, anatomy_passes = _read_anatomy(module, batch, anatomy, families, seed)
         linearising = Linearising(module, proved_anatomy, probe_plan, lambda: call(module, batch))
         if unfinished is None:
-            if pager is not None:
+            if pager is not None and progress is not None:
                 pager.tell("measuring", options.say)
             record = _run_passes(
                 options, module, batch, proved_anatomy, anatomy_passes, steps=linearising.steps

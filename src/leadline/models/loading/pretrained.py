@@ -31,7 +31,14 @@ from leadline.models.streaming.stored import check_shards, stored_bytes
 from leadline.parts import Transformer
 from leadline.parts.checkpoints import BYTES, RECIPE_FILE, tokenizer_of
 
-__all__ = ["from_folder", "from_gguf", "from_hub", "tokenizer_reader", "weight_bytes"]
+__all__ = [
+    "from_folder",
+    "from_gguf",
+    "from_hub",
+    "tokenizer_reader",
+    "weight_bytes",
+    "weight_files",
+]
 
 _GGUF = b"GGUF"
 
@@ -54,14 +61,20 @@ def weight_bytes(request: Request) -> int | None:
 
     Of a hub model nothing is known before it is fetched: that counts as 0.
     """
-    path = request.path
-    if path.suffix.lower() == ".gguf" and path.is_file():
-        return dequantised_bytes(path, request.dtype)
-    if path.is_dir():
-        files = _checked_files(path)
-        return stored_bytes(files, request.dtype)
+    path, files = request.path, weight_files(request)
+    if files:
+        gguf = path.suffix.lower() == ".gguf"
+        return (dequantised_bytes if gguf else stored_bytes)(files, request.dtype)
     looks_local = path.exists() or request.source.startswith((".", "/", "~"))
     return None if looks_local or ":" in request.source else 0
+
+
+def weight_files(request: Request) -> list[Path]:
+    """The files of weights of a folder or a GGUF file, checked; none of other sources."""
+    path = request.path
+    if path.suffix.lower() == ".gguf" and path.is_file():
+        return [path]
+    return _checked_files(path) if path.is_dir() else []
 
 
 def _from_own_folder(request: Request) -> LoadedModel:

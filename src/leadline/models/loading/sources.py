@@ -11,7 +11,13 @@ import torch
 
 from leadline.errors import LoadingError, check_path, check_seed, words_of
 from leadline.models.loading.functions import from_function
-from leadline.models.loading.pretrained import from_folder, from_gguf, from_hub, weight_bytes
+from leadline.models.loading.pretrained import (
+    from_folder,
+    from_gguf,
+    from_hub,
+    weight_bytes,
+    weight_files,
+)
 from leadline.models.loading.random_weights import from_random
 from leadline.models.loading.recipes import from_recipe
 from leadline.models.loading.request import (
@@ -96,7 +102,7 @@ def load_model(
                 f"The model cannot be put on the device {device!r}: {words_of(error, first_line=True)}"
             ) from error
     if why is not None and scratch is not None:
-        stream_from_files(loaded.model, why, scratch)
+        stream_from_files(loaded.model, why, scratch, weight_files(request))
     half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
     loaded.model.eval()
     return loaded

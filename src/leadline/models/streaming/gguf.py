@@ -8,6 +8,7 @@ What transformers merges from several tensors (experts) is merged in that file.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from leadline.models.streaming.scratch import Scratch
 __all__ = ["dequantised_bytes", "dequantised_model"]
 
 
-def dequantised_bytes(path: Path, dtype: torch.dtype | None) -> int:
-    """The bytes of the weights of a file once they are dequantised."""
+def dequantised_bytes(files: Sequence[Path], dtype: torch.dtype | None) -> int:
+    """The bytes of the weights of files once they are dequantised."""
     width = (dtype or torch.float32).itemsize
-    return sum(math.prod(int(n) for n in tensor.shape) for tensor in _reader(path).tensors) * width
+    tensors = [tensor for file in files for tensor in _reader(file).tensors]
+    return sum(math.prod(int(n) for n in tensor.shape) for tensor in tensors) * width
 
 
 def dequantised_model(
@@ -32,7 +34,7 @@ def dequantised_model(
     """The weights of a file by the names of the model, each in a file of its own."""
     gguf = require("gguf", extra="gguf")
     conversion: Any = require("transformers.modeling_gguf_pytorch_utils", extra="hf")
-    scratch.expect(dequantised_bytes(path, dtype))
+    scratch.expect(dequantised_bytes([path], dtype))
     reader = _reader(path)
     architecture = conversion.read_field(reader, "general.architecture")[0]
     with torch.device("meta"):

@@ -105,11 +105,7 @@ def joined(regions: Iterable[Region]) -> list[Region]:
     """The regions in order, with neighbours made one: what lies between two is less than a page."""
     result: list[Region] = []
     for region in sorted(regions, key=lambda one: one.start):
-        if (
-            result
-            and region.start - result[-1].end < PAGE
-            and region.shared == result[-1].shared
-        ):
+        if result and region.start - result[-1].end < PAGE and region.shared == result[-1].shared:
             last = result.pop()
             result.append(Region(last.start, max(last.end, region.end), last.shared))
         else:

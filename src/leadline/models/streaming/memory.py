@@ -7,7 +7,7 @@ import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MemoryPeaks", "free_memory", "in_gigabytes", "read_from_disk", "return_freed_memory"]
+__all__ = ["MemoryPeaks", "free_memory", "in_bytes", "read_from_disk", "return_freed_memory"]
 
 
 def free_memory() -> int:
@@ -49,13 +49,15 @@ class MemoryPeaks:
         self.both = max(self.both, own + files)
 
 
-def in_gigabytes(count: float) -> str:
+def in_bytes(count: float) -> str:
     """A number of bytes in words.
 
-    >>> in_gigabytes(2_140_000_000), in_gigabytes(52_000_000)
-    ('2.1 GB', '52 MB')
+    >>> in_bytes(2_140_000_000), in_bytes(52_000_000), in_bytes(3_400)
+    ('2.1 GB', '52 MB', '3 kB')
     """
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 def _lines(path: Path) -> dict[str, int]:

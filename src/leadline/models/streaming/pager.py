@@ -3,10 +3,11 @@
 A *unit* is what is read and given back together: every member of a list of modules (a block), and
 beside them every module for the parameters that it has itself (embedding, last norm, head).
 
-    a unit begins its forward pass       the other blocks are given back, the next one is asked for
+    a block begins its forward pass      all others are given back, the next one is asked for
     it ends                              it is given back
     a block is computed again            during the backward pass: all others are given back; its
-                                         own backward follows, and reads its weights as they are there
+                                         own backward follows, and reads the weights again
+    a row begins, a pass ends            what stands beside the blocks is given back
 
 Nothing here can change a number: a page that is needed after it was given back is read again. So
 tied weights, shared layers and modules that are called in unusual ways cost time at worst.
@@ -24,9 +25,18 @@ from torch import nn
 
 from leadline.errors import Progress, no_progress
 from leadline.models.streaming.mapped import FileMappings, Region, joined
-from leadline.models.streaming.memory import MemoryPeaks, read_from_disk, return_freed_memory
+from leadline.models.streaming.memory import (
+    MemoryPeaks,
+    in_bytes,
+    read_from_disk,
+    return_freed_memory,
+)
 
 __all__ = ["Pager", "Unit", "pager_of", "units_of"]
+
+
+LET_GO_AFTER = 2**26
+"""After so many bytes that were read outside of passes all is given back."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +80,14 @@ class Pager:
         self.doing, self.say = "", no_progress
         self._resident: dict[str, Unit] = {}
         self._loose = [unit for unit in self.units.values() if unit.row is None]
+        self._read_outside = 0
         self._read_before = read_from_disk()
+        # Blocks alone have hooks: some readers ask whether others listen to a single layer.
         for unit in self.units.values():
-            module = model.get_submodule(unit.name)
-            module.register_forward_pre_hook(self._entry_hook(unit))
-            module.register_forward_hook(self._exit_hook(unit))
+            if unit.row is not None:
+                module = model.get_submodule(unit.name)
+                module.register_forward_pre_hook(self._entry_hook(unit))
+                module.register_forward_hook(self._exit_hook(unit))
         model.register_forward_hook(lambda *_: self._end_pass())
         _pagers[model] = self
         self.give_back()
@@ -90,15 +103,20 @@ class Pager:
             unit.give_back()
         self._resident.clear()
 
+    def end_reading(self, tensor: torch.Tensor) -> None:
+        """Take notice that one weight was read outside of a pass; let go now and then."""
+        self.requested += tensor.nbytes
+        self._read_outside += tensor.nbytes
+        if self._read_outside > LET_GO_AFTER:
+            self._read_outside = 0
+            self.give_back()
+
     def compute_again(self, path: str) -> None:
         """Make room for a block whose forward pass runs again, and whose backward pass follows."""
         unit = self._unit_around(path)
         self.peaks.look()
-        for other in [*self._resident.values(), *self._loose]:
-            if unit is None or other.name != unit.name:
-                other.give_back()
-        self._resident.clear()
         if unit is not None:
+            self._make_room(unit, first=len(self.rows[unit.row or ""]) - 1)
             self._take(unit, step=-1)
 
     @property
@@ -133,23 +151,42 @@ class Pager:
             ),
         }
 
+    def in_words(self) -> str:
+        """What was streamed, and what it took, in a sentence or two."""
+        facts = self.facts()
+        written = f", {in_bytes(self.scratch)} of them converted" if self.scratch else ""
+        return (
+            f"Streamed, because {self.why}: {in_bytes(self.bytes)} of weights{written}, at most "
+            f"{in_bytes(self.largest.bytes)} at a time ('{self.largest.name}'), read "
+            f"{in_bytes(self.requested)} in all. Peak memory: "
+            f"{in_bytes(facts['peak_bytes']['own'])} of its own and "
+            f"{in_bytes(facts['peak_bytes']['files'])} of mapped files."
+        )
+
     def _all_regions(self) -> list[Region]:
         return joined({r for unit in self.units.values() for r in unit.regions})
 
     def _unit_around(self, path: str) -> Unit | None:
         while path:
-            if path in self.units:
+            if path in self.units and self.units[path].row is not None:
                 return self.units[path]
             path = path.rpartition(".")[0]
         return None
+
+    def _make_room(self, unit: Unit, *, first: int) -> None:
+        """Let all other blocks go; and what stands beside them, where the row begins with it."""
+        for other in [one for one in self._resident.values() if one.name != unit.name]:
+            other.give_back()
+            del self._resident[other.name]
+        if unit.number == first:
+            for other in self._loose:
+                other.give_back()
 
     def _take(self, unit: Unit, *, step: int) -> None:
         """Note a unit that is about to be read, and have the one after it fetched meanwhile."""
         self._resident[unit.name] = unit
         self.requested += unit.bytes
-        if unit.row is None:
-            return
-        row = self.rows[unit.row]
+        row = self.rows[unit.row or ""]
         if 0 <= unit.number + step < len(row):
             for region in row[unit.number + step].regions:
                 region.read_ahead()
@@ -158,10 +195,7 @@ class Pager:
 
     def _entry_hook(self, unit: Unit) -> Callable[..., None]:
         def hook(*_: object) -> None:
-            if unit.row is not None:
-                for other in [o for o in self._resident.values() if o.name != unit.name]:
-                    other.give_back()
-                    del self._resident[other.name]
+            self._make_room(unit, first=0)
             self._take(unit, step=1)
 
         return hook
@@ -176,6 +210,7 @@ class Pager:
 
     def _end_pass(self) -> None:
         self.passes += 1
+        self.requested += sum(unit.bytes for unit in self._loose)
         self.give_back()
         return_freed_memory()
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from leadline.anatomy import Anatomy
+from leadline.anatomy.find.replay import is_cache
 from leadline.errors import InputError
 from leadline.models.streaming.pager import Pager, pager_of
 
@@ -29,7 +30,8 @@ def recomputed(model: nn.Module, anatomy: Anatomy) -> Iterator[None]:
     """Let the blocks of a streamed model be computed again; of any other, leave all as it is.
 
     Blocks that change their input in place keep their activations: it cannot be entered again. So
-    do layers that are no modules of their own.
+    do blocks that are handed a cache, which grows when they run, and layers that are no modules of
+    their own.
     """
     pager = pager_of(model)
     if pager is None:
@@ -41,24 +43,36 @@ def recomputed(model: nn.Module, anatomy: Anatomy) -> Iterator[None]:
         for block in blocks
         if block.entry.module == block.exit.module == block.module and not block.in_place
     }
-    pager.recomputed = (sum(block.module in paths for block in blocks), len(blocks))
+    with_cache: set[str] = set()
     wrapped: dict[int, nn.Module] = {}
     try:
         for path in sorted(paths):
             module = model.get_submodule(path)
             if id(module) not in wrapped and "forward" not in vars(module):
                 wrapped[id(module)] = module
-                vars(module)["forward"] = _checkpointed(module.forward, path, pager)
+                vars(module)["forward"] = _checkpointed(module.forward, path, pager, with_cache)
         yield
+    except CheckpointError as error:
+        raise InputError(
+            f"A block of {type(model).__name__} computed other tensors when it ran again for its "
+            "gradient, so it keeps something between its calls; measure this model without streaming."
+        ) from error
     finally:
+        again = paths - with_cache
+        pager.recomputed = (sum(block.module in again for block in blocks), len(blocks))
         for module in wrapped.values():
             del vars(module)["forward"]
         pager.give_back()
 
 
-def _checkpointed(forward: Callable[..., Any], path: str, pager: Pager) -> Callable[..., Any]:
+def _checkpointed(
+    forward: Callable[..., Any], path: str, pager: Pager, with_cache: set[str]
+) -> Callable[..., Any]:
     def forward_without_keeping(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        if any(is_cache(value) for value in (*args, *kwargs.values())):
+            with_cache.add(path)
             return forward(*args, **kwargs)
         entered = [(tensor, tensor._version) for tensor in _tensors((args, kwargs))]
         runs = 0

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,7 +26,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from leadline.errors import LoadingError, words_of
 from leadline.models.streaming.mapped import FileMappings
-from leadline.models.streaming.memory import in_gigabytes
+from leadline.models.streaming.memory import in_bytes
 
 __all__ = ["Scratch"]
 
@@ -54,15 +55,15 @@ class Scratch:
         free = shutil.disk_usage(folder).free
         if count > free:
             raise LoadingError(
-                f"To stream this model {in_gigabytes(count)} of converted weights have to be kept "
-                f"in {folder}, and {in_gigabytes(free)} are free there; set TMPDIR to a folder on "
+                f"To stream this model {in_bytes(count)} of converted weights have to be kept "
+                f"in {folder}, and {in_bytes(free)} are free there; set TMPDIR to a folder on "
                 "a larger disk."
             )
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values in a file; the tensor that was given may be let go."""
         values = self._new_storage(tensor.nbytes)
-        kept = torch.empty(0, dtype=tensor.dtype).set_(values, 0, tensor.shape)
+        kept = torch.empty(0, dtype=tensor.dtype).set_(values, 0, tuple(tensor.shape))
         kept.copy_(tensor.detach())
         self.bytes += tensor.nbytes
         self.tensors += 1
@@ -86,7 +87,9 @@ class Scratch:
         """
         before = os.environ.get(_SYNCHRONOUS)
         os.environ[_SYNCHRONOUS] = "1"
-        handle = register_module_parameter_registration_hook(self._catch)
+        # The annotation of torch leaves out that a hook may return another parameter.
+        hook: Any = self._catch
+        handle = register_module_parameter_registration_hook(hook)
         try:
             yield
         finally:
@@ -97,8 +100,7 @@ class Scratch:
                 os.environ[_SYNCHRONOUS] = before
 
     def _catch(self, module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter | None:
-        small = parameter is None or parameter.nbytes < SMALLEST
-        if small or parameter.device.type != "cpu":
+        if parameter is None or parameter.device.type != "cpu" or parameter.nbytes < SMALLEST:
             return None
         if FileMappings().region_of(parameter) is not None:
             return None
@@ -111,20 +113,21 @@ class Scratch:
         number, name = tempfile.mkstemp(prefix="leadline-", dir=folder)
         try:
             os.posix_fallocate(number, 0, count)
-            return torch.UntypedStorage.from_file(name, shared=True, nbytes=count)
+            storage: Any = torch.UntypedStorage.from_file(name, shared=True, nbytes=count)
+            return storage
         except (OSError, RuntimeError) as error:
             raise LoadingError(
                 f"Converted weights cannot be kept in {folder} "
                 f"({words_of(error, first_line=True).rstrip('.')}, after "
-                f"{in_gigabytes(self.bytes)}); set TMPDIR to a folder on a larger disk."
+                f"{in_bytes(self.bytes)}); set TMPDIR to a folder on a larger disk."
             ) from error
         finally:
             os.close(number)
-            os.unlink(name)
+            Path(name).unlink()
 
     def _place(self) -> Path:
         if self._folder is None:
-            places = [Path(tempfile.gettempdir()), Path("/var/tmp"), self._beside]
+            places = [Path(tempfile.gettempdir()), Path("/var/tmp"), self._beside]  # noqa: S108 - files there have no name
             usable = [
                 place
                 for place in places

@@ -46,9 +46,7 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
 
 def stored_bytes(files: Sequence[Path], dtype: torch.dtype | None) -> int:
     """How much memory the weights of these files take, in their own number type or another one."""
-    return sum(
-        tensor.bytes_as(dtype) for file in files for tensor in stored_tensors(file).values()
-    )
+    return sum(tensor.bytes_as(dtype) for file in files for tensor in stored_tensors(file).values())
 
 
 def check_shards(index: Path, weight_map: Mapping[str, str]) -> None:
