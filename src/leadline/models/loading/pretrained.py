@@ -43,11 +43,14 @@ __all__ = [
 _GGUF = b"GGUF"
 
 
-def from_folder(request: Request) -> LoadedModel:
-    """A folder that save_pretrained wrote; its files are checked before they are opened."""
+def from_folder(request: Request, scratch: Scratch | None = None) -> LoadedModel:
+    """A folder that save_pretrained wrote; its files are checked before they are opened.
+
+    `scratch` keeps what has to be converted of a model that is streamed.
+    """
     folder = request.path
     if (folder / RECIPE_FILE).is_file():
-        return _from_own_folder(request)
+        return _from_own_folder(request, scratch)
     config = stored_configuration(request)
     _checked_files(folder)
     model, missing = _pretrained(config, request)
@@ -73,11 +76,12 @@ def weight_files(request: Request) -> list[Path]:
     """The files of weights of a folder or a GGUF file, checked; none of other sources."""
     path = request.path
     if path.suffix.lower() == ".gguf" and path.is_file():
+        _check_gguf(path)
         return [path]
     return _checked_files(path) if path.is_dir() else []
 
 
-def _from_own_folder(request: Request) -> LoadedModel:
+def _from_own_folder(request: Request, scratch: Scratch | None) -> LoadedModel:
     """A folder that Transformer.save wrote. A tokenizer may stand beside it."""
     if request.overrides:
         raise LoadingError(
@@ -86,7 +90,9 @@ def _from_own_folder(request: Request) -> LoadedModel:
             "out, and in Python use with_ on the model."
         )
     model = Transformer.load(request.path)
-    if request.dtype is not None:
+    if request.dtype is not None and scratch is not None:
+        scratch.convert(model, request.dtype)
+    elif request.dtype is not None:
         model = model.to(request.dtype)
     has_tokenizer = any(request.path.glob("tokenizer*"))
     reader = tokenizer_reader(request) if has_tokenizer else None
@@ -112,9 +118,7 @@ def from_gguf(request: Request, scratch: Scratch | None = None) -> LoadedModel:
     path = request.path
     if not path.is_file():
         raise LoadingError(f"There is no file {path}; give the path of a GGUF file.")
-    start = first_bytes(path, len(_GGUF))
-    if start != _GGUF:
-        raise LoadingError(f"{path} is not a GGUF file: it starts with {start!r}, not {_GGUF!r}.")
+    _check_gguf(path)
     if request.overrides:
         raise LoadingError(
             "The configuration of a GGUF file cannot be changed, and "
@@ -146,6 +150,12 @@ def from_gguf(request: Request, scratch: Scratch | None = None) -> LoadedModel:
             return transformers.AutoTokenizer.from_pretrained(**arguments)
 
     return LoadedModel(model, path.stem, "gguf", read_tokenizer, missing)
+
+
+def _check_gguf(path: Path) -> None:
+    start = first_bytes(path, len(_GGUF))
+    if start != _GGUF:
+        raise LoadingError(f"{path} is not a GGUF file: it starts with {start!r}, not {_GGUF!r}.")
 
 
 def _no_bar_in_a_pipe() -> contextlib.AbstractContextManager[object]:

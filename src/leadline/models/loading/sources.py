@@ -117,7 +117,7 @@ def _from_source(
     if random_init:
         return from_random(request)
     if path.is_dir():
-        return from_folder(request)
+        return from_folder(request, scratch)
     if ":" in request.source:
         return from_function(request)
     if path.is_file():

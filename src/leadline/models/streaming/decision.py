@@ -42,10 +42,9 @@ def reason_to_stream(
         return None
     try:
         check_system()
-        free = free_memory()
+        count, free = weights(), free_memory()
     except (LoadingError, OSError, KeyError):
-        return None
-    count = weights()
+        return None  # whatever is wrong with the files is said where they are loaded
     if not count or count <= free:
         return None
     return f"its weights take {in_bytes(count)} and {in_bytes(free)} of memory are free"

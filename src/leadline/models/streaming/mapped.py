@@ -134,7 +134,7 @@ def _has_own_pages(start: int, end: int) -> bool:
 def _advise(start: int, end: int, advice: int) -> None:
     if _libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), advice):
         number = ctypes.get_errno()
-        raise OSError(number, f"madvise: {os.strerror(number)}")
+        raise OSError(number, f"madvise {start:x}-{end:x}, {advice}: {os.strerror(number)}")
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

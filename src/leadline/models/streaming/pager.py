@@ -39,7 +39,7 @@ LET_GO_AFTER = 2**26
 """After so many bytes that were read outside of passes all is given back."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unit:
     """What is read and given back together; `row` is the list of modules that a block stands in."""
 
@@ -48,6 +48,8 @@ class Unit:
     row: str | None
     number: int = 0
     """The place in the row, from 0."""
+    tensors: tuple[torch.Tensor, ...] = ()
+    """What lies in the regions: while it is held, nothing else can come to stand there."""
 
     @property
     def bytes(self) -> int:
@@ -236,9 +238,10 @@ def units_of(model: nn.Module) -> list[Unit]:
 
     def _add(path: str, tensors: list[torch.Tensor], row: str | None = None, number: int = 0):
         regions = [mappings.region_of(tensor) for tensor in tensors]
+        held = tuple(tensor.detach() for tensor in tensors)  # `tensor.data` may be exchanged
         there = joined(region for region in regions if region is not None)
         if there or row is not None:
-            units.append(Unit(path, tuple(there), row, number))
+            units.append(Unit(path, tuple(there), row, number, held))
 
     walk(model, "")
     return units

@@ -22,7 +22,7 @@ from leadline.anatomy.find.replay import is_cache
 from leadline.errors import InputError
 from leadline.models.streaming.pager import Pager, pager_of
 
-__all__ = ["recomputed"]
+__all__ = ["checkpointed_forward", "recomputed"]
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def recomputed(model: nn.Module, anatomy: Anatomy) -> Iterator[None]:
             module = model.get_submodule(path)
             if id(module) not in wrapped and "forward" not in vars(module):
                 wrapped[id(module)] = module
-                vars(module)["forward"] = _checkpointed(module.forward, path, pager, with_cache)
+                vars(module)["forward"] = checkpointed_forward(module.forward, path, pager, with_cache)
         yield
     except CheckpointError as error:
         raise InputError(
@@ -65,9 +65,12 @@ def recomputed(model: nn.Module, anatomy: Anatomy) -> Iterator[None]:
         pager.give_back()
 
 
-def _checkpointed(
+def checkpointed_forward(
     forward: Callable[..., Any], path: str, pager: Pager, with_cache: set[str]
 ) -> Callable[..., Any]:
+    """The forward pass of a block that keeps no activations; `with_cache` takes the path of one
+    that is handed a cache and keeps them."""
+
     def forward_without_keeping(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)

@@ -30,8 +30,8 @@ from leadline.models.streaming.memory import in_bytes
 
 __all__ = ["Scratch"]
 
-SMALLEST = 2**16
-"""Tensors below so many bytes stay in memory: a model has few of them, and a file has its price."""
+SMALLEST = 2**12
+"""Tensors below a page stay in memory: they could never be given back."""
 LET_GO_AFTER = 2**26
 """After so many bytes the pages of the files that were read are given back."""
 SOURCES = (".safetensors", ".gguf")
@@ -71,6 +71,13 @@ class Scratch:
         if self._unreleased > LET_GO_AFTER:
             self.let_go()
         return kept
+
+    def convert(self, model: nn.Module, dtype: torch.dtype) -> None:
+        """Give all floating weights and buffers of a model another number type, one by one."""
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point() and tensor.dtype != dtype:
+                values = tensor.detach().to(dtype)
+                tensor.data = values if values.nbytes < SMALLEST else self.keep(values)
 
     def let_go(self) -> None:
         """Give back the pages of the files read and of those written."""

@@ -13,6 +13,7 @@ from leadline.errors import InputError, LoadingError
 from leadline.models.loading import load_model
 from leadline.models.streaming import decision
 from leadline.models.streaming.pager import pager_of
+from leadline.models.streaming.recomputing import checkpointed_forward
 from leadline.testing.zoo import ZOO
 
 pytest.importorskip("transformers")
@@ -123,20 +124,39 @@ def test_an_index_without_a_map_is_refused(folder):
         load_model(folder, stream=True)
 
 
-def test_a_block_whose_input_is_changed_afterwards_is_refused(folder):
-    """It would be computed again on other values than before."""
+class NoPager:
+    """Takes notice of nothing."""
+
+    def compute_again(self, path):
+        assert path == "block"
+
+
+def test_a_block_whose_input_is_changed_afterwards_is_refused():
+    """Autograd sees no fault, for the block keeps its products alone; computed again, they differ."""
+    block = checkpointed_forward(lambda x: (2 * x).square(), "block", NoPager(), set())
+    x = torch.ones(3, requires_grad=True)
+    entered = x * 3
+    total = block(entered).sum()
+    with torch.no_grad():
+        entered.add_(1.0)
+    with pytest.raises(InputError, match="'block' was changed in place"):
+        total.backward()
+
+
+def test_a_block_that_keeps_something_between_its_calls_is_refused(folder):
     loaded = load_model(folder, stream=True)
-    first = loaded.model.model.layers[0]
+    batch = leadline.random_inputs(loaded.model, examples=2, length=8)
+    anatomy = leadline.anatomy_of(loaded, batch)
+    mlp, calls = loaded.model.model.layers[1].mlp, []
+    plain = mlp.forward
 
-    def spoil(_module, args, _kwargs, output):
-        with torch.no_grad():
-            args[0].add_(1.0)
-        return output
+    def grows(x):
+        calls.append(None)
+        return plain(x) + torch.cat([x] * len(calls)).square()[: len(x)] * 0
 
-    handle = first.register_forward_hook(spoil, with_kwargs=True)
-    with pytest.raises((InputError, leadline.AnatomyError)):
-        leadline.measure(loaded, leadline.random_tokens(loaded.model, 2, 8))
-    handle.remove()
+    mlp.forward = grows
+    with pytest.raises(InputError, match="computed other tensors when it ran again"):
+        leadline.measure(loaded, batch, anatomy=anatomy)
 
 
 def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypatch):
@@ -147,7 +167,7 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count - 2)
     assert "of which" in (decision.copy_refusal(loaded.model) or "")
     assert decision.copy_refusal(torch.nn.Linear(2, 2)) is None
-    answer = leadline.diagnose(loaded, leadline.random_tokens(loaded.model, 2, 8), train=1)
+    answer = leadline.diagnose(loaded, leadline.random_inputs(loaded.model, examples=2, length=8), train=1)
     could_not = answer.record.provenance["visit"]["could_not"]
     assert "streamed" in could_not["twin"]
     assert "streamed" in could_not["short_run"]
