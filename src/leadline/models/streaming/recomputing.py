@@ -50,7 +50,9 @@ def recomputed(model: nn.Module, anatomy: Anatomy) -> Iterator[None]:
             module = model.get_submodule(path)
             if id(module) not in wrapped and "forward" not in vars(module):
                 wrapped[id(module)] = module
-                vars(module)["forward"] = checkpointed_forward(module.forward, path, pager, with_cache)
+                vars(module)["forward"] = checkpointed_forward(
+                    module.forward, path, pager, with_cache
+                )
         yield
     except CheckpointError as error:
         raise InputError(

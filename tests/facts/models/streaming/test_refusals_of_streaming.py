@@ -167,7 +167,9 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count - 2)
     assert "of which" in (decision.copy_refusal(loaded.model) or "")
     assert decision.copy_refusal(torch.nn.Linear(2, 2)) is None
-    answer = leadline.diagnose(loaded, leadline.random_inputs(loaded.model, examples=2, length=8), train=1)
+    answer = leadline.diagnose(
+        loaded, leadline.random_inputs(loaded.model, examples=2, length=8), train=1
+    )
     could_not = answer.record.provenance["visit"]["could_not"]
     assert "streamed" in could_not["twin"]
     assert "streamed" in could_not["short_run"]

@@ -46,7 +46,11 @@ def assert_same(streamed, whole):
 
 def measured(folder, inputs=None, *, stream, dtype=None, probes=PROBES):
     loaded = load_model(folder, stream=stream, dtype=dtype)
-    batch = inputs(loaded.model) if inputs else leadline.random_inputs(loaded.model, examples=2, length=12)
+    batch = (
+        inputs(loaded.model)
+        if inputs
+        else leadline.random_inputs(loaded.model, examples=2, length=12)
+    )
     return leadline.measure(loaded, batch, probes=probes)
 
 
@@ -99,7 +103,9 @@ def test_the_diagnosis_of_a_streamed_model_is_the_same(tmp_path):
     answers = []
     for stream in (True, False):
         loaded = load_model(tmp_path, stream=stream)
-        answers.append(leadline.diagnose(loaded, leadline.random_inputs(loaded.model, examples=2, length=16)))
+        answers.append(
+            leadline.diagnose(loaded, leadline.random_inputs(loaded.model, examples=2, length=16))
+        )
     assert_same(answers[0].record, answers[1].record)
     assert [f.to_json() for f in answers[0].findings] == [f.to_json() for f in answers[1].findings]
 
