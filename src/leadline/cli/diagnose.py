@@ -13,7 +13,7 @@ import typer
 
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest, ModelRequest
-from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs
+from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs, say_streaming
 from leadline.cli.request.records import names_record, open_records
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, LeadlineError, join_words
@@ -178,6 +178,7 @@ def diagnose(
 
                 declared = request.declaration()
                 loaded = request.load()
+                say_streaming(gauge, loaded)
                 inputs = request.inputs(loaded)
                 gauge.tell(
                     f"About {visit_cost(twin=not no_twin):.0f} forward and backward passes over "

@@ -9,7 +9,13 @@ from typing import Annotated, Literal
 from leadline.catalog import split_choices
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
-from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs, write_outputs
+from leadline.cli.request.outputs import (
+    check_outputs,
+    say_missing,
+    say_outputs,
+    say_streaming,
+    write_outputs,
+)
 from leadline.cli.screen.voice import Voice
 from leadline.errors import ProbeError
 
@@ -71,6 +77,7 @@ def measure(
 
         declared = request.declaration()
         loaded = request.load()
+        say_streaming(gauge, loaded)
         try:
             record = measure_model(
                 loaded.model,

@@ -55,7 +55,7 @@ class _BlockReading:
 
 def discover(model: nn.Module, forward: Forward) -> Anatomy:
     """The stacks of the model on the inputs that `forward` runs; AnatomyError when none is found."""
-    calls = trace_calls(model, forward)
+    calls = trace_calls(model, forward, leaves=False)
     rows = find_rows(model, calls)
     if not rows:
         raise AnatomyError(
@@ -95,7 +95,7 @@ def refit(model: nn.Module, forward: Forward, stack: Stack, layers: set[int]) ->
     """Read the given layers one by one: their equation may differ from the others' (gains)."""
     if not layers:
         return stack
-    calls = {(call.path, call.number): call for call in trace_calls(model, forward)}
+    calls = {(call.path, call.number): call for call in trace_calls(model, forward, leaves=False)}
     blocks = list(stack.blocks)
     for index, (block, address) in enumerate(zip(blocks, block_calls(stack), strict=True)):
         call = calls.get((address.path, address.number))

@@ -68,6 +68,7 @@ class CallRow:
 
 @dataclass
 class _Tracer:
+    leaves: bool
     calls: list[ModuleCall] = field(default_factory=list)
     open: list[ModuleCall] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -98,15 +99,30 @@ class _Tracer:
                 matching = stream_input(args, kwargs, like=call.returned.shape)
                 if matching is not None and matching is not call.entered:
                     call.entered = whole(matching)
-            entered, version = self.versions.get(id(call), (None, 0))
+            entered, version = self.versions.pop(id(call), (None, 0))
             call.in_place = entered is not None and entered._version != version
+            if not self.leaves and next(module.children(), None) is None:
+                call.entered, call.returned = (
+                    _shape_alone(call.entered),
+                    _shape_alone(call.returned),
+                )
 
         return hook
 
 
-def trace_calls(model: nn.Module, forward: Callable[[], object]) -> list[ModuleCall]:
-    """Run `forward` once without gradients and return every module call in the order of entry."""
-    tracer = _Tracer()
+def _shape_alone(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else torch.empty_like(tensor, device="meta")
+
+
+def trace_calls(
+    model: nn.Module, forward: Callable[[], object], *, leaves: bool = True
+) -> list[ModuleCall]:
+    """Run `forward` once without gradients and return every module call in the order of entry.
+
+    Without `leaves`, of modules without children the shapes alone are kept: no row is made of them,
+    and together they are most of what a pass computes.
+    """
+    tracer = _Tracer(leaves)
     handles: list[Any] = []
     try:
         for path, module in model.named_modules():

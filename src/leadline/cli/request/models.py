@@ -43,6 +43,7 @@ class ModelRequest:
     dtype: str | None = None
     device: str = "cpu"
     trust_remote_code: bool = False
+    stream: bool | None = None
     text: o.Texts = None
     text_file: o.TextFile = None
     windows: o.Windows = None
@@ -91,6 +92,7 @@ class ModelRequest:
             dtype=self.dtype,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
+            stream=self.stream,
             seed=self.seed,
         )
 
@@ -120,6 +122,7 @@ class AnatomyRequest(ModelRequest):
     dtype: o.Dtype = None
     device: o.Device = "cpu"
     trust_remote_code: o.TrustRemoteCode = False
+    stream: o.Stream = None
     declare: o.Declare = None
     no_families: o.NoFamilies = False
     plugin: o.Plugins = None

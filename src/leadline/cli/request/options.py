@@ -108,6 +108,16 @@ TrustRemoteCode = Annotated[
         "--trust-remote-code", "Let the model folder bring its own Python code and run it.", MODEL
     ),
 ]
+Stream = Annotated[
+    bool | None,
+    option(
+        "--stream/--no-stream",
+        "Read the weights from their files block by block while the model runs, for models larger "
+        "than memory; without the option, where they do not fit into free memory.",
+        MODEL,
+        show_default=False,
+    ),
+]
 NoFamilies = Annotated[
     bool,
     option(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadline.cli.screen.voice import Voice, check_page, check_writable
+from leadline.cli.screen.voice import Gauge, Voice, check_page, check_writable
 from leadline.errors import ProbeError, RecordError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "nothing_kept",
     "say_missing",
     "say_outputs",
+    "say_streaming",
     "write_outputs",
 ]
 
@@ -51,9 +52,21 @@ def write_outputs(record: Record, output: Path | None, html: Path | None) -> Non
 
 
 def say_missing(voice: Voice, loaded: LoadedModel) -> None:
-    """Say which weights the file of a model does not have."""
+    """Say which weights the file of a model does not have, and how it was streamed."""
+    from leadline.models.streaming.pager import pager_of
+
+    if (pager := pager_of(loaded.model)) is not None:
+        voice.note(pager.in_words())
     if loaded.missing:
         voice.note(f"Not in the file, so random: {', '.join(loaded.missing)}.")
+
+
+def say_streaming(gauge: Gauge, loaded: LoadedModel) -> None:
+    """Say, where the work takes long, that the weights are streamed, and why."""
+    from leadline.models.streaming.pager import pager_of
+
+    if (pager := pager_of(loaded.model)) is not None:
+        gauge.tell(f"The weights are streamed from their files, because {pager.why}.")
 
 
 def say_outputs(

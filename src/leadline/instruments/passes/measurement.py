@@ -51,6 +51,7 @@ from leadline.instruments.passes.sameness import (
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
+from leadline.models.streaming.pager import pager_of
 from leadline.record import Record
 from leadline.record.file.lock import only_writer
 from leadline.record.file.unfinished import (
@@ -185,15 +186,22 @@ def _measure(
         elif file is not None:
             refuse_unfinished(file)
         options.say("reading the anatomy", 0, 3)
+        pager = pager_of(module)
+        if pager is not None and progress is not None:
+            pager.tell("reading the anatomy", options.say)
         proved_anatomy, anatomy_passes = proved_before, 0
         if proved_anatomy is None:
             proved_anatomy, anatomy_passes = prove(module, batch, anatomy, families, seed)
         linearising = Linearising(module, proved_anatomy, probe_plan, lambda: call(module, batch))
         if unfinished is None:
+            if pager is not None and progress is not None:
+                pager.tell("measuring", options.say)
             record = run_passes(
                 options, module, batch, proved_anatomy, anatomy_passes, steps=linearising.steps
             )
             record.note("model", model_facts(wrapped, name, source))
+            if pager is not None:
+                record.note("streaming", pager.facts())
         else:
             record = unfinished
         if probe_plan.linear:

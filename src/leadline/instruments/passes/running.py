@@ -31,6 +31,7 @@ from leadline.models.inputs import Inputs, Loss, context_limit, random_inputs
 from leadline.models.inputs.forward_errors import forward_refusal
 from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.model_facts import forward_names, is_pair
+from leadline.models.streaming.recomputing import recomputed
 
 __all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
 
@@ -203,7 +204,7 @@ def run(
     if not fsdp_modules(module):
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(parameter.requires_grad and name in owners)
-    with torch.enable_grad(), reduced:
+    with torch.enable_grad(), reduced, recomputed(module, anatomy):
         with tap, spy, _calls(module, called_paths):
             output = call(module, batch)
         value = loss.compute(output, batch)

@@ -12,6 +12,7 @@ from torch import nn
 
 from leadline.anatomy import configured_model
 from leadline.instruments.visit.draws import DrawsThatCount
+from leadline.models.streaming.decision import copy_refusal
 from leadline.parts import Transformer
 
 __all__ = ["NoTwin", "build_twin", "twin_from"]
@@ -29,6 +30,8 @@ def build_twin(model: nn.Module, seed: int = 0) -> nn.Module:
     inner: Any = configured_model(model)
     if sum(parameter.numel() for parameter in inner.parameters()) > MOST_PARAMETERS:
         raise NoTwin("the model is too large for a twin of random weights")
+    if (reason := copy_refusal(inner)) is not None:
+        raise NoTwin(f"the model is streamed, and {reason}")
     device = next((p.device for p in inner.parameters()), torch.device("cpu"))
     dtype = next((p.dtype for p in inner.parameters() if p.is_floating_point()), torch.float32)
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):

@@ -40,6 +40,7 @@ from leadline.instruments.visit.twin import NoTwin, build_twin, twin_from
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
+from leadline.models.streaming.pager import pager_of
 from leadline.reading.diagnosis.intended import parse_intended
 from leadline.record import Reading, Record
 
@@ -95,6 +96,9 @@ def visit(
     chosen = [one for key, one in CHECKS.items() if checks is None or key in checks]
     total = 3 + len(chosen)
     say("measuring", 0, total)
+    pager = pager_of(module)
+    if pager is not None:
+        pager.tell("measuring", say)
     facts: dict[str, Any] = {"dropouts": dropouts(module)}
     could_not: dict[str, str] = {}
     rows_may_shrink = takes_shorter_rows(module, batch)
@@ -124,6 +128,8 @@ def visit(
         _measure_twin(record, patient, seed, facts)
     for at, one in enumerate(chosen):
         say(f"checking {one.name}", 2 + at, total)
+        if pager is not None:
+            pager.tell(f"checking {one.name}", say)
         _run(one, patient, record, facts, could_not)
     if record.provenance.get("anatomy"):  # else the refusal is why
         probes = FORWARD_PROBES if "no_gradients" in facts else VISIT_PROBES
@@ -133,6 +139,8 @@ def visit(
     facts["could_not"] = could_not
     facts["seconds"] = round(time.perf_counter() - started, 3)
     record.note("visit", facts)
+    if pager is not None:
+        record.note("streaming", pager.facts())
     say("done", total, total)
     return record
 
@@ -363,6 +371,8 @@ def _run(
         could_not |= dict.fromkeys(gives, why)
         return
     _keep(record, one, readings)
+    if (pager := pager_of(patient.model)) is not None:
+        pager.give_back()
 
 
 def _keep(record: Record, one: VisitCheck, readings: Iterable[Reading]) -> None:

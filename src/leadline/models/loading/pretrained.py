@@ -25,28 +25,63 @@ from leadline.models.loading.request import (
     place_of,
     read_json,
 )
+from leadline.models.streaming.gguf import dequantised_bytes, dequantised_model
+from leadline.models.streaming.scratch import Scratch
+from leadline.models.streaming.stored import check_shards, stored_bytes
 from leadline.parts import Transformer
 from leadline.parts.checkpoints import BYTES, RECIPE_FILE, tokenizer_of
 
-__all__ = ["from_folder", "from_gguf", "from_hub", "tokenizer_reader"]
+__all__ = [
+    "from_folder",
+    "from_gguf",
+    "from_hub",
+    "tokenizer_reader",
+    "weight_bytes",
+    "weight_files",
+]
 
 _GGUF = b"GGUF"
 
 
-def from_folder(request: Request) -> LoadedModel:
-    """A folder that save_pretrained wrote; its files are checked before they are opened."""
+def from_folder(request: Request, scratch: Scratch | None = None) -> LoadedModel:
+    """A folder that save_pretrained wrote; its files are checked before they are opened.
+
+    `scratch` keeps what has to be converted of a model that is streamed.
+    """
     folder = request.path
     if (folder / RECIPE_FILE).is_file():
-        return _from_own_folder(request)
+        return _from_own_folder(request, scratch)
     config = stored_configuration(request)
-    _check_weights(folder)
+    _checked_files(folder)
     model, missing = _pretrained(config, request)
     return LoadedModel(
         model, folder_name(folder), "local folder", tokenizer_reader(request), missing
     )
 
 
-def _from_own_folder(request: Request) -> LoadedModel:
+def weight_bytes(request: Request) -> int | None:
+    """The bytes that the weights take in memory; None where no files hold them.
+
+    Of a hub model nothing is known before it is fetched: that counts as 0.
+    """
+    path, files = request.path, weight_files(request)
+    if files:
+        gguf = path.suffix.lower() == ".gguf"
+        return (dequantised_bytes if gguf else stored_bytes)(files, request.dtype)
+    looks_local = path.exists() or request.source.startswith((".", "/", "~"))
+    return None if looks_local or ":" in request.source else 0
+
+
+def weight_files(request: Request) -> list[Path]:
+    """The files of weights of a folder or a GGUF file, checked; none of other sources."""
+    path = request.path
+    if path.suffix.lower() == ".gguf" and path.is_file():
+        _check_gguf(path)
+        return [path]
+    return _checked_files(path) if path.is_dir() else []
+
+
+def _from_own_folder(request: Request, scratch: Scratch | None) -> LoadedModel:
     """A folder that Transformer.save wrote. A tokenizer may stand beside it."""
     if request.overrides:
         raise LoadingError(
@@ -55,7 +90,9 @@ def _from_own_folder(request: Request) -> LoadedModel:
             "out, and in Python use with_ on the model."
         )
     model = Transformer.load(request.path)
-    if request.dtype is not None:
+    if request.dtype is not None and scratch is not None:
+        scratch.convert(model, request.dtype)
+    elif request.dtype is not None:
         model = model.to(request.dtype)
     has_tokenizer = any(request.path.glob("tokenizer*"))
     reader = tokenizer_reader(request) if has_tokenizer else None
@@ -73,14 +110,15 @@ def from_hub(request: Request) -> LoadedModel:
     return LoadedModel(model, request.source, "hub", tokenizer_reader(request), missing)
 
 
-def from_gguf(request: Request) -> LoadedModel:
-    """A GGUF file, dequantised; model and tokenizer both come from it."""
+def from_gguf(request: Request, scratch: Scratch | None = None) -> LoadedModel:
+    """A GGUF file, dequantised; model and tokenizer both come from it.
+
+    With `scratch` it is dequantised into files tensor by tensor, to be streamed from there.
+    """
     path = request.path
     if not path.is_file():
         raise LoadingError(f"There is no file {path}; give the path of a GGUF file.")
-    start = first_bytes(path, len(_GGUF))
-    if start != _GGUF:
-        raise LoadingError(f"{path} is not a GGUF file: it starts with {start!r}, not {_GGUF!r}.")
+    _check_gguf(path)
     if request.overrides:
         raise LoadingError(
             "The configuration of a GGUF file cannot be changed, and "
@@ -94,7 +132,11 @@ def from_gguf(request: Request) -> LoadedModel:
         with _no_bar_in_a_pipe():
             config = transformers.AutoConfig.from_pretrained(**arguments)
             model_class = class_of(config)
-            model, missing = _pretrained_class(model_class, config, request, arguments)
+            weights: Mapping[str, Any] = arguments
+            if scratch is not None:
+                tensors = dequantised_model(path, model_class, config, request.dtype, scratch)
+                weights = {"pretrained_model_name_or_path": None, "state_dict": tensors}
+            model, missing = _pretrained_class(model_class, config, request, weights)
     except LoadingError:
         raise
     except Exception as error:
@@ -108,6 +150,12 @@ def from_gguf(request: Request) -> LoadedModel:
             return transformers.AutoTokenizer.from_pretrained(**arguments)
 
     return LoadedModel(model, path.stem, "gguf", read_tokenizer, missing)
+
+
+def _check_gguf(path: Path) -> None:
+    start = first_bytes(path, len(_GGUF))
+    if start != _GGUF:
+        raise LoadingError(f"{path} is not a GGUF file: it starts with {start!r}, not {_GGUF!r}.")
 
 
 def _no_bar_in_a_pipe() -> contextlib.AbstractContextManager[object]:
@@ -170,8 +218,11 @@ def _pretrained_class(
     return model, missing
 
 
-def _check_weights(folder: Path) -> None:
-    """Refuse pickles, missing parts and damaged files before transformers opens anything."""
+def _checked_files(folder: Path) -> list[Path]:
+    """The files of weights; pickles, missing parts and damaged files are refused.
+
+    They are looked at before anything else opens them.
+    """
     if (folder / "adapter_config.json").is_file():
         raise LoadingError(
             f"{folder} holds an adapter; merge it into its model with merge_and_unload and "
@@ -181,7 +232,7 @@ def _check_weights(folder: Path) -> None:
     if single.is_file():
         parts = [single]
     elif index.is_file():
-        parts = _parts(index)
+        parts = [folder / name for name in sorted(set(_weight_map(index).values()))]
     else:
         pickles = sorted(p.name for p in folder.iterdir() if p.suffix.lower() in PICKLES)
         if pickles:
@@ -205,14 +256,18 @@ def _check_weights(folder: Path) -> None:
                 f"{part} is cut short or damaged ({part.stat().st_size} bytes: "
                 f"{words_of(error, first_line=True).rstrip('.')}); fetch it again."
             ) from error
+    if parts != [single]:
+        check_shards(index, _weight_map(index))
+    return parts
 
 
-def _parts(index: Path) -> list[Path]:
+def _weight_map(index: Path) -> dict[str, str]:
+    """The name of every tensor, and the file that holds it."""
     content = read_json(index)
     names = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(names, dict) or not names:
         raise LoadingError(f"{index} has no weight_map; fetch it again.")
-    return [index.parent / Path(str(name)).name for name in sorted(set(names.values()))]
+    return {str(tensor): Path(str(file)).name for tensor, file in names.items()}
 
 
 def tokenizer_reader(request: Request) -> Callable[[], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,13 @@ import torch
 
 from leadline.errors import LoadingError, check_path, check_seed, words_of
 from leadline.models.loading.functions import from_function
-from leadline.models.loading.pretrained import from_folder, from_gguf, from_hub
+from leadline.models.loading.pretrained import (
+    from_folder,
+    from_gguf,
+    from_hub,
+    weight_bytes,
+    weight_files,
+)
 from leadline.models.loading.random_weights import from_random
 from leadline.models.loading.recipes import from_recipe
 from leadline.models.loading.request import (
@@ -21,6 +28,8 @@ from leadline.models.loading.request import (
     first_bytes,
     no_trace,
 )
+from leadline.models.streaming.decision import reason_to_stream, stream_from_files
+from leadline.models.streaming.scratch import Scratch
 from leadline.numerics.half_precision import half_route
 
 if TYPE_CHECKING:
@@ -31,14 +40,17 @@ __all__ = ["load", "load_model"]
 _SQLITE = b"SQLite format 3\x00"
 
 
-def load(source: str | Path) -> LoadedModel | Record:
-    """Open a record file as a Record; load anything else as a model."""
+def load(source: str | Path, *, stream: bool | None = None) -> LoadedModel | Record:
+    """Open a record file as a Record; load anything else as a model.
+
+    `stream` is that of `load_model`.
+    """
     path = check_path(source, name="The source of the model", error=LoadingError)
     if path.is_file() and first_bytes(path, len(_SQLITE)) == _SQLITE:
         from leadline.record import Record
 
         return Record.open(path)
-    return load_model(source)
+    return load_model(source, stream=stream)
 
 
 def load_model(
@@ -50,12 +62,14 @@ def load_model(
     dtype: str | None = None,
     device: str = "cpu",
     trust_remote_code: bool = False,
+    stream: bool | None = None,
     seed: int = 0,
 ) -> LoadedModel:
     """Load a model from any of the sources that the module docstring lists.
 
     `overrides` sets fields of the configuration, of which a dot reaches into a nested one, or of
-    the recipe. `seed` draws what is random: all weights under `random_init` and `recipe`,
+    the recipe. With `stream` the weights are read from their files block by block while the model
+    runs; None does so where they do not fit into free memory. `seed` draws what is random: all weights under `random_init` and `recipe`,
     otherwise those that the file lacks.
     """
     if random_init and recipe:
@@ -66,30 +80,44 @@ def load_model(
     check_path(source, name="The source of the model", error=LoadingError)
     seed = check_seed(seed)
     request = Request(str(source), dict(overrides or {}), number_type(dtype), trust_remote_code)
-    with no_trace(seed):
+    why = reason_to_stream(
+        stream,
+        lambda: None if random_init or recipe else weight_bytes(request),
+        device=device,
+        source=request.source,
+    )
+    with no_trace(seed), ExitStack() as stack:
+        scratch = None
+        if why is not None:
+            scratch = Scratch(request.path)
+            stack.enter_context(scratch.catching())
         if recipe:
             loaded = from_recipe(request, seed=seed)
         else:
-            loaded = _from_source(request, random_init=random_init)
+            loaded = _from_source(request, random_init=random_init, scratch=scratch)
         try:
             loaded.model.to(torch.device(device))
         except (RuntimeError, AssertionError, TypeError) as error:
             raise LoadingError(
                 f"The model cannot be put on the device {device!r}: {words_of(error, first_line=True)}"
             ) from error
+    if why is not None and scratch is not None:
+        stream_from_files(loaded.model, why, scratch, weight_files(request))
     half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
     loaded.model.eval()
     return loaded
 
 
-def _from_source(request: Request, *, random_init: bool) -> LoadedModel:
+def _from_source(
+    request: Request, *, random_init: bool, scratch: Scratch | None = None
+) -> LoadedModel:
     path = request.path
     if not random_init and path.suffix.lower() == ".gguf":
-        return from_gguf(request)
+        return from_gguf(request, scratch)
     if random_init:
         return from_random(request)
     if path.is_dir():
-        return from_folder(request)
+        return from_folder(request, scratch)
     if ":" in request.source:
         return from_function(request)
     if path.is_file():

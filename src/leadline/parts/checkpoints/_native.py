@@ -66,8 +66,6 @@ def load(folder: str | Path, *, model_class: type[Transformer]) -> Transformer:
     model = model_class(recipe, seed=seed, draw=False)
     tensors = read_tensors(folder)
     kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
-    if len(kinds) == 1:
-        model = model.to(kinds.pop())
     state = model.state_dict(keep_vars=True)
     shapes = {name: tensor.shape for name, tensor in state.items()}
     if reason := misfit(shapes, {name: tensor.shape for name, tensor in tensors.items()}):
@@ -78,7 +76,11 @@ def load(folder: str | Path, *, model_class: type[Transformer]) -> Transformer:
                 f"The weights in {folder} do not fit its recipe: {name} is stored as "
                 f"{tensors[name].dtype}, and {tensor.dtype} is needed."
             )
-    for name, tensor in state.items():
+    if len(kinds) == 1:
+        for tensor in state.values():  # what comes from the file is not converted for nothing
+            tensor.data = tensor.data.new_empty(0)
+        model = model.to(kinds.pop())
+    for name, tensor in model.state_dict(keep_vars=True).items():
         tensor.data = tensors[name]
     return model.eval()
 

@@ -100,11 +100,10 @@ def _watch(
 ) -> None:
     if not arguments or not isinstance(output, Tensor) or not isinstance(arguments[0], Tensor):
         return
-    weight: Tensor = module.weight.detach().float()  # pyright: ignore[reportAssignmentType, reportCallIssue, reportAttributeAccessIssue]
-    # By rows first: one long float32 sum is biased.
-    square = float(torch.linalg.vector_norm(weight, dim=-1).double().square().sum())
-    if kind_of(module) == "conv1d":
-        weight = weight.T  # stored as (in, out)
+    weight = _matrix(module)
+    # By the rows as stored first: one long float32 sum is biased.
+    stored = weight.T if kind_of(module) == "conv1d" else weight
+    square = float(torch.linalg.vector_norm(stored, dim=-1).double().square().sum())
     inputs = arguments[0].detach().float()
     if weight.ndim != 2 or inputs.shape[-1] != weight.shape[1]:
         return
@@ -115,6 +114,7 @@ def _watch(
     entry[1] += passed
 
     def back(gradient: Tensor) -> None:
+        weight = _matrix(module)  # again: kept until now, they would be a copy of the model
         gradient = gradient.detach().float()
         # Scaled: squares of small gradients leave float32.
         gradient = gradient / gradient.abs().max().clamp_min(1e-38)
@@ -123,6 +123,12 @@ def _watch(
 
     if output.requires_grad and entry[2] == 0:
         output.register_hook(back)
+
+
+def _matrix(module: nn.Module) -> Tensor:
+    """The weights as (out, in), in float32."""
+    weight: Tensor = module.weight.detach().float()  # pyright: ignore[reportAssignmentType, reportCallIssue, reportAttributeAccessIssue]
+    return weight.T if kind_of(module) == "conv1d" else weight
 
 
 def _product(module: nn.Module, inputs: Tensor, weight: Tensor, output: Tensor) -> Tensor:

@@ -23,11 +23,14 @@ from leadline.instruments.visit.check import CouldNot, VisitEntry, VisitFact, ch
 from leadline.instruments.visit.patient import Patient
 from leadline.models.inputs import choose_loss
 from leadline.models.inputs.logits import HeadFacts
+from leadline.models.streaming.decision import copy_refusal
 
 RATE = 1e-3
 WARM_UP = 5
 """Steps over which the rate rises: without them deep post-norm models jump before they learn."""
 CLIP = 1.0
+COPIES = 5
+"""The weights, where they started, their gradients, and two moments of the optimizer."""
 
 
 @check("short-run", facts=("short_run",), pass_cost=0.0)
@@ -36,6 +39,9 @@ def short_run(patient: Patient) -> Iterator[VisitEntry]:
     if not patient.train:
         why = "no short run was asked for (train=50, or --train 50 on the command line)"
         yield CouldNot(("short_run",), why)
+        return
+    if (reason := copy_refusal(patient.model, times=COPIES)) is not None:
+        yield CouldNot(("short_run",), f"the model is streamed, and {reason}")
         return
     run = _run(patient, copy.deepcopy(patient.model))
     if isinstance(run, str):

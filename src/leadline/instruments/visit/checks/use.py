@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import configured_model
+from leadline.anatomy import Anatomy, configured_model
 from leadline.instruments.passes.running import call
 from leadline.instruments.visit.check import VisitFact, check
 from leadline.instruments.visit.checks.weights import owners_of
@@ -25,6 +25,7 @@ from leadline.instruments.visit.patient import Patient
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.logits import real_tensors
 from leadline.models.inputs.model_facts import forward_names
+from leadline.models.streaming.recomputing import recomputed
 
 __all__ = ["use"]
 
@@ -41,7 +42,7 @@ def use(patient: Patient) -> Iterator[VisitFact]:
     """Parameters without gradient, with gradient 0, unused, and the state of adapters."""
     model = patient.model
     trainable = {name for name, p in model.named_parameters() if p.requires_grad}
-    gradients, called = gradients_of(model, patient.small)
+    gradients, called = gradients_of(model, patient.small, patient.anatomy)
     missing = [name for name, gradient in gradients.items() if gradient is None]
     twins: Mapping[str, float | None] = {}
     # Where every parameter gets a gradient, there is nothing to ask the twin.
@@ -77,7 +78,9 @@ def use(patient: Patient) -> Iterator[VisitFact]:
     yield VisitFact("library", library)
 
 
-def gradients_of(model: nn.Module, inputs: Inputs) -> tuple[dict[str, float | None], set[int]]:
+def gradients_of(
+    model: nn.Module, inputs: Inputs, anatomy: Anatomy | None = None
+) -> tuple[dict[str, float | None], set[int]]:
     """The norm of every parameter's gradient, None where it has none; and the modules called, by id."""
     named = [(n, p) for n, p in model.named_parameters() if p.is_floating_point()]
     called: set[int] = set()
@@ -87,14 +90,26 @@ def gradients_of(model: nn.Module, inputs: Inputs) -> tuple[dict[str, float | No
             parameter.requires_grad_(True)
         for module in model.modules():
             stack.callback(module.register_forward_pre_hook(lambda m, _: called.add(id(m))).remove)
+        norms: dict[str, float | None] = dict.fromkeys((name for name, _ in named), None)
+        for name, parameter in named:
+            reduce = _reducing(name, norms)
+            stack.callback(parameter.register_post_accumulate_grad_hook(reduce).remove)
+        if anatomy is not None:
+            stack.enter_context(recomputed(model, anatomy))
         loss = _projected(call(model, inputs))
-        if loss is None:
-            return dict.fromkeys((name for name, _ in named), None), called
-        found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
-    return {
-        name: None if one is None else _norm(one.detach())
-        for (name, _), one in zip(named, found, strict=True)
-    }, called
+        if loss is not None:
+            loss.backward()
+    return norms, called
+
+
+def _reducing(name: str, norms: dict[str, float | None]) -> Callable[[Tensor], None]:
+    """A hook that keeps the norm of a complete gradient and lets the gradient go."""
+
+    def reduce(parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        norms[name] = None if gradient is None else _norm(gradient)
+
+    return reduce
 
 
 def _norm(gradient: Tensor) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from leadline.instruments.visit.check import VisitFact, check, check_quantity
 from leadline.instruments.visit.patient import Patient
 from leadline.instruments.visit.tensor_statistics import grid_share, rank_share, read_tensor
+from leadline.models.streaming.pager import pager_of
 from leadline.record import Quantity, Reading
 
 __all__ = ["weights"]
@@ -78,10 +79,13 @@ def weights(patient: Patient) -> Iterator[Reading | VisitFact]:
 
 
 def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The float parameters by name, each once."""
+    """The float parameters by name, each once; those of a streamed model are let go again."""
+    pager = pager_of(model)
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point() and parameter.numel() and not parameter.is_meta:
             yield name, parameter
+            if pager is not None:
+                pager.end_reading(parameter)
 
 
 def _sample(tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from leadline.instruments.visit.remedies.edit import EDITS, EditError
+from leadline.models.streaming.decision import copy_refusal
 from leadline.record.rows.finding import SEVERITIES
 from leadline.record.words.screen import Screen, Sentence, Showable
 
@@ -33,6 +34,8 @@ def apply_remedy(model: nn.Module, finding: Finding) -> nn.Module:
     """A copy of the model with the remedy of a finding; the model itself is left as it is."""
     edit = _edit_of(finding)
     name = edit.pop("edit")
+    if (reason := copy_refusal(model)) is not None:
+        raise EditError(f"A remedy is tried on a copy; this model is streamed, and {reason}.")
     patched = copy.deepcopy(model)
     try:
         EDITS.get(name)(patched, **edit)

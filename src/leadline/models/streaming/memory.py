@@ -1,0 +1,71 @@
+"""What memory there is, and what this process holds, as Linux says it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MemoryPeaks", "free_memory", "in_bytes", "read_from_disk", "return_freed_memory"]
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping (MemAvailable)."""
+    return _lines(Path("/proc/meminfo"))["MemAvailable"] * 1024
+
+
+def read_from_disk() -> int | None:
+    """Bytes that this process has had fetched from a disk; None where the system does not say."""
+    try:
+        return _lines(Path("/proc/self/io"))["read_bytes"]
+    except (OSError, KeyError):
+        return None
+
+
+def return_freed_memory() -> None:
+    """Return what was freed to the system: the allocator keeps it, and pass by pass it adds up."""
+    with contextlib.suppress(OSError, AttributeError):  # another library than glibc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+@dataclass
+class MemoryPeaks:
+    """The largest memory of this process at the moments when it was looked at, in bytes.
+
+    `own` is memory that the process has to itself (RssAnon), `files` pages of mapped files (RssFile
+    and RssShmem): the system takes those back when it needs them. `both` is the largest sum.
+    """
+
+    own: int = 0
+    files: int = 0
+    both: int = 0
+
+    def look(self) -> None:
+        """Take notice of what is held now."""
+        lines = _lines(Path("/proc/self/status"))
+        own, files = lines["RssAnon"] * 1024, (lines["RssFile"] + lines["RssShmem"]) * 1024
+        self.own, self.files = max(self.own, own), max(self.files, files)
+        self.both = max(self.both, own + files)
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes in words.
+
+    >>> in_bytes(2_140_000_000), in_bytes(52_000_000), in_bytes(3_400)
+    ('2.1 GB', '52 MB', '3 kB')
+    """
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def _lines(path: Path) -> dict[str, int]:
+    """The numbers of a file of lines `name: number [kB]`."""
+    numbers: dict[str, int] = {}
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition(":")
+        first = value.split()[:1]
+        if first and first[0].isdigit():
+            numbers[name] = int(first[0])
+    return numbers
