@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadline.catalog import Catalog
 from leadline.reading.diagnosis.rule import Evidence, Remedy
@@ -166,10 +166,8 @@ def _with_rate(history: History, finding: Finding) -> Finding:
     )
     evidence = Evidence("learning rate", float(values[-1]), before, "the run's own past").to_json()
     cause = f"{words}; {finding.cause}" if finding.cause else words
-    details = finding.details | {
-        "cause": cause,
-        "evidence": [*finding.details.get("evidence", []), evidence],
-    }
+    known: list[Any] = finding.details.get("evidence", [])
+    details = {**finding.details, "cause": cause, "evidence": [*known, evidence]}
     return replace(finding, details=details)
 
 
