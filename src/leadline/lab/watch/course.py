@@ -40,6 +40,11 @@ __all__ = ["WatchCourse"]
 
 MOST_WAITING = 100
 """After so many backward passes without a step somebody should look whose step is counted."""
+UNSCALED = (
+    "In some updates backward is called on a loss that the loss scaler has scaled and on one that it "
+    "has not, and both reach the same parameters. The scaler divides the gradients of both, so the "
+    "second one hardly trains: train.loss holds it divided likewise. Scale both."
+)
 _NO_STEP = "is this the optimizer that the loop steps?"
 
 
@@ -148,6 +153,7 @@ class WatchCourse:
         )
         self._layers.on_forward = self._go_on
         self._losses.on_not_finite = self._say_not_finite
+        self._losses.on_unscaled = lambda: self._fence.note(UNSCALED)
         hear, skip = shield(self._hear_loss), shield(self._skip_update)
         fail = shield(lambda error: self._fence.fault(error, "Keeping the loss"))
         self._heard_by = (hear, skip, fail)

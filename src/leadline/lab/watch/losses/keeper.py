@@ -6,6 +6,8 @@
     kept        what was not thrown away: the loop may set gradients to zero and begin again
     first       of passes through weights that were moved in between (SAM, LBFGS) the first one:
                 the update begins at its weights
+    scaled      a loss without the factor of a scaler counts as the scaler makes it count: it divides
+                every gradient that a scaled loss has reached as well
 
 The losses of an update are those that are left, added up. On the processor they are read at once,
 from other devices with the next sample, so that nobody waits.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -57,6 +60,8 @@ class LossKeeper:
     def __init__(self, module: nn.Module | None = None) -> None:
         self.on_not_finite: Callable[[int], None] = lambda _: None
         """Called with the step where losses begin to be NaN or infinite; at once on the processor."""
+        self.on_unscaled: Callable[[], None] = lambda: None
+        """Called where a loss without a scale reached what a scaled one has reached."""
         self.unstepped = 0
         """How many backward calls were heard since the last update."""
         self._witnesses = Witnesses(module)
@@ -176,12 +181,25 @@ class LossKeeper:
         heard = [one for one in heard if one.reached] or heard
         named = self._named
         self._forget()
+        self._scale_alike(heard)
         losses = [one.call.loss for one in heard if not one.moved_before]
         if named is not None:
             losses = [named]
         if losses:
             self._keep(step, _sum(losses))
         return [one.call for one in heard]
+
+    def _scale_alike(self, heard: Sequence[_Heard]) -> None:
+        """Give a loss the scale by which its gradients are divided, where it has none of its own."""
+        scaled = [one for one in heard if one.call.scaled is not None]
+        if not scaled or len(scaled) == len(heard):
+            return
+        for one in heard:
+            shared = (other for other in scaled if other.reached & one.reached)
+            beside = None if one.call.scaled is not None else next(shared, None)
+            if beside is not None:
+                one.call = replace(one.call, scaled=beside.call.scaled)
+                self.on_unscaled()
 
     def _forget(self) -> None:
         self._heard = {}
