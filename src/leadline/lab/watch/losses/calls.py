@@ -203,26 +203,25 @@ def _scale_behind(values: Sequence[Tensor]) -> LossScale | None:
 def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
     def watched_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
-        try:
-            mark = partial(_mark_scaled, self)
-            # A generator of losses is scaled when somebody asks for them.
-            return map(mark, scaled) if isinstance(scaled, map) else mark(scaled)
-        except Exception as error:
-            _fail(error)
-        return scaled
+        mark = partial(_mark_scaled, self)
+        # A generator of losses is scaled when somebody asks for them.
+        return map(mark, scaled) if isinstance(scaled, map) else mark(scaled)
 
     return watched_scale
 
 
 def _mark_scaled(scaler: Any, scaled: Any) -> Any:
     """Let the graph of what a scaler has multiplied say so."""
-    factor = getattr(scaler, "_scale", None)
-    for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
-        if isinstance(one, list | tuple):
-            _mark_scaled(scaler, one)
-        elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
-            one.grad_fn.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
-            _scalers.add(id(scaler))
+    try:
+        factor = getattr(scaler, "_scale", None)
+        for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
+            if isinstance(one, list | tuple):
+                _mark_scaled(scaler, one)
+            elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
+                one.grad_fn.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
+                _scalers.add(id(scaler))
+    except Exception as error:
+        _fail(error)
     return scaled
 
 
