@@ -31,6 +31,7 @@ from leadline.lab.watch.losses.calls import BackwardCall, listen_to_losses
 from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.register import keep_with
 from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped
 from leadline.lab.watch.weights.reader import WeightReader
 from leadline.record import Finding, Record
@@ -149,6 +150,7 @@ class WatchCourse:
             after=self._end_update,
             waiting=self._wait,
             missed=self._miss_step,
+            elsewhere=self._step_elsewhere,
             fence=self._fence,
         )
         self._layers.on_forward = self._go_on
@@ -160,6 +162,8 @@ class WatchCourse:
         listen = [_weakly(self, number) for number in range(3)]
         self._ends += [counter.end, listen_to_losses(listen[0], skip=listen[1], fail=listen[2])]
         counter.begin()
+        if optimizers is None:  # else the hooks of its optimizers keep it alive
+            self._ends.append(keep_with(self._layers.module, self))
         self._arm()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -266,6 +270,12 @@ class WatchCourse:
         if not self._begun:
             self._fence.guard("Beginning the run", self._begin_run)(optimizer)
         self._skipped = True
+
+    def _step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights: its loss may be none of this loop's."""
+        if self.active:
+            self._losses.step_elsewhere()
+            self._layers.step_elsewhere()
 
     def _say_not_finite(self, step: int) -> None:
         """Say it once, and look at the layers in the next update."""

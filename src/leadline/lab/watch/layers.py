@@ -87,8 +87,9 @@ class LayerReader:
         self._sample: Sample | None = None
         self._called: nn.Module | None = None
         """The module whose call is sampled."""
-        self._running = self._in_evaluation = False
-        """Whether that call is still under way; whether it is in evaluation mode."""
+        self._running = self._in_evaluation = self._of_another = False
+        """Whether that call is still under way; whether it is in evaluation mode; whether an
+        optimizer that is not watched has stepped since."""
         self._heads = KnownHeads()
         self._log_z: Tensor | None = None
         self._logits_read = 0
@@ -133,7 +134,11 @@ class LayerReader:
             if self._sample.passing:
                 self._left.append(self._sample)
         self._sample = self._called = self._log_z = None
-        self._running = False
+        self._running = self._of_another = False
+
+    def step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights of the model."""
+        self._of_another = self._called is not None
 
     def _take_off(self) -> None:
         """Take off what samples that were given up have left on the model: no pass is under way."""
@@ -228,12 +233,13 @@ class LayerReader:
         """Whether the pass that is sampled makes way for another one, which begins now.
 
         One in evaluation mode does for one in training mode; so does one that an inner loop or a
-        penalty has differentiated, whose backward pass has failed, or whose graph nobody has kept.
+        penalty has differentiated, whose backward pass has failed, or whose graph nobody has kept, or
+        behind which another optimizer has stepped.
         """
         if self._in_evaluation and training:
             return True
         unused = self._sample is not None and self._sample.of_no_training
-        return unused and training is not self._in_evaluation
+        return (unused or self._of_another) and training is not self._in_evaluation
 
     def _interrupt(self) -> None:
         samples = [*self._left, *([] if self._sample is None else [self._sample])]

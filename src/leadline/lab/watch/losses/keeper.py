@@ -5,7 +5,7 @@
                 elsewhere, and then every value counts
     kept        what was not thrown away: the loop may set gradients to zero and begin again
     first       of passes through weights that were moved in between (SAM, LBFGS) the first one:
-                the update begins at its weights
+                the update begins at its weights, unless another optimizer has moved them
     scaled      a loss without the factor of a scaler counts as the scaler makes it count: it divides
                 every gradient that a scaled loss has reached as well
 
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from leadline.errors import InputError
 from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.losses.witnesses import Mark, Witnesses
+from leadline.lab.watch.sampling.apart import inside_backward
 from leadline.record import Reading
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOSS
@@ -43,7 +44,7 @@ MOST_UPDATES = 1000
 class _Heard:
     """One backward call, and what became of it."""
 
-    __slots__ = ("call", "ended", "moved_before", "reached")
+    __slots__ = ("call", "ended", "moved_before", "of_another", "reached")
 
     def __init__(self, call: BackwardCall) -> None:
         self.call = call
@@ -52,6 +53,8 @@ class _Heard:
         """The witnesses whose gradients hold something of it."""
         self.moved_before = False
         """Whether it went through weights that were moved on the way, so that another one counts."""
+        self.of_another = False
+        """Whether an optimizer that is not watched has stepped since: it may be the loss of that."""
 
 
 class LossKeeper:
@@ -143,7 +146,8 @@ class LossKeeper:
                 continue
             if moved is None:
                 moved = _differences(self._weights or [], self._witnesses.weights())
-            if one.reached <= gone and one.reached <= moved and not one.moved_before:
+            again = one.reached <= gone and one.reached <= moved
+            if again and not (one.moved_before or one.of_another):
                 self._moved = True  # a second look from elsewhere: what was heard here is the loss
                 continue
             one.reached = one.reached - gone
@@ -153,6 +157,11 @@ class LossKeeper:
             return False
         self._weights = None
         return True
+
+    def step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights of the model."""
+        for one in self._heard.get(get_ident(), ()):
+            one.of_another = True
 
     def name(self, value: Any) -> None:
         """Keep what the loop itself calls the loss of this update."""
@@ -176,9 +185,14 @@ class LossKeeper:
 
     def end_update(self, step: int) -> list[BackwardCall]:
         """Give the losses since the last update to this one, and return what was heard."""
-        self._thread = get_ident()
-        heard = [one for one in list(self._heard.get(get_ident(), ())) if one.ended]
-        heard = [one for one in heard if one.reached] or heard
+        # An optimizer that steps inside of backward may do so in a thread of autograd.
+        inside = inside_backward()
+        if not inside or get_ident() in self._heard:
+            self._thread = get_ident()
+        every = list(self._heard.get(self._thread, ()))
+        under_way = every[-1] if inside and every else None
+        heard = [one for one in every if one.ended or one is under_way]
+        heard = [one for one in heard if one.reached or one is under_way] or heard
         named = self._named
         self._forget()
         self._scale_alike(heard)
