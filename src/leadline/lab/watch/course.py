@@ -109,6 +109,11 @@ class WatchCourse:
         return None if self._writer is None else self._writer.path
 
     @property
+    def place(self) -> Path | None:
+        """The file of the record, wherever the loop has gone since."""
+        return None if self._writer is None else self._writer.place
+
+    @property
     def record(self) -> Record | None:
         """The record, in the process that writes it."""
         return None if self._writer is None else self._writer.record

@@ -26,7 +26,7 @@ __all__ = ["REGISTER", "Register", "keep_with"]
 
 class _Watched(Protocol):
     @property
-    def path(self) -> Path | None: ...
+    def place(self) -> Path | None: ...
 
     @property
     def record(self) -> Record | None: ...
@@ -56,8 +56,8 @@ class Register:
 
     def of_file(self, path: Path) -> _Watched | None:
         """The watch that writes a file."""
-        place = path.resolve()
-        found = [one for one in self._open if one.path is not None and one.path.resolve() == place]
+        file = path.resolve()
+        found = [one for one in self._open if one.place is not None and one.place.resolve() == file]
         return found[0] if found else None
 
     def close_all(self) -> None:

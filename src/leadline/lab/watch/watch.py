@@ -135,8 +135,13 @@ class Watch:
 
     @property
     def path(self) -> Path | None:
-        """The file of the record."""
+        """The file of the record, as it was given."""
         return None if self._course is None else self._course.path
+
+    @property
+    def place(self) -> Path | None:
+        """The file of the record, wherever the loop has gone since."""
+        return None if self._course is None else self._course.place
 
     @property
     def record(self) -> Record | None:
