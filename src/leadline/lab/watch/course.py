@@ -99,6 +99,11 @@ class WatchCourse:
         return self._offset + self._updates
 
     @property
+    def updates_made(self) -> int:
+        """The same, with an update of which only the next pass says that it is over."""
+        return self.step + int(self._counter is not None and self._counter.has_stepped)
+
+    @property
     def active(self) -> bool:
         """Whether anything is being read."""
         return not (self._closed or self._fence.off)

@@ -129,6 +129,11 @@ class Watch:
         return 0 if self._course is None else self._course.step
 
     @property
+    def updates_made(self) -> int:
+        """The same, with an update of which only the next pass says that it is over."""
+        return 0 if self._course is None else self._course.updates_made
+
+    @property
     def active(self) -> bool:
         """Whether anything is being watched."""
         return not (self._closed or self._fence.off)

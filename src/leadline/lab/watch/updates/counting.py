@@ -133,6 +133,11 @@ class UpdateCounter:
         if self._stepped and self._thread == threading.get_ident():
             self._complete()
 
+    @property
+    def has_stepped(self) -> bool:
+        """Whether some optimizers have stepped, and others may belong to the same update."""
+        return bool(self._stepped)
+
     def finish(self) -> None:
         """The loop is over: what has stepped so far was an update, whoever says so."""
         if self._stepped:
