@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from leadline.lab.trainer import Beat
 
 TRAINING = "Training"
+SAMPLES = 20
+"""So often the gauges are read at least, unless --set says how often."""
 
 
 def train(
@@ -103,6 +105,8 @@ def train(
                 raise LabError(f"The {name} of the model follows from the task; leave it out.")
         of_recipe, of_training = split_fields(asked)
         training = Training.from_json(of_training)
+        if "gauges" not in of_training:  # most alarms need eleven samples to tell what is usual
+            training = training.but(gauges=min(training.gauges, max(1, training.steps // SAMPLES)))
         try:
             trained = train_model(
                 recipe_of(recipe, of_recipe),

@@ -8,7 +8,7 @@ numbers are those of `torch.optim.AdamW` over the same groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,23 @@ class FlatAdamW:
             group["lr"] = rate
         self.adamw.step()
 
+    def by_parameter(self) -> torch.optim.AdamW:
+        """The same over the parameters one by one, for readers of its state; it is never stepped."""
+        settings = self.adamw.param_groups
+        groups = [
+            {**group, "params": buffer.parameters, "fused": None}
+            for buffer, group in zip(self.buffers, settings, strict=True)
+        ]
+        plain = torch.optim.AdamW(groups)
+        for buffer in self.buffers:
+            kept = self.adamw.state.get(buffer.values, {})
+            for parameter, part in buffer.parts() if kept else ():
+                plain.state[parameter] = {
+                    name: value if name == "step" else value[part].view_as(parameter)
+                    for name, value in kept.items()
+                }
+        return plain
+
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs: weights and both moments of each buffer, and the count."""
         state: dict[str, Tensor] = {}
@@ -88,12 +105,17 @@ class _Buffer:
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.matrices = parameters[0].ndim >= 2
+        self.parameters = list(parameters)
         self.values = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
         self.gradients = torch.zeros_like(self.values)
         self.values.grad = self.gradients
+        for p, part in self.parts():
+            p.data = self.values.data[part].view_as(p)
+            p.grad = self.gradients[part].view_as(p)
+
+    def parts(self) -> Iterator[tuple[nn.Parameter, slice]]:
+        """Every parameter, and where it stands in the buffer."""
         start = 0
-        for p in parameters:
-            end = start + p.numel()
-            p.data = self.values.data[start:end].view_as(p)
-            p.grad = self.gradients[start:end].view_as(p)
-            start = end
+        for p in self.parameters:
+            yield p, slice(start, start + p.numel())
+            start += p.numel()

@@ -241,6 +241,8 @@ class Trainer:
         memory.step += 1
         self._compare(loss)
         if math.isfinite(loss) and math.isfinite(self._norm):
+            if training.layers and self._reads_gauges(last=self.step == self.steps):
+                self._gauges.begin_step(optimizer)
             optimizer.step(learning_rate(training, memory.step, steps=self.steps))
         else:
             memory.broken = "gradient" if math.isfinite(loss) else "loss"
@@ -278,7 +280,7 @@ class Trainer:
             return
         if training.validate and step % training.validate == 0 and not last:
             self._row(VALIDATION_LOSS, self.validate())
-        if training.gauges and (step % training.gauges == 0 or last):
+        if self._reads_gauges(last=last):
             try:
                 readings = self._gauges.read(run_name=self.run_name, step=step, seed=self.seed)
             except AnatomyError:
@@ -288,6 +290,11 @@ class Trainer:
                 return
             self.readings += readings
             memory.gauges = {r.quantity: r.value for r in readings if r.site == RUN}
+
+    def _reads_gauges(self, *, last: bool) -> bool:
+        """Whether the gauges are read at this step."""
+        every = self.training.gauges
+        return bool(every) and (self.step % every == 0 or last)
 
     def _row(self, quantity: Quantity, value: float) -> None:
         self.readings.append(

@@ -26,6 +26,17 @@ def test_a_run_is_shown_and_kept(leadline, tmp_path):
     assert ll.load(str(folder)).model.recipe.depth == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "every"), [((), 3), (("--set=gauges=30",), 30), (("--set=gauges=0",), 0)]
+)
+def test_gauges_are_read_often_enough_for_the_alarms(leadline, arguments, every):
+    """Most of them need eleven samples, and the default run of 200 steps had five."""
+    said = leadline("train", *TINY, "--steps", "60", "--layers", "--json", *arguments)
+    found = json.loads(said.out)
+    assert found["provenance"]["training"]["gauges"] == every
+    assert ll.Training().gauges == 50
+
+
 def test_json_stands_alone(leadline):
     said = leadline("train", *TINY, "--steps", "10", "--json")
     found = json.loads(said.out)

@@ -1,5 +1,6 @@
 """A run: its rows, its ends, and going on to the bit."""
 
+import copy
 import dataclasses
 import math
 
@@ -14,6 +15,7 @@ from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.tasks import Batch, Task, build_task
 from leadline.lab.trainer import WINDOW, Trainer, model_for
 from leadline.lab.training import Training
+from leadline.lab.watch.watch import watch
 from leadline.numerics.denormals import is_flushing
 from leadline.numerics.half_precision import prepare_half_products
 from leadline.parts import Recipe
@@ -133,6 +135,40 @@ def test_every_layer_is_kept_where_it_is_asked_for():
     assert {r.quantity for r in run.readings} <= names
     layers = {r.site.layer for r in run.readings if r.quantity == "stream.norm" and r.step == 6}
     assert layers == {0, 1, 2}
+
+
+def test_layers_are_read_as_a_watch_reads_them():
+    """The same model and batches in a plain loop with AdamW, watched: what it reads of the update."""
+    training = FAST.but(layers=True, gauges=3, clip=0.5)
+    model = model_for(TINY, Counting(), seed=0).double().train()
+    run = Trainer(copy.deepcopy(model), Counting(), training)
+    run.run()
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": training.decay},
+        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=training.rate)
+    with watch(model, optimizer, every=3, quiet=True) as one:
+        for step in range(training.steps):
+            batch = run.task.train(step, training.batch, seed=run.seed)
+            logits = model(batch.ids).flatten(0, 1)
+            torch.nn.functional.cross_entropy(logits, batch.targets.flatten()).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+        for name in ("weights.update_ratio", "optimizer.surprise"):
+            watched = {(r.step, r.site): r.value for r in one.record.select(name) if r.step != 1}
+            ours = {(r.step, r.site): r.value for r in run.readings if r.quantity == name}
+            assert len(watched) >= 10
+            assert {step for step, _ in watched} == {3, 6, 9, 12}
+            assert ours.keys() == watched.keys()
+            for (step, site), value in watched.items():
+                # The gradient of a bias of keys is rounding, and so is what it is divided by.
+                off = 0.05 if name == "optimizer.surprise" and site.point == "attention" else 1e-3
+                assert ours[step, site] == pytest.approx(value, rel=off), (name, step, site)
+        of_layers = {row.quantity for row in one.record.select() if row.site.stack != "run"}
+    assert len(of_layers) == 11
+    assert of_layers <= {row.quantity for row in run.readings}
 
 
 def test_pieces_of_a_batch_give_the_gradient_of_the_whole():

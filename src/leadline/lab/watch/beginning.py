@@ -21,6 +21,7 @@ from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.gauges import watch_plan
 from leadline.lab.watch.layers import LayerReader
 from leadline.lab.watch.losses.keeper import LossKeeper
+from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.register import REGISTER
 from leadline.lab.watch.weights.optimizers import torch_optimizers
@@ -70,8 +71,9 @@ def begin_course(
     ranks = Ranks(unwrapped(model), fence, path=place)
     fence.quiet = options.quiet or not ranks.main  # its notes reach the first process
     ranks.open(every=every, stop=options.stop)
+    probe = _fixed_batch(unwrapped(model), plan, options, fence, ranks)
     layers = LayerReader(
-        model, plan, declared=options.anatomy, probe=options.probe, fence=fence, ranks=ranks
+        model, plan, declared=options.anatomy, probe=probe, fence=fence, ranks=ranks
     )
     weights = WeightReader(layers.module, ranks, fence, optimizers)
     # FSDP2 keeps gradients elsewhere until it adds them up, so that none of them tells.
@@ -126,6 +128,30 @@ def _plan(options: Options, fence: Fence) -> Plan:
             raise
         fence.note(f"{error} The run is watched without further probes.")
         return watch_plan(None, attention=options.attention)
+
+
+def _fixed_batch(
+    module: nn.Module, plan: Plan, options: Options, fence: Fence, ranks: Ranks
+) -> ProbeBatch | None:
+    """The batch that is measured in place of the loop's own; none where it cannot be."""
+    if options.probe is None:
+        return None
+    if ranks.sharded:
+        fence.note(
+            "A fixed batch is not measured while the parameters are spread over processes, "
+            "because its passes would need all of them; the loop's own batches are read."
+        )
+        return None
+    try:
+        return ProbeBatch(module, options.probe, plan)
+    except LeadlineError as error:
+        if options.strict:
+            raise
+        fence.note(
+            f"The fixed batch (probe=...) does not fit the model: {error} The loop's own batches "
+            "are read in its place."
+        )
+        return None
 
 
 def _take_over(place: Path, model: nn.Module, fence: Fence) -> None:

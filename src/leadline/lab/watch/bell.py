@@ -141,9 +141,9 @@ class Bell:
             self._ring.remove()
             self._ring = None
         if self._ring is None:
-            assert self._writer is not None and self._writer.path is not None
+            assert self._writer is not None and self._writer.place is not None
             names = [_site_json(site) for site in sites]
-            self._ring = Ring(ring_path(self._writer.path), names, slots=SLOTS)
+            self._ring = Ring(ring_path(self._writer.place), names, slots=SLOTS)
             self._ring_sites = list(sites)
         row = [*values, *(norms.get(site, float("nan")) for site in sites)]
         self._ring.put(step, row, batch=self._batches.get(step, ""))

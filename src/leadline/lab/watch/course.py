@@ -31,6 +31,7 @@ from leadline.lab.watch.losses.calls import BackwardCall, listen_to_losses
 from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.ranks import Ranks
+from leadline.lab.watch.register import keep_with
 from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped
 from leadline.lab.watch.weights.reader import WeightReader
 from leadline.record import Finding, Record
@@ -40,6 +41,11 @@ __all__ = ["WatchCourse"]
 
 MOST_WAITING = 100
 """After so many backward passes without a step somebody should look whose step is counted."""
+UNSCALED = (
+    "In some updates backward is called on a loss that the loss scaler has scaled and on one that it "
+    "has not, and both reach the same parameters. The scaler divides the gradients of both, so the "
+    "second one hardly trains: train.loss holds it divided likewise. Scale both."
+)
 _NO_STEP = "is this the optimizer that the loop steps?"
 
 
@@ -93,6 +99,11 @@ class WatchCourse:
         return self._offset + self._updates
 
     @property
+    def updates_made(self) -> int:
+        """The same, with an update of which only the next pass says that it is over."""
+        return self.step + int(self._counter is not None and self._counter.has_stepped)
+
+    @property
     def active(self) -> bool:
         """Whether anything is being read."""
         return not (self._closed or self._fence.off)
@@ -101,6 +112,11 @@ class WatchCourse:
     def path(self) -> Path | None:
         """The file of the record."""
         return None if self._writer is None else self._writer.path
+
+    @property
+    def place(self) -> Path | None:
+        """The file of the record, wherever the loop has gone since."""
+        return None if self._writer is None else self._writer.place
 
     @property
     def record(self) -> Record | None:
@@ -144,16 +160,20 @@ class WatchCourse:
             after=self._end_update,
             waiting=self._wait,
             missed=self._miss_step,
+            elsewhere=self._step_elsewhere,
             fence=self._fence,
         )
         self._layers.on_forward = self._go_on
         self._losses.on_not_finite = self._say_not_finite
+        self._losses.on_unscaled = lambda: self._fence.note(UNSCALED)
         hear, skip = shield(self._hear_loss), shield(self._skip_update)
         fail = shield(lambda error: self._fence.fault(error, "Keeping the loss"))
         self._heard_by = (hear, skip, fail)
         listen = [_weakly(self, number) for number in range(3)]
         self._ends += [counter.end, listen_to_losses(listen[0], skip=listen[1], fail=listen[2])]
         counter.begin()
+        if optimizers is None:  # else the hooks of its optimizers keep it alive
+            self._ends.append(keep_with(self._layers.module, self))
         self._arm()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -260,6 +280,12 @@ class WatchCourse:
         if not self._begun:
             self._fence.guard("Beginning the run", self._begin_run)(optimizer)
         self._skipped = True
+
+    def _step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights: its loss may be none of this loop's."""
+        if self.active:
+            self._losses.step_elsewhere()
+            self._layers.step_elsewhere()
 
     def _say_not_finite(self, step: int) -> None:
         """Say it once, and look at the layers in the next update."""

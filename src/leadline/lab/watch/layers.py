@@ -6,7 +6,8 @@ is read until a pass in training mode comes, because some loops train in evaluat
 
 Hooks inside of what is compiled would be ignored or compiled with it. So where a model or a part of
 it is compiled, the batch goes through the uncompiled modules a second time, with the same random
-numbers, and the loop's own pass stays what it is. Where a model is compiled out of sight, its hooks
+numbers, and the loop's own pass stays what it is; what the loop makes of the loss is told by the
+gradient at it. Where a model is compiled out of sight, its hooks
 run while it is being traced: there they do nothing but notice it, and random tokens are measured
 in place of the loop's batch.
 """
@@ -35,6 +36,7 @@ from leadline.lab.watch.sampling.call import Call, prove_anatomy
 from leadline.lab.watch.sampling.known_heads import KnownHeads
 from leadline.lab.watch.sampling.outputs import log_z, logits_in, loss_in, vocabulary_sizes
 from leadline.lab.watch.sampling.pass_hooks import PassHooks, is_compiled_in_place
+from leadline.lab.watch.sampling.returned_loss import ReturnedLoss
 from leadline.lab.watch.sampling.sample import Sample
 from leadline.record import Reading, Site
 from leadline.record.rows.site import RUN
@@ -55,7 +57,7 @@ class LayerReader:
         plan: Plan,
         *,
         declared: Anatomy | Declaration | None,
-        probe: Any,
+        probe: ProbeBatch | None,
         fence: Fence,
         ranks: Ranks,
     ) -> None:
@@ -74,21 +76,17 @@ class LayerReader:
         self._declared = declared
         self._fence = fence
         self._ranks = ranks
-        self._probe: ProbeBatch | None = None
-        if probe is not None and ranks.sharded:
-            fence.note(
-                "A fixed batch is not measured while the parameters are spread over processes, "
-                "because its passes would need all of them; the loop's own batches are read."
-            )
-        elif probe is not None:
-            self._probe = ProbeBatch(self.module, probe, plan)
+        self._probe = probe
         self._compiled = False
         self._proofs = 0
         self._sample: Sample | None = None
         self._called: nn.Module | None = None
         """The module whose call is sampled."""
-        self._running = self._in_evaluation = False
-        """Whether that call is still under way; whether it is in evaluation mode."""
+        self._running = self._in_evaluation = self._of_another = False
+        """Whether that call is still under way; whether it is in evaluation mode; whether an
+        optimizer that is not watched has stepped since."""
+        self._returned: ReturnedLoss | None = None
+        """The loss that the loop's own pass has returned, where ours stands in its place."""
         self._heads = KnownHeads()
         self._log_z: Tensor | None = None
         self._logits_read = 0
@@ -132,8 +130,12 @@ class LayerReader:
             self._sample.give_up()
             if self._sample.passing:
                 self._left.append(self._sample)
-        self._sample = self._called = self._log_z = None
-        self._running = False
+        self._sample = self._called = self._log_z = self._returned = None
+        self._running = self._of_another = False
+
+    def step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights of the model."""
+        self._of_another = self._called is not None
 
     def _take_off(self) -> None:
         """Take off what samples that were given up have left on the model: no pass is under way."""
@@ -152,12 +154,27 @@ class LayerReader:
         readings: list[Reading] = []
         if self._sample is not None:
             readings = self._sample.readings()
+            if self._compiled:
+                readings = self._as_the_loop_trains(readings)
             scale = next((call.scale for call in calls if call.scale is not None), None)
-            if scale is not None and not self._compiled:
-                readings = _unscaled(readings, float(scale))
+            if scale is not None:
+                readings = _multiplied(readings, 1.0 / float(scale))
         if self._log_z is not None:
             readings.append(Reading(LOG_Z.name, RUN, "value", float(self._log_z)))
         return readings
+
+    def _as_the_loop_trains(self, readings: Sequence[Reading]) -> list[Reading]:
+        """The gradient of the returned loss, times what the loop makes of that."""
+        factor = None if self._returned is None else self._returned.factor
+        if factor is not None:
+            return _multiplied(readings, factor)
+        if self._returned is not None:
+            self._fence.note(
+                "The model is compiled and the loop trains by something else than the loss that it "
+                "returns, so the gradient at the stream is not read; give a fixed batch (probe=...) "
+                "to have it."
+            )
+        return [one for one in readings if one.quantity != STREAM.name]
 
     @property
     def has_fixed_batch(self) -> bool:
@@ -176,10 +193,24 @@ class LayerReader:
         self.busy = True
         try:
             if self.anatomy is None and self._proofs < MOST_PROOFS:
-                self._read_anatomy(lambda: probe.prove(self._declared))
+                try:
+                    proved = probe.prove(self._declared)
+                except Exception as error:
+                    self._read_loop_instead(error)
+                    return []
+                self._read_anatomy(lambda: proved)
             return probe.readings(self.anatomy)
         finally:
             self.busy = False
+
+    def _read_loop_instead(self, error: Exception) -> None:
+        self._probe = None
+        self._fence.note(
+            "The anatomy could not be proved on the fixed batch that was given (probe=...): "
+            f"{type(error).__name__}: {error} Give what the model is called with: of a data "
+            "loader's (inputs, targets) the inputs alone. The loop's own batches are read in its "
+            "place, from the next sample on."
+        )
 
     # --- the hooks -------------------------------------------------------------------------------
 
@@ -222,18 +253,21 @@ class LayerReader:
         self._running = False
         if self._sample is not None:
             self._fence.guard("Ending a forward pass", self._sample.end)()
+        if self._compiled and self._sample is not None:
+            self._fence.guard("Listening to the loss", self._listen_to_loss)(output)
         self._fence.guard("Reading the logits", self._read_logits)(output)
 
     def _makes_way(self, training: bool) -> bool:
         """Whether the pass that is sampled makes way for another one, which begins now.
 
         One in evaluation mode does for one in training mode; so does one that an inner loop or a
-        penalty has differentiated, whose backward pass has failed, or whose graph nobody has kept.
+        penalty has differentiated, whose backward pass has failed, or whose graph nobody has kept, or
+        behind which another optimizer has stepped.
         """
         if self._in_evaluation and training:
             return True
         unused = self._sample is not None and self._sample.of_no_training
-        return unused and training is not self._in_evaluation
+        return (unused or self._of_another) and training is not self._in_evaluation
 
     def _interrupt(self) -> None:
         samples = [*self._left, *([] if self._sample is None else [self._sample])]
@@ -318,6 +352,11 @@ class LayerReader:
                     "not read; give a fixed batch (probe=...) to have it."
                 )
 
+    def _listen_to_loss(self, output: Any) -> None:
+        loss = loss_in(output)
+        if loss is not None and loss.requires_grad:
+            self._returned = ReturnedLoss(loss, self.module, self._fence)
+
     def _read_logits(self, output: Any) -> None:
         widths = set() if self.anatomy is None else {one.width for one in self.anatomy.stacks}
         logits = logits_in(output, vocabulary_sizes(self.module, widths))
@@ -343,7 +382,10 @@ class LayerReader:
     def _measure_random_tokens(self) -> None:
         """Exchange the loop's batch, which nobody sees, for a fixed one."""
         words = "The model runs inside of torch.compile, where hooks are ignored, so "
-        remedy = "watch the compiled module itself, or give a fixed batch (probe=...)."
+        remedy = (
+            "watch the compiled module itself, or, where a trainer compiles it, give a fixed batch: "
+            "LeadlineCallback(path, probe=batch)."
+        )
         try:
             self._probe = ProbeBatch(self.module, None, self.plan)
         except Exception:
@@ -355,9 +397,9 @@ class LayerReader:
         )
 
 
-def _unscaled(readings: Sequence[Reading], scale: float) -> list[Reading]:
-    """Take the loss scale out of the gradient at the stream."""
+def _multiplied(readings: Sequence[Reading], factor: float) -> list[Reading]:
+    """Multiply the gradient at the stream."""
     return [
-        replace(one, value=one.value / scale) if one.quantity == STREAM.name else one
+        replace(one, value=one.value * abs(factor)) if one.quantity == STREAM.name else one
         for one in readings
     ]

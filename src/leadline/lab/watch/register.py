@@ -1,5 +1,8 @@
 """The watches of this process: by their files, until they are closed or the process ends.
 
+A watch ends with what it watches. Hooks of its optimizer keep it alive; where it was given none, the
+model does.
+
 A process that was forked off, such as a worker of a data loader, has copies of them. It must not
 write: the file, its locks and the loop are those of the process that it came from.
 """
@@ -10,17 +13,20 @@ import atexit
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from torch import nn
 
 from leadline.record import Record
 
-__all__ = ["REGISTER", "Register"]
+__all__ = ["REGISTER", "Register", "keep_with"]
 
 
 class _Watched(Protocol):
     @property
-    def path(self) -> Path | None: ...
+    def place(self) -> Path | None: ...
 
     @property
     def record(self) -> Record | None: ...
@@ -50,8 +56,8 @@ class Register:
 
     def of_file(self, path: Path) -> _Watched | None:
         """The watch that writes a file."""
-        place = path.resolve()
-        found = [one for one in self._open if one.path is not None and one.path.resolve() == place]
+        file = path.resolve()
+        found = [one for one in self._open if one.place is not None and one.place.resolve() == file]
         return found[0] if found else None
 
     def close_all(self) -> None:
@@ -66,6 +72,34 @@ class Register:
             one.disown()
             _LEFT_ALONE.append(one)
         self._open.clear()
+
+
+class _Anchor:
+    """Keeps something as long as the module that has it; copies of the module keep nothing."""
+
+    def __init__(self, kept: object) -> None:
+        self.kept = kept
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a file that holds the model can be read without this library
+
+
+def keep_with(module: nn.Module, kept: object) -> Callable[[], object]:
+    """Keep an object alive as long as a module; return the function that lets it go."""
+    name = f"_leadline_watch_{id(kept)}"
+    attributes = vars(module)
+    attributes[name] = _Anchor(kept)
+    reference = weakref.ref(module)
+
+    def let_go() -> None:
+        one = reference()
+        if one is not None:
+            vars(one).pop(name, None)
+
+    return let_go
 
 
 _LEFT_ALONE: list[_Watched] = []

@@ -129,14 +129,24 @@ class Watch:
         return 0 if self._course is None else self._course.step
 
     @property
+    def updates_made(self) -> int:
+        """The same, with an update of which only the next pass says that it is over."""
+        return 0 if self._course is None else self._course.updates_made
+
+    @property
     def active(self) -> bool:
         """Whether anything is being watched."""
         return not (self._closed or self._fence.off)
 
     @property
     def path(self) -> Path | None:
-        """The file of the record."""
+        """The file of the record, as it was given."""
         return None if self._course is None else self._course.path
+
+    @property
+    def place(self) -> Path | None:
+        """The file of the record, wherever the loop has gone since."""
+        return None if self._course is None else self._course.place
 
     @property
     def record(self) -> Record | None:

@@ -59,6 +59,9 @@ class RunWriter:
         fence: Fence,
     ) -> None:
         self.path = path
+        """The file as it was given, for people to read."""
+        self.place = None if path is None else path.absolute()
+        """The file itself: the loop may go to another folder."""
         self.fence = fence
         self._identity = identity_of(unwrapped(model))
         self._pending: list[Reading] = []
@@ -178,9 +181,9 @@ class RunWriter:
 
     def take_over_ring(self) -> None:
         """Bring the last updates of a process that died into the record."""
-        if self.path is None or not ring_path(self.path).exists():
+        if self.place is None or not ring_path(self.place).exists():
             return
-        place = ring_path(self.path)
+        place = ring_path(self.place)
         attempts = self.facts["attempts"]
         self._run = attempts[-1]["run"] if attempts else ""
         reached = self._reached.get(self._run, 0)

@@ -10,6 +10,7 @@ from leadline.reading.map.cells import is_sweep
 from leadline.reading.map.text import map_answer, prediction_sentence
 from leadline.reading.page.headline import Fact
 from leadline.reading.show.wording import number
+from leadline.reading.watch.state_words import few_samples_of
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.run.curve import joined_curve
 from leadline.record.run.ending import ending_of, is_cell
@@ -36,7 +37,8 @@ def run_sentences(record: Record, training_map: Trainability | None = None) -> l
     `training_map` is the map of a sweep.
     """
     if training_map is None:
-        return run_answer(record)
+        few = few_samples_of(record)
+        return [*run_answer(record), *([few] if few else [])]
     shown = f"The charts over depth show the run {record.runs[0]!r}." if record.stacks else ""
     return [*map_answer(training_map), prediction_sentence(training_map), shown]
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leadline.reading.watch.history import History
+from leadline.reading.watch.robust import LEAST_SAMPLES
 from leadline.record.provenance import number_at, text_at, value_at
+from leadline.record.rows.site import RUN
 from leadline.record.run.trend import trend_of
 from leadline.record.words.numbers import format_clock
 from leadline.record.words.watch_answer import count_warnings, earlier_warnings
 
 if TYPE_CHECKING:
     from leadline.reading.watch.sight import RunSight
+    from leadline.record import Record
 
-__all__ = ["answer_sentence", "detail_sentence", "state_sentence"]
+__all__ = [
+    "answer_sentence",
+    "detail_sentence",
+    "few_samples",
+    "few_samples_of",
+    "state_sentence",
+]
 
 _LOSSES = {"train.loss": "loss", "validation.loss": "validation loss"}
 MOST_NOTES = 2
@@ -33,7 +43,9 @@ def answer_sentence(sight: RunSight) -> str:
     if sight.findings:
         warnings = f"{count_warnings(sight.findings)}."
     else:  # of a run that nobody watched nobody can say that nothing is unusual
-        warnings = "Nothing unusual." if sight.asked else ""
+        few = few_samples(sight.history)
+        unusual = f"Nothing unusual in {few}." if few else "Nothing unusual."
+        warnings = unusual if sight.asked else ""
     return f"{sentence[:1].upper()}{sentence[1:]}. {warnings}".rstrip()
 
 
@@ -64,6 +76,29 @@ def detail_sentence(sight: RunSight) -> str:
     if isinstance(notes, list):
         words += [str(note).rstrip(".") for note in notes[-MOST_NOTES:]]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return f"{'; '.join(words)}." if words else ""
+
+
+def few_samples(history: History) -> str:
+    """Say how many samples of the layers there are, where most alarms need more."""
+    counts = [
+        len(one)
+        for by_site in history.series.values()
+        for site, one in by_site.items()
+        if site.stack != RUN.stack
+    ]
+    count = max(counts, default=0)
+    if not 0 < count <= LEAST_SAMPLES:
+        return ""
+    noun = "sample" if count == 1 else "samples"
+    return f"{count} {noun} of the {LEAST_SAMPLES + 1} that most alarms need"
+
+
+def few_samples_of(record: Record) -> str:
+    """The same of a run in a record, as a sentence; nothing where no alarm was asked, or one spoke."""
+    if record.findings or not {"watch", "outcome"} & record.provenance.keys():
+        return ""
+    few = few_samples(History.of(record))
+    return f"No alarm spoke in {few}: sample more often." if few else ""
 
 
 def ago(seconds: float | None) -> str:

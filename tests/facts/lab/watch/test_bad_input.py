@@ -92,10 +92,50 @@ def test_with_strict_probes_are_refused(tmp_path, probes):
         trained(tmp_path, probes=probes, strict=True)
 
 
-def test_a_fixed_batch_that_does_not_fit(tmp_path):
-    one, losses = trained(tmp_path, every=1, probe={"nonsense": torch.zeros(2, 3)})
+tokens = torch.zeros(2, 3, dtype=torch.long)
+FIXED = {
+    "a name that the model has not": ({"nonsense": tokens}, "could not be proved on", [2, 3]),
+    "too many tensors": ((tokens,) * 50, "does not fit the model", [1, 2, 3]),
+    # What a data loader gives: the second argument of GPT-2 is a cache of keys and values.
+    "inputs and targets": ((tokens, tokens), "of a data loader's (inputs, targets)", [2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_fixed_batch_that_does_not_fit_is_named_and_the_loops_own_are_read(tmp_path, name):
+    probe, sentence, steps = FIXED[name]
+    one, losses = trained(tmp_path, every=1, probe=probe)
     assert not any(map(math.isnan, losses))
-    assert one.notes
+    (note,) = one.notes
+    assert sentence in note
+    assert "(probe=...)" in note
+    assert sorted(rows_of(one.path, "stream.norm")) == steps
+
+
+def test_with_strict_a_fixed_batch_is_refused(tmp_path):
+    with pytest.raises(InputError, match="50 tensors"):
+        trained(tmp_path, probe=(tokens,) * 50, strict=True)
+
+
+def test_a_relative_path_is_that_of_the_folder_in_which_the_watch_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    model = tiny_gpt2(dropout=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with watch(model, optimizer, "run.leadline", every=2, snapshot=True, quiet=True) as one:
+        for batch in batches(4):
+            monkeypatch.chdir(tmp_path / "other")
+            model(**batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert (tmp_path / "run.leadline.ring").exists()
+        assert str(one.path) == "run.leadline"
+        again = watch(model, optimizer, tmp_path / "run.leadline", quiet=True)
+        assert "A watch that this process began before" in again.notes[0]
+        again.close()
+    assert one.notes == []
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["run.leadline"]
+    assert sorted(rows_of(tmp_path / "run.leadline", "train.gradient_norm")) == [1, 2, 3, 4]
 
 
 def test_an_optimizer_that_never_steps(tmp_path):

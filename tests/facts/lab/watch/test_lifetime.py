@@ -1,11 +1,13 @@
 """A watch ends with its model, with its process and with its block, and leaves a forked one alone."""
 
+import copy
 import gc
 import os
 import weakref
 
 import pytest
 import torch
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from leadline.lab.watch.watch import watch
 from leadline.record import Record
@@ -30,20 +32,43 @@ def fail(_):
     return 1 / 0
 
 
-def test_a_watch_that_nobody_closes_ends_with_its_model(tmp_path, capsys):
+@pytest.mark.parametrize("named", [True, False], ids=["its optimizer", "whichever steps"])
+@pytest.mark.parametrize("probe", [None, torch.arange(16).view(2, 8)], ids=["", "a fixed batch"])
+def test_a_watch_that_nobody_closes_ends_with_its_model(tmp_path, capsys, named, probe):
     path = tmp_path / "run.leadline"
     model, optimizer = make()
-    watch(model, optimizer, path, every=2)
+    watch(model, optimizer if named else None, path, every=2, probe=probe)
+    gc.collect()
     for seed in range(3):
+        if not named:  # the model alone keeps it alive
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            gc.collect()
         update(model, optimizer, seed)
     alive = weakref.ref(model)
     del model, optimizer
     gc.collect()
     assert alive() is None
+    assert not _global_optimizer_pre_hooks
+    assert not _global_optimizer_post_hooks
     assert "Watched 3 updates" in capsys.readouterr().err
     with Record.open(path) as record:
         assert record.provenance["watch"]["closed"] is True
         assert [row.step for row in record.select("train.loss")] == [1, 2, 3]
+
+
+def test_a_model_that_keeps_a_watch_alive_is_copied_and_saved_without_it(tmp_path):
+    model, optimizer = make()
+    with watch(model, None, every=5, quiet=True) as one:
+        for seed in range(2):
+            update(model, optimizer, seed)
+        torch.save(model, tmp_path / "model.pt")
+        copied = copy.deepcopy(model)
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    for other in (copied, loaded):
+        assert not [value for value in vars(other).values() if value is not None and "leadline" in repr(type(value))]
+        update(other, torch.optim.AdamW(other.parameters()))
+    assert one.step == 2
+    assert sorted(vars(model)) == sorted(vars(make()[0]))
 
 
 def test_a_block_that_ends_by_an_exception_says_so_in_the_record(tmp_path):

@@ -254,6 +254,64 @@ def test_several_optimizers_make_one_update(tmp_path):
     assert steps_of(path, "stream.norm") == [1, 2, 4, 6]
 
 
+class InTurn(Language):
+    """Trains a critic and the model in turn, by hand, with a backward pass each."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.critic = nn.Linear(64, 1)
+
+    def forward(self, **inputs):
+        return self.model(**inputs)
+
+    def training_step(self, batch, batch_idx):
+        ours, critics = self.optimizers()
+        out = self(**self.inputs(batch))
+        critics.zero_grad()
+        self.manual_backward(self.critic(out.logits.detach()).square().mean())
+        critics.step()
+        ours.zero_grad()
+        self.manual_backward(self(**self.inputs(batch)).loss)
+        ours.step()
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.model.parameters()), torch.optim.SGD(
+            self.critic.parameters(), lr=1e-2
+        )
+
+
+@pytest.mark.parametrize(("module", "of_a_batch"), [("model", 1), (None, 2)])
+def test_optimizers_that_step_in_turn_are_counted_alike_when_a_training_is_resumed(
+    tmp_path, module, of_a_batch
+):
+    path = tmp_path / "run.leadline"
+
+    def fit(batches_made, **given):
+        callback = leadline.LeadlineCallback(path, 1, module=module, quiet=True)
+        one = trainer(tmp_path, callbacks=[callback], updates=2 * batches_made)
+        one.fit(InTurn(), batches(), **given)
+        one.save_checkpoint(tmp_path / "last.ckpt")
+        return callback
+
+    fit(3)
+    callback = fit(5, ckpt_path=tmp_path / "last.ckpt", weights_only=False)
+    assert not [note for note in callback.notes if "reaches step" in note]
+    assert steps_of(path, "train.loss") == list(range(1, 5 * of_a_batch + 1))
+    with Record.open(path) as record:
+        begun = [(one.run, one.first) for one in attempts_of(record)]
+    assert begun == [("", 1), ("", 3 * of_a_batch + 1)]
+
+
+def test_two_callbacks_may_watch_two_modules(tmp_path):
+    both = [
+        leadline.LeadlineCallback(tmp_path / name, 1, module=name, quiet=True)
+        for name in ("model", "critic")
+    ]
+    trainer(tmp_path, callbacks=both, updates=4).fit(InTurn(), batches())
+    assert [steps_of(one.path, "weights.update_ratio") for one in both] == [[1, 2], [1, 2]]
+
+
 def test_wrong_options_are_a_sentence_and_the_training_goes_on(tmp_path, caplog):
     callback = leadline.LeadlineCallback(tmp_path / "run.leadline", module="nowhere", stop=True)
     one = trainer(tmp_path, callbacks=[callback], updates=2)

@@ -78,6 +78,31 @@ def test_what_a_scaler_skipped_is_forgotten_and_what_others_scaled_is_not():
     assert steps(keeper) == [(1, 3.0)]
 
 
+def test_a_loss_without_a_scale_is_divided_where_the_scaler_divides_its_gradients():
+    """w gets the gradient of both losses, and the scaler divides what is there; v gets that of one."""
+    model = nn.ParameterDict({"w": nn.Parameter(torch.ones(2)), "v": nn.Parameter(torch.ones(2))})
+    keeper, said = LossKeeper(model), []
+    keeper.on_unscaled = lambda: said.append(True)
+    scale = LossScale(torch.tensor(16.0), 1)
+
+    def backward(name, factor, scaled=None):
+        loss = factor * model[name].sum() * (1.0 if scaled is None else scaled.factor)
+        done = keeper.hear(BackwardCall(loss.detach(), scaled))
+        loss.backward()
+        done()
+
+    backward("w", 1.0, scale)
+    backward("v", 3.0)
+    keeper.end_update(1)
+    assert not said
+    backward("w", 1.0, scale)
+    backward("w", 3.0)
+    keeper.end_update(2)
+    assert said == [True]
+    assert steps(keeper) == [(1, 2.0 + 6.0), (2, 2.0 + 6.0 / 16)]
+    assert (model["w"].grad / 16).tolist() == [2 * 1 + 3 / 16] * 2
+
+
 def test_a_named_loss_counts_in_place_of_all_others():
     keeper = LossKeeper()
     hear(keeper, call(100.0))

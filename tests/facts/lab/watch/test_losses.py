@@ -1,11 +1,13 @@
 """Losses are heard where backward is called, whoever calls it, and originals come back."""
 
+import operator
+
 import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from leadline.lab.watch.losses.calls import listen_to_losses
+from leadline.lab.watch.losses.calls import NEAREST, listen_to_losses
 
 ORIGINAL = torch.autograd.backward
 
@@ -163,3 +165,57 @@ def test_scripts_take_the_wrapper_for_what_it_wraps():
     # An identity is given out again, to any function.
     assert torch.jit._builtins._find_builtin(ours) is None
     assert torch.jit._builtins._find_builtin(ORIGINAL) == "aten::backward"
+
+
+def half(scaler, one, other):
+    return [scaler.scale(one) / 2]
+
+
+def added(scaler, one, other):
+    return [scaler.scale(one) + 3 * scaler.scale(other)]
+
+
+def listed(scaler, one, other):
+    return [scaler.scale([one, other])]
+
+
+def drawn(scaler, one, other):
+    return [list(scaler.scale(each for each in (one, other)))]
+
+
+def beside_another(scaler, one, other):
+    return [scaler.scale(one) + other]
+
+
+def deep(scaler, one, other):
+    for _ in range(NEAREST):
+        one = one * 1.0
+    return [scaler.scale(one), one]
+
+
+@pytest.mark.parametrize(
+    ("scaled", "losses"),
+    [
+        (half, [1.0]),
+        (added, [2.0 + 3 * 5.0]),
+        (listed, [7.0]),
+        (drawn, [7.0]),
+        (beside_another, [2.0 + 5.0 / 16]),
+        (deep, [2.0, 2.0]),
+    ],
+)
+def test_a_scale_is_known_whatever_is_done_to_a_scaled_loss_before_backward(scaled, losses):
+    """The loss is the one whose gradient the scaler leaves when it has divided by its factor."""
+    assert NEAREST == 64
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    x = nn.Parameter(torch.tensor(1.0))
+
+    def run():
+        for value in scaled(scaler, 2 * x, 5 * x):
+            torch.autograd.backward(value, retain_graph=True)
+
+    calls = heard(run)
+    assert [call.loss.item() for call in calls] == losses
+    scales = [1.0 if call.scale is None else 16.0 for call in calls]
+    # Every loss is linear in x, which is 1: so it is its own gradient.
+    assert x.grad.item() == sum(map(operator.mul, losses, scales))

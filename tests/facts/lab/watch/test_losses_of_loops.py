@@ -90,6 +90,93 @@ def test_a_sample_is_that_of_the_pass_that_counts(tmp_path, late):
     assert all(sorted(rows) == [1, 2, 3] for rows in in_vain)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_two_optimizers_in_turn_have_losses_of_their_own(tmp_path, late):
+    """The watch is given the second one: what the first has trained by is no part of its updates.
+
+    Gradients of the first go before the forward pass of the second, or after.
+    """
+
+    def run(name, *, by_hand):
+        model = tiny_gpt2(dropout=0.0)
+        first, second = adam(model), torch.optim.SGD(model.parameters(), lr=1e-2)
+        losses = []
+        with watch(model, second, tmp_path / name, every=1, quiet=True) as one:
+            for batch, other in zip(batches(3), batches(3, seed=8), strict=True):
+                loss = 5 * model(**other).loss
+                if by_hand:  # as nobody takes for training
+                    parameters = list(model.parameters())
+                    gradients = torch.autograd.grad(loss, parameters)
+                    for parameter, gradient in zip(parameters, gradients, strict=True):
+                        parameter.grad = gradient
+                else:
+                    loss.backward()
+                first.step()
+                if not late:
+                    second.zero_grad()
+                loss = model(**batch).loss
+                if late:
+                    second.zero_grad()
+                losses.append(loss.item())
+                loss.backward()
+                second.step()
+                second.zero_grad()
+            assert [row for (row,) in values(one).values()] == losses
+            return [values(one, name) for name in ("gradient.parameters", "gradient.stream")]
+
+    assert run("a", by_hand=False) == run("b", by_hand=True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_two_optimizers_of_one_loss_share_it(tmp_path, named):
+    """One of them is not watched, and steps ahead of the other: the loss is that of both."""
+    model = tiny_gpt2(dropout=0.0)
+    matrices = [one for one in model.parameters() if one.ndim > 1]
+    others = [one for one in model.parameters() if one.ndim < 2]
+    first, second = torch.optim.SGD(matrices, lr=0.1), torch.optim.AdamW(others)
+    losses = []
+    with watch(model, second if named else None, every=1, quiet=True) as one:
+        for batch in batches(3):
+            loss = model(**batch).loss
+            losses.append(loss.item())
+            loss.backward()
+            for each in (first, second):
+                each.step()
+            for each in (first, second):
+                each.zero_grad()
+        one.close()
+        assert [row for (row,) in values(one).values()] == losses
+        assert [len(rows) for rows in values(one, "gradient.stream").values()] == [3, 3, 3]
+
+
+def test_optimizers_that_step_inside_of_backward_have_its_loss(tmp_path):
+    model = tiny_gpt2(dropout=0.0)
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())
+    steppers = {one: torch.optim.AdamW([one], lr=1e-2) for one in model.parameters()}
+
+    def step(parameter):
+        steppers[parameter].step()
+        steppers[parameter].zero_grad()
+
+    for one in model.parameters():
+        one.register_post_accumulate_grad_hook(step)
+    losses = []
+    with watch(model, list(steppers.values()), every=1, quiet=True) as one:
+        for at, batch in enumerate(batches(3)):
+            loss = model(**batch).loss
+            if at == 1:  # backward may fail on the way, and be called again
+                handle = model.transformer.h[0].ln_1.weight.register_hook(lambda _: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    loss.backward()
+                handle.remove()
+                loss = model(**batch).loss
+            losses.append(loss.item())
+            loss.backward()
+        assert any("inside of backward, where" in note for note in one.notes)
+        assert [row for (row,) in values(one).values()][-1] == losses[-1]
+        assert [row for (row,) in values(one).values()] == losses
+
+
 def test_a_hundred_passes_without_a_step_are_said_while_the_loop_runs():
     model, other = nn.Linear(2, 1), nn.Linear(2, 1)
     one = watch(model, torch.optim.SGD(other.parameters(), lr=0.1), every=50, quiet=True)

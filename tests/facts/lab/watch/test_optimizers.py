@@ -252,6 +252,55 @@ def test_what_was_never_stepped_is_left_out_of_the_surprise_of_its_group():
     assert found.surprise == pytest.approx(3.0)
 
 
+class Decaying(torch.optim.SGD):
+    """Lets every weight decay, whether or not it has a gradient."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for one in group["params"]:
+                one.mul_(0.99)
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, Decaying])
+def test_experts_without_a_gradient_belong_to_the_weights_of_their_group(kind):
+    model, block = in_one_group(((4, 4), (4, 4), (4, 4)))
+    before = torch.cat([one.detach().flatten().clone() for one in block.values()])
+    optimizer = kind(model.parameters(), lr=0.1)
+    block["0"].grad = torch.ones(4, 4)
+    reading = StepReading(ParameterGroups(model, None))
+    reading.begin(optimizer)
+    optimizer.step()
+    found = {one.site.layer: one for one in readings_of(reading.end())}
+    after = torch.cat([one.detach().flatten() for one in block.values()])
+    expected = ((after - before).norm() / before.norm()).item()
+    assert found[1].update_ratio == pytest.approx(expected, rel=1e-6)
+    assert found[1].gradient == pytest.approx(4.0)
+    # The other block got no gradient at all: only what moves there speaks for it.
+    assert found[2].update_ratio == (None if kind is torch.optim.SGD else pytest.approx(0.01))
+    assert found[2].gradient == 0.0
+
+
+def test_of_parameters_that_two_optimizers_step_the_gradient_counts_once():
+    module = plain()
+    before = {name: one.detach().clone() for name, one in module.items()}
+    both = [torch.optim.SGD(module.parameters(), lr=0.1), torch.optim.AdamW(module.parameters())]
+    reading = StepReading(ParameterGroups(module, None))
+    for one in module.values():
+        one.grad = torch.ones_like(one)
+    for each in both:
+        reading.begin(each)
+        each.step()
+    squares = reading.gradient_squares()
+    found = {one.site.point: one for one in readings_of(reading.end())}
+    for name, one in module.items():
+        assert found[name].gradient == pytest.approx(one.numel() ** 0.5)
+        change = (one.detach() - before[name]).norm() / before[name].norm()
+        assert found[name].update_ratio == pytest.approx(change.item(), rel=1e-5)
+    assert sum(squares.values()) == pytest.approx(sum(one.numel() for one in module.values()))
+
+
 # --- numbers of other kinds ----------------------------------------------------------------------
 
 

@@ -6,11 +6,13 @@ from torch import nn
 from torch._dynamo.backends.registry import lookup_backend
 from torch.nn import functional as F
 
+from leadline.lab.watch.watch import watch
 from tests.plain_gpt import PlainGPT
 from tests.twin_runs import UPDATES, batches, rows_of, run_twice, sampled_steps
 
 # Dynamo looks at attributes that warn, and calls parts of torch that are old.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+SCALE = 256.0
 RANDOM = "layers are read of random tokens"
 
 
@@ -130,9 +132,82 @@ def test_a_compiled_module_that_returns_logits_has_no_gradient_at_the_stream(tmp
     check(tmp_path, whole, watched="compiled", loss=False, notes=notes, gradients=False)
 
 
+def sampled_gradients(tmp_path, compiled, passes):
+    """The gradient at the stream of an update that is made of these passes, and the notes."""
+    torch._dynamo.reset()
+    torch.manual_seed(1)
+    model = LossModel(True).eval()
+    # A graph that was made ahead of time can be gone through once.
+    backend = "eager" if passes is twice_through_one_graph else "aot_eager"
+    called = compiled(model, backend) if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with watch(called if compiled is whole else model, optimizer, every=1, quiet=True) as one:
+        passes(called, batches(1, examples=4)[0]["input_ids"])
+        if passes is scaled_in_parts:
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad /= SCALE
+        optimizer.step()
+        rows = one.record.select("gradient.stream") if "gradient.stream" in one.record else []
+        return {row.site: row.value for row in rows}, one.notes
+
+
+def in_parts(called, tokens):
+    for part in tokens.chunk(2):
+        (called(part) / -2).backward()
+
+
+def scaled_in_parts(called, tokens):
+    scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
+    for part in tokens.chunk(2):
+        (scaler.scale(0.1 * called(part)) / 2).backward()
+
+
+def twice_through_one_graph(called, tokens):
+    loss = called(tokens)
+    (0.1 * loss).backward(retain_graph=True)
+    torch.autograd.grad(loss, [loss], retain_graph=True)
+    (0.2 * loss.square()).backward()
+
+
+@pytest.mark.parametrize("passes", [in_parts, scaled_in_parts, twice_through_one_graph])
+@pytest.mark.parametrize("compiled", [whole, in_place, block_by_block])
+def test_the_gradient_at_the_stream_is_that_of_what_the_loop_makes_of_the_loss(
+    tmp_path, compiled, passes
+):
+    read, notes = sampled_gradients(tmp_path, compiled, passes)
+    expected, _ = sampled_gradients(tmp_path, None, passes)
+    assert len(expected) == 3
+    assert read == pytest.approx(expected, rel=1e-4)
+    assert notes == []
+
+
+def test_what_is_not_trained_by_the_returned_loss_has_no_gradient_at_the_stream(tmp_path):
+    class Both(LossModel):
+        def forward(self, idx):
+            logits = super().forward(idx)
+            return {"loss": logits.mean(), "logits": logits}
+
+    def passes(called, tokens):
+        logits = called(tokens)["logits"]
+        F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+
+    torch._dynamo.reset()
+    model = Both(False)
+    called = whole(model, "aot_eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    with watch(called, optimizer, every=1, quiet=True) as one:
+        passes(called, batches(1)[0]["input_ids"])
+        optimizer.step()
+        assert "gradient.stream" not in [row.quantity for row in one.record.select()]
+    assert ["something else than the loss that it returns" in note for note in one.notes] == [True]
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_the_inner_module_is_watched_and_random_tokens_are_measured(tmp_path, late):
-    check(tmp_path, whole_graph, late=late, notes=[RANDOM])
+    beside = check(tmp_path, whole_graph, late=late, notes=[RANDOM])
+    # Who has a trainer compile the model can give no other module, but a batch.
+    assert "LeadlineCallback(path, probe=batch)" in beside.watcher.notes[0]
 
 
 @pytest.mark.parametrize("compiled", [in_place, by_forward, block_by_block, blocks_exchanged])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 
 from leadline.errors import RecordError
+from leadline.reading.page import screen_of
+from leadline.reading.page.run_headline import run_sentences
 from leadline.reading.watch import sight as rule
 from leadline.reading.watch.history import History
+from leadline.reading.watch.robust import LEAST_SAMPLES
 from leadline.reading.watch.sight import FollowedRun, RunSight, sight_of
 from leadline.reading.watch.state_words import (
     ago,
@@ -256,7 +260,7 @@ def test_a_record_of_train_is_followed_too(path):
     sight = FollowedRun(path).look()
     assert sight.state == "closed"
     assert answer_sentence(sight).startswith("The run of small has ended at step 400, loss 2.31")
-    assert answer_sentence(sight).endswith("Nothing unusual.")
+    assert ". Nothing unusual" in answer_sentence(sight)
 
 
 def test_nobody_says_that_nothing_is_unusual_where_no_alarm_was_asked(path):
@@ -281,7 +285,25 @@ def test_a_run_without_a_loss_is_told_without_one():
     record = Record()
     begin(record, WELL)
     record.append(readings(WELL, 1))
-    assert answer_sentence(sight_of(record)) == "Step 1 of gpt2, no loss was seen. Nothing unusual."
+    assert answer_sentence(sight_of(record)) == (
+        "Step 1 of gpt2, no loss was seen. Nothing unusual in 1 sample of the 11 that most alarms need."
+    )
+
+
+@pytest.mark.parametrize("samples", [LEAST_SAMPLES, LEAST_SAMPLES + 1])
+def test_too_few_samples_for_most_alarms_are_said_wherever_a_run_is_shown(samples):
+    """No alarm that compares with the past speaks before `is_early` lets it."""
+    record = watch_record(replace(WELL, samples=samples))
+    stream = next(iter(sight_of(record).history.series["stream.norm"].values()))
+    assert len(stream) == samples
+    few = f"{LEAST_SAMPLES} samples of the {LEAST_SAMPLES + 1} that most alarms need"
+    said = samples <= LEAST_SAMPLES
+    assert answer_sentence(sight_of(record)).endswith(
+        f"Nothing unusual in {few}." if said else "Nothing unusual."
+    )
+    sentence = f"No alarm spoke in {few}: sample more often."
+    assert (sentence in screen_of(record).text()) is said
+    assert (sentence in run_sentences(record)) is said
 
 
 def test_the_details_are_how_often_layers_are_read_and_what_that_costs():

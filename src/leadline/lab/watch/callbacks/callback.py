@@ -28,7 +28,7 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
 from leadline.lab.watch.callbacks.bases import bases_in_use, plain_class, with_bases
-from leadline.lab.watch.callbacks.trained import called_module, ids_in
+from leadline.lab.watch.callbacks.trained import called_module, ids_in, optimizers_of
 from leadline.lab.watch.fence import log
 from leadline.lab.watch.watch import Watch, watch
 from leadline.record import Finding
@@ -85,6 +85,8 @@ class LeadlineCallback:
         self.watch: Watch | None = None
         """The watch of the training under way, or of the last one."""
         self._batches: list[str] = []
+        self._made: int | None = None
+        """How many updates there were before, as a checkpoint of Lightning says."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Lightning sends callbacks to the processes that it starts; classes made here cannot be sent.
@@ -182,10 +184,33 @@ class LeadlineCallback:
         _fenced(self._start_in_lightning, trainer, pl_module)
 
     def _start_in_lightning(self, trainer: Any, pl_module: Any) -> None:
-        optimizers = list(trainer.optimizers)
+        module, optimizers = called_module(pl_module, self.module), list(trainer.optimizers)
         # Lightning counts the steps of all optimizers together.
         step = int(trainer.global_step) // max(1, len(optimizers))
-        self.start(called_module(pl_module, self.module), optimizers, step=step)
+        made, self._made = self._made, None
+        # What steps other modules alone makes no update of this one.
+        self.start(
+            module,
+            optimizers_of(module, optimizers),
+            step=made if made is not None and step else step,
+        )
+
+    @property
+    def state_key(self) -> str:
+        """Under which Lightning keeps the state: several callbacks may watch several modules."""
+        return f"LeadlineCallback(path={str(self.path)!r}, module={self.module!r})"
+
+    def state_dict(self) -> dict[str, Any]:
+        """What Lightning keeps in a checkpoint: how many updates there were.
+
+        Its own count of steps does not tell, where several optimizers step together or in turn.
+        """
+        return {} if self.watch is None else {"updates": self.watch.updates_made}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take up what a checkpoint holds."""
+        made = state_dict.get("updates")
+        self._made = made if isinstance(made, int) else None
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

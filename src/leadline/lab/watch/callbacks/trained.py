@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from leadline.errors import InputError
 
-__all__ = ["called_module", "ids_in"]
+__all__ = ["called_module", "ids_in", "optimizers_of"]
 
 _IDS = ("id", "ids", "index", "indices", "idx", "example_id", "sample_id", "uid", "guid")
 """Under these names a batch may say which examples it holds."""
@@ -35,6 +35,17 @@ def called_module(module: nn.Module, path: str | None) -> nn.Module:
     if not children or _says_forward(module):
         return module
     return max(children, key=_count)
+
+
+def optimizers_of(module: nn.Module, optimizers: Sequence[Any]) -> list[Any]:
+    """Return the optimizers that hold a parameter of a module; all of them where none does."""
+    ours = {id(one) for one in module.parameters()}
+    holding = [
+        optimizer
+        for optimizer in optimizers
+        if any(id(one) in ours for group in optimizer.param_groups for one in group["params"])
+    ]
+    return holding or list(optimizers)
 
 
 def _count(module: nn.Module) -> int:

@@ -9,24 +9,32 @@ Listeners are called in whatever thread calls backward, and several threads may 
 loss it is, they have to tell. The wrapper stands for the original in TorchScript, too.
 
 `GradScaler.scale` is wrapped likewise, so that a scaled loss is known to be scaled, and by how much,
-and `GradScaler.update`: what was scaled before and has not led to a step was skipped.
+and `GradScaler.update`: what was scaled before and has not led to a step was skipped. Loops divide a
+scaled loss by their micro-batches, or add several up, before they call backward. So it is the node of
+the graph that says so, and not the tensor: whatever is near to one of them holds its factor, as the
+gradients do that the scaler divides by it.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.jit import _builtins as script
-from torch.utils.weak import WeakTensorKeyDictionary
 
 __all__ = ["BackwardCall", "LossScale", "listen_to_losses"]
+
+NEAREST = 64
+"""So many nodes of the graph behind a value are looked at for a loss scaler."""
+_KEY = "leadline.loss_scale"
+"""Under it a node of the graph says that it is the product with the factor of a scaler."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,8 @@ class _Listener:
 _listeners: tuple[_Listener, ...] = ()
 """Exchanged as a whole, so that other threads may walk it meanwhile."""
 _changing = threading.RLock()
-_scaled: Any = WeakTensorKeyDictionary()
+_scalers: set[int] = set()
+"""The scalers that have scaled anything: where there is none, no graph is looked at."""
 _turn = [0]
 """How often wrappers were set. One that others have wrapped cannot be taken off; it falls silent."""
 _originals: list[tuple[Any, str, Any, Any]] = []
@@ -164,7 +173,7 @@ def _call(tensors: Any) -> BackwardCall | None:
     several = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
     if not several or not all(isinstance(one, Tensor) and one.numel() == 1 for one in several):
         return None
-    scale = _scaled.get(several[0])
+    scale = _scale_behind(several)
     # A copy: loops average a loss over processes in place.
     value = several[0].detach().clone()
     for one in several[1:]:
@@ -172,18 +181,48 @@ def _call(tensors: Any) -> BackwardCall | None:
     return BackwardCall(value, scale)
 
 
+def _scale_behind(values: Sequence[Tensor]) -> LossScale | None:
+    """The factor of a loss scaler in values: of the nearest that their graph was multiplied by."""
+    if not _scalers:
+        return None
+    nodes: list[Any] = [one.grad_fn for one in values]
+    known: set[Any] = set()
+    for node in nodes:  # it grows meanwhile
+        if node is None or node in known:
+            continue
+        scale = node.metadata.get(_KEY)
+        if scale is not None:
+            return scale
+        known.add(node)
+        if len(known) == NEAREST:
+            break
+        nodes += [one for one, _ in node.next_functions]
+    return None
+
+
 def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
     def watched_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
-        try:
-            factor = getattr(self, "_scale", None)
-            if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
-                _scaled[scaled] = LossScale(factor.detach().clone(), id(self))
-        except Exception as error:
-            _fail(error)
-        return scaled
+        mark = partial(_mark_scaled, self)
+        # A generator of losses is scaled when somebody asks for them.
+        return map(mark, scaled) if isinstance(scaled, map) else mark(scaled)
 
     return watched_scale
+
+
+def _mark_scaled(scaler: Any, scaled: Any) -> Any:
+    """Let the graph of what a scaler has multiplied say so."""
+    try:
+        factor = getattr(scaler, "_scale", None)
+        for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
+            if isinstance(one, list | tuple):
+                _mark_scaled(scaler, one)
+            elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
+                one.grad_fn.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
+                _scalers.add(id(scaler))
+    except Exception as error:
+        _fail(error)
+    return scaled
 
 
 def _watched_update(update: Callable[..., Any], turn: int) -> Callable[..., Any]:
@@ -204,4 +243,4 @@ def _unwrap() -> None:
             script._get_builtin_table().pop(id(ours), None)
         if getattr(owner, name) is ours:
             setattr(owner, name, original)
-    _scaled.clear()
+    _scalers.clear()

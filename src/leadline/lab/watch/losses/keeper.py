@@ -5,7 +5,9 @@
                 elsewhere, and then every value counts
     kept        what was not thrown away: the loop may set gradients to zero and begin again
     first       of passes through weights that were moved in between (SAM, LBFGS) the first one:
-                the update begins at its weights
+                the update begins at its weights, unless another optimizer has moved them
+    scaled      a loss without the factor of a scaler counts as the scaler makes it count: it divides
+                every gradient that a scaled loss has reached as well
 
 The losses of an update are those that are left, added up. On the processor they are read at once,
 from other devices with the next sample, so that nobody waits.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -25,6 +28,7 @@ from torch import Tensor, nn
 from leadline.errors import InputError
 from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.losses.witnesses import Mark, Witnesses
+from leadline.lab.watch.sampling.apart import inside_backward
 from leadline.record import Reading
 from leadline.record.rows.site import RUN
 from leadline.record.run.watching import LOSS
@@ -40,7 +44,7 @@ MOST_UPDATES = 1000
 class _Heard:
     """One backward call, and what became of it."""
 
-    __slots__ = ("call", "ended", "moved_before", "reached")
+    __slots__ = ("call", "ended", "moved_before", "of_another", "reached")
 
     def __init__(self, call: BackwardCall) -> None:
         self.call = call
@@ -49,6 +53,8 @@ class _Heard:
         """The witnesses whose gradients hold something of it."""
         self.moved_before = False
         """Whether it went through weights that were moved on the way, so that another one counts."""
+        self.of_another = False
+        """Whether an optimizer that is not watched has stepped since: it may be the loss of that."""
 
 
 class LossKeeper:
@@ -57,6 +63,8 @@ class LossKeeper:
     def __init__(self, module: nn.Module | None = None) -> None:
         self.on_not_finite: Callable[[int], None] = lambda _: None
         """Called with the step where losses begin to be NaN or infinite; at once on the processor."""
+        self.on_unscaled: Callable[[], None] = lambda: None
+        """Called where a loss without a scale reached what a scaled one has reached."""
         self.unstepped = 0
         """How many backward calls were heard since the last update."""
         self._witnesses = Witnesses(module)
@@ -138,7 +146,8 @@ class LossKeeper:
                 continue
             if moved is None:
                 moved = _differences(self._weights or [], self._witnesses.weights())
-            if one.reached <= gone and one.reached <= moved and not one.moved_before:
+            again = one.reached <= gone and one.reached <= moved
+            if again and not (one.moved_before or one.of_another):
                 self._moved = True  # a second look from elsewhere: what was heard here is the loss
                 continue
             one.reached = one.reached - gone
@@ -148,6 +157,11 @@ class LossKeeper:
             return False
         self._weights = None
         return True
+
+    def step_elsewhere(self) -> None:
+        """An optimizer that is not watched has moved weights of the model."""
+        for one in self._heard.get(get_ident(), ()):
+            one.of_another = True
 
     def name(self, value: Any) -> None:
         """Keep what the loop itself calls the loss of this update."""
@@ -171,17 +185,35 @@ class LossKeeper:
 
     def end_update(self, step: int) -> list[BackwardCall]:
         """Give the losses since the last update to this one, and return what was heard."""
-        self._thread = get_ident()
-        heard = [one for one in list(self._heard.get(get_ident(), ())) if one.ended]
-        heard = [one for one in heard if one.reached] or heard
+        # An optimizer that steps inside of backward may do so in a thread of autograd.
+        inside = inside_backward()
+        if not inside or get_ident() in self._heard:
+            self._thread = get_ident()
+        every = list(self._heard.get(self._thread, ()))
+        under_way = every[-1] if inside and every else None
+        heard = [one for one in every if one.ended or one is under_way]
+        heard = [one for one in heard if one.reached or one is under_way] or heard
         named = self._named
         self._forget()
+        self._scale_alike(heard)
         losses = [one.call.loss for one in heard if not one.moved_before]
         if named is not None:
             losses = [named]
         if losses:
             self._keep(step, _sum(losses))
         return [one.call for one in heard]
+
+    def _scale_alike(self, heard: Sequence[_Heard]) -> None:
+        """Give a loss the scale by which its gradients are divided, where it has none of its own."""
+        scaled = [one for one in heard if one.call.scaled is not None]
+        if not scaled or len(scaled) == len(heard):
+            return
+        for one in heard:
+            shared = (other for other in scaled if other.reached & one.reached)
+            beside = None if one.call.scaled is not None else next(shared, None)
+            if beside is not None:
+                one.call = replace(one.call, scaled=beside.call.scaled)
+                self.on_unscaled()
 
     def _forget(self) -> None:
         self._heard = {}

@@ -1,18 +1,20 @@
 """Which run of autograd a gradient comes from: one that trains, or one that only asks.
 
 `backward` adds gradients to the parameters, `torch.autograd.grad` returns them: that is how loops
-take gradient penalties and the steps of an inner loop. To the hook of a tensor both look alike. Both
-go through one function of torch, which is exchanged while a sample stands.
+take gradient penalties and the steps of an inner loop. `backward(inputs=...)` adds them to what it
+names alone, which may be no parameter: so loops find adversarial examples. To the hook of a tensor all
+of them look alike. They go through one function of torch, which is exchanged while a sample stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from leadline.lab.watch.exchange import Exchange
 
@@ -23,10 +25,18 @@ __all__ = ["EngineRun", "engine_runs", "failed_runs", "run_under_way"]
 class EngineRun:
     """One run through a graph."""
 
-    trains: bool
-    """Whether it adds to the gradients of parameters."""
+    adds: bool
+    """Whether it adds to gradients, and does not return them."""
+    inputs: frozenset[int]
+    """The identities of the tensors to whose gradients alone it adds; none: to all of them."""
     keeps_graph: bool
     """Whether another run may go through the same graph."""
+
+    def trains(self, parameters: Iterable[Tensor]) -> bool:
+        """Whether it adds to the gradient of any of these parameters."""
+        return self.adds and (
+            not self.inputs or any(id(one) in self.inputs for one in parameters)
+        )
 
 
 _under_way: dict[int, list[EngineRun]] = {}
@@ -54,8 +64,10 @@ def run_under_way(thread: int) -> EngineRun | None:
 def _known(original: Callable[..., Any]) -> Callable[..., Any]:
     def engine_run_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         thread = get_ident()
+        # Of torch: gradients, whether the graph is kept, whether one of it is made, and inputs.
         keeps = bool(args[1]) if len(args) > 1 else False
-        run = EngineRun(bool(kwargs.get("accumulate_grad", True)), keeps)
+        inputs = args[3] if len(args) > 3 else ()
+        run = EngineRun(bool(kwargs.get("accumulate_grad", True)), _identities(inputs), keeps)
         runs = _under_way.setdefault(thread, [])
         runs.append(run)
         try:
@@ -69,6 +81,13 @@ def _known(original: Callable[..., Any]) -> Callable[..., Any]:
                 _under_way.pop(thread, None)
 
     return engine_run_backward
+
+
+def _identities(inputs: Any) -> frozenset[int]:
+    """The tensors that a run is asked for, some of which are named by the edge that leads to them."""
+    edges = (getattr(one, "node", None) for one in inputs)
+    named = (getattr(edge, "variable", None) for edge in edges)
+    return frozenset(map(id, (*inputs, *named))) - {id(None)}
 
 
 engine_runs = Exchange(

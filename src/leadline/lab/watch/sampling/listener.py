@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leadline.anatomy import Block, Stack, Sublayer
 from leadline.instruments.passes.collect import Collector
@@ -21,6 +21,7 @@ class Listening(Protocol):
 
     over: bool
     fence: Fence
+    module: nn.Module
 
 
 class FencedListener:
@@ -29,7 +30,7 @@ class FencedListener:
     def __init__(self, collector: Collector, sample: Listening, *, own: bool = False) -> None:
         self._sample = sample
         self._collector = collector
-        self.gradients = StreamGradients(collector.gradient, own=own)
+        self.gradients = StreamGradients(collector.gradient, sample.module, own=own)
 
     def _hand_on(self, method: Callable[..., None], *args: Any) -> None:
         sample = self._sample

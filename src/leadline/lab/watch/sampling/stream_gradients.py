@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from leadline.anatomy import Stack
 from leadline.lab.watch.sampling.engine_runs import failed_runs, run_under_way
@@ -24,13 +24,19 @@ __all__ = ["StreamGradients"]
 class StreamGradients:
     """Adds up gradients by their sites; `hand_on(stack, layer, None, gradient)` gets the sums.
 
-    `own`: the pass is one of ours, and so is the run through it, which trains nothing.
+    `module` is what the loop trains. `own`: the pass is one of ours, and so is the run through it,
+    which trains nothing.
     """
 
     def __init__(
-        self, hand_on: Callable[[Stack, int, None, Tensor], None], *, own: bool = False
+        self,
+        hand_on: Callable[[Stack, int, None, Tensor], None],
+        module: nn.Module,
+        *,
+        own: bool = False,
     ) -> None:
         self._hand_on = hand_on
+        self._module = module
         self._own = own
         self._thread = get_ident()
         self._kept: dict[tuple[str, int], tuple[Stack, Tensor]] = {}
@@ -44,7 +50,7 @@ class StreamGradients:
         """Take what one run brings to one site."""
         run = None if self._own else run_under_way(self._thread)
         site = (stack.name, layer)
-        if run is not None and not run.trains:
+        if run is not None and not run.trains(self._module.parameters()):
             if not self.trained:
                 self._asked[site] = (stack, gradient.clone())
             return

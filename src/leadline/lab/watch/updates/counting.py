@@ -8,6 +8,9 @@ A step inside of a step belongs to the outer one, and is where that is read: SAM
 the optimizer that moves the weights. It counts for its holder where SAM's `first_step` and
 `second_step` call it without a step of their own.
 
+Of optimizers that are given, an update is what they make. Where another one steps that holds a
+parameter of the model as well, as in loops that train it by two losses in turn, that is told.
+
 Without an optimizer torch's own global step hooks are used, and an optimizer counts if it holds a
 parameter of the model; that is asked at its first step, because sharding replaces parameters after
 the watch has begun. As long as those that have stepped do not hold every parameter that is trained,
@@ -20,15 +23,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim import optimizer as torch_optimizer
 
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.updates.closures import Arguments, reading_after_closure
@@ -46,8 +47,9 @@ __all__ = ["UpdateCounter", "is_skipped", "steps_made"]
 class UpdateCounter:
     """Calls `before(optimizer)` ahead of every step, and `after()` when an update is over.
 
-    `waiting()` is called when an optimizer has stepped and others are waited for, and
-    `missed(optimizer)` behind a step that could not be looked at ahead of it.
+    `waiting()` is called when an optimizer has stepped and others are waited for,
+    `missed(optimizer)` behind a step that could not be looked at ahead of it, and `elsewhere()`
+    behind that of an optimizer of the model that is not one of those given.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class UpdateCounter:
         waiting: Callable[[], None],
         fence: Fence,
         missed: Callable[[Optimizer], None] = lambda _: None,
+        elsewhere: Callable[[], None] = lambda: None,
     ) -> None:
         self._module = module
         self._optimizers = optimizers
@@ -67,10 +70,16 @@ class UpdateCounter:
         self._after = after
         self._waiting = waiting
         self._missed = missed
+        self._elsewhere = elsewhere
         self._fence = fence
         self._stepped: dict[int, Optimizer] = {}
         self._ours: dict[int, Optimizer] = {id(one): one for one in optimizers or ()}
         self._others: dict[int, Optimizer] = {}
+        self._hooked: dict[int, Optimizer] = {}
+        """Those that were given, and what they hold."""
+        self._holds: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
+        """Of others, whether they hold a parameter of the model."""
+        self._heard_by: tuple[Callable[..., Any], ...] = ()
         self._holders: dict[int, Optimizer] = {}
         """By an optimizer that another one holds, the outermost of those that were given."""
         for one in optimizers or ():
@@ -93,17 +102,17 @@ class UpdateCounter:
 
     def begin(self) -> None:
         """Set the hooks."""
-        before = self._fence.shield(self._before_step)
-        after = self._fence.shield(self._after_step)
+        shield = self._fence.shield
+        before, after = shield(self._before_step), shield(self._after_step)
+        self._heard_by = (before, after, shield(self._step_elsewhere))
+        # Of every optimizer of the process: they must not keep a model alive that nobody trains.
         if self._optimizers is None:
-            self._handles += [
-                register_optimizer_step_pre_hook(before),
-                register_optimizer_step_post_hook(after),
-            ]
-        hooked: dict[int, Optimizer] = {}
+            self._handles += [_OfAll("pre", self, 0), _OfAll("post", self, 1)]
+        else:
+            self._handles.append(_OfAll("post", self, 2))
         for one in self._optimizers or ():
-            hooked |= {id(each): each for each in (one, *inner_optimizers(one))}
-        for one in hooked.values():
+            self._hooked |= {id(each): each for each in (one, *inner_optimizers(one))}
+        for one in self._hooked.values():
             self._handles += [
                 one.register_step_pre_hook(before),
                 one.register_step_post_hook(after),
@@ -123,6 +132,11 @@ class UpdateCounter:
         """
         if self._stepped and self._thread == threading.get_ident():
             self._complete()
+
+    @property
+    def has_stepped(self) -> bool:
+        """Whether some optimizers have stepped, and others may belong to the same update."""
+        return bool(self._stepped)
 
     def finish(self) -> None:
         """The loop is over: what has stepped so far was an update, whoever says so."""
@@ -200,6 +214,18 @@ class UpdateCounter:
         else:
             self._waiting()
 
+    def _step_elsewhere(self, optimizer: Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling() or id(optimizer) in self._hooked:
+            return
+        frame, step = calling_frame(), self._under_way
+        if (step is not None and step.calls(frame)) or fills_state(frame):
+            return
+        if optimizer not in self._holds:
+            ours = {id(one) for one in self._module.parameters()}
+            self._holds[optimizer] = bool(ours & held(optimizer))
+        if self._holds[optimizer]:
+            self._elsewhere()
+
     def _complete(self) -> None:
         self._stepped.clear()
         self._after()
@@ -216,6 +242,25 @@ class UpdateCounter:
         else:
             self._others[id(optimizer)] = optimizer
         return id(optimizer) in self._ours
+
+
+class _OfAll:
+    """A hook of every optimizer of the process, which does not keep alive whom it calls."""
+
+    def __init__(self, turn: Literal["pre", "post"], counter: UpdateCounter, number: int) -> None:
+        reference = ref(counter)
+
+        def call(*args: Any) -> Any:
+            one = reference()
+            return None if one is None else one._heard_by[number](*args)
+
+        register: Any = getattr(torch_optimizer, f"register_optimizer_step_{turn}_hook")
+        self._hooks: Any = getattr(torch_optimizer, f"_global_optimizer_{turn}_hooks")
+        self._key = register(call).id
+
+    def remove(self) -> None:
+        """Take it off; torch's own handle cannot where the garbage collector ends the watch."""
+        self._hooks.pop(self._key, None)
 
 
 def steps_made(optimizer: Optimizer) -> int:

@@ -8,6 +8,10 @@
 The norm of the gradient is taken of every number, the other two of evenly spaced ones of every
 tensor (`picked`), which count for as many as stand behind them.
 
+A parameter without a gradient belongs to the weights of its group, as an expert to which no token was
+sent does, but does not speak for a group of which none has one. Of a parameter that several
+optimizers step in one update, the first one is read, and how far all of them have moved it.
+
 A parameter that cannot be read takes its group with it and nothing else: `unread` says which, and
 why. A group has a surprise where all of its parameters that the optimizer has stepped before have a
 second moment.
@@ -92,6 +96,8 @@ class GroupSums:
     """How many numbers the surprise is the sum of."""
     change: float = 0.0
     weight: float = 0.0
+    resting: float = 0.0
+    """Of weights that got no gradient and did not move."""
     taken: float = 0.0
     """How many gradients of it an optimizer took, or missed: with none of them there is no norm."""
 
@@ -110,7 +116,7 @@ Kind = Literal["gradient", "surprise", "weight"]
 _SUMS_OF: dict[Kind, tuple[str, ...]] = {
     "gradient": ("gradient", "taken"),
     "surprise": ("surprise", "surprised"),
-    "weight": ("change", "weight"),
+    "weight": ("change", "weight", "resting"),
 }
 
 
@@ -132,6 +138,16 @@ class _Taken(NamedTuple):
     settings: dict[str, Any]
 
 
+class _Kept(NamedTuple):
+    """Some of a parameter's numbers before the step."""
+
+    name: str
+    site: Site
+    parameter: nn.Parameter
+    before: Tensor
+    has_gradient: bool
+
+
 class StepReading:
     """One update of one or several optimizers: each begins before its step; all end together."""
 
@@ -144,7 +160,9 @@ class StepReading:
         self.unread: list[Unread] = []
         self._without: set[tuple[Site, Kind]] = set()
         """What is not said of which group, because a parameter of it cannot be read."""
-        self._before: list[tuple[str, Site, nn.Parameter, Tensor]] = []
+        self._before: list[_Kept] = []
+        self._begun: set[int] = set()
+        """The parameters that an optimizer is about to step, or has stepped in this update."""
         self._entries: list[tuple[Site, str, Tensor, float]] = []
         """Sums that are still on their device: what of which group, and how many each stands for."""
         self._taken: dict[Site, int] = {}
@@ -158,9 +176,14 @@ class StepReading:
         taken: list[_Taken] = []
         for name, parameter, settings in self.groups.of(optimizer):
             gradient, site = parameter.grad, self.groups.sites[name]
+            if id(parameter) in self._begun:
+                continue
+            self._begun.add(id(parameter))
             if gradient is None:
                 if parameter.requires_grad and is_counted(parameter, first=self._first):
                     self._without_gradient[site] = self._without_gradient.get(site, 0) + 1
+                    if weights:
+                        self._keep(name, site, parameter, has_gradient=False)
                 continue
             if not is_counted(gradient, first=self._first):
                 continue
@@ -183,11 +206,16 @@ class StepReading:
                 self._read_surprise(optimizer, one, scale)
             except Exception as error:
                 self._leave_out("surprise", one.name, one.site, error)
-            try:
-                before = picked(_present(one.parameter))
-                self._before.append((one.name, one.site, one.parameter, before))
-            except Exception as error:
-                self._leave_out("weight", one.name, one.site, error)
+            self._keep(one.name, one.site, one.parameter, has_gradient=True)
+
+    def _keep(
+        self, name: str, site: Site, parameter: nn.Parameter, *, has_gradient: bool
+    ) -> None:
+        try:
+            before = picked(_present(parameter))
+            self._before.append(_Kept(name, site, parameter, before, has_gradient))
+        except Exception as error:
+            self._leave_out("weight", name, site, error)
 
     def _read_surprise(self, optimizer: torch.optim.Optimizer, one: _Taken, scale: float) -> None:
         state = state_of(optimizer, one.parameter)
@@ -245,7 +273,7 @@ class StepReading:
     @torch.no_grad()
     def end(self) -> dict[Site, GroupSums]:
         """Compare the weights with those of before, and return the sums of this process."""
-        for name, site, parameter, before in self._before:
+        for name, site, parameter, before, has_gradient in self._before:
             try:
                 change = (picked(_present(parameter)) - before).square().sum(dtype=torch.float64)
             except Exception as error:  # the step itself has exchanged it
@@ -254,7 +282,15 @@ class StepReading:
             # Of tensors of which a part is read, the sums stand for the whole.
             share = share_of(parameter)
             weight = before.square().sum(dtype=torch.float64)
-            self._entries += [(site, "change", change, share), (site, "weight", weight, share)]
+            self._entries.append((site, "change", change, share))
+            if has_gradient:
+                self._entries.append((site, "weight", weight, share))
+                continue
+            rests = change == 0  # optimizers of the user's own may let it decay all the same
+            self._entries += [
+                (site, "resting", torch.where(rests, weight, 0.0), share),
+                (site, "weight", torch.where(rests, 0.0, weight), share),
+            ]
         sums: dict[Site, GroupSums] = {}
         if self._entries:
             device = self._entries[0][2].device  # one transfer for all of them
@@ -282,7 +318,7 @@ def readings_of(sums: Mapping[Site, GroupSums]) -> list[WeightReading]:
             site,
             gradient=one.gradient**0.5 if one.taken else None,
             surprise=(one.surprise / one.surprised) ** 0.5 if one.surprised else None,
-            update_ratio=(one.change / one.weight) ** 0.5 if one.weight else None,
+            update_ratio=(one.change / (one.weight + one.resting)) ** 0.5 if one.weight else None,
         )
         for site, one in sums.items()
     ]

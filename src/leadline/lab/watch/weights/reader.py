@@ -38,6 +38,8 @@ WHY_AS_TAKEN: dict[Why, str] = {
     + AS_TAKEN,
     "between": "In some updates gradients are changed between two backward passes, as by clipping "
     "every micro-batch: " + AS_TAKEN,
+    "inside": "The optimizer steps inside of backward, where every gradient is gone before backward "
+    f"is over: {AS_TAKEN}",
     "unheard": "In some updates no call of backward() on a loss left the gradients that the "
     f"optimizer takes: {AS_TAKEN}",
     "few": "In some updates too few of the parameters that tell clipping had a gradient: "

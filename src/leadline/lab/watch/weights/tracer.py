@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from leadline.anatomy.spread import local_part
 from leadline.lab.watch.losses.calls import BackwardCall
+from leadline.lab.watch.sampling.apart import inside_backward
 from leadline.lab.watch.weights.picked import picked
 
 __all__ = ["HALVES", "UNCLIPPED", "Trace", "Tracer", "Why", "scale_left"]
@@ -44,7 +45,7 @@ ALIKE_IN_HALF = 1e-2
 
 HALVES = (torch.float16, torch.bfloat16)
 
-Why = Literal["", "several", "between", "unheard", "few", "lost"]
+Why = Literal["", "several", "between", "inside", "unheard", "few", "lost"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Trace:
 
     factor: float | None
     why: Why = ""
-    """`several`: no common factor. `between`: changed between two backward passes. `unheard`: no
-    backward pass left it. `few`: too few parameters tell. `lost`: nothing there is finite."""
+    """`several`: no common factor. `between`: changed between two backward passes. `inside`: the
+    optimizer steps before backward is over. `unheard`: no backward pass left it. `few`: too few parameters tell. `lost`: nothing there is finite."""
 
 
 class Tracer:
@@ -67,7 +68,7 @@ class Tracer:
         self._armed = False
         self._is_between = False
         """Whether gradients were changed between two backward passes of this update."""
-        self._in_half = False
+        self._is_inside = self._in_half = False
         self._left: dict[int, Tensor] = {}
         self._marks: dict[int, tuple[int, int]] = {}
         self._taken: dict[int, Tensor] = {}
@@ -96,7 +97,7 @@ class Tracer:
         """Listen to the gradient of the next update."""
         self._left, self._marks, self._taken = {}, {}, {}
         self._with_gradient = {}
-        self._is_between = self._in_half = False
+        self._is_between = self._is_inside = self._in_half = False
         self._armed = True
 
     def disarm(self) -> None:
@@ -141,6 +142,7 @@ class Tracer:
             if one.grad is not None
         }
         self._with_gradient |= held
+        self._is_inside = self._is_inside or inside_backward()
         scale = scale_left(optimizer)
         for one in self._parameters:
             if id(one) in held and _can_be_picked(one.grad):
@@ -171,6 +173,8 @@ class Tracer:
             self.choose(self._with_gradient.values())
         if self._is_between:
             return Trace(None, "between")
+        if self._is_inside:
+            return Trace(None, "inside")
         if not told:
             return Trace(None, "unheard" if self._taken.keys() - self._left.keys() else "few")
         if not all(math.isfinite(number) for one in told for number in one):

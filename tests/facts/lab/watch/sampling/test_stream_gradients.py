@@ -84,6 +84,30 @@ def looked_at_before(model, tokens):
     one_loss(model, tokens)
 
 
+def adversarial(model, tokens, *, edge):
+    """Look for the worst shift of the embeddings, as adversarial training does, then train."""
+    shift = torch.zeros(8, model.wte.embedding_dim, requires_grad=True)
+    handle = model.wte.register_forward_hook(lambda *call: call[-1] + shift)
+    asked = torch.autograd.graph.get_gradient_edge(shift) if edge else shift
+    (100 * cross_entropy(model(tokens.flip(1)), tokens)).backward(inputs=[asked])
+    handle.remove()
+    assert shift.grad.any()
+    one_loss(model, tokens)
+
+
+def asked_for_an_input_before(model, tokens):
+    adversarial(model, tokens, edge=False)
+
+
+def asked_for_an_edge_before(model, tokens):
+    adversarial(model, tokens, edge=True)
+
+
+def trained_by_inputs(model, tokens):
+    loss = cross_entropy(model(tokens), tokens)
+    loss.backward(inputs=list(model.parameters()))
+
+
 def rows(passes):
     """Every reading of the stream in one update that is made of these passes, and the notes."""
     torch.manual_seed(0)
@@ -114,6 +138,9 @@ def rows(passes):
         (trained_by_hand, one_loss),
         (failed_before, one_loss),
         (looked_at_before, one_loss),
+        (asked_for_an_input_before, one_loss),
+        (asked_for_an_edge_before, one_loss),
+        (trained_by_inputs, one_loss),
     ],
     ids=lambda one: one.__name__,
 )
