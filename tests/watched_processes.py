@@ -30,14 +30,14 @@ __all__ = ["FAULTS", "built", "run_loop"]
 
 EXAMPLES, TOKENS = 6, 12
 FAULTS = {
-    "beginning": "leadline.lab.watch.watch.WeightReader.__init__",
+    "beginning": "leadline.lab.watch.beginning.WeightReader.__init__",
     "arming": "leadline.lab.watch.layers.LayerReader.arm",
     "forward": "leadline.lab.watch.layers.LayerReader._begin",
     "proof": "leadline.lab.watch.layers.prove_anatomy",
     "tap": "leadline.lab.watch.sampling.sample.Sample.begin",
     "probe": "leadline.lab.watch.gauges.LayerGauges.stream",
     "gradient": "leadline.lab.watch.gauges.LayerGauges.gradient",
-    "losses": "leadline.lab.watch.losses.calls.LossKeeper.hear",
+    "losses": "leadline.lab.watch.losses.keeper.LossKeeper.hear",
     "optimizer": "leadline.lab.watch.weights.optimizers.StepReading.begin",
     "weights": "leadline.lab.watch.weights.optimizers.StepReading.end",
     "reading": "leadline.lab.watch.sampling.sample.Sample.readings",
@@ -47,7 +47,7 @@ FAULTS = {
     "store": "leadline.instruments.passes.processes.mailbox.Mailbox.send",
     "writing": "leadline.lab.watch.writer.RunWriter.write",
     "alarms": "leadline.lab.watch.bell.Bell.ask",
-    "closing": "leadline.lab.watch.watch.Watch._close_record",
+    "closing": "leadline.lab.watch.course.WatchCourse._close_record",
     "leaving": "leadline.instruments.passes.processes.mailbox.Mailbox.leave",
 }
 """Where a monitor may fail, by what is made to fail."""

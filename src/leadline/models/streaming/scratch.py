@@ -63,7 +63,8 @@ class Scratch:
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values in a file; the tensor that was given may be let go."""
         values = self._new_storage(tensor.nbytes)
-        kept = torch.empty(0, dtype=tensor.dtype).set_(values, 0, tuple(tensor.shape))
+        kept: Any = torch.empty(0, dtype=tensor.dtype)
+        kept.set_(values, 0, tensor.shape)
         kept.copy_(tensor.detach())
         self.bytes += tensor.nbytes
         self.tensors += 1

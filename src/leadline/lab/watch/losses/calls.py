@@ -218,7 +218,8 @@ def _mark_scaled(scaler: Any, scaled: Any) -> Any:
             if isinstance(one, list | tuple):
                 _mark_scaled(scaler, one)
             elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
-                one.grad_fn.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
+                notes: Any = one.grad_fn.metadata
+                notes[_KEY] = LossScale(factor.detach().clone(), id(scaler))
                 _scalers.add(id(scaler))
     except Exception as error:
         _fail(error)

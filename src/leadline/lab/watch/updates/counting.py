@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim import optimizer as torch_optimizer
+from torch.optim import optimizer as torch_optimizer  # pyright: ignore[reportAttributeAccessIssue] (hidden by a class in its stubs)
 
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.updates.closures import Arguments, reading_after_closure
