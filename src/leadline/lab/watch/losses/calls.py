@@ -26,6 +26,8 @@ from torch import Tensor
 from torch.jit import _builtins as script
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from leadline.lab.watch.sampling.apart import set_apart
+
 __all__ = ["BackwardCall", "LossScale", "listen_to_losses"]
 
 
@@ -145,7 +147,7 @@ def _watched_backward(backward: Callable[..., Any], turn: int) -> Callable[..., 
         if turn != _turn[0]:
             return backward(tensors, grad_tensors, *args, **kwargs)
         try:
-            call = None if grad_tensors is not None else _call(tensors)
+            call = None if grad_tensors is not None else set_apart(_call)(tensors)
             if call is not None:
                 heard = [one.hear(call) for one in _listeners]
                 waiting = [one for one in heard if one is not None]
@@ -176,14 +178,17 @@ def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
     def watched_scale(self: Any, outputs: Any) -> Any:
         scaled = scale(self, outputs)
         try:
-            factor = getattr(self, "_scale", None)
-            if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
-                _scaled[scaled] = LossScale(factor.detach().clone(), id(self))
+            set_apart(_keep_scale)(scaled, getattr(self, "_scale", None), id(self))
         except Exception as error:
             _fail(error)
         return scaled
 
     return watched_scale
+
+
+def _keep_scale(scaled: Any, factor: Any, scaler: int) -> None:
+    if isinstance(scaled, Tensor) and isinstance(factor, Tensor):
+        _scaled[scaled] = LossScale(factor.detach().clone(), scaler)
 
 
 def _watched_update(update: Callable[..., Any], turn: int) -> Callable[..., Any]:

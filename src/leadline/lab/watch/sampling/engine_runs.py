@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from leadline.anatomy import own_depth
 from leadline.lab.watch.exchange import Exchange
 
 __all__ = ["EngineRun", "engine_runs", "failed_runs", "run_under_way"]
@@ -53,6 +54,8 @@ def run_under_way(thread: int) -> EngineRun | None:
 
 def _known(original: Callable[..., Any]) -> Callable[..., Any]:
     def engine_run_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if own_depth():
+            return original(tensors, *args, **kwargs)
         thread = get_ident()
         keeps = bool(args[1]) if len(args) > 1 else False
         run = EngineRun(bool(kwargs.get("accumulate_grad", True)), keeps)

@@ -31,6 +31,7 @@ from torch.optim.optimizer import (
 )
 
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.sampling.apart import set_apart
 from leadline.lab.watch.updates.closures import Arguments, reading_after_closure
 from leadline.lab.watch.updates.steps import (
     StepUnderWay,
@@ -93,8 +94,8 @@ class UpdateCounter:
 
     def begin(self) -> None:
         """Set the hooks."""
-        before = self._fence.shield(self._before_step)
-        after = self._fence.shield(self._after_step)
+        before = self._fence.shield(set_apart(self._before_step))
+        after = self._fence.shield(set_apart(self._after_step))
         if self._optimizers is None:
             self._handles += [
                 register_optimizer_step_pre_hook(before),
@@ -175,7 +176,8 @@ class UpdateCounter:
 
         exchanged = None
         if id(step.optimizer) not in self._ahead:
-            exchanged = reading_after_closure(optimizer, args, kwargs, self._fence.shield(read))
+            shielded = self._fence.shield(set_apart(read))
+            exchanged = reading_after_closure(optimizer, args, kwargs, shielded)
         if exchanged is None:
             read()
         return exchanged
