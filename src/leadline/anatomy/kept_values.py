@@ -40,7 +40,9 @@ _OF_OTHERS = (sys.stdlib_module_names | {"torch", "leadline", "numpy", "tokenize
 """The packages whose objects are not looked into, with those of trainers."""
 _TRAINERS = frozenset({"lightning", "pytorch_lightning", "accelerate", "deepspeed", "ray", "wandb"})
 _DATA_OF_OTHERS = (SimpleNamespace, UserDict, UserList)
-_SHARED = frozenset({"_thread", "threading", "queue", "multiprocessing", "socket", "_io", "asyncio"})
+_SHARED = frozenset(
+    {"_thread", "threading", "queue", "multiprocessing", "socket", "_io", "asyncio"}
+)
 """Whose objects another thread may be using: what holds one is not the model's alone."""
 _MISSING = object()
 

@@ -81,9 +81,7 @@ def untouched(
         yield
 
 
-def _modules(
-    waiting: list[nn.Module], *, besides: Iterable[nn.Module] = ()
-) -> Iterator[nn.Module]:
+def _modules(waiting: list[nn.Module], *, besides: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
     """Modules and all that are inside of them, each once; more may be added while this goes on."""
     met = set(map(id, besides))
     while waiting:
@@ -97,10 +95,7 @@ def _modules(
 
 def _parameters(modules: list[nn.Module], memory: Memory) -> list[nn.Parameter]:
     found = {
-        id(one): one
-        for module in modules
-        for one in module._parameters.values()
-        if one is not None
+        id(one): one for module in modules for one in module._parameters.values() if one is not None
     }
     return list((found | {id(one): one for one in memory.parameters}).values())
 
@@ -192,10 +187,7 @@ def _put_back_gradients(
 def _keep_buffers(modules: list[nn.Module], stack: ExitStack) -> None:
     contents: list[Callable[[], None]] = []
     buffers = {
-        id(one): one
-        for module in modules
-        for one in module._buffers.values()
-        if one is not None
+        id(one): one for module in modules for one in module._buffers.values() if one is not None
     }
     for one in buffers.values():
         remember_tensor(one, contents)
@@ -203,9 +195,15 @@ def _keep_buffers(modules: list[nn.Module], stack: ExitStack) -> None:
 
 
 def _run_all(functions: list[Callable[[], None]]) -> None:
-    with ExitStack() as stack:  # all of them, whichever fails
-        for one in functions:
-            stack.callback(one)
+    """Run all of them, whichever fails."""
+    failure: BaseException | None = None
+    for one in functions:
+        try:
+            one()
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 class _Tables:
@@ -229,7 +227,7 @@ class _Tables:
     def put_back(self) -> None:
         """Give every name what stood there, and take away the names that are new."""
         for table, names, values in self.tables:
-            if len(table) == len(values) and all(map(is_, table.values(), values)):
+            if len(table) == len(values) and (not values or all(map(is_, table.values(), values))):
                 continue
             table.clear()
             table.update(zip(names, values, strict=True))

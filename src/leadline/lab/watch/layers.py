@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from leadline.anatomy import Anatomy, Declaration, is_compiled, own_depth, untouched, unwrapped
-from leadline.errors import LeadlineError
+from leadline.errors import InputError, LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
 from leadline.lab.watch.fence import Fence
@@ -295,7 +295,11 @@ class LayerReader:
             own=self._compiled,
         )
         if self._compiled:
-            self._read_uncompiled(self._sample, call)
+            try:
+                self._read_uncompiled(self._sample, call)
+            except InputError as error:  # before the pass
+                self._fence.note(f"{error} So layers are not read.", about="arguments")
+                self.give_up()
         else:
             self._sample.begin(call)
 

@@ -84,9 +84,7 @@ def apart(*, passes: bool = False) -> Iterator[None]:
         if _torch._len_torch_function_stack():
             _take_function_modes(stack)
         if not passes:
-            for device in _autocast_devices():
-                stack.callback(torch.set_autocast_enabled, device, True)
-                torch.set_autocast_enabled(device, False)
+            stack.enter_context(_torch._DisableAutocast())
         try:
             while (pair := _saved_tensors_hooks()) is not None:
                 _autograd._pop_saved_tensors_default_hooks()
@@ -108,21 +106,6 @@ def set_apart(function: Callable[..., Returned]) -> Callable[..., Returned]:
             return function(*args, **kwargs)
 
     return set_apart
-
-
-def _autocast_devices() -> list[str]:
-    """The kinds of device for which autocast is switched on."""
-    if not _torch._is_any_autocast_enabled():
-        return []
-    kinds = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "maia", "xla", "ipu", "privateuseone")
-    return [one for one in kinds if _is_cast(one)]
-
-
-def _is_cast(device: str) -> bool:
-    try:
-        return torch.is_autocast_enabled(device)
-    except RuntimeError:  # this build has no such device
-        return False
 
 
 def _function_modes() -> list[Any]:

@@ -37,8 +37,11 @@ class _Clones(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         tensor, memo = args
         if id(tensor) not in memo:
-            clone = tensor.detach().clone()
-            memo[id(tensor)] = clone.requires_grad_(tensor.requires_grad)
+            clone = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            memo[id(tensor)] = clone
+            if vars(tensor):  # attributes that somebody has set
+                with self:
+                    vars(clone).update(copy.deepcopy(vars(tensor), memo))
         return memo[id(tensor)]
 
 
@@ -50,9 +53,9 @@ def copied(values: Any) -> Any:
             return copy.deepcopy(values, memo)
     except Exception as error:
         raise InputError(
-            "The arguments of the forward pass cannot be copied "
-            f"({type(error).__name__}: {error}), and a pass of our own would use them up; give "
-            "anatomy=leadline.anatomy_of(model, inputs)."
+            f"The arguments of the forward pass cannot be copied ({type(error).__name__}: {error}), "
+            "and a pass of our own would use them up. With anatomy=leadline.anatomy_of(model, inputs) "
+            "there is none, unless the model is compiled."
         ) from error
 
 

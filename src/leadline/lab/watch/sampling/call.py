@@ -67,6 +67,7 @@ def prove_anatomy(
     module: nn.Module, call: Call, *, declared: Anatomy | Declaration | None = None
 ) -> Anatomy:
     """The anatomy of the module inside what was called, proved on the call's own inputs."""
+
     def fit() -> Any:
         try:
             return call.of_the_first_half().again()
