@@ -12,6 +12,8 @@ from leadline.anatomy.find.wrappers import (
     unwrapped,
     wrapper_names,
 )
+from leadline.anatomy.kept_weights import model_pass
+from leadline.anatomy.own_passes import own_depth, own_passes
 from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer, WriteLaw
 from leadline.anatomy.tap.attention import AttentionSpy, SeenAttention
 from leadline.anatomy.tap.module_hook import ModuleHook
@@ -40,6 +42,9 @@ __all__ = [
     "declare",
     "is_compiled",
     "judge",
+    "model_pass",
+    "own_depth",
+    "own_passes",
     "read_anatomy",
     "refuse_imbalance",
     "unsharded",

@@ -2,34 +2,39 @@
 
 Inside `with untouched(model):` the model is in eval mode with its parameters' gradients set
 aside. Afterwards, also after an exception, the training flags, `requires_grad`, gradients, buffers
-and random states (torch, `random`, numpy) are the very ones of before. Hooks are removed by those
-who set them.
+and random states (torch, `random`, numpy) are the very ones of before. So are parameters, buffers
+and children by name: what the model has made meanwhile is taken away again. Weights that it wrote
+to have their content back, as far as `kept_weights` sees it. Hooks are removed by those who set
+them.
 
-The plain attributes of modules are put back as well: tensors, numbers, strings, lists, dictionaries
-and the like, with what is inside of them. Recurrent models keep their state in them, some with the
-graph of the last pass behind it, and positions that grow with the text keep how far they have come.
-What stands under a new name is taken away again. Objects of other classes are left as they are, and
-so is what is kept outside of the modules.
+The attributes of modules are put back as well: whatever stands under a name, with what is inside of
+it (`kept_values`). Recurrent models keep their state in them, some with the graph of the last pass
+behind it, and positions that grow with the text keep how far they have come. Modules that a model
+hides in plain lists or in objects are put back like its own. What is kept outside of the modules
+is left as it is.
 
 Weights and buffers that inference mode made cannot take part in autograd; ordinary copies stand in
 for them inside the `with` block.
 
 A measurement enters dozens of times, so a model is walked through once here, past the slow ways of
-`nn.Module`.
+`nn.Module`. Passes inside of it are our own (`own_passes`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import is_
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from leadline.anatomy.kept_values import is_plain, remember, remember_tensor
+from leadline.anatomy.kept_values import Memory, remember_tensor
+from leadline.anatomy.kept_weights import KeptWeights
+from leadline.anatomy.own_passes import own_passes
 
 __all__ = ["untouched"]
 
@@ -39,44 +44,70 @@ _MISSING = object()
 
 
 @contextmanager
-def untouched(model: nn.Module, *, evaluate: bool = True) -> Iterator[None]:
-    """Put everything back as it was: flags, gradients, buffers, plain attributes, random state.
+def untouched(
+    model: nn.Module, *others: nn.Module, evaluate: bool = True, hooks: bool = False
+) -> Iterator[None]:
+    """Put everything back as it was: flags, gradients, weights, buffers, attributes, random state.
 
-    Compiled regions run eagerly inside the `with` block: hooks do not fire in a compiled graph.
+    `others` are put back as well and stay in the mode they are in. With `hooks` so is what hooks on
+    the modules have kept, in their closures or in objects that they belong to. Compiled regions run eagerly
+    inside the `with` block: hooks do not fire in a compiled graph.
     """
-    modules = list(_modules(model))
+    modules = list(_modules([model, *others]))
     with ExitStack() as stack:
+        stack.enter_context(own_passes())
         _ordinary(modules, stack)
         _keep_randomness(stack)
+        memory = Memory()
+        tables = [_Tables(one, memory) for one in modules]
+        for hidden in _modules(memory.modules, besides=modules):  # which may hide others
+            modules.append(hidden)
+            tables.append(_Tables(hidden, memory))
+        for one in modules if hooks else ():
+            for function in (*one._forward_pre_hooks.values(), *one._forward_hooks.values()):
+                memory.remember_function(function)
         stack.callback(_put_back_flags, [(one, one.training) for one in modules])
-        stack.callback(_put_back_attributes, [_Attributes(one) for one in modules])
-        _keep_parameters(modules, stack)
+        stack.callback(_run_all, memory.restores)
+        stack.callback(_run_all, [one.put_back for one in tables])
+        parameters = _parameters(modules, memory)
+        kept = KeptWeights(parameters)
+        if kept.begin():
+            stack.callback(kept.put_back)
+        _keep_gradients(parameters, stack)
         _keep_buffers(modules, stack)
         if evaluate:
-            _evaluate(model, modules)
+            _evaluate(model, kept)
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 
-def _modules(model: nn.Module) -> Iterator[nn.Module]:
-    """The module and all that are inside of it, each once."""
-    seen: set[int] = set()
-    waiting = [model]
+def _modules(waiting: list[nn.Module], *, besides: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
+    """Modules and all that are inside of them, each once; more may be added while this goes on."""
+    met = set(map(id, besides))
     while waiting:
         module = waiting.pop()
-        if id(module) in seen:
+        if id(module) in met:
             continue
-        seen.add(id(module))
+        met.add(id(module))
         yield module
         waiting += [child for child in module._modules.values() if child is not None]
 
 
-def _evaluate(model: nn.Module, modules: list[nn.Module]) -> None:
+def _parameters(modules: list[nn.Module], memory: Memory) -> list[nn.Parameter]:
+    found = {
+        id(one): one for module in modules for one in module._parameters.values() if one is not None
+    }
+    return list((found | {id(one): one for one in memory.parameters}).values())
+
+
+def _evaluate(model: nn.Module, kept: KeptWeights) -> None:
+    modules = list(_modules([model]))
     kinds = {type(one) for one in modules}
     if all(one.train is nn.Module.train and one.eval is nn.Module.eval for one in kinds):
         _put_back_flags([(one, False) for one in modules])
     else:
-        model.eval()  # in its own way
+        with kept.watching(always=True):  # in its own way, which may be to change its weights
+            model.eval()
 
 
 def _put_back_flags(flags: list[tuple[nn.Module, bool]]) -> None:
@@ -123,31 +154,27 @@ def _keep_randomness(stack: ExitStack) -> None:
         stack.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
 
 
-def _keep_parameters(modules: list[nn.Module], stack: ExitStack) -> None:
+def _keep_gradients(parameters: list[nn.Parameter], stack: ExitStack) -> None:
     """Set gradients aside, and the hooks that wait for one: an optimizer may step in them."""
-    kept: dict[int, tuple[nn.Parameter, torch.Tensor | None, bool]] = {}
+    kept = [(one, one.grad, one.requires_grad) for one in parameters]
     hooked: list[tuple[Any, dict[Any, Any]]] = []
-    for module in modules:
-        for parameter in module._parameters.values():
-            if parameter is None or id(parameter) in kept:
-                continue
-            kept[id(parameter)] = (parameter, parameter.grad, parameter.requires_grad)
-            hooks: Any = parameter._post_accumulate_grad_hooks
-            if hooks:
-                hooked.append((hooks, dict(hooks)))
-    stack.callback(_put_back_parameters, kept, hooked)
-    for parameter, gradient, _ in kept.values():
+    for parameter in parameters:
+        hooks: Any = parameter._post_accumulate_grad_hooks
+        if hooks:
+            hooked.append((hooks, dict(hooks)))
+    stack.callback(_put_back_gradients, kept, hooked)
+    for parameter, gradient, _ in kept:
         if gradient is not None:
             parameter.grad = None
     for hooks, _ in hooked:
         hooks.clear()
 
 
-def _put_back_parameters(
-    kept: dict[int, tuple[nn.Parameter, torch.Tensor | None, bool]],
+def _put_back_gradients(
+    kept: list[tuple[nn.Parameter, torch.Tensor | None, bool]],
     hooked: list[tuple[Any, dict[Any, Any]]],
 ) -> None:
-    for parameter, gradient, trained in kept.values():
+    for parameter, gradient, trained in kept:
         if parameter.requires_grad is not trained:
             parameter.requires_grad_(trained)
         if parameter.grad is not gradient:
@@ -159,67 +186,57 @@ def _put_back_parameters(
 
 def _keep_buffers(modules: list[nn.Module], stack: ExitStack) -> None:
     contents: list[Callable[[], None]] = []
-    kept: list[tuple[Any, str, torch.Tensor]] = []
-    seen: set[int] = set()
-    for module in modules:
-        for name, buffer in module._buffers.items():
-            if buffer is None:
-                continue
-            kept.append((module._buffers, name, buffer))
-            if id(buffer) not in seen:
-                seen.add(id(buffer))
-                remember_tensor(buffer, contents)
-    stack.callback(_put_back_buffers, kept)
+    buffers = {
+        id(one): one for module in modules for one in module._buffers.values() if one is not None
+    }
+    for one in buffers.values():
+        remember_tensor(one, contents)
     stack.callback(_run_all, contents)
 
 
-def _put_back_buffers(kept: list[tuple[Any, str, torch.Tensor]]) -> None:
-    for table, name, buffer in kept:
-        if table.get(name) is not buffer:
-            table[name] = buffer
-
-
 def _run_all(functions: list[Callable[[], None]]) -> None:
-    with ExitStack() as stack:  # all of them, whichever fails
-        for one in functions:
-            stack.callback(one)
+    """Run all of them, whichever fails."""
+    failure: BaseException | None = None
+    for one in functions:
+        try:
+            one()
+        except BaseException as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
-class _Attributes:
-    """The plain values among the attributes that one module adds to nn.Module's."""
+class _Tables:
+    """What one module holds by name: parameters, buffers, children, and attributes of its own."""
 
-    __slots__ = ("contents", "module", "names", "values")
+    __slots__ = ("attributes", "module", "short_lived", "tables")
 
-    def __init__(self, module: nn.Module) -> None:
-        table = vars(module)
+    def __init__(self, module: nn.Module, memory: Memory) -> None:
+        state = vars(module)
         self.module = module
-        self.names = table.keys() - _MODULE_ATTRIBUTES
-        self.contents: list[Callable[[], None]] = []
-        self.values: list[tuple[str, Any]] = []
-        for name in self.names:
-            value = table[name]
-            if is_plain(value):
-                self.values.append((name, value))
-            remember(value, self.contents)
+        self.tables: list[tuple[Any, list[str], list[Any]]] = [
+            (table, list(table), list(table.values()))
+            for table in (module._parameters, module._buffers, module._modules)
+            if isinstance(table, dict)  # those of TorchScript are not
+        ]
+        self.short_lived = set(getattr(module, "_non_persistent_buffers_set", ()))
+        self.attributes = {name: state[name] for name in state.keys() - _MODULE_ATTRIBUTES}
+        for value in self.attributes.values():
+            memory.remember(value)
 
     def put_back(self) -> None:
-        """Give every name its value, and every value its content."""
-        table = vars(self.module)
-        if table.keys() - _MODULE_ATTRIBUTES != self.names:
-            for name in table.keys() - _MODULE_ATTRIBUTES - self.names:
-                if is_plain(table[name]):
-                    del table[name]
-        for name, value in self.values:
-            if table.get(name, _MISSING) is value:
+        """Give every name what stood there, and take away the names that are new."""
+        for table, names, values in self.tables:
+            if len(table) == len(values) and (not values or all(map(is_, table.values(), values))):
                 continue
-            # What has become a parameter, a buffer or a child is in another table, and stays there.
-            if name in table or not hasattr(self.module, name):
-                table[name] = value
-        if self.contents:
-            _run_all(self.contents)
-
-
-def _put_back_attributes(attributes: list[_Attributes]) -> None:
-    with ExitStack() as stack:
-        for one in reversed(attributes):
-            stack.callback(one.put_back)
+            table.clear()
+            table.update(zip(names, values, strict=True))
+            if table is self.module._buffers:
+                self.module._non_persistent_buffers_set.clear()
+                self.module._non_persistent_buffers_set.update(self.short_lived)
+        state = vars(self.module)
+        for name in state.keys() - _MODULE_ATTRIBUTES - self.attributes.keys():
+            del state[name]
+        for name, value in self.attributes.items():
+            if state.get(name, _MISSING) is not value:
+                state[name] = value

@@ -325,9 +325,11 @@ def _odd(kind: str) -> tuple[leadline.anatomy.Sublayer, ...]:
     return _read(model).stacks[0].blocks[0].sublayers
 
 
-def test_an_update_is_read_past_its_dropout_unless_one_dropout_serves_all() -> None:
-    assert [s.module for s in _odd("two dropouts")] == ["layers.0.drop1", "layers.0.drop2"]
-    assert [s.module for s in _odd("one dropout")] == ["layers.0.attention", "layers.0.mlp"]
+def test_an_update_is_read_past_its_dropout_also_where_one_dropout_serves_all() -> None:
+    two, one = _odd("two dropouts"), _odd("one dropout")
+    assert [(s.module, s.call) for s in two] == [("layers.0.drop1", 0), ("layers.0.drop2", 0)]
+    assert [(s.module, s.call) for s in one] == [("layers.0.drop1", 0), ("layers.0.drop1", 1)]
+    assert [(s.role, s.parameters) for s in one] == [(s.role, s.parameters) for s in two]
 
 
 def test_what_settles_a_stream_need_not_be_a_norm() -> None:

@@ -149,8 +149,7 @@ def test_tensors_and_numbers_that_modules_keep_are_put_back(raised: bool) -> Non
     assert keeping.longest == 0
     assert not hasattr(keeping, "new") and not hasattr(keeping, "number")
     assert keeping.name == "before"
-    # What the docstring says is left alone.
-    assert isinstance(keeping.late, nn.Parameter)
+    assert keeping.late is None and not list(keeping.parameters(recurse=False))
 
 
 def test_a_tensor_of_inference_mode_is_put_back() -> None:

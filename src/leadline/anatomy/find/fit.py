@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from leadline.anatomy.find.replay import Replay, ReplayedCall
 from leadline.anatomy.spread import whole
@@ -255,11 +256,16 @@ class _Search:
 
     def _ranked(self) -> list[ReplayedCall]:
         # The outermost, latest name of a value stands for it: it is past any dropout. A module
-        # that is called once is better still: its output needs no count of calls.
+        # that is called once is better still: its output needs no count of calls. One dropout that
+        # stands behind several branches is worth the count: in training what is before it is not
+        # what is written.
         calls = Counter(s.path for s in self.replay.calls)
-        return sorted(
-            self.replay.calls, key=lambda s: (calls[s.path] > 1, s.path.count("."), -s.order)
-        )
+
+        def rank(call: ReplayedCall) -> tuple[bool, int, int]:
+            counted = calls[call.path] > 1 and not isinstance(call.module, nn.Dropout)
+            return counted, call.path.count("."), -call.order
+
+        return sorted(self.replay.calls, key=rank)
 
     def _candidates(self) -> list[_UpdateCandidate]:
         candidates: list[_UpdateCandidate] = []

@@ -19,6 +19,7 @@ from leadline.anatomy import (
     SeenAttention,
     Sublayer,
     Tap,
+    model_pass,
     read_anatomy,
 )
 from leadline.anatomy.tap.output_projection import BranchProducts
@@ -61,14 +62,18 @@ class PassOutcome:
 def call(module: nn.Module, batch: Inputs) -> Any:
     """One forward pass, without a key-value cache: it is of no use here and costs memory.
 
+    The model gets copies of the inputs, because some change theirs in place.
+
     A table of the model that is too short for the inputs becomes an InputError; so does any
     refusal of inputs that were made here. Other exceptions of the model pass through unchanged.
     """
     extra: dict[str, Any] = {}
     if "use_cache" in forward_names(module) and "use_cache" not in batch.tensors:
         extra["use_cache"] = False
+    tensors = {name: tensor.clone() for name, tensor in batch.tensors.items()}
     try:
-        return module(**batch.tensors, **extra)
+        with model_pass():
+            return module(**tensors, **extra)
     except Exception as error:
         refusal = lookup_refusal(error, module, batch) or forward_refusal(module, batch, error)
         if refusal is None:

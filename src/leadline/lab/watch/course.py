@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from leadline.anatomy import Anatomy
+from leadline.anatomy import Anatomy, own_depth
 from leadline.errors import TrainingStopped
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import PARAMETERS
@@ -32,6 +32,7 @@ from leadline.lab.watch.losses.keeper import LossKeeper
 from leadline.lab.watch.pace import Overhead, Pace
 from leadline.lab.watch.processes.ranks import Ranks
 from leadline.lab.watch.register import keep_with
+from leadline.lab.watch.sampling.apart import set_apart
 from leadline.lab.watch.updates.counting import UpdateCounter, is_skipped
 from leadline.lab.watch.weights.reader import WeightReader
 from leadline.record import Finding, Record
@@ -163,10 +164,10 @@ class WatchCourse:
             elsewhere=self._step_elsewhere,
             fence=self._fence,
         )
-        self._layers.on_forward = self._go_on
+        self._layers.on_forward = set_apart(self._go_on)
         self._losses.on_not_finite = self._say_not_finite
         self._losses.on_unscaled = lambda: self._fence.note(UNSCALED)
-        hear, skip = shield(self._hear_loss), shield(self._skip_update)
+        hear, skip = shield(set_apart(self._hear_loss)), shield(set_apart(self._skip_update))
         fail = shield(lambda error: self._fence.fault(error, "Keeping the loss"))
         self._heard_by = (hear, skip, fail)
         listen = [_weakly(self, number) for number in range(3)]
@@ -226,7 +227,7 @@ class WatchCourse:
     def _hear_loss(self, call: BackwardCall) -> Callable[[], None] | None:
         if self._closed:
             self._take_off()
-        if not self.active or self._layers.busy or self._counter is None:
+        if not self.active or own_depth() or self._counter is None:
             return None
         self._counter.go_on()
         self._fence.guard("Looking at the gradient", self._weights.before_backward)()
@@ -244,7 +245,7 @@ class WatchCourse:
             done()
             self._weights.after_backward()
 
-        return self._fence.guard("Keeping the loss", after)
+        return self._fence.guard("Keeping the loss", set_apart(after))
 
     def _go_on(self) -> None:
         """A pass begins: the update before it is over, or the loop has thrown away what it began."""
@@ -256,7 +257,7 @@ class WatchCourse:
 
     def _skip_update(self, scaler: int) -> None:
         """A scaler is updated: what it scaled and nobody stepped by is not an update."""
-        if not self.active or self._counter is None:
+        if not self.active or own_depth() or self._counter is None:
             return
         self._counter.go_on()
         if self._losses.skip(scaler):

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import Anatomy, Declaration, is_compiled, untouched, unwrapped
+from leadline.anatomy import Anatomy, Declaration, is_compiled, own_depth, untouched, unwrapped
 from leadline.anatomy.spread import is_spread
-from leadline.errors import LeadlineError
+from leadline.errors import InputError, LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
 from leadline.lab.watch.fence import Fence
@@ -31,7 +31,7 @@ from leadline.lab.watch.hooks import has_compiled_parts
 from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
 from leadline.lab.watch.processes.ranks import Ranks
-from leadline.lab.watch.sampling.apart import apart, is_recomputed, is_transformed
+from leadline.lab.watch.sampling.apart import apart, is_recomputed, is_transformed, set_apart
 from leadline.lab.watch.sampling.call import Call, prove_anatomy
 from leadline.lab.watch.sampling.known_heads import KnownHeads
 from leadline.lab.watch.sampling.outputs import log_z, logits_in, loss_in, vocabulary_sizes
@@ -71,8 +71,6 @@ class LayerReader:
         """Called when a pass with gradients begins: the update before it may be over only now."""
         self.failed = False
         """Whether a sample of this update has failed: no other one is begun, to fail again."""
-        self.busy = False
-        """Whether passes of our own are under way: their losses are not the loop's."""
         self._declared = declared
         self._fence = fence
         self._ranks = ranks
@@ -82,6 +80,10 @@ class LayerReader:
         self._sample: Sample | None = None
         self._called: nn.Module | None = None
         """The module whose call is sampled."""
+        self._inside: list[nn.Module] = []
+        """The calls under way, that one among them, the outermost first."""
+        self._resting = 0
+        """How many calls are under way where the model has called itself; 0 where it has not."""
         self._running = self._in_evaluation = self._of_another = False
         """Whether that call is still under way; whether it is in evaluation mode; whether an
         optimizer that is not watched has stepped since."""
@@ -131,6 +133,7 @@ class LayerReader:
             if self._sample.passing:
                 self._left.append(self._sample)
         self._sample = self._called = self._log_z = self._returned = None
+        self._inside, self._resting = [], 0
         self._running = self._of_another = False
 
     def step_elsewhere(self) -> None:
@@ -190,18 +193,14 @@ class LayerReader:
         return counts
 
     def _probe_readings(self, probe: ProbeBatch) -> list[Reading]:
-        self.busy = True
-        try:
-            if self.anatomy is None and self._proofs < MOST_PROOFS:
-                try:
-                    proved = probe.prove(self._declared)
-                except Exception as error:
-                    self._read_loop_instead(error)
-                    return []
-                self._read_anatomy(lambda: proved)
-            return probe.readings(self.anatomy)
-        finally:
-            self.busy = False
+        if self.anatomy is None and self._proofs < MOST_PROOFS:
+            try:
+                proved = probe.prove(self._declared)
+            except Exception as error:
+                self._read_loop_instead(error)
+                return []
+            self._read_anatomy(lambda: proved)
+        return probe.readings(self.anatomy)
 
     def _read_loop_instead(self, error: Exception) -> None:
         self._probe = None
@@ -218,9 +217,10 @@ class LayerReader:
         self._traced = True
 
     def _before_forward(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.busy or self._fence.off or not torch.is_grad_enabled():
+        if own_depth() or self._fence.off or is_transformed() or is_recomputed():
             return
-        if is_transformed() or is_recomputed():
+        if not torch.is_grad_enabled():
+            self._enter(module)
             return
         self.on_forward()
         if not self._standing:
@@ -234,14 +234,16 @@ class LayerReader:
         if not self._running:
             self._take_off()
         if self._called is not None and not self._makes_way(training):
+            self._enter(module)
             return
         self.give_up()
+        self._inside = [module]
         self._passed = True
         self._called, self._running, self._in_evaluation = module, True, not training
         self._fence.guard("Beginning a sample", self._begin)(args, kwargs)
 
     def _after_forward(self, module: nn.Module, args: Any, output: Any) -> None:
-        if self.busy:
+        if own_depth() or self._leave(module):
             return
         if output is None:  # the model raised an error: the loop may catch it and try again
             if self._running:
@@ -255,7 +257,31 @@ class LayerReader:
             self._fence.guard("Ending a forward pass", self._sample.end)()
         if self._compiled and self._sample is not None:
             self._fence.guard("Listening to the loss", self._listen_to_loss)(output)
-        self._fence.guard("Reading the logits", self._read_logits)(output)
+        self._fence.guard("Reading the logits", set_apart(self._read_logits))(output)
+
+    def _enter(self, module: nn.Module) -> None:
+        """A call begins inside of the one that is read.
+
+        Where the model calls itself without gradients, it asks itself something: that is not read.
+        """
+        if not self._running:
+            return
+        again = any(one is module for one in self._inside)
+        self._inside.append(module)
+        if again and not torch.is_grad_enabled() and not self._resting and self._sample:
+            self._resting, self._sample.resting = len(self._inside), True
+
+    def _leave(self, module: nn.Module) -> bool:
+        """A call ends; say whether it was part of what the model asks itself."""
+        if not self._inside or self._inside[-1] is not module:
+            return False
+        asked, depth = self._resting, len(self._inside)
+        self._inside.pop()
+        if asked == depth:
+            self._resting = 0
+            if self._sample is not None:
+                self._sample.resting = False
+        return 0 < asked <= depth
 
     def _makes_way(self, training: bool) -> bool:
         """Whether the pass that is sampled makes way for another one, which begins now.
@@ -289,29 +315,27 @@ class LayerReader:
                 "not read: the uncompiled pass would need all processes."
             )
             return
-        self.busy = True
-        try:
-            if self.anatomy is None and self._proofs < MOST_PROOFS:
-                self._read_anatomy(
-                    lambda: prove_anatomy(self.module, call, declared=self._declared)
-                )
-            if self.anatomy is None:
-                return
-            self._sample = Sample(
-                self.module,
-                self.anatomy,
-                self.plan,
-                fence=self._fence,
-                heads=self._heads,
-                spread=self._ranks.sharding == "tensor",
-                own=self._compiled,
-            )
-            if self._compiled:
+        if self.anatomy is None and self._proofs < MOST_PROOFS:
+            self._read_anatomy(lambda: prove_anatomy(self.module, call, declared=self._declared))
+        if self.anatomy is None:
+            return
+        self._sample = Sample(
+            self.module,
+            self.anatomy,
+            self.plan,
+            fence=self._fence,
+            heads=self._heads,
+            spread=self._ranks.sharding == "tensor",
+            own=self._compiled,
+        )
+        if self._compiled:
+            try:
                 self._read_uncompiled(self._sample, call)
-            else:
-                self._sample.begin(call)
-        finally:
-            self.busy = False
+            except InputError as error:  # before the pass
+                self._fence.note(f"{error} So layers are not read.", about="arguments")
+                self.give_up()
+        else:
+            self._sample.begin(call)
 
     def _read_anatomy(self, prove: Callable[[], Anatomy]) -> None:
         """Prove the anatomy once; without one, what needs none is read."""
@@ -335,7 +359,8 @@ class LayerReader:
         self.on_anatomy(self.anatomy)
 
     def _read_uncompiled(self, sample: Sample, call: Call) -> None:
-        with apart(), untouched(self.module, evaluate=False), torch.enable_grad():
+        kept = untouched(self.module, *call.modules, evaluate=False, hooks=True)
+        with apart(passes=True), kept, torch.enable_grad():
             sample.begin(call)
             try:
                 output = call.again()
@@ -365,8 +390,7 @@ class LayerReader:
         if is_spread(logits):
             self._fence.note("The logits are spread over processes (a DTensor): they are not read.")
             return
-        with apart():
-            self._log_z, self._logits_read = log_z(logits)
+        self._log_z, self._logits_read = log_z(logits)
 
     def _say_what_is_missing(self) -> None:
         if self._passed:

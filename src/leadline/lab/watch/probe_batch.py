@@ -34,14 +34,14 @@ class ProbeBatch:
         """The anatomy, proved on this batch."""
         if isinstance(declared, Anatomy):
             return declared
-        with torch.enable_grad(), untouched(self.module):
+        with torch.enable_grad(), untouched(self.module, hooks=True):
             return read(self.module, self.batch, declared=declared, families=True, seed=0)[0]
 
     def readings(self, anatomy: Anatomy | None) -> list[Reading]:
         """What the layers say about the batch as the model is now; headline statistics alone."""
         if anatomy is None:
             return []
-        with torch.enable_grad(), untouched(self.module):
+        with torch.enable_grad(), untouched(self.module, hooks=True):
             head, _ = head_of(self.module, self.batch, anatomy, "auto", 0)
             loss, batch = choose_loss(self.module, self.batch, "auto", seed=0, head=head)
             outcome = run(self.module, anatomy, self.plan, batch, loss)

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import untouched
+from leadline.anatomy import model_pass, untouched
 from leadline.errors import InputError
 from leadline.models.inputs.model_facts import (
     device_of,
@@ -274,7 +274,7 @@ class Senses:
         """How many rows of features the model makes of this; None where it does not take it."""
         names = inspect.signature(ask).parameters
         try:
-            with untouched(self.model), torch.no_grad():
+            with untouched(self.model), torch.no_grad(), model_pass():
                 features = ask(**{name: t for name, t in tensors.items() if name in names})
         except (MemoryError, torch.OutOfMemoryError):
             raise

@@ -169,6 +169,25 @@ def test_a_model_that_is_copied_and_saved_inside_of_a_sampled_pass():
     assert len(loop.watched.record.select("stream.norm")) == 9
 
 
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.filterwarnings("ignore")  # TorchScript is old
+def test_copies_of_a_watched_model_have_no_hooks_and_can_be_scripted(closed):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    watched = watch(model, torch.optim.SGD(model.parameters(), lr=0.1), quiet=True)
+    model.register_forward_pre_hook(print, with_kwargs=True)  # somebody else's
+    made = copies(model)
+    tables = [name for name in vars(model) if "_hooks" in name]
+    if closed:
+        watched.close()
+    for one in made:
+        assert sum(len(getattr(one, name)) for name in tables) == 2
+        one._forward_pre_hooks.clear()
+        one._forward_pre_hooks_with_kwargs.clear()
+        assert torch.jit.script(one)(torch.ones(2)).shape == (2,)
+    watched.close()
+    assert all(not getattr(getattr(model, name), "__dict__", None) for name in tables)
+
+
 def test_a_tap_stays_with_its_model():
     model = PlainGPT(["none", "none"])
     anatomy = leadline.anatomy_of(model, TOKENS)

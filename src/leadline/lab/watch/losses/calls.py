@@ -29,6 +29,8 @@ import torch
 from torch import Tensor
 from torch.jit import _builtins as script
 
+from leadline.lab.watch.sampling.apart import set_apart
+
 __all__ = ["BackwardCall", "LossScale", "listen_to_losses"]
 
 NEAREST = 64
@@ -154,7 +156,7 @@ def _watched_backward(backward: Callable[..., Any], turn: int) -> Callable[..., 
         if turn != _turn[0]:
             return backward(tensors, grad_tensors, *args, **kwargs)
         try:
-            call = None if grad_tensors is not None else _call(tensors)
+            call = None if grad_tensors is not None else set_apart(_call)(tensors)
             if call is not None:
                 heard = [one.hear(call) for one in _listeners]
                 waiting = [one for one in heard if one is not None]
@@ -213,17 +215,21 @@ def _watched_scale(scale: Callable[..., Any]) -> Callable[..., Any]:
 def _mark_scaled(scaler: Any, scaled: Any) -> Any:
     """Let the graph of what a scaler has multiplied say so."""
     try:
-        factor = getattr(scaler, "_scale", None)
-        for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
-            if isinstance(one, list | tuple):
-                _mark_scaled(scaler, one)
-            elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
-                notes: Any = one.grad_fn.metadata
-                notes[_KEY] = LossScale(factor.detach().clone(), id(scaler))
-                _scalers.add(id(scaler))
+        set_apart(_mark_all)(scaler, scaled)
     except Exception as error:
         _fail(error)
     return scaled
+
+
+def _mark_all(scaler: Any, scaled: Any) -> None:
+    factor = getattr(scaler, "_scale", None)
+    for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
+        if isinstance(one, list | tuple):
+            _mark_all(scaler, one)
+        elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
+            notes: Any = one.grad_fn.metadata
+            notes[_KEY] = LossScale(factor.detach().clone(), id(scaler))
+            _scalers.add(id(scaler))
 
 
 def _watched_update(update: Callable[..., Any], turn: int) -> Callable[..., Any]:

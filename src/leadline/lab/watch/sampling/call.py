@@ -1,7 +1,8 @@
 """One call of the model by the loop, and the proof of the anatomy on it.
 
 The anatomy is proved on the first pass that is sampled: fitted on the first half of its examples
-and judged on all of them, in evaluation mode and with everything put back afterwards.
+and judged on all of them, in evaluation mode and with everything put back afterwards. Every pass
+gets copies of the loop's arguments, and the number format that the loop has chosen (autocast).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leadline.anatomy import Anatomy, Declaration, read_anatomy, untouched
+from leadline.anatomy import Anatomy, Declaration, model_pass, read_anatomy, untouched
 from leadline.anatomy.tensors import mapped
+from leadline.errors import LeadlineError
 from leadline.lab.watch.sampling.apart import apart
+from leadline.lab.watch.sampling.arguments import copied, modules_in
 
 __all__ = ["Call", "prove_anatomy"]
 
@@ -27,8 +30,15 @@ class Call:
         self.kwargs = kwargs
 
     def again(self) -> Any:
-        """Call the module with the same arguments."""
-        return self.module(*self.args, **self.kwargs)
+        """Call the module with copies of the same arguments."""
+        args, kwargs = copied((self.args, self.kwargs))
+        with model_pass():
+            return self.module(*args, **kwargs)
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules among the arguments."""
+        return modules_in((self.args, self.kwargs))
 
     def of_the_first_half(self) -> Call:
         """The same call with the first half of its examples, where the first axis counts them."""
@@ -57,6 +67,14 @@ def prove_anatomy(
     module: nn.Module, call: Call, *, declared: Anatomy | Declaration | None = None
 ) -> Anatomy:
     """The anatomy of the module inside what was called, proved on the call's own inputs."""
-    half = call.of_the_first_half()
-    with apart(), torch.enable_grad(), untouched(module):
-        return read_anatomy(module, half.again, call.again, declared=declared)
+
+    def fit() -> Any:
+        try:
+            return call.of_the_first_half().again()
+        except LeadlineError:
+            raise
+        except Exception:  # a cache or the like that belongs to all of the examples
+            return call.again()
+
+    with apart(passes=True), torch.enable_grad(), untouched(module, *call.modules, hooks=True):
+        return read_anatomy(module, fit, call.again, declared=declared)

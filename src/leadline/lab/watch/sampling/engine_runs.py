@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leadline.anatomy import own_depth
 from leadline.lab.watch.exchange import Exchange
 
 __all__ = ["EngineRun", "engine_runs", "failed_runs", "run_under_way"]
@@ -61,6 +62,8 @@ def run_under_way(thread: int) -> EngineRun | None:
 
 def _known(original: Callable[..., Any]) -> Callable[..., Any]:
     def engine_run_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if own_depth():
+            return original(tensors, *args, **kwargs)
         thread = get_ident()
         # Of torch: gradients, whether the graph is kept, whether one of it is made, and inputs.
         keeps = bool(args[1]) if len(args) > 1 else False

@@ -30,6 +30,9 @@ class Sampling(Protocol):
     spread: bool
     fence: Fence
 
+    @property
+    def looks(self) -> bool: ...
+
     def give_up(self) -> None: ...
 
 
@@ -52,7 +55,7 @@ class FencedTap(Tap):
         self._last_streams: list[tuple[Any, Tensor, torch.Size, int]] = []
 
     def _entry_hook(self, walks: Any) -> Callable[..., Any]:
-        hook = self.fenced(super()._entry_hook(walks))
+        hook = self._looking(super()._entry_hook(walks))
 
         def look(*args: Any) -> None:
             # A tap gives a stream that carries no gradient a leaf of its own. That would change
@@ -62,10 +65,10 @@ class FencedTap(Tap):
         return look
 
     def _watch_input(self, path: str, walks: Any) -> Callable[..., None]:
-        return self.fenced(super()._watch_input(path, walks))
+        return self._looking(super()._watch_input(path, walks))
 
     def _output_hook(self, path: str, walks: Any) -> Callable[..., None]:
-        return self.fenced(super()._output_hook(path, walks))
+        return self._looking(super()._output_hook(path, walks))
 
     def _start(self, walk: Any, x: Tensor) -> None:
         super()._start(walk, x)
@@ -125,6 +128,15 @@ class FencedTap(Tap):
                 listener.gradient(stack, stack.depth, None, tokens)  # type: ignore[union-attr]
 
         _Hooked(live, self).register_hook(hook)
+
+    def _looking(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a hook of a module with a fence around it, for the pass that is read alone."""
+        fenced = self.fenced(hook)
+
+        def looking(*args: Any) -> Any:
+            return fenced(*args) if self.sample.looks else None
+
+        return looking
 
     def fenced(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Return a hook that raises nothing, and whose work nothing around the pass sees."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from leadline.lab.watch.hooks import LookingHook, hidden_from_script
+from leadline.lab.watch.hooks import LeftOutOfCopies, LookingHook, hidden_from_script
 from leadline.lab.watch.sampling.engine_runs import engine_runs
 
 __all__ = ["PassHooks", "is_compiled_in_place"]
@@ -51,6 +51,7 @@ class PassHooks:
                 root.register_forward_pre_hook(before, with_kwargs=True, prepend=True)
             )
             self._handles.append(root.register_forward_hook(after, always_call=True))
+            self._handles.append(LeftOutOfCopies(root))
 
     def end(self) -> None:
         """Take everything off."""

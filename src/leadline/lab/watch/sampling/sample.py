@@ -10,10 +10,11 @@ from contextlib import ExitStack
 import torch
 from torch import nn
 
-from leadline.anatomy import MIXING, TOLERANCE, Anatomy, SeenAttention, Tap
+from leadline.anatomy import MIXING, TOLERANCE, Anatomy, SeenAttention, Tap, own_depth
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.extremes import LARGEST, ROOM
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.sampling.apart import set_apart
 from leadline.lab.watch.sampling.call import Call
 from leadline.lab.watch.sampling.collector import SampleCollector
 from leadline.lab.watch.sampling.fenced_tap import FencedTap
@@ -65,15 +66,14 @@ class Sample:
         self._listener: FencedListener | None = None
         self.over = False
         """Whether the sample is given up or read: late gradients are no longer taken."""
+        self.resting = False
+        """Whether the model is being asked something inside of the pass that is read."""
+        self._depth = 0
+        """How deep inside of passes of our own the pass is that is read."""
 
     def begin(self, call: Call) -> None:
         """Set the hooks for the forward pass that is about to begin."""
-        self._collector = SampleCollector(
-            self.plan,
-            call.mask("attention_mask"),
-            decoder_mask=call.mask("decoder_attention_mask"),
-            pair=is_pair(self.module),
-        )
+        self._collector = set_apart(self._new_collector)(call)
         self._listener = FencedListener(self._collector, self, own=self._own)
         self._tap = FencedTap(
             self.module, self.anatomy, self._listener, sample=self, gradients=self.gradients
@@ -82,12 +82,27 @@ class Sample:
         if self.plan.attention:
             self._attention = self._open.enter_context(self._spy(self._tap, self._collector))
         self.passing = True
+        self._depth = own_depth()
+
+    @property
+    def looks(self) -> bool:
+        """Whether what passes now belongs to the pass that is read."""
+        paused = self.resting or own_depth() != self._depth
+        return not (paused or self.over or self.fence.off)
+
+    def _new_collector(self, call: Call) -> SampleCollector:
+        return SampleCollector(
+            self.plan,
+            call.mask("attention_mask"),
+            decoder_mask=call.mask("decoder_attention_mask"),
+            pair=is_pair(self.module),
+        )
 
     def end(self) -> None:
         """Take the hooks off; gradients are still listened to."""
         self.close()
         if self._tap is not None and not self.over:
-            self._tap.listen_to_last_streams()
+            set_apart(self._tap.listen_to_last_streams)()
 
     def give_up(self) -> None:
         """Listen no more, and take everything off unless a pass is under way."""
@@ -195,7 +210,7 @@ class Sample:
             fence=self.fence,
             examples=lambda: tap.examples,
             projections=followed,
-            looks=lambda: not (self.over or self.fence.off),
+            looks=lambda: self.looks,
         )
 
 

@@ -95,6 +95,7 @@ class FencedSpy(AttentionSpy):
 
 class _FencedEyes(Eyes):
     spy: FencedSpy
+    of_a_watch = True
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

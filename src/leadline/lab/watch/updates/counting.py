@@ -32,6 +32,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer  # pyright: ignore[reportAttributeAccessIssue] (hidden by a class in its stubs)
 
 from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.sampling.apart import set_apart
 from leadline.lab.watch.updates.closures import Arguments, reading_after_closure
 from leadline.lab.watch.updates.steps import (
     StepUnderWay,
@@ -103,7 +104,8 @@ class UpdateCounter:
     def begin(self) -> None:
         """Set the hooks."""
         shield = self._fence.shield
-        before, after = shield(self._before_step), shield(self._after_step)
+        before = shield(set_apart(self._before_step))
+        after = shield(set_apart(self._after_step))
         self._heard_by = (before, after, shield(self._step_elsewhere))
         # Of every optimizer of the process: they must not keep a model alive that nobody trains.
         if self._optimizers is None:
@@ -189,7 +191,8 @@ class UpdateCounter:
 
         exchanged = None
         if id(step.optimizer) not in self._ahead:
-            exchanged = reading_after_closure(optimizer, args, kwargs, self._fence.shield(read))
+            shielded = self._fence.shield(set_apart(read))
+            exchanged = reading_after_closure(optimizer, args, kwargs, shielded)
         if exchanged is None:
             read()
         return exchanged

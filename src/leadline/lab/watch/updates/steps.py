@@ -14,6 +14,7 @@ from types import FrameType
 from torch.optim import Optimizer
 
 from leadline.lab.watch import fence
+from leadline.lab.watch.sampling import apart
 
 __all__ = ["StepUnderWay", "calling_frame", "fills_state", "held", "inner_optimizers"]
 
@@ -48,7 +49,7 @@ def calling_frame() -> FrameType:
     return frame
 
 
-_OURS = {__name__, fence.__name__, "leadline.lab.watch.updates.counting"}
+_OURS = {__name__, fence.__name__, apart.__name__, "leadline.lab.watch.updates.counting"}
 
 
 def fills_state(frame: FrameType) -> bool:
