@@ -62,7 +62,7 @@ class Scratch:
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values in a file; the tensor that was given may be let go."""
-        values = self._new_storage(tensor.nbytes)
+        values: Any = self._new_storage(tensor.nbytes)
         kept = torch.empty(0, dtype=tensor.dtype).set_(values, 0, tuple(tensor.shape))
         kept.copy_(tensor.detach())
         self.bytes += tensor.nbytes

@@ -33,7 +33,7 @@ def shards(folder):
 
 def test_a_missing_shard_is_named(folder):
     shards(folder)[1].unlink()
-    with pytest.raises(LoadingError, match="model-00002-of-.* is missing"):
+    with pytest.raises(LoadingError, match=r"model-00002-of-.* is missing"):
         load_model(folder, stream=True)
 
 
