@@ -4,12 +4,14 @@ A Llama of 20 layers of width 1,280 with random weights, 1.6 GB in float32, writ
 measured with all default probes and gradients on 1 x 128 tokens: loaded whole, and streamed. Each
 runs in a process of its own. Peak memory is the resident memory of the whole process (interpreter
 and libraries among it, which are stated apart) and what the work adds to it. Time is that of loading
-and measuring, with the files in the system's cache for both; seconds of the processor beside it.
+and measuring, with the files in the system's cache for both; seconds of the processor beside it. On
+one thread: threads that wait for each other on a busy machine count as work.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -54,7 +56,8 @@ print(json.dumps({
 def measured(folder: Path, how: str) -> dict[str, Any]:
     """One measurement in a new process: seconds, and memory before it and at its highest."""
     command = [sys.executable, "-c", _RUN, str(folder), how]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
