@@ -65,7 +65,11 @@ def test_a_model_that_keeps_a_watch_alive_is_copied_and_saved_without_it(tmp_pat
         copied = copy.deepcopy(model)
     loaded = torch.load(tmp_path / "model.pt", weights_only=False)
     for other in (copied, loaded):
-        assert not [value for value in vars(other).values() if value is not None and "leadline" in repr(type(value))]
+        assert not [
+            value
+            for value in vars(other).values()
+            if value is not None and "leadline" in repr(type(value))
+        ]
         update(other, torch.optim.AdamW(other.parameters()))
     assert one.step == 2
     assert sorted(vars(model)) == sorted(vars(make()[0]))

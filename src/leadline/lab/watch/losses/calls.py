@@ -215,10 +215,11 @@ def _mark_scaled(scaler: Any, scaled: Any) -> Any:
     try:
         factor = getattr(scaler, "_scale", None)
         for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
+            node: Any = getattr(one, "grad_fn", None)
             if isinstance(one, list | tuple):
                 _mark_scaled(scaler, one)
-            elif isinstance(one, Tensor) and one.grad_fn is not None and isinstance(factor, Tensor):
-                one.grad_fn.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
+            elif node is not None and isinstance(factor, Tensor):
+                node.metadata[_KEY] = LossScale(factor.detach().clone(), id(scaler))
                 _scalers.add(id(scaler))
     except Exception as error:
         _fail(error)

@@ -34,9 +34,7 @@ class EngineRun:
 
     def trains(self, parameters: Iterable[Tensor]) -> bool:
         """Whether it adds to the gradient of any of these parameters."""
-        return self.adds and (
-            not self.inputs or any(id(one) in self.inputs for one in parameters)
-        )
+        return self.adds and (not self.inputs or any(id(one) in self.inputs for one in parameters))
 
 
 _under_way: dict[int, list[EngineRun]] = {}

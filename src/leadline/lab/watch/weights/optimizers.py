@@ -208,9 +208,7 @@ class StepReading:
                 self._leave_out("surprise", one.name, one.site, error)
             self._keep(one.name, one.site, one.parameter, has_gradient=True)
 
-    def _keep(
-        self, name: str, site: Site, parameter: nn.Parameter, *, has_gradient: bool
-    ) -> None:
+    def _keep(self, name: str, site: Site, parameter: nn.Parameter, *, has_gradient: bool) -> None:
         try:
             before = picked(_present(parameter))
             self._before.append(_Kept(name, site, parameter, before, has_gradient))
