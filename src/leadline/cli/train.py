@@ -56,7 +56,9 @@ def train(
     layers: Annotated[
         bool,
         o.option(
-            "--layers", "Keep the gauges of every layer, not of the whole model alone.", TRAINING
+            "--layers",
+            "Keep of every layer what a watch reads, not gauges of the model alone.",
+            TRAINING,
         ),
     ] = False,
     seed: o.Seed = 0,

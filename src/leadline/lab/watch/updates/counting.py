@@ -29,7 +29,12 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim import optimizer as torch_optimizer  # pyright: ignore[reportAttributeAccessIssue] (hidden by a class in its stubs)
+from torch.optim.optimizer import (
+    _global_optimizer_post_hooks,  # pyright: ignore[reportPrivateUsage]
+    _global_optimizer_pre_hooks,  # pyright: ignore[reportPrivateUsage]
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.sampling.apart import set_apart
@@ -257,8 +262,10 @@ class _OfAll:
             one = reference()
             return None if one is None else one._heard_by[number](*args)
 
-        register: Any = getattr(torch_optimizer, f"register_optimizer_step_{turn}_hook")
-        self._hooks: Any = getattr(torch_optimizer, f"_global_optimizer_{turn}_hooks")
+        if turn == "pre":
+            self._hooks, register = _global_optimizer_pre_hooks, register_optimizer_step_pre_hook
+        else:
+            self._hooks, register = _global_optimizer_post_hooks, register_optimizer_step_post_hook
         self._key = register(call).id
 
     def remove(self) -> None:
