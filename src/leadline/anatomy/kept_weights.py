@@ -28,13 +28,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = ["KeptWeights", "model_pass"]
 
 
-class _Kept(threading.local):
+class _Standing(threading.local):
     """Those that stand in this thread."""
 
     weights: KeptWeights | None = None
 
 
-_kept = _Kept()
+_standing = _Standing()
 
 
 class KeptWeights:
@@ -56,10 +56,10 @@ class KeptWeights:
 
     def begin(self) -> KeptWeights | None:
         """Stand from now on, unless one that stands already keeps the same weights."""
-        outer = _kept.weights
+        outer = _standing.weights
         if outer is not None and self._ids <= outer._ids:
             return None
-        self._outer, _kept.weights = outer, self
+        self._outer, _standing.weights = outer, self
         return self
 
     def watching(self, *, always: bool = False) -> Any:
@@ -86,7 +86,7 @@ class KeptWeights:
 
     def put_back(self) -> None:
         """Give every weight its memory and its content."""
-        _kept.weights = self._outer
+        _standing.weights = self._outer
         with ExitStack() as stack, torch.no_grad():  # all of them, whichever fails
             for part, alias in self._aliases:
                 if _layout(part) != _layout(alias):
@@ -148,6 +148,6 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 @contextmanager
 def model_pass() -> Iterator[None]:
     """Stand around a pass of a model, so that weights which it writes to are put back later."""
-    kept = _kept.weights
+    kept = _standing.weights
     with nullcontext() if kept is None else kept.watching():
         yield

@@ -185,7 +185,7 @@ class _Examination:
             reports.append(
                 WriteReport(
                     module=branch_name(terms, write.call),
-                    keep=write.keep + _stream_inside(write),
+                    keep=write.keep + _stream_inside(write, replay),
                     gain=_gain(write, replay),
                     settle=None if write.settle is None else terms.name(write.settle),
                     placement=placement_of(replay, write, earlier),
@@ -291,15 +291,20 @@ class _Examination:
         }
 
 
-def _stream_inside(write: FittedWrite) -> float:
+def _stream_inside(write: FittedWrite, replay: Replay) -> float:
     """The stream that a branch has in its own output, where it says so: a mended skip does.
 
-    2 x + (u - x) is x + u.
+    2 x + (u - x) is x + u. The write may be named by a dropout that passed the output on.
     """
-    factor = getattr(write.call.module, "stream_factor", None)
-    if not isinstance(factor, float) or not isinstance(write.gain, float):
+    value = write.call.returned
+    if not isinstance(write.gain, float) or value is None:
         return 0.0
-    return write.gain * factor
+    for call in replay.calls:
+        factor = getattr(call.module, "stream_factor", None)
+        if isinstance(factor, float) and call.returned is not None:
+            if call is write.call or torch.equal(call.returned, value):
+                return write.gain * factor
+    return 0.0
 
 
 def _gain(write: FittedWrite, replay: Replay) -> float | str:

@@ -64,14 +64,14 @@ GRADIENT_NORM = Quantity(
     name="train.gradient_norm",
     title="Gradient norm",
     symbol="|dL/dtheta|",
-    formula="Euclidean norm over all parameters of the update that led to this step, before clipping; "
-    "of a watched loop in which no one factor tells clipping, as the optimizer takes it",
+    formula="Euclidean norm over all parameters, before clipping, of the update that led to this step",
     lives_on="run",
     scale="log",
     high="A jump often comes before a jump of the loss.",
     low="Nothing moves.",
     headline="value",
-    meaning="How strongly the loss asks the weights to change.",
+    meaning="How strongly the loss asks the weights to change. Of a watched loop in which no one "
+    "factor tells clipping it is read as the optimizer takes it.",
     topic="training",
 )
 TOKEN_COSINE = Quantity(

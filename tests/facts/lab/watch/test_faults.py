@@ -14,6 +14,7 @@ import types
 
 import pytest
 import torch
+from torch.optim import optimizer as torch_optimizer
 from torch.overrides import _get_current_function_mode_stack, _pop_mode
 
 import leadline.lab.watch
@@ -201,6 +202,8 @@ def put_back():
         setattr(owner, name, original)
     while _get_current_function_mode_stack():
         _pop_mode()
+    torch_optimizer._global_optimizer_pre_hooks.clear()
+    torch_optimizer._global_optimizer_post_hooks.clear()
     for exchange in (engine_runs, hidden_from_script):
         while exchange.standing:
             exchange.remove()

@@ -92,7 +92,7 @@ def test_the_same_run_from_the_start_again(tmp_path):
     path = tmp_path / "a"
     train(path, 1, 5)
     again, _ = train(path, 1, 3)
-    assert "goes on from step 1" in again.notes[0]
+    assert "begins at step 1" in again.notes[0]
     assert series(path, "train.loss")[0] == [1, 2, 3]  # what is true now
     assert again.step == 3
 
@@ -104,7 +104,7 @@ def test_an_optimizer_that_does_not_count_is_told_where_it_is(tmp_path):
     assert other.notes == []
     assert series(path, "train.loss")[0] == [1, 2, 3, 4, 5, 6]
     third, _ = train(path, 7, 8, state=state, optimizer=torch.optim.SGD)
-    assert "goes on from step 1" in third.notes[0]
+    assert "begins at step 1" in third.notes[0]
 
 
 def test_wrappers_do_not_make_another_run_of_it(tmp_path):

@@ -220,7 +220,7 @@ def test_after_an_exception_the_same_file_can_be_watched_again(tmp_path):
         trainer(tmp_path, callbacks=[first, Break()]).train()
     _, second = trained(tmp_path, path)
     assert not first.watch.active
-    assert [note for note in second.notes if "goes on from step 1" not in note] == []
+    assert [note for note in second.notes if "begins at step 1" not in note] == []
     with Record.open(path) as record:
         assert [one.first for one in attempts_of(record)] == [1, 1]
 

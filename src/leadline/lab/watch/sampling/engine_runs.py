@@ -8,7 +8,7 @@ of them look alike. They go through one function of torch, which is exchanged wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
@@ -28,14 +28,18 @@ class EngineRun:
 
     adds: bool
     """Whether it adds to gradients, and does not return them."""
-    inputs: frozenset[int]
-    """The identities of the tensors to whose gradients alone it adds; none: to all of them."""
+    inputs: Sequence[Any]
+    """The tensors, or the edges that lead to them, to whose gradients alone it adds; none: to all."""
     keeps_graph: bool
     """Whether another run may go through the same graph."""
 
     def trains(self, parameters: Iterable[Tensor]) -> bool:
         """Whether it adds to the gradient of any of these parameters."""
-        return self.adds and (not self.inputs or any(id(one) in self.inputs for one in parameters))
+        if not self.adds or not self.inputs:
+            return self.adds
+        # Told here, behind the fence of a hook: the run itself is the loop's, and must not fail.
+        named = _identities(self.inputs)
+        return any(id(one) in named for one in parameters)
 
 
 _under_way: dict[int, list[EngineRun]] = {}
@@ -68,7 +72,7 @@ def _known(original: Callable[..., Any]) -> Callable[..., Any]:
         # Of torch: gradients, whether the graph is kept, whether one of it is made, and inputs.
         keeps = bool(args[1]) if len(args) > 1 else False
         inputs = args[3] if len(args) > 3 else ()
-        run = EngineRun(bool(kwargs.get("accumulate_grad", True)), _identities(inputs), keeps)
+        run = EngineRun(bool(kwargs.get("accumulate_grad", True)), inputs, keeps)
         runs = _under_way.setdefault(thread, [])
         runs.append(run)
         try:
@@ -84,7 +88,7 @@ def _known(original: Callable[..., Any]) -> Callable[..., Any]:
     return engine_run_backward
 
 
-def _identities(inputs: Any) -> frozenset[int]:
+def _identities(inputs: Sequence[Any]) -> frozenset[int]:
     """The tensors that a run is asked for, some of which are named by the edge that leads to them."""
     edges = (getattr(one, "node", None) for one in inputs)
     named = (getattr(edge, "variable", None) for edge in edges)
