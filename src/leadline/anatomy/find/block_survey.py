@@ -301,9 +301,12 @@ def _stream_inside(write: FittedWrite, replay: Replay) -> float:
         return 0.0
     for call in replay.calls:
         factor = getattr(call.module, "stream_factor", None)
-        if isinstance(factor, float) and call.returned is not None:
-            if call is write.call or torch.equal(call.returned, value):
-                return write.gain * factor
+        if (
+            isinstance(factor, float)
+            and call.returned is not None
+            and torch.equal(call.returned, value)
+        ):
+            return write.gain * factor
     return 0.0
 
 
