@@ -17,17 +17,26 @@ from leadline.record.words.numbers import format_number
 from leadline.record.words.screen import Sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leadline.record.record import Record
     from leadline.record.rows.finding import Finding
     from leadline.record.run.trend import Trend
     from leadline.record.run.watching import Attempt
 
-__all__ = ["below_warning", "count_warnings", "earlier_warnings", "warning_place", "watch_answer"]
+__all__ = [
+    "batch_words",
+    "below_warning",
+    "count_warnings",
+    "earlier_warnings",
+    "warning_place",
+    "watch_answer",
+]
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
+FIRST_BATCHES = 4
+"""So many batches of a warning are named beside the last one; those between are counted."""
 _NOUNS = {"serious": "serious warning", "warning": "warning", "note": "note"}
 
 
@@ -93,9 +102,20 @@ def below_warning(finding: Finding) -> list[Sentence]:
     if words := finding.remedy.get("words"):
         lines.append(Sentence(f"  do: {words}", hang=6))
     if batches := finding.details.get("batches"):
-        named = "; ".join(f"step {step}: {name}" for step, name in batches.items())
-        lines.append(Sentence(f"  batches: {named}", hang=11))
+        lines.append(Sentence(f"  batches: {batch_words(batches)}", hang=11))
     return lines
+
+
+def batch_words(batches: Mapping[str, str]) -> str:
+    """Name the first batches of a warning, which may have caused it, and the last: `step 3: a; ...`.
+
+    All of them would push the advice off the screen; they stand in `finding.details["batches"]`.
+    """
+    named = [f"step {step}: {name}" for step, name in batches.items()]
+    left_out = len(named) - FIRST_BATCHES - 1
+    if left_out > 1:
+        named[FIRST_BATCHES:-1] = [f"{left_out} more"]
+    return "; ".join(named)
 
 
 def _loss_words(trend: Trend | None) -> str:
