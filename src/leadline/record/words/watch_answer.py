@@ -35,8 +35,10 @@ __all__ = [
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
+LONGEST_BATCH = 80
+"""So many characters of a batch's name are shown."""
 FIRST_BATCHES = 4
-"""So many batches of a warning are named beside the last one; those between are counted."""
+"""So many batches of a warning are named beside the last one."""
 _NOUNS = {"serious": "serious warning", "warning": "warning", "note": "note"}
 
 
@@ -107,15 +109,20 @@ def below_warning(finding: Finding) -> list[Sentence]:
 
 
 def batch_words(batches: Mapping[str, str]) -> str:
-    """Name the first batches of a warning, which may have caused it, and the last: `step 3: a; ...`.
+    """Name the first batches of a warning, which may have caused it, and the last.
 
     All of them would push the advice off the screen; they stand in `finding.details["batches"]`.
     """
-    named = [f"step {step}: {name}" for step, name in batches.items()]
-    left_out = len(named) - FIRST_BATCHES - 1
-    if left_out > 1:
-        named[FIRST_BATCHES:-1] = [f"{left_out} more"]
+    named = [f"step {step}: {_one_line(name)}" for step, name in batches.items()]
+    if len(named) > FIRST_BATCHES + 2:
+        named[FIRST_BATCHES:-1] = ["..."]
     return "; ".join(named)
+
+
+def _one_line(name: str) -> str:
+    """A loop may have named a batch by all of its tokens."""
+    words = " ".join(name.split())
+    return words if len(words) <= LONGEST_BATCH else f"{words[:LONGEST_BATCH].rstrip()}..."
 
 
 def _loss_words(trend: Trend | None) -> str:

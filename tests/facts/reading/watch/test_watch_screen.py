@@ -225,12 +225,14 @@ def test_below_a_warning_stand_why_and_what_to_do_and_the_batches_before_it():
 
 def test_of_many_batches_the_first_and_the_last_are_named():
     assert batch_words({}) == ""
-    five = {str(step): f"b{step}" for step in range(1, 7)}
-    assert batch_words(five) == "; ".join(f"step {step}: b{step}" for step in range(1, 7))
+    six = {str(step): f"b{step}" for step in range(1, 7)}
+    assert batch_words(six) == "; ".join(f"step {step}: b{step}" for step in range(1, 7))
     many = {str(step): f"b{step}" for step in range(1, 33)}
     assert batch_words(many) == (
-        "step 1: b1; step 2: b2; step 3: b3; step 4: b4; 27 more; step 32: b32"
+        "step 1: b1; step 2: b2; step 3: b3; step 4: b4; ...; step 32: b32"
     )
+    assert batch_words({"1": "tensor([1,\n    2])"}) == "step 1: tensor([1, 2])"
+    assert batch_words({"1": "7" * 80, "2": "7" * 81}) == f"step 1: {'7' * 80}; step 2: {'7' * 80}..."
 
 
 @pytest.mark.parametrize(
