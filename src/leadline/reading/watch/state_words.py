@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import LEAST_SAMPLES
@@ -14,6 +14,8 @@ from leadline.record.words.numbers import format_clock
 from leadline.record.words.watch_answer import count_warnings, earlier_warnings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadline.reading.watch.sight import RunSight
     from leadline.record import Record
 
@@ -125,8 +127,9 @@ def _run_words(sight: RunSight) -> str:
 
 
 def _end_words(sight: RunSight, step: str) -> str:
-    attempts: Any = value_at(sight.provenance, "watch", "attempts")
-    error = Attempt.of(attempts[-1]).error if isinstance(attempts, list) and attempts else ""
+    noted = value_at(sight.provenance, "watch", "attempts")
+    attempts = cast("list[Mapping[str, Any]]", noted) if isinstance(noted, list) else []
+    error = Attempt.of(attempts[-1]).error if attempts else ""
     if error.startswith("TrainingStopped"):
         return f"was stopped by the watch at {step}"
     return (
