@@ -14,11 +14,14 @@ from leadline.reading.watch.alarm import Standing, ask_alarms
 from leadline.reading.watch.history import History
 from leadline.record import Finding, Reading, Site
 from leadline.record.run.ring import Ring, read_ring, ring_path
+from leadline.record.words.watch_answer import batch_words
 
 __all__ = ["SLOTS", "Bell"]
 
 MOST_BATCHES = 32
 """So many batches are named at most, from the one before it began to the one at which it is said."""
+OF_EVERY_SAMPLE = ("stream.norm", "weights.update_ratio")
+"""Quantities that stand at every sample and never between two, as those of a snapshot do."""
 SLOTS = 256
 """So many updates are kept at full rate."""
 
@@ -56,6 +59,17 @@ class Bell:
 
             self._sinks = open_sinks(sinks, note=self._fence.note)
 
+    def remember(self, history: History) -> None:
+        """Take what stood at the last samples of a run that goes on as said: it is in the record."""
+        steps = {
+            int(step)
+            for quantity in OF_EVERY_SAMPLE
+            for series in history.by_layer(quantity)
+            for step in series.steps
+        }
+        for step in sorted(steps)[-Standing.QUIET - 1 :]:
+            self._standing.new(ask_alarms(history.until(step), note=self._fence.note))
+
     def ask(self, history: History) -> list[Finding]:
         """Return the warnings that are new."""
         new = self._standing.new(ask_alarms(history, note=self._fence.note))
@@ -68,15 +82,7 @@ class Bell:
         """Say the warnings of a sample, and send its numbers to the sinks."""
         self._sampled.append(step)
         for one in warnings:
-            log.warning(
-                "step %d: %s %s: %s %s%s",
-                step,
-                one.code,
-                one.name,
-                one.verdict,
-                one.remedy["words"],
-                _batch_words(one.details.get("batches", {})),
-            )
+            log.warning("leadline.watch: %s", _log_line(one, step))
         if warnings and self._ring is not None:
             self._fence.lenient("A snapshot", self._snapshot)([one.code for one in warnings])
         self.send(readings)
@@ -171,11 +177,15 @@ class Bell:
             shield(sink.close)()
 
 
-def _batch_words(batches: Mapping[str, str]) -> str:
-    return "".join(
-        f"{'; ' * (at > 0) or ' Batches: '}step {step}: {name}"
-        for at, (step, name) in enumerate(batches.items())
-    )
+def _log_line(warning: Finding, step: int) -> str:
+    """Say all of a warning in a line: many loops show nothing but their log."""
+    words = [f"step {step}: {warning.code} {warning.name}: {warning.verdict}"]
+    if warning.cause:
+        words.append(f"Likely: {warning.cause}.")
+    words.append(warning.remedy["words"])
+    if batches := warning.details.get("batches"):
+        words.append(f"Batches: {batch_words(batches)}.")
+    return " ".join(words)
 
 
 def _site_json(site: Site) -> dict[str, Any]:

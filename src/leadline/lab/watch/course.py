@@ -293,7 +293,7 @@ class WatchCourse:
         if self._skipped:
             return
         if self._ranks.main and not self._fence.quiet:
-            log.warning("step %d: the loss is not finite", step)
+            log.warning("leadline.watch: step %d: the loss is not finite", step)
         self._hurry = not self._ranks.several  # processes sample together
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:

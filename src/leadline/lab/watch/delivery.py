@@ -65,6 +65,7 @@ class Delivery:
         if self.writer.resumed:
             self._history = History.of(self.writer.record)
             self._history.go_back_to(first)
+            self._fence.lenient("Reading the earlier warnings", self._bell.remember)(self._history)
         self.writer.begin(first)
         self._history.describe(quantities)
 

@@ -67,6 +67,10 @@ def draw_training_charts(records: Sequence[Record], names: Sequence[str]) -> lis
         pen = _CurvePen(f"training-{len(charts) + 1}", quantity.title, quantity)
         for at in single:
             _draw_run(records[at], names[at] if len(names) > 1 else "", at, wanted, pen)
+        if (
+            not pen.rows
+        ):  # a gauge of which nothing was read, such as log Z where no logits are seen
+            continue
         if quantity is _LOSS:
             for kind, value in _entropies(records[at] for at in single):
                 pen.across(f"{kind} entropy", value, dash="dash" if kind == "unigram" else "dot")

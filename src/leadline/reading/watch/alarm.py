@@ -151,24 +151,32 @@ def ask_alarms(
 
 def _with_rate(history: History, finding: Finding) -> Finding:
     """Add to a warning that the learning rate has risen by as much as no warm-up explains."""
-    rates = history.of_run("train.rate")
-    if rates is None:
+    # A warning may wait until its trouble has lasted: then the rate rose before that began.
+    steps = (history.step, finding.details.get("since", history.step))
+    rise = next((one for step in steps if (one := _rise(history, step)) is not None), None)
+    if rise is None:
         return finding
-    rates = rates.until(max(rates.sample(history.step)[0], 0)).tail(RATE_SAMPLES)
-    values = rates.values
-    before = float(sorted(values)[len(values) // 2]) if len(values) else 0.0
-    if len(values) < LEAST_RATES or not before > 0 or values[-1] < RATE_TIMES * before:
-        return finding
-    low = [at for at, value in enumerate(values) if value * value < before * values[-1]]
-    at = low[-1] if low else 0
-    words = (
-        f"the learning rate rose from {before:.3g} to {values[-1]:.3g} after step {rates.steps[at]}"
-    )
-    evidence = Evidence("learning rate", float(values[-1]), before, "the run's own past").to_json()
+    before, now, after = rise
+    words = f"the learning rate rose from {before:.3g} to {now:.3g} after step {after}"
+    evidence = Evidence("learning rate", now, before, "the run's own past").to_json()
     cause = f"{words}; {finding.cause}" if finding.cause else words
     known: list[Any] = finding.details.get("evidence", [])
     details = {**finding.details, "cause": cause, "evidence": [*known, evidence]}
     return replace(finding, details=details)
+
+
+def _rise(history: History, step: int) -> tuple[float, float, int] | None:
+    """The learning rate as it was, that of a step, and after which step it rose; None if it did not."""
+    rates = history.of_run("train.rate")
+    if rates is None:
+        return None
+    rates = rates.until(max(rates.sample(step)[0], 0)).tail(RATE_SAMPLES)
+    values = rates.values
+    before = float(sorted(values)[len(values) // 2]) if len(values) else 0.0
+    if len(values) < LEAST_RATES or not before > 0 or values[-1] < RATE_TIMES * before:
+        return None
+    low = [at for at, value in enumerate(values) if value * value < before * values[-1]]
+    return before, float(values[-1]), int(rates.steps[low[-1] if low else 0])
 
 
 class Standing:

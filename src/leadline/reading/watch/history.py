@@ -161,6 +161,14 @@ class History:
                 sites[site] = series.until(step - 1)
         self.step = min(self.step, max(step - 1, 0))
 
+    def until(self, step: int) -> History:
+        """What was known at a step."""
+        past = History(self.quantities.values())
+        past._series = {name: dict(sites) for name, sites in self._series.items()}
+        past.step = self.step
+        past.go_back_to(step + 1)
+        return past
+
     def __contains__(self, quantity: object) -> bool:
         return quantity in self._series
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.reading.watch.history import History
 from leadline.reading.watch.robust import LEAST_SAMPLES
 from leadline.record.provenance import number_at, text_at, value_at
 from leadline.record.rows.site import RUN
 from leadline.record.run.trend import trend_of
+from leadline.record.run.watching import Attempt
 from leadline.record.words.numbers import format_clock
 from leadline.record.words.watch_answer import count_warnings, earlier_warnings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadline.reading.watch.sight import RunSight
     from leadline.record import Record
 
@@ -61,7 +64,8 @@ def detail_sentence(sight: RunSight) -> str:
     words = [one.rstrip(".") for one in earlier_warnings(sight.earlier)]
     every = number_at(sight.provenance, "watch", "every")
     if every is not None:
-        words.append(f"{'E' if not words else 'e'}very layer is read every {int(every):,} updates")
+        often = "at every update" if int(every) == 1 else f"every {int(every):,} updates"
+        words.append(f"{'E' if not words else 'e'}very layer is read {often}")
     trained, all_of_it = (
         number_at(sight.provenance, "watch", "parameters", one) for one in ("trained", "all")
     )
@@ -73,9 +77,10 @@ def detail_sentence(sight: RunSight) -> str:
     if share is not None:
         words.append(f"watching took {100 * max(share, 0.0):.1f} % of the time")
     notes: Any = value_at(sight.provenance, "watch", "notes")
+    sentences = [f"{'; '.join(words)}."] if words else []
     if isinstance(notes, list):
-        words += [str(note).rstrip(".") for note in notes[-MOST_NOTES:]]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return f"{'; '.join(words)}." if words else ""
+        sentences += [str(note) for note in notes[-MOST_NOTES:]]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return " ".join(sentences)
 
 
 def few_samples(history: History) -> str:
@@ -117,8 +122,19 @@ def _run_words(sight: RunSight) -> str:
     if sight.state == "died":
         return f"the run{of} was cut off at {step}"
     if sight.state == "closed":
-        return f"the run{of} has ended at {step}"
+        return f"the run{of} {_end_words(sight, step)}"
     return f"{step}{of}"
+
+
+def _end_words(sight: RunSight, step: str) -> str:
+    noted = value_at(sight.provenance, "watch", "attempts")
+    attempts = cast("list[Mapping[str, Any]]", noted) if isinstance(noted, list) else []
+    error = Attempt.of(attempts[-1]).error if attempts else ""
+    if error.startswith("TrainingStopped"):
+        return f"was stopped by the watch at {step}"
+    return (
+        f"ended at {step} with an error ({error.rstrip('.')})" if error else f"has ended at {step}"
+    )
 
 
 def _loss_words(sight: RunSight) -> str:

@@ -17,17 +17,28 @@ from leadline.record.words.numbers import format_number
 from leadline.record.words.screen import Sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leadline.record.record import Record
     from leadline.record.rows.finding import Finding
     from leadline.record.run.trend import Trend
     from leadline.record.run.watching import Attempt
 
-__all__ = ["below_warning", "count_warnings", "earlier_warnings", "warning_place", "watch_answer"]
+__all__ = [
+    "batch_words",
+    "below_warning",
+    "count_warnings",
+    "earlier_warnings",
+    "warning_place",
+    "watch_answer",
+]
 
 MOST_NAMED = 3
 """So many warnings are named in the answer; more of them are counted."""
+LONGEST_BATCH = 80
+"""So many characters of a batch's name are shown."""
+FIRST_BATCHES = 4
+"""So many batches of a warning are named beside the last one."""
 _NOUNS = {"serious": "serious warning", "warning": "warning", "note": "note"}
 
 
@@ -93,9 +104,25 @@ def below_warning(finding: Finding) -> list[Sentence]:
     if words := finding.remedy.get("words"):
         lines.append(Sentence(f"  do: {words}", hang=6))
     if batches := finding.details.get("batches"):
-        named = "; ".join(f"step {step}: {name}" for step, name in batches.items())
-        lines.append(Sentence(f"  batches: {named}", hang=11))
+        lines.append(Sentence(f"  batches: {batch_words(batches)}", hang=11))
     return lines
+
+
+def batch_words(batches: Mapping[str, str]) -> str:
+    """Name the first batches of a warning, which may have caused it, and the last.
+
+    All of them would push the advice off the screen; they stand in `finding.details["batches"]`.
+    """
+    named = [f"step {step}: {_one_line(name)}" for step, name in batches.items()]
+    if len(named) > FIRST_BATCHES + 2:
+        named[FIRST_BATCHES:-1] = ["..."]
+    return "; ".join(named)
+
+
+def _one_line(name: str) -> str:
+    """A loop may have named a batch by all of its tokens."""
+    words = " ".join(name.split())
+    return words if len(words) <= LONGEST_BATCH else f"{words[:LONGEST_BATCH].rstrip()}..."
 
 
 def _loss_words(trend: Trend | None) -> str:

@@ -161,3 +161,16 @@ def test_options_of_a_watch_that_was_refused_can_be_asked(tmp_path):
     one.batch("x")
     one.close()
     assert one.overhead.updates == 0
+
+
+def test_the_log_line_of_a_warning_says_whose_it_is_and_the_likely_cause(tmp_path, caplog):
+    model, _ = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+    with watch(model, optimizer, tmp_path / "run.leadline", every=1) as one:
+        for seed in range(3):
+            one.batch(f"rows {seed}")
+            update(model, optimizer, seed)
+    (warning,) = one.warnings
+    (line,) = [text for text in caplog.messages if "G14" in text]
+    assert line.startswith(f"leadline.watch: step {warning.details['step']}: G14 ")
+    assert f"{warning.verdict} Likely: {warning.cause}. {warning.remedy['words']} Batches: " in line

@@ -14,10 +14,12 @@ from tests.watched import tiny_gpt2
 EVERY = 2
 
 
-def train(path, first, last, *, state=None, late=False, optimizer=torch.optim.AdamW, **options):
+def train(
+    path, first, last, *, state=None, late=False, optimizer=torch.optim.AdamW, rate=1e-2, **options
+):
     """Make the updates `first` to `last`; return the watch and a checkpoint."""
     model = tiny_gpt2(dropout=0.0)
-    stepper = optimizer(model.parameters(), lr=1e-2)
+    stepper = optimizer(model.parameters(), lr=rate)
     options = {"every": EVERY, "quiet": True} | options
 
     def load():
@@ -95,6 +97,16 @@ def test_the_same_run_from_the_start_again(tmp_path):
     assert "begins at step 1" in again.notes[0]
     assert series(path, "train.loss")[0] == [1, 2, 3]  # what is true now
     assert again.step == 3
+
+
+def test_a_warning_that_stood_when_the_run_was_cut_off_is_not_said_again(tmp_path):
+    path = tmp_path / "a"
+    first, state = train(path, 1, 6, rate=0.0)
+    assert [one.code for one in first.warnings] == ["G14"]
+    second, _ = train(path, 7, 12, state=state, rate=0.0)
+    assert second.warnings == []
+    with Record.open(path) as record:
+        assert [one.code for one in record.findings] == ["G14"]
 
 
 def test_an_optimizer_that_does_not_count_is_told_where_it_is(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,8 @@ from leadline.reading.page.html import render_html
 from leadline.reading.page.section import PageSubject, write_parts
 from leadline.reading.page.sections import steps as section
 from leadline.reading.page.sections.steps import StepsSection
+from leadline.record import Finding
+from leadline.record.run.watching import LOG_Z
 from tests.facts.reading.page.test_training_page import Page
 from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import sweep_record, training_record
@@ -85,6 +88,21 @@ def test_the_headline_is_the_answer_and_the_facts_of_the_watch():
     assert "A run of 290 updates, loss from 10.1 to " in text
     assert "Updates 290 ended" in text
     assert "every 10 updates 0.4 % of the time" in text
+
+
+def test_a_card_names_the_batches_of_its_warning():
+    record = watch_record(SMALL)
+    details = {"step": 4, "since": 4, "batches": {"3": "books <17>", "4": "books 18"}}
+    record.add_finding(Finding("It grows.", severity="serious", code="G91", details=details))
+    assert "Batches step 3: books <17>; step 4: books 18" in Page(render_html([record])).text
+
+
+def test_a_gauge_that_was_never_read_has_no_empty_chart():
+    record = watch_record(SMALL)
+    record.describe(replace(LOG_Z, title="Nothing of it"))
+    text = Page(render_html([record])).text
+    assert "Learning rate" in text
+    assert "Nothing of it" not in text
 
 
 def test_a_run_that_went_on_has_one_curve():

@@ -91,6 +91,16 @@ def test_a_loss_alone_is_named():
     assert finding.stack is None and finding.layers == ()
 
 
+@pytest.mark.parametrize(("climbs", "good"), [((), 38), ((1e3, 1e9), 36), ((1.05, 1.05), 38)])
+def test_a_loss_that_climbed_before_it_was_lost_was_usual_before_that(climbs, good):
+    losses = dict.fromkeys(range(1, 40), 1.0) | dict(zip((38, 39), climbs, strict=False))
+    finding = said(
+        train_loss=lambda step: losses.get(step, NAN), stream_norm=lost("stream.norm", LAYERS, 40)
+    )
+    assert finding.details["since"] == 40
+    assert f"a checkpoint of step {good} or earlier" in finding.remedy["words"]
+
+
 def test_a_loss_that_has_come_back_is_no_fault():
     assert not warnings_of("gauge-not-finite", {"train.loss": lambda at: NAN if at == 23 else 2.0})
 

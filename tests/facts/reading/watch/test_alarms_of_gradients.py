@@ -13,7 +13,7 @@ from leadline.reading.watch.alarm import (
 from leadline.reading.watch.history import History
 from leadline.record import Reading
 from leadline.record.rows.site import OUTSIDE, RUN, Site
-from tests.synthetic_history import QUANTITIES, first_steps, noise, warnings_of
+from tests.synthetic_history import QUANTITIES, first_steps, noise, sites_of, warnings_of
 
 JUMPING, STALE = "gradient-jumping", "second-moment-stale"
 LARGE, STILL = "updates-too-large", "layer-not-learning"
@@ -313,6 +313,21 @@ def test_a_rate_that_rose_is_said_first():
         "the learning rate rose from 0.001 to 0.1 after step 135; a batch"
     )
     assert finding.evidence[-1]["what"] == "learning rate"
+
+
+def test_a_rate_that_rose_before_the_trouble_began_is_said_though_it_is_level_since():
+    history = History(QUANTITIES.values())
+    for step in range(5, 405, 5):
+        rate = 1e-3 if step < 200 else 0.1
+        equal = 0.0 if step < 230 else 0.9999
+        history.add([Reading("train.rate", RUN, "value", rate, step=step)])
+        for site in sites_of("tokens.cosine", [1]):
+            history.add([Reading("tokens.cosine", site, "mean", equal, step=step)])
+    (finding,) = [one for one in ask_alarms(history) if one.name == "tokens-becoming-equal"]
+    assert finding.details["since"] == 230
+    assert finding.cause.startswith(
+        "the learning rate rose from 0.001 to 0.1 after step 195; attention averages"
+    )
 
 
 def test_a_linear_warm_up_is_no_rise():

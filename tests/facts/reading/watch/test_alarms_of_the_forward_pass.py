@@ -95,6 +95,10 @@ def test_a_stream_that_grows_ever_faster_is_said_by_layer():
     # at 120 it has doubled 3 times since step 60; at 135 it is 100 times the first
     assert first_steps(said)[0] == 120
     assert said[0].layers == (2,)
+    # the limit that it broke stands beside it, and none that it kept
+    assert [(one["what"], one["expected"]) for one in said[0].evidence] == [
+        ("doublings in the last half of the run", "below 3")
+    ]
     # the last sample below twice the norm at step 60
     assert said[0].details["since"] == 80
     # 2^16 is 65,536, at step 320
@@ -111,7 +115,11 @@ def test_three_doublings_in_half_of_the_run_are_enough(exponent, warned):
 @pytest.mark.parametrize(("exponent", "warned"), [(0.95, False), (1.05, True)])
 def test_one_doubling_is_enough_after_a_hundredfold_growth(exponent, warned):
     gauges = {"stream.norm": {1: lambda s: 1e-9 if s == 1 else float(s) ** exponent}}
-    assert bool(warnings_of(STREAM, gauges, steps=200, every=10)) is warned
+    said = warnings_of(STREAM, gauges, steps=200, every=10)
+    assert bool(said) is warned
+    assert all(
+        [row["expected"] for row in one.evidence] == ["below 100", "below 1"] for one in said
+    )
 
 
 @pytest.mark.parametrize(("count", "warned"), [(9, True), (10, False)])

@@ -311,8 +311,10 @@ def test_the_details_are_how_often_layers_are_read_and_what_that_costs():
     facts = {**record.provenance["watch"], "notes": ["one.", "two.", "three."]}
     record.note("watch", facts)
     assert detail_sentence(sight_of(record)) == (
-        "Every layer is read every 10 updates; watching took 0.4 % of the time; two; three."
+        "Every layer is read every 10 updates; watching took 0.4 % of the time. two. three."
     )
+    record.note("watch", {"every": 1})
+    assert detail_sentence(sight_of(record)) == "Every layer is read at every update."
     assert detail_sentence(RunSight("x", "closed")) == ""
 
 

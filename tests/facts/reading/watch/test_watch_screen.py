@@ -15,6 +15,7 @@ from leadline.reading.watch.gauge_table import watch_json
 from leadline.reading.watch.screen import WatchView, watch_view
 from leadline.reading.watch.sight import RunSight, sight_of
 from leadline.record import Finding
+from leadline.record.words.watch_answer import batch_words
 from tests.synthetic import gpt2_record
 from tests.synthetic_sweep import training_record
 from tests.synthetic_watch import Course, watch_record
@@ -220,6 +221,33 @@ def test_below_a_warning_stand_why_and_what_to_do_and_the_batches_before_it():
         "(since step 4)\n  likely: a large rate\n  do: Stop.\n"
         "  batches: step 3: books 17; step 4: books 18\n"
     ) in text
+
+
+def test_of_many_batches_the_first_and_the_last_are_named():
+    assert batch_words({}) == ""
+    six = {str(step): f"b{step}" for step in range(1, 7)}
+    assert batch_words(six) == "; ".join(f"step {step}: b{step}" for step in range(1, 7))
+    many = {str(step): f"b{step}" for step in range(1, 33)}
+    assert batch_words(many) == (
+        "step 1: b1; step 2: b2; step 3: b3; step 4: b4; ...; step 32: b32"
+    )
+    assert batch_words({"1": "tensor([1,\n    2])"}) == "step 1: tensor([1, 2])"
+    assert batch_words({"1": "7" * 80, "2": "7" * 81}) == f"step 1: {'7' * 80}; step 2: {'7' * 80}..."
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [
+        ({"ended": "closed"}, "has ended at step 590, loss"),
+        ({"error": "TrainingStopped: G08"}, "was stopped by the watch at step 590, loss"),
+        ({"error": "ValueError: no."}, "ended at step 590 with an error (ValueError: no), loss"),
+    ],
+)
+def test_the_first_line_says_how_the_run_ended(attempt, words):
+    record = watch_record(Course(layers=2, samples=60, every=10))
+    facts = {**record.provenance["watch"], "attempts": [{"run": "", "first": 1, **attempt}]}
+    record.note("watch", facts)
+    assert watch_view(sight_of(record)).screen().text().startswith(f"The run of gpt2 {words}")
 
 
 def test_in_a_small_terminal_the_first_warning_is_whole_and_the_second_leaves_room_for_a_map():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.reading.page.section import SECTIONS, PagePart, holds_run
 from leadline.reading.show.markup import definitions, safe
+from leadline.record.words.watch_answer import batch_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +62,7 @@ def _card(finding: Finding, anchor: str) -> str:
         ("Cause", finding.cause),
         ("What to do", remedy),
         ("Confidence", finding.confidence or ""),
+        ("Batches", batch_words(finding.details.get("batches", {}))),
     ]
     place = place_text(finding)
     where = f' <span class="soft small">{safe(place)}</span>' if place else ""

@@ -16,12 +16,18 @@ import numpy as np
 
 from leadline.reading.watch.alarm import Alarm, Evidence, alarm, good_until
 from leadline.reading.watch.history import History, Series
+from leadline.reading.watch.robust import level_and_spread
 from leadline.record.rows.finding import Finding
 from leadline.record.rows.site import RUN
 
 FORWARD = ("update.norm", "stream.norm", "stream.largest")
 BACKWARD = ("gradient.stream", "gradient.parameters")
 OF_THE_RUN = ("train.loss", "output.log_z", "train.gradient_norm")
+PAST = 50
+"""Losses before it was lost, of which most are as usual."""
+LEAST_LOSSES = 10
+SPREADS, SHARE = 6.0, 0.1
+"""A loss is as usual up to so many spreads, or such a share, above the median."""
 BEHIND_WRITES = 1_000
 """Stands for the end of a block, behind all of its writes."""
 
@@ -67,7 +73,7 @@ def not_finite(history: History, alarm: Alarm) -> Iterator[Finding]:
         if whole
         else f"an overflow or a division by zero in the {'backward' if is_backward else 'forward'} "
         "pass, or weights that an earlier update has broken",
-        do_now=f"{_back(since)} Then look at the batch of step {since}; lower the learning rate or clip the "
+        do_now=f"{_back(history, since)} Then look at the batch of step {since}; lower the learning rate or clip the "
         "gradient.",
     )
 
@@ -83,17 +89,31 @@ def _too_late(history: History, alarm: Alarm, since: int) -> Finding:
         evidence=[Evidence("loss", "not finite", "a finite number", "arithmetic")],
         cause="an overflow or a division by zero; where it began was not sampled, and by now every update "
         "has spread it",
-        do_now=f"{_back(since)} To see where it begins, go on from there with every=1.",
+        do_now=f"{_back(history, since)} To see where it begins, go on from there with every=1.",
     )
 
 
-def _back(since: int) -> str:
-    good = good_until(since - 1)
+def _back(history: History, since: int) -> str:
+    good = good_until(_last_usual(history, since))
     if not good:
         return "Stop and start again: later weights are broken."
     return (
         f"Stop and go back to a checkpoint of step {good} or earlier: later weights may be broken."
     )
+
+
+def _last_usual(history: History, since: int) -> int:
+    """The last step before it whose loss was as usual: a loss may climb for updates before it is lost."""
+    losses = history.of_run("train.loss")
+    if losses is None:
+        return since - 1
+    losses = losses.until(since - 1).tail(PAST)
+    values = losses.values
+    if len(values) < LEAST_LOSSES or not np.isfinite(values).all():
+        return since - 1
+    level, noise = level_and_spread(values)
+    usual = np.flatnonzero(values <= level + max(SPREADS * noise, SHARE * abs(level)))
+    return since - 1 if usual[-1] == len(values) - 1 else int(losses.steps[usual[-1]])
 
 
 def _broken(history: History) -> Iterator[Series]:

@@ -81,16 +81,28 @@ def _growing(history: History, alarm: Alarm) -> Iterator[Finding]:
         quantity="stream.norm",
         stack=worst.site.stack,
         layers=layers,
-        evidence=[
-            Evidence("stream norm over that of the first sample", round_to(times), f"below {TIMES:g}",
-                     "runs that stayed healthy"),
-            Evidence("doublings in the last half of the run", round_to(exponent),
-                     f"below {EXPONENT:g}", "growth that slows down"),
-        ],
+        evidence=_evidence(times, exponent),
         cause="weights that write to the stream grow: the learning rate is too large and nothing holds them",
         do_now="Lower the learning rate now and decay the weights that write to the stream. If the loss "
         f"rises, go back to a checkpoint of step {good_until(since)} or earlier.",
     )  # fmt: skip
+
+
+def _evidence(times: float, exponent: float) -> list[Evidence]:
+    """The law that is broken: fast growth alone, or growth by `TIMES` that does not slow down."""
+    fast = exponent >= FAST
+    limit, source = (
+        (FAST, "runs that stayed healthy") if fast else (EXPONENT, "growth that slows down")
+    )
+    doublings = Evidence("doublings in the last half of the run", round_to(exponent), f"below {limit:g}",
+                         source)  # fmt: skip
+    if fast:
+        return [doublings]
+    return [
+        Evidence("stream norm over that of the first sample", round_to(times), f"below {TIMES:g}",
+                 "runs that stayed healthy"),
+        doublings,
+    ]  # fmt: skip
 
 
 def _growth(series: Series) -> tuple[float, float]:

@@ -41,11 +41,13 @@ def float16_overflow(case: Case, rule: Rule) -> Iterator[Finding]:
         first, _ = min(large, key=lambda one: (one[0].layer, one[0].sublayer or 99))
         value = max(v for _, v in large)
         what = "The stream" if first.point == "stream" else f"What the {first.point} writes"
-        beyond = "overflows" if value > FLOAT16_MAX else "nearly overflows"
         runs = dtype == "float16"
+        beyond = "overflows" if runs else "would overflow"
+        if value <= FLOAT16_MAX:
+            beyond = "nearly overflows" if runs else "would nearly overflow"
         yield rule.finding(
-            f"{what} {beyond if runs else beyond.replace('overflows', 'would overflow')} in float16 from "
-            f"{stack} layer {first.layer} on: its largest value is {value:.4g}.",
+            f"{what} {beyond} in float16 from {stack} layer {first.layer} on: its largest value is "
+            f"{value:.4g}.",
             stack=stack,
             layers=sorted({place.layer for place, _ in large if place.layer}),
             sublayer=None if first.point == "stream" else first.point,
