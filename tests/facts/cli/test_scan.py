@@ -38,7 +38,7 @@ def test_a_scan_says_its_answer_its_table_and_where_it_is(leadline, engine, trai
     said = leadline("scan", trained, "--engine", "here", "-o", path, "--html", page)
     assert said.code == 0, said.err
     lines = said.out.splitlines()
-    assert lines[0].startswith(("All 2 checkpoints are healthy.", "Of 2 checkpoints, "))
+    assert lines[0].startswith(("Both checkpoints are healthy.", "Of 2 checkpoints, "))
     assert any(line.startswith("checkpoint-2     2  ") for line in lines)
     assert f"The record is in {path}" in lines and f"The report is in {page}" in lines
     assert lines[-1].startswith(f"One of them alone: `leadline diagnose {path}:checkpoint-")

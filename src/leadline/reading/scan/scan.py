@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from leadline.reading.scan.checkpoints import (
     read_checkpoints,
 )
 from leadline.reading.scan.series import CheckpointSeries, find_series
-from leadline.record.provenance import strict_json, text_at
+from leadline.record.provenance import strict_json, text_at, value_at
 from leadline.record.rows.finding import SEVERITIES, Severity
 from leadline.record.words.screen import Screen, Showable
 
@@ -55,6 +56,19 @@ class Scan(Showable):
         from leadline.reading.scan.words import answer_of
 
         return answer_of(self)
+
+    @property
+    def inputs(self) -> str:
+        """What every checkpoint read: `random tokens`, the name of a file, or texts.
+
+        A model that learns gets worse at random tokens, and that is no illness.
+        """
+        settings = value_at(self.record.provenance, "instrument", "settings")
+        known = settings if isinstance(settings, Mapping) else {}
+        for name in ("text_file", "tokens_file"):
+            if known.get(name):
+                return str(known[name]).rpartition(" (")[0]  # without the digest of its contents
+        return "your texts" if known.get("text") else "random tokens, so it may rise with training"
 
     def worse_than(self, severity: Severity) -> bool:
         """Whether any has a finding at least as severe as this, or could not be measured."""
