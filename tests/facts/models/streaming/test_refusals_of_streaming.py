@@ -47,7 +47,9 @@ def test_a_truncated_shard_is_named(folder):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_shard_of_another_model_is_named(folder, stream):
     safetensors.save_file({"other.weight": torch.ones(3)}, shards(folder)[0])
-    with pytest.raises(LoadingError, match=r"does not hold .*; it holds 1 others, such as other"):
+    with pytest.raises(
+        LoadingError, match=r"does not hold .*; it holds 1 other tensor, such as other"
+    ):
         load_model(folder, stream=stream)
 
 
