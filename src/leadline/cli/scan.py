@@ -109,8 +109,9 @@ def scan(
         Path | None,
         o.option(
             "--output -o FILE.leadline",
-            "The record, DIR-scan.leadline unless given; the same command goes on where a scan was "
-            "cut off, and measures what is new or has changed.",
+            "The record, DIR-scan.leadline for one folder or list and scan.leadline for several "
+            "unless given; the same command goes on where a scan was cut off, and measures what is "
+            "new or has changed.",
             o.OUTPUT,
         ),
     ] = None,
@@ -211,8 +212,13 @@ class _ScanGauge:
             self.voice.note(f"Changed since, so measured again: {', '.join(event.changed)}.")
         if event.gone:
             self.voice.note(
-                f"In the record and not among these sources, kept as they were: "
+                "In the record and not among these sources, kept as they were: "
                 f"{', '.join(event.gone)}."
+            )
+        if event.dropped:
+            self.voice.note(
+                "Never measured and not among these sources, so dropped from the record: "
+                f"{', '.join(event.dropped)}."
             )
         if event.wanted and event.workers and event.workers < event.wanted:
             self.voice.note(

@@ -63,7 +63,9 @@ def test_broken_ones_are_told_while_the_others_go_on(leadline, engine, trained, 
     failed = leadline(*arguments, "--quiet", "--fail-on", "serious")
     assert (failed.code, failed.out, failed.err) == (1, "", "")
     moved = leadline("scan", trained, "--engine", "here", "-o", path, "--random", "2x8")
-    assert "and not among these sources, kept as they were: ./nowhere." in moved.err
+    assert "not among these sources, so dropped from the record: ./nowhere." in moved.err
+    one = leadline("scan", trained / "checkpoint-1", *arguments[2:])
+    assert "and not among these sources, kept as they were: checkpoint-2." in one.err
 
 
 def test_changed_files_are_said(leadline, engine, trained, tmp_path):
