@@ -167,7 +167,7 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count)
     assert decision.copy_refusal(loaded.model) is None
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count - 2)
-    refusal = r"{} \d+ kB of memory, of which \d+ kB are free"
+    refusal = r"{} \d+ [kM]B of memory, of which \d+ kB are free"
     assert re.fullmatch(
         refusal.format("a copy of it takes"), decision.copy_refusal(loaded.model) or ""
     )
