@@ -17,9 +17,12 @@ from leadline.cli.screen.voice import Gauge, Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadline.lab.scan.settings import ScanSettings
 
 RUNNING = "Running"
+MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,13 @@ def _usual_record(sources: list[str]) -> Path:
     return Path(f"{place.name if place.is_dir() else place.stem}-scan.leadline")
 
 
+def _names(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(names if more <= 1 else names[:MOST_NAMES])
+    return f"{shown} and {more} more" if more > 1 else shown
+
+
 class _ScanGauge:
     """Tells the gauge what a scan does, and people what they would not expect."""
 
@@ -209,16 +219,16 @@ class _ScanGauge:
                 f"{before} of {len(event.checkpoints)} checkpoints were measured before."
             )
         if event.changed:
-            self.voice.note(f"Changed since, so measured again: {', '.join(event.changed)}.")
+            self.voice.note(f"Changed since, so measured again: {_names(event.changed)}.")
         if event.gone:
             self.voice.note(
                 "In the record and not among these sources, kept as they were: "
-                f"{', '.join(event.gone)}."
+                f"{_names(event.gone)}."
             )
         if event.dropped:
             self.voice.note(
                 "Never measured and not among these sources, so dropped from the record: "
-                f"{', '.join(event.dropped)}."
+                f"{_names(event.dropped)}."
             )
         if event.wanted and event.workers and event.workers < event.wanted:
             self.voice.note(

@@ -157,3 +157,11 @@ def test_a_name_in_a_record_of_one_model_is_refused(leadline, tmp_path):
     said = leadline("report", f"{path}:checkpoint-1")
     assert said.code == 2
     assert "so 'checkpoint-1' names nothing in it" in " ".join(said.err.split())
+
+
+def test_many_names_are_a_few_and_how_many_more():
+    from leadline.cli.scan import _names
+
+    assert _names([]) == ""
+    assert _names(list("abcdef")) == "a, b, c, d, e, f"
+    assert _names(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -63,12 +62,12 @@ class Scan(Showable):
 
         A model that learns gets worse at random tokens, and that is no illness.
         """
-        settings = value_at(self.record.provenance, "instrument", "settings")
-        known = settings if isinstance(settings, Mapping) else {}
+        settings = "instrument", "settings"
         for name in ("text_file", "tokens_file"):
-            if known.get(name):
-                return str(known[name]).rpartition(" (")[0]  # without the digest of its contents
-        return "your texts" if known.get("text") else "random tokens, so it may rise with training"
+            if described := text_at(self.record.provenance, *settings, name):
+                return described.rpartition(" (")[0]  # without the digest of its contents
+        texts = value_at(self.record.provenance, *settings, "text")
+        return "your texts" if texts else "random tokens, so it may rise with training"
 
     def worse_than(self, severity: Severity) -> bool:
         """Whether any has a finding at least as severe as this, or could not be measured."""

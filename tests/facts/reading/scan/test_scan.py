@@ -79,6 +79,14 @@ def test_two_runs_are_two_series_the_longest_first():
     assert list(series[0].loss.steps) == [1, 2, 3]
 
 
+def test_runs_in_folders_of_one_name_are_told_apart_by_their_paths():
+    entries = [
+        entry(f"{place}{at}", step=at, group=f"/{place}/gpt") for place in "ab" for at in (1, 2)
+    ]
+    series = read_scan(scan_record(entries)).series
+    assert sorted(one.name for one in series) == ["/a/gpt", "/b/gpt"]
+
+
 def test_the_answer_names_the_unhealthy_and_why():
     scan = broken_run().scan
     assert scan.answer == [
