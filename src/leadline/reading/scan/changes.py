@@ -173,7 +173,7 @@ def _changes_of(group: LayerSeries) -> list[LayerChange]:
     found = [one for one in shifts if _is_change(one, logarithmic=logarithmic)]
     changes: list[LayerChange] = []
     for way in ("lost", "up", "down"):
-        left = [one for one in found if _way(one) == way]
+        left: list[_Shift] = [one for one in found if _way(one) == way]
         while left:
             least = MINOR * max(abs(one.size) for one in left)
             members = [one for one in left if abs(one.size) >= least]
