@@ -17,9 +17,12 @@ from leadline.cli.screen.voice import Gauge, Voice, check_writable
 from leadline.errors import LabError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadline.lab.scan.settings import ScanSettings
 
 RUNNING = "Running"
+MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,9 @@ def scan(
         Path | None,
         o.option(
             "--output -o FILE.leadline",
-            "The record, DIR-scan.leadline unless given; the same command goes on where a scan was "
-            "cut off, and measures what is new or has changed.",
+            "The record, DIR-scan.leadline for one folder or list and scan.leadline for several "
+            "unless given; the same command goes on where a scan was cut off, and measures what is "
+            "new or has changed.",
             o.OUTPUT,
         ),
     ] = None,
@@ -172,6 +176,13 @@ def _usual_record(sources: list[str]) -> Path:
     return Path(f"{place.name if place.is_dir() else place.stem}-scan.leadline")
 
 
+def _names(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(names if more <= 1 else names[:MOST_NAMES])
+    return f"{shown} and {more} more" if more > 1 else shown
+
+
 class _ScanGauge:
     """Tells the gauge what a scan does, and people what they would not expect."""
 
@@ -208,11 +219,16 @@ class _ScanGauge:
                 f"{before} of {len(event.checkpoints)} checkpoints were measured before."
             )
         if event.changed:
-            self.voice.note(f"Changed since, so measured again: {', '.join(event.changed)}.")
+            self.voice.note(f"Changed since, so measured again: {_names(event.changed)}.")
         if event.gone:
             self.voice.note(
-                f"In the record and not among these sources, kept as they were: "
-                f"{', '.join(event.gone)}."
+                "In the record and not among these sources, kept as they were: "
+                f"{_names(event.gone)}."
+            )
+        if event.dropped:
+            self.voice.note(
+                "Never measured and not among these sources, so dropped from the record: "
+                f"{_names(event.dropped)}."
             )
         if event.wanted and event.workers and event.workers < event.wanted:
             self.voice.note(

@@ -38,7 +38,7 @@ def test_a_scan_says_its_answer_its_table_and_where_it_is(leadline, engine, trai
     said = leadline("scan", trained, "--engine", "here", "-o", path, "--html", page)
     assert said.code == 0, said.err
     lines = said.out.splitlines()
-    assert lines[0].startswith(("All 2 checkpoints are healthy.", "Of 2 checkpoints, "))
+    assert lines[0].startswith(("Both checkpoints are healthy.", "Of 2 checkpoints, "))
     assert any(line.startswith("checkpoint-2     2  ") for line in lines)
     assert f"The record is in {path}" in lines and f"The report is in {page}" in lines
     assert lines[-1].startswith(f"One of them alone: `leadline diagnose {path}:checkpoint-")
@@ -63,7 +63,9 @@ def test_broken_ones_are_told_while_the_others_go_on(leadline, engine, trained, 
     failed = leadline(*arguments, "--quiet", "--fail-on", "serious")
     assert (failed.code, failed.out, failed.err) == (1, "", "")
     moved = leadline("scan", trained, "--engine", "here", "-o", path, "--random", "2x8")
-    assert "and not among these sources, kept as they were: ./nowhere." in moved.err
+    assert "not among these sources, so dropped from the record: ./nowhere." in moved.err
+    one = leadline("scan", trained / "checkpoint-1", *arguments[2:])
+    assert "and not among these sources, kept as they were: checkpoint-2." in one.err
 
 
 def test_changed_files_are_said(leadline, engine, trained, tmp_path):
@@ -155,3 +157,11 @@ def test_a_name_in_a_record_of_one_model_is_refused(leadline, tmp_path):
     said = leadline("report", f"{path}:checkpoint-1")
     assert said.code == 2
     assert "so 'checkpoint-1' names nothing in it" in " ".join(said.err.split())
+
+
+def test_many_names_are_a_few_and_how_many_more():
+    from leadline.cli.scan import _names
+
+    assert _names([]) == ""
+    assert _names(list("abcdef")) == "a, b, c, d, e, f"
+    assert _names(list("abcdefg")) == "a, b, c, d, e and 2 more"

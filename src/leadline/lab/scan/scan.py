@@ -2,7 +2,8 @@
 
 The coordinator alone writes the record. A scan that was stopped goes on when it is asked for again
 on the same path: checkpoints with an entry are not measured again, unless their files have changed
-since. Checkpoints that were there and are gone keep their rows.
+since. Checkpoints that were there and are gone keep their rows; those that have none, because they
+could never be measured, leave the record, such as a name with a slip of the pen.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from leadline.lab.scan.examination import CheckpointWork
 from leadline.lab.scan.files import fingerprint, free_memory, memory_needed
 from leadline.lab.scan.scan_record import (
     add_checkpoint,
+    drop_checkpoints,
     entries_of,
     entry_for,
     note_end,
@@ -45,6 +47,8 @@ class ScanBegun:
     """Those that are measured again because their files are not what they were."""
     gone: tuple[str, ...]
     """Those in the record that the sources do not name any more."""
+    dropped: tuple[str, ...]
+    """Those among these that were never measured, so that nothing of them is kept."""
     workers: int | None
     wanted: int | None
     """So many workers were asked for; more than `workers` where memory is short."""
@@ -104,6 +108,7 @@ def scan(
                 fitting = workers_that_fit(works, wanted)
                 begun = replace(begun, workers=fitting, wanted=wanted)
                 orders = replace(orders, workers=fitting)
+            drop_checkpoints(record, begun.dropped)
             say(begun)
             jobs = [Job(work, cell_folder(folder, work.run)) for work in works]
             with closing(runner.run(jobs, orders)) as messages:
@@ -164,8 +169,10 @@ def _plan(
         runs.add(run)
         works.append(CheckpointWork(run, replace(one, name=name), mark, settings))
     waiting = tuple(work.checkpoint.name for work in works)
-    gone = tuple(name for name in entries if name not in names)
-    return ScanBegun(tuple(names), waiting, tuple(changed), gone, None, None), works
+    absent = [name for name in entries if name not in names]
+    gone = tuple(name for name in absent if entries[name]["status"] == "measured")
+    dropped = tuple(name for name in absent if name not in gone)
+    return ScanBegun(tuple(names), waiting, tuple(changed), gone, dropped, None, None), works
 
 
 def _free_name(name: str, taken: set[str]) -> str:

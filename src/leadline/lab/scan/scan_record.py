@@ -13,7 +13,7 @@ the latest ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,15 @@ from leadline.record import Record
 from leadline.record.provenance import decode, encode
 from leadline.record.run.scanned import CHECKPOINT, MEASUREMENT, SCAN
 
-__all__ = ["RUNNING", "add_checkpoint", "entries_of", "entry_for", "note_end", "open_scan"]
+__all__ = [
+    "RUNNING",
+    "add_checkpoint",
+    "drop_checkpoints",
+    "entries_of",
+    "entry_for",
+    "note_end",
+    "open_scan",
+]
 
 RUNNING = "it still runs, or was cut off; the same scan on this file goes on"
 """What the record says until every checkpoint has its entry."""
@@ -87,6 +95,13 @@ def add_checkpoint(record: Record, result: CellResult) -> dict[str, Any]:
         else:
             record.note(f"{MEASUREMENT}{name}", measurement)
     return entry
+
+
+def drop_checkpoints(record: Record, names: Sequence[str]) -> None:
+    """Remove the entries of checkpoints that have no rows."""
+    with record.together():
+        for name in names:
+            record.forget(f"{CHECKPOINT}{name}")
 
 
 def note_end(record: Record, settings: ScanSettings) -> None:

@@ -47,7 +47,7 @@ def reason_to_stream(
         return None  # whatever is wrong with the files is said where they are loaded
     if not count or count <= free:
         return None
-    return f"its weights take {in_bytes(count)} and {in_bytes(free)} of memory are free"
+    return f"the weights take {in_bytes(count)} and {in_bytes(free)} of memory are free"
 
 
 def copy_refusal(model: nn.Module, *, times: int = 1) -> str | None:
@@ -61,7 +61,8 @@ def copy_refusal(model: nn.Module, *, times: int = 1) -> str | None:
     free = free_memory()
     if count <= free // 2:
         return None
-    return f"that takes {in_bytes(count)} of memory, of which {in_bytes(free)} are free"
+    copies = "a copy of it takes" if times == 1 else f"its weights {times} times over take"
+    return f"{copies} {in_bytes(count)} of memory, of which {in_bytes(free)} are free"
 
 
 def stream_from_files(model: nn.Module, why: str, scratch: Scratch, files: Sequence[Path]) -> Pager:

@@ -55,8 +55,9 @@ def check_shards(index: Path, weight_map: Mapping[str, str]) -> None:
     for tensor, shard in sorted(weight_map.items()):
         if tensor not in held[shard]:
             others = sorted(held[shard])
+            holds = "1 other tensor" if len(others) == 1 else f"{len(others)} other tensors"
             raise LoadingError(
                 f"{shard} in {index.parent} does not hold {tensor}, which {index.name} says it "
-                f"does; it holds {len(others)} others{f', such as {others[0]}' if others else ''}. "
+                f"does; it holds {holds}{f', such as {others[0]}' if others else ''}. "
                 "It is a part of another model, or of another version: fetch it again."
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-__all__ = ["FEWEST", "LEAST", "SURE", "LayerChange", "cut_in_two", "find_changes"]
+__all__ = ["FEWEST", "LEAST", "MINOR", "SURE", "LayerChange", "cut_in_two", "find_changes"]
 
 FEWEST = 4
 """With fewer checkpoints a change cannot be told from noise."""
@@ -48,6 +48,9 @@ CUTS = 100
 """So many cuts are tried at most, evenly spaced."""
 NOTHING = -1e3
 """Stands for the logarithm of zero."""
+MINOR = 0.5
+"""Layers that go less than this share of the way of the farthest one, in levels, are a change of
+their own: a jump of one layer would drown in the drift of the others."""
 LEAST = math.log(1.5)
 """The least change of a logarithm; of a quantity without one, as a share of its larger level."""
 
@@ -83,20 +86,33 @@ class LayerChange:
 
     @property
     def size(self) -> float:
-        """How far it went, as a logarithm; infinite where it is no number any more, or turned."""
-        return abs(math.log(self.factor)) if self.factor > 0 else math.inf
+        """How far it went, as a logarithm; infinite where it is zero or no number any more.
+
+        What changes its sign has no logarithm, and a mean near zero does so without any reason:
+        its size is the change as a share of the larger level, which is at most 2.
+        """
+        if self.factor > 0:
+            return abs(math.log(self.factor))
+        if math.isfinite(self.after) and self.before * self.after < 0:
+            return abs(self.after - self.before) / max(abs(self.before), abs(self.after))
+        return math.inf
 
     @property
     def local(self) -> bool:
-        """Whether it stands in half of the layers at most, so that it names a place."""
-        return 2 * len(self.labels) <= len(self.group.series)
+        """Whether it stands in half of the layers at most, so that it names a place.
+
+        Where the other layers go the same way and farther, it names none.
+        """
+        few = 2 * len(self.labels) <= len(self.group.series)
+        return few and not (self.others > self.factor > 1 or 0 < self.others < self.factor < 1)
 
 
 def find_changes(series: CheckpointSeries) -> list[LayerChange]:
     """Return the changes over the checkpoints of a run, the most telling first.
 
     Changes in few layers come before those in many. Of those that began together the first layer
-    comes first, because what breaks there shows in the layers behind it.
+    comes first, because what breaks there shows in the layers behind it; what is `MINOR` beside the
+    largest of them comes after, since something always drifts while something else breaks.
     """
     changes: list[LayerChange] = []
     for group in layer_series(series.history):
@@ -106,11 +122,13 @@ def find_changes(series: CheckpointSeries) -> list[LayerChange]:
         event = one.local, one.since
         largest[event] = max(one.size, largest.get(event, 0.0))
 
-    def order(one: LayerChange) -> tuple[bool, float, int, bool, int, float]:
+    def order(one: LayerChange) -> tuple[bool, float, int, bool, bool, int, float]:
         numbers = [int(label) for label in one.labels if label.isdigit()]
         outside = one.group.outside
         first = min(numbers, default=0) if one.local else 0
-        return not one.local, -largest[one.local, one.since], one.since, outside, first, -one.size
+        most = largest[one.local, one.since]
+        minor = one.size < MINOR * most
+        return not one.local, -most, one.since, minor, outside, first, -one.size
 
     return sorted(changes, key=order)
 
@@ -155,8 +173,11 @@ def _changes_of(group: LayerSeries) -> list[LayerChange]:
     found = [one for one in shifts if _is_change(one, logarithmic=logarithmic)]
     changes: list[LayerChange] = []
     for way in ("lost", "up", "down"):
-        members = [one for one in found if _way(one) == way]
-        if members:
+        left: list[_Shift] = [one for one in found if _way(one) == way]
+        while left:
+            least = MINOR * max(abs(one.size) for one in left)
+            members = [one for one in left if abs(one.size) >= least]
+            left = [one for one in left if abs(one.size) < least]
             rows = {one.row for one in members}
             rest = [one.after / one.before for one in shifts if one.row not in rows and one.before]
             changes.append(_merged(group, members, rest))

@@ -15,7 +15,7 @@ from leadline.reading.scan.checkpoints import (
     read_checkpoints,
 )
 from leadline.reading.scan.series import CheckpointSeries, find_series
-from leadline.record.provenance import strict_json, text_at
+from leadline.record.provenance import strict_json, text_at, value_at
 from leadline.record.rows.finding import SEVERITIES, Severity
 from leadline.record.words.screen import Screen, Showable
 
@@ -55,6 +55,19 @@ class Scan(Showable):
         from leadline.reading.scan.words import answer_of
 
         return answer_of(self)
+
+    @property
+    def inputs(self) -> str:
+        """What every checkpoint read: `random tokens`, the name of a file, or texts.
+
+        A model that learns gets worse at random tokens, and that is no illness.
+        """
+        settings = "instrument", "settings"
+        for name in ("text_file", "tokens_file"):
+            if described := text_at(self.record.provenance, *settings, name):
+                return described.rpartition(" (")[0]  # without the digest of its contents
+        texts = value_at(self.record.provenance, *settings, "text")
+        return "your texts" if texts else "random tokens, so it may rise with training"
 
     def worse_than(self, severity: Severity) -> bool:
         """Whether any has a finding at least as severe as this, or could not be measured."""

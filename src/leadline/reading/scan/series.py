@@ -6,7 +6,7 @@ of one class and size. The others are a zoo, in which nothing is a change of any
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -51,6 +51,7 @@ def find_series(
         if one.measured and one.step is not None:
             groups[one.group, one.shape].append(one)
     found: list[CheckpointSeries] = []
+    named = Counter(PurePath(group).name for group, _ in groups)
     for (group, _), members in groups.items():
         ordered = sorted(members, key=lambda one: one.step or 0)
         if len({one.step for one in ordered}) < max(2, len(ordered)):
@@ -60,6 +61,8 @@ def find_series(
         for one in ordered:
             history.add_lines(lines.get(one.run, ()))
             loss.put(one.step or 0, one.loss)
-        name = PurePath(group).name or group
+        # Folders of one name are told apart by the whole path.
+        name = PurePath(group).name if named[PurePath(group).name] == 1 else group
+        name = name or group
         found.append(CheckpointSeries(name, tuple(ordered), history, loss))
     return tuple(sorted(found, key=lambda one: -len(one.checkpoints)))

@@ -82,11 +82,14 @@ def screen_of(scan: Scan, *, everything: bool) -> Screen:
     parts += [Sentence(), _checkpoint_table(scan, everything=everything)]
     left = len(scan.checkpoints) - MOST_ROWS
     if left > 0 and not everything:
+        bad = len(scan.unhealthy) + len(scan.unmeasured) > MOST_ROWS
+        kind = "" if bad else "healthy "
+        more = f"1 more {kind}checkpoint" if left == 1 else f"{left} more {kind}checkpoints"
         parts.append(
             Sentence(
-                f"{left} more checkpoints, the healthy ones; --all shows them.",
+                f"{more}; --all shows {'it' if left == 1 else 'them'}.",
                 "dim",
-                in_python=f"{left} more checkpoints, the healthy ones: .screen(everything=True).",
+                in_python=f"{more}: .screen(everything=True).",
             )
         )
     for series in scan.series:
@@ -144,8 +147,15 @@ def _count_sentence(scan: Scan) -> str:
     subject = "1 checkpoint" if total == 1 else f"{total} checkpoints"
     if not total:
         return "No checkpoint has been measured yet."
+    if total == 1 and (bad or broken):
+        return f"The only checkpoint {'is unhealthy' if bad else 'could not be measured'}."
     if not bad and not broken:
-        return f"Nothing unusual in {subject}." if total == 1 else f"All {subject} are healthy."
+        many = "Both" if total == 2 else f"All {total}"
+        return (
+            f"Nothing unusual in {subject}." if total == 1 else f"{many} checkpoints are healthy."
+        )
+    if broken == total:
+        return f"None of {subject} could be measured."
     told: list[str] = []
     if bad:
         told.append(f"{bad} {'is' if bad == 1 else 'are'} unhealthy")
@@ -241,7 +251,7 @@ def _checkpoint_table(scan: Scan, *, everything: bool) -> TextTable:
         TableColumn("checkpoint"),
         TableColumn("step", right=True, gives_way=(2,)),
         TableColumn("verdict", wraps=True),
-        TableColumn("loss", right=True),
+        TableColumn("loss", right=True, notes=(f"loss: on {scan.inputs}",)),
         TableColumn("stream", right=True, notes=("stream: last block over first",)),
         TableColumn("gradient", right=True, notes=("gradient: first block over last",)),
         TableColumn("layers", right=True, gives_way=(1,), notes=("layers: of the first finding",)),

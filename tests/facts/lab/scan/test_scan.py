@@ -157,6 +157,22 @@ def test_changed_new_and_removed_checkpoints(run_folder, here, tmp_path):
         assert rows_of(record, "checkpoint-200") != expected_rows(changed)
 
 
+def test_a_name_with_a_slip_leaves_the_record_once_it_is_not_named_any_more(
+    run_folder, here, tmp_path
+):
+    path = tmp_path / "s.leadline"
+    right, wrong = run_folder / "checkpoint-100", tmp_path / "chekpoint-100"
+    scan([right, wrong], path, engine="here").close()
+    with Record.open(path) as record:
+        assert [one.status for one in record.scan.checkpoints].count("refused") == 1
+        (slip,) = (one.name for one in record.scan.unmeasured)
+    said = begun(right, path)
+    assert (said.waiting, said.gone, said.dropped) == ((), (), (slip,))
+    with Record.open(path) as record:
+        assert [one.name for one in record.scan.checkpoints] == ["checkpoint-100"]
+        assert rows_of(record, "checkpoint-100") == expected_rows(right)
+
+
 def test_a_run_that_was_moved_is_known_by_its_files(run_folder, here, tmp_path):
     path = tmp_path / "s.leadline"
     for name in NAMES[1:]:

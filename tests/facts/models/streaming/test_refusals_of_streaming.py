@@ -47,7 +47,9 @@ def test_a_truncated_shard_is_named(folder):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_shard_of_another_model_is_named(folder, stream):
     safetensors.save_file({"other.weight": torch.ones(3)}, shards(folder)[0])
-    with pytest.raises(LoadingError, match=r"does not hold .*; it holds 1 others, such as other"):
+    with pytest.raises(
+        LoadingError, match=r"does not hold .*; it holds 1 other tensor, such as other"
+    ):
         load_model(folder, stream=stream)
 
 
@@ -77,7 +79,7 @@ def test_a_model_that_does_not_fit_is_streamed_unasked_and_says_why(folder, monk
     monkeypatch.setattr(decision, "free_memory", lambda: count - 1)
     pager = pager_of(load_model(folder).model)
     assert pager is not None
-    assert re.fullmatch(r"its weights take \d+ kB and \d+ kB of memory are free", pager.why)
+    assert re.fullmatch(r"the weights take \d+ kB and \d+ kB of memory are free", pager.why)
     assert pager_of(load_model(folder, stream=False).model) is None
     monkeypatch.setattr(decision, "free_memory", lambda: count)
     assert pager_of(load_model(folder).model) is None
@@ -165,7 +167,14 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count)
     assert decision.copy_refusal(loaded.model) is None
     monkeypatch.setattr(decision, "free_memory", lambda: 2 * count - 2)
-    assert "of which" in (decision.copy_refusal(loaded.model) or "")
+    refusal = r"{} \d+ [kM]B of memory, of which \d+ kB are free"
+    assert re.fullmatch(
+        refusal.format("a copy of it takes"), decision.copy_refusal(loaded.model) or ""
+    )
+    assert re.fullmatch(
+        refusal.format("its weights 5 times over take"),
+        decision.copy_refusal(loaded.model, times=5) or "",
+    )
     assert decision.copy_refusal(torch.nn.Linear(2, 2)) is None
     answer = leadline.diagnose(
         loaded, leadline.random_inputs(loaded.model, examples=2, length=8), train=1

@@ -170,3 +170,48 @@ def test_what_began_together_is_told_from_the_first_layer_on():
 def test_three_checkpoints_are_too_few():
     assert FEWEST == 4
     assert changes_of(run_record(3, only("stream.norm", lambda _, at: 10.0**at))) == []
+
+
+def test_what_changes_its_sign_near_zero_does_not_come_before_a_jump():
+    def number(name, layer, at):
+        if name == "tokens.cosine" and layer == 1:
+            return -6e-4 if at < 4 else 2e-4
+        return 8.0 if name == "stream.norm" and layer == 3 and at >= 6 else 1.0
+
+    jump, turned = changes_of(run_record(12, number))
+    assert (jump.group.quantity.name, jump.labels, jump.since) == ("stream.norm", ("3",), 700)
+    assert math.isnan(turned.factor)
+    assert turned.size == pytest.approx(8 / 6)
+
+
+def test_a_jump_of_one_layer_is_told_apart_from_the_drift_of_the_others():
+    drift = [1.07**at for at in range(12)]
+    jump, slow = changes_of(
+        run_record(
+            12,
+            only("stream.norm", lambda layer, at: drift[at] * (9.0 if layer == 2 < at - 2 else 1)),
+        )
+    )
+    assert (jump.labels, jump.since) == (("2",), 600)
+    assert jump.others == pytest.approx(1.07**6)
+    assert jump.local
+    assert slow.labels == ("1", "3", "4", "5", "6")
+    assert slow.factor == pytest.approx(1.07**6)
+
+
+def test_what_drifts_in_an_earlier_layer_comes_after_what_broke_at_the_same_step():
+    def number(name, layer, at):
+        if name == "gradient.stream" and layer == 1:
+            return 1.6 if at >= 6 else 1.0
+        return 9.0 if name == "stream.norm" and layer == 3 and at >= 6 else 1.0
+
+    assert [change.labels for change in changes_of(run_record(12, number))] == [("3",), ("1",)]
+
+
+def test_a_layer_that_changes_less_than_the_others_names_no_place():
+    def value(layer, at):
+        return 1.0 if at < 6 else 2.0 if layer == 4 else 12.0
+
+    far, less = changes_of(run_record(12, only("stream.norm", value)))
+    assert (far.labels, less.labels) == (("1", "2", "3", "5", "6"), ("4",))
+    assert not far.local and not less.local

@@ -79,6 +79,14 @@ def test_two_runs_are_two_series_the_longest_first():
     assert list(series[0].loss.steps) == [1, 2, 3]
 
 
+def test_runs_in_folders_of_one_name_are_told_apart_by_their_paths():
+    entries = [
+        entry(f"{place}{at}", step=at, group=f"/{place}/gpt") for place in "ab" for at in (1, 2)
+    ]
+    series = read_scan(scan_record(entries)).series
+    assert sorted(one.name for one in series) == ["/a/gpt", "/b/gpt"]
+
+
 def test_the_answer_names_the_unhealthy_and_why():
     scan = broken_run().scan
     assert scan.answer == [
@@ -95,6 +103,42 @@ def test_healthy_checkpoints_are_said_in_one_sentence():
     assert not scan.worse_than("note")
     assert scan_record([entry("a")]).scan.answer == ["Nothing unusual in 1 checkpoint."]
     assert scan_record([]).scan.answer == ["No checkpoint has been measured yet."]
+    assert scan_record([entry("a"), entry("b")]).scan.answer == ["Both checkpoints are healthy."]
+
+
+def test_one_checkpoint_and_none_that_could_be_measured_are_said_in_plain_words():
+    broken = {"status": "refused", "reason": "It is cut short."}
+    first = [
+        scan_record(entries).scan.answer[0]
+        for entries in (
+            [entry("a", **broken)],
+            [entry("a", healthy=False, findings=[SEVERE])],
+            [entry("a", **broken), entry("b", **broken)],
+        )
+    ]
+    assert first == [
+        "The only checkpoint could not be measured.",
+        "The only checkpoint is unhealthy.",
+        "None of 2 checkpoints could be measured.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"seed": 0}, "on random tokens, so it may rise with training"),
+        ({"text": ["The sea is deep."]}, "on your texts"),
+        ({"text_file": "sea (1).txt (0123456789abcdef)"}, "on sea (1).txt"),
+        ({"tokens_file": "ids.npy (0123456789abcdef)"}, "on ids.npy"),
+    ],
+)
+def test_screen_and_page_say_what_the_loss_is_on(settings, words):
+    from leadline.reading.page.html import render_html
+
+    record = run_record(5, lambda *_: 1.0)
+    record.note("instrument", {"name": "scan", "settings": settings, "stopped": None})
+    assert f"loss: {words}\n" in str(record).replace(";", "\n")
+    assert f"Loss: {words}." in render_html([record])
 
 
 def test_what_could_not_be_measured_is_worse_than_anything():
@@ -123,7 +167,11 @@ def test_many_checkpoints_show_the_unhealthy_ones_and_all_where_asked():
     scan = scan_record(entries).scan
     short, full = scan.screen().text(), scan.screen(everything=True).text()
     assert "m25" in short and short.count("healthy\n") < 12
-    assert "18 more checkpoints, the healthy ones" in short
+    assert "\n18 more healthy checkpoints: .screen(everything=True)." in short
+    one_more = scan_record([entry(f"m{at:02d}") for at in range(13)]).scan.screen()
+    assert "\n1 more healthy checkpoint: .screen(everything=True)." in one_more.text()
+    sick = [entry(f"m{at:02d}", healthy=False, findings=[SEVERE]) for at in range(14)]
+    assert "\n2 more checkpoints: " in scan_record(sick).scan.screen().text()
     assert all(f"m{at:02d} " in full for at in range(30))
 
 

@@ -92,7 +92,7 @@ def _table(scan: Scan) -> str:
     note = (
         '<p class="soft small">Stream: its size behind the last block over that behind the first. '
         "Gradient: its size at the first block over that at the last. Layers: those that the first "
-        "finding names.</p>"
+        f"finding names. Loss: on {safe(scan.inputs)}.</p>"
     )
     return (
         f'<div class="card scroll checkpoints"><table>{_head(titles, numbers=numbers)}'
