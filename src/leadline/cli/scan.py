@@ -124,8 +124,9 @@ def scan(
     """Measure and diagnose many checkpoints: which are unhealthy, and what changes over them?
 
     The checkpoints of a training run are put in the order of their steps, and their layers are drawn
-    over steps. A checkpoint that cannot be loaded is a row with the reason. Exit code 1 means that
-    --fail-on was given and something at least as severe was found.
+    over steps. A checkpoint that cannot be loaded is a row with the reason. Exit code 1 means that no
+    checkpoint could be measured, or that --fail-on was given and something at least as severe was
+    found.
     """
     path = output or _usual_record(sources)
     check_outputs(path, html)
@@ -163,7 +164,7 @@ def scan(
         measured = [one for one in result.checkpoints if one.measured]
         if told := [*result.unhealthy, *measured][:1]:
             voice.say(f"One of them alone: `leadline diagnose {path}:{told[0].name}`")
-        if fail_on is not None and result.worse_than(fail_on):
+        if not measured or (fail_on is not None and result.worse_than(fail_on)):
             raise typer.Exit(1)
 
 
