@@ -62,6 +62,8 @@ class _StackWalk:
     sublayers_written: set[int] = field(default_factory=set[int])
     inside: bool = False
     again: bool = False
+    skipped: int = 0
+    """How many blocks before the one that was entered last the model has left out."""
 
     @property
     def block(self) -> Block:
@@ -72,8 +74,11 @@ class Tap:
     """Hand streams, updates and gradients of a forward pass to a listener, and keep its balance.
 
     `gradients` asks for tensor hooks on the stream sites. `without_gradient` holds (stack, layer) of
-    the sites whose tensor carries no gradient.
+    the sites whose tensor carries no gradient. With `skips` a pass may leave blocks out, as layerdrop
+    does in training: then nothing is handed on there.
     """
+
+    skips = False
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class Tap:
                 hook = ModuleHook(self._watch_input(path, walks))
                 self._handles.append(_module(modules, path).register_forward_pre_hook(hook))
             for path, walks in entries.items():
-                hook = ModuleHook(self._entry_hook(walks))
+                hook = ModuleHook(self._entry_hook(path, walks))
                 self._handles.append(
                     _module(modules, path).register_forward_pre_hook(hook, with_kwargs=True)
                 )
@@ -156,11 +161,14 @@ class Tap:
 
     # --- the hooks -------------------------------------------------------------------------
 
-    def _entry_hook(self, walks: list[_StackWalk]) -> Callable[..., Any]:
+    def _entry_hook(self, path: str, walks: list[_StackWalk]) -> Callable[..., Any]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             for walk in walks:
                 if walk.inside:
                     continue
+                first = walk.index < 0
+                if self.skips:
+                    self._pass_by(walk, path)
                 if walk.index + 1 >= walk.stack.depth:
                     walk.again = True
                     continue
@@ -171,18 +179,27 @@ class Tap:
                         f"the width {walk.stack.width} of the stream."
                     )
                 replaced = None
-                if walk.index < 0 and self.gradients and not x.requires_grad and _needs_leaf(x):
+                if first and self.gradients and not x.requires_grad and _needs_leaf(x):
                     leaf = x.detach().requires_grad_(True)
                     if walk.stack.blocks[0].in_place:
                         leaf = leaf.clone()
                     replaced = _swap(args, kwargs, x, leaf)
                     x = leaf
-                self._start(walk, x)
+                self._start(walk, x, first=first)
                 if replaced is not None:
                     return replaced
             return None
 
         return hook
+
+    def _pass_by(self, walk: _StackWalk, path: str) -> None:
+        """Go on to the block that is entered, where the model has left out those before it."""
+        blocks = walk.stack.blocks
+        ahead = range(walk.index + 1, walk.stack.depth)
+        entered = next((at for at in ahead if blocks[at].entry.module == path), walk.stack.depth)
+        if entered < walk.stack.depth:
+            walk.skipped += entered - walk.index - 1
+        walk.index = entered - 1
 
     def _watch_input(self, path: str, walks: list[_StackWalk]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -192,7 +209,7 @@ class Tap:
 
         return hook
 
-    def _start(self, walk: _StackWalk, x: Tensor) -> None:
+    def _start(self, walk: _StackWalk, x: Tensor, *, first: bool) -> None:
         walk.index += 1
         walk.inside = True
         walk.calls.clear()
@@ -201,7 +218,7 @@ class Tap:
         values = x.detach()
         walk.before = values.clone() if walk.block.in_place else values
         walk.state, walk.total = walk.before, None
-        if walk.index == 0:
+        if first:
             self._dtype = x.dtype
             self._report_stream(walk, 0, None, walk.before)
             self._listen_to_gradient(walk, 0, None, x, 1.0)
@@ -413,7 +430,8 @@ class Tap:
                     f"The forward pass goes through the {walk.stack.name} again after its "
                     f"{walk.stack.depth} layers; measure the part that is used twice on its own."
                 )
-            if walk.index + 1 != walk.stack.depth or walk.inside:
+            to_the_end = walk.index + 1 == walk.stack.depth or (self.skips and walk.index >= 0)
+            if walk.inside or not to_the_end:
                 raise AnatomyError(
                     f"The forward pass went through {walk.index + 1} of the {walk.stack.depth} "
                     f"layers of the {walk.stack.name}; the anatomy does not fit these inputs."

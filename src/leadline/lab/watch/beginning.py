@@ -66,6 +66,11 @@ def begin_course(
         raise InputError(
             f"on_warning is called with every warning, and got {shown(options.on_warning)}; give a function."
         )
+    if not isinstance(options.anatomy, Anatomy | Declaration | None):
+        raise InputError(
+            f"anatomy is {shown(options.anatomy)}; give what leadline.anatomy_of or leadline.declare "
+            "returned."
+        )
     optimizers = None if optimizer is None else torch_optimizers(optimizer)
     place = None if path is None else check_path(path)
     ranks = Ranks(unwrapped(model), fence, path=place)

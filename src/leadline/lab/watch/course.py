@@ -85,6 +85,8 @@ class WatchCourse:
         self._begun = self._armed = self._closed = self._skipped = False
         self._hurry = False
         """Whether the next update is sampled although it is not its turn."""
+        self._elsewhere = self._most_elsewhere = 0
+        """Steps of an optimizer that was not given, since the last update; the most before one."""
         self._stepping = False
         """Whether a hook of an optimizer is at work."""
         self._counter: UpdateCounter | None = None
@@ -216,6 +218,8 @@ class WatchCourse:
                 f"No step of the optimizer was seen, so there is nothing to show: {_NO_STEP}",
                 about=_NO_STEP,
             )
+        if self._begun and self._elsewhere > self._most_elsewhere:
+            self._say_who_steps()
         overhead = self._pace.overhead()
         self._delivery.end(error, begun=self._begun, steps=self.step, overhead=asdict(overhead))
         if self._writer is not None and self._begun and not self._fence.quiet:
@@ -284,9 +288,22 @@ class WatchCourse:
 
     def _step_elsewhere(self) -> None:
         """An optimizer that is not watched has moved weights: its loss may be none of this loop's."""
-        if self.active:
-            self._losses.step_elsewhere()
-            self._layers.step_elsewhere()
+        if not self.active:
+            return
+        self._losses.step_elsewhere()
+        self._layers.step_elsewhere()
+        self._elsewhere += 1
+        if self._elsewhere == MOST_WAITING and self._begun:
+            self._say_who_steps()
+
+    def _say_who_steps(self) -> None:
+        """The loop may have exchanged its optimizer: then nothing is counted any more."""
+        self._fence.note(
+            f"Update {self.step} was the last one of the optimizer that was given; since then an "
+            "optimizer that the watch was not given moves the model. Of its updates nothing is "
+            "read: give all optimizers in a list, or None for whichever steps the model.",
+            about=_NO_STEP,
+        )
 
     def _say_not_finite(self, step: int) -> None:
         """Say it once, and look at the layers in the next update."""
@@ -322,6 +339,8 @@ class WatchCourse:
     def _after_update(self) -> None:
         """End the sample of an update, and set hooks if the next one is due."""
         self._updates += 1
+        self._most_elsewhere = max(self._most_elsewhere, self._elsewhere)
+        self._elsewhere = 0
         sampled = self._armed
         calls = self._losses.end_update(self.step)
         self._bell.end_update(self.step)

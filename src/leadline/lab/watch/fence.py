@@ -7,6 +7,9 @@ itself off. What the
 user hands in and the watch calls, such as `on_warning`, goes through `lenient`: it may fail as often
 as it likes.
 
+What the handler of a signal raises, such as the notice that a cluster takes the machine back, is no
+fault of ours: it passes, whatever it interrupts.
+
 `shield` is the last line, around whatever somebody else calls: what gets past a guard, a fault of
 the guard itself among it, switches the watch off. Only `TrainingStopped` passes, which the user has
 asked for.
@@ -15,15 +18,16 @@ asked for.
 from __future__ import annotations
 
 import logging
+import signal
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from leadline.errors import LeadlineError, TrainingStopped
 
-__all__ = ["MOST_FAULTS", "Fence", "log"]
+__all__ = ["MOST_FAULTS", "Fence", "let_signals_pass", "log"]
 
 log = logging.getLogger("leadline.watch")
 MOST_FAULTS = 3
@@ -77,6 +81,7 @@ class Fence:
 
     def fault(self, error: Exception, what: str) -> None:
         """Note a fault, and give the sample up."""
+        let_signals_pass(error)
         self.note(f"{_said(error, what)} Training continues; this sample is left out.")
         self._failed = True
         self._clear_away()
@@ -120,6 +125,7 @@ class Fence:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
+                let_signals_pass(error)
                 self.note(f"{_said(error, what)} Training and watch continue.")
                 return None
 
@@ -135,6 +141,7 @@ class Fence:
             except TrainingStopped:
                 raise
             except Exception as error:
+                let_signals_pass(error)
                 self._last_line(error)
             return None
 
@@ -153,7 +160,24 @@ class Fence:
             self.on_fault()
 
 
+def let_signals_pass(error: BaseException) -> None:
+    """Raise what a signal handler has raised: it is for the loop, wherever it has hit us."""
+    handlers = {_code_of(signal.getsignal(one)) for one in signal.valid_signals()} - {None}
+    if handlers and any(f.f_code in handlers for f, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
+
+
+def _code_of(handler: Any) -> Any:
+    """The code that a signal handler runs; None of those that are none of Python's."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__"):
+        handler = getattr(handler, "__call__", None)  # noqa: B004 (an object that is called)
+    return getattr(handler, "__code__", None)
+
+
 def _said(error: Exception, what: str) -> str:
     frames = [] if isinstance(error, LeadlineError) else traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{what} failed: {type(error).__name__}: {error}{place}."
+    words = str(error) if place else str(error).removesuffix(".")
+    return f"{what} failed: {type(error).__name__}: {words}{place}."

@@ -26,7 +26,7 @@ from leadline.anatomy.spread import is_spread
 from leadline.errors import InputError, LeadlineError
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.probes.gradient import STREAM
-from leadline.lab.watch.fence import Fence
+from leadline.lab.watch.fence import Fence, let_signals_pass
 from leadline.lab.watch.hooks import has_compiled_parts
 from leadline.lab.watch.losses.calls import BackwardCall
 from leadline.lab.watch.probe_batch import ProbeBatch
@@ -347,6 +347,7 @@ class LayerReader:
             else:
                 self.anatomy = self._ranks.prove(prove)
         except Exception as error:
+            let_signals_pass(error)
             if isinstance(error, LeadlineError) or self._ranks.sharded:
                 self._proofs = MOST_PROOFS  # it is the model, and not the moment
             again = "; it is tried again" if self._proofs < MOST_PROOFS else ""

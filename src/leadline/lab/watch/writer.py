@@ -21,7 +21,7 @@ from leadline.instruments.passes.processes.sharding import plain_class
 from leadline.instruments.passes.provenance import model_facts, versions
 from leadline.lab.watch.fence import Fence
 from leadline.record import Finding, Quantity, Reading, Record
-from leadline.record.file.store import is_record_file
+from leadline.record.file.store import is_empty_file, is_record_file
 from leadline.record.run.ring import read_ring, ring_path
 
 __all__ = ["RunWriter", "identity_of"]
@@ -76,7 +76,7 @@ class RunWriter:
         counts = {"trained": sum(trained), "all": sum(one.numel() for one in model.parameters())}
         if path is None:
             self.record = Record()
-        elif path.exists():
+        elif path.exists() and not is_empty_file(path):
             self.record = self._reopen(path)
         else:
             self.record = Record.create(path, journal="delete")
@@ -92,6 +92,9 @@ class RunWriter:
 
     def _reopen(self, path: Path) -> Record:
         """Open the record of the same run to go on; any other file is refused."""
+        if not path.is_file():
+            kind = "is a folder" if path.is_dir() else "is no regular file"
+            raise RecordError(f"{path} {kind}; give another path.")
         if not is_record_file(path):
             raise RecordError(f"{path} exists and is no record; give another path.")
         with Record.open(path) as there:
@@ -123,7 +126,8 @@ class RunWriter:
             self.fence.note(
                 f"{self.path} holds a run of this model up to step {reached}, and this one begins "
                 "at step 1: it takes its place, and what was read before is kept behind it. To have "
-                "both side by side, give another path."
+                "both side by side, give another path; if it goes on from a checkpoint and its "
+                "optimizer does not count, say start=N, the updates made before."
                 if step <= 1
                 else f"{self.path} reaches step {reached}, and this run goes on from step "
                 f"{step}: what was read before is kept behind it."

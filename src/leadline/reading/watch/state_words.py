@@ -64,7 +64,7 @@ def detail_sentence(sight: RunSight) -> str:
     words = [one.rstrip(".") for one in earlier_warnings(sight.earlier)]
     every = number_at(sight.provenance, "watch", "every")
     if every is not None:
-        often = "at every update" if int(every) == 1 else f"every {int(every):,} updates"
+        often = "at every update" if every == 1 else f"every {int(every):,} updates"
         words.append(f"{'E' if not words else 'e'}very layer is read {often}")
     trained, all_of_it = (
         number_at(sight.provenance, "watch", "parameters", one) for one in ("trained", "all")

@@ -46,6 +46,7 @@ __all__ = [
     "create_in_memory",
     "finish",
     "fold_log",
+    "is_empty_file",
     "is_record_file",
     "open_file",
     "open_to_follow",
@@ -84,15 +85,20 @@ def create_in_memory() -> sqlite3.Connection:
 
 
 def create_file(path: Path, *, journal: Journal = "wal") -> sqlite3.Connection:
-    """Start an empty record file that others can read while it is being written."""
-    if path.exists():
+    """Start a record file that others can read while it is being written.
+
+    An empty file is taken: `mktemp` makes one, and so does a writer that is killed at its beginning.
+    """
+    empty = is_empty_file(path)
+    if path.exists() and not empty:
         raise RecordError(
             f"Cannot start a record at {path}: the file exists already. "
             "Choose another name or remove it."
         )
     try:
-        # Creating the file first gives the plain reason (no such folder, no permission).
-        path.touch(exist_ok=False)
+        # Creating the file first gives the plain reason (no such folder, no permission). A link may
+        # lead to a file that is not there yet.
+        path.resolve().touch(exist_ok=empty)
     except OSError as error:
         raise cannot_save(path, error) from error
     try:
@@ -100,7 +106,8 @@ def create_file(path: Path, *, journal: Journal = "wal") -> sqlite3.Connection:
         _choose_journal(connection, journal)
         write_schema(connection)
     except (sqlite3.Error, OSError) as error:
-        path.unlink(missing_ok=True)
+        if not empty:
+            path.resolve().unlink(missing_ok=True)
         raise cannot_save(path, error) from error
     return connection
 
@@ -182,7 +189,12 @@ def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def is_record_file(path: Path) -> bool:
-    """Say whether the file begins like a record: an SQLite file with our application id."""
+    """Say whether the file begins like a record: an SQLite file with our application id.
+
+    Only a regular file is read: a named pipe would keep its reader waiting for ever.
+    """
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             head = file.read(100)
@@ -190,6 +202,11 @@ def is_record_file(path: Path) -> bool:
         return False
     application = head[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
     return head.startswith(_SQLITE_HEADER) and application == APPLICATION_ID.to_bytes(4, "big")
+
+
+def is_empty_file(path: Path) -> bool:
+    """Say whether this is a regular file that holds nothing."""
+    return path.is_file() and path.stat().st_size == 0
 
 
 def save_file(connection: sqlite3.Connection, path: Path) -> None:
@@ -271,6 +288,8 @@ def _connect_to_read(path: Path, *, timeout: float = 5.0) -> sqlite3.Connection:
 
 
 def _refuse_foreign(path: Path) -> None:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise RecordError(f"{path} is no regular file; give the file of a record.")
     try:
         with path.open("rb") as file:
             head = file.read(100)

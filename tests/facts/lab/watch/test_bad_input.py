@@ -43,6 +43,7 @@ OFF = {
     "an empty list": ({"optimizer": []}, "the list is empty"),
     "a list of others": ({"optimizer": ["adam"]}, "got 'adam'"),
     "no such folder": ({"path": "/no/such/folder/run.leadline"}, "No such file or directory"),
+    "no anatomy": ({"anatomy": 3}, "anatomy is 3; give what leadline.anatomy_of or leadline.dec"),
     "a path that is none": ({"path": 3}, "3"),
 }
 

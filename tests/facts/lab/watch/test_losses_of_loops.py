@@ -203,6 +203,49 @@ def test_a_hundred_micro_batches_later_in_the_run_say_nothing():
         assert not [note for note in one.notes if "backward passes" in note]
 
 
+def exchanged(updates, *, every=50):
+    """Three updates of the optimizer that was given, and then those of another one."""
+    model = nn.Linear(2, 1)
+    first = optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one = watch(model, first, every=every, quiet=True)
+    for at in range(3 + updates):
+        if at == 3:
+            optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return one
+
+
+@pytest.mark.parametrize(("updates", "while_it_runs"), [(1, False), (99, False), (100, True)])
+def test_an_optimizer_that_is_exchanged_in_the_loop_is_told(updates, while_it_runs):
+    one = exchanged(updates)
+
+    def sentences():
+        return [note for note in one.notes if "anatomy" not in note]
+
+    assert bool(sentences()) == while_it_runs
+    one.close()
+    assert one.step == 3
+    assert sentences() == [
+        "Update 3 was the last one of the optimizer that was given; since then an optimizer that the "
+        "watch was not given moves the model. Of its updates nothing is read: give all optimizers in "
+        "a list, or None for whichever steps the model."
+    ]
+
+
+def test_two_optimizers_in_turn_are_no_exchange():
+    model = nn.Linear(2, 1)
+    ours, other = (torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(2))
+    with watch(model, ours, every=50, quiet=True) as one:
+        for optimizer in [other, other, ours] * 3 + [other, other]:
+            model(torch.ones(2)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert one.step == 3
+    assert not [note for note in one.notes if "was not given" in note]
+
+
 def test_a_loss_that_is_not_finite_is_said_at_once_and_the_next_update_is_sampled(tmp_path, caplog):
     model = tiny_gpt2(dropout=0.0)
     optimizer = adam(model)

@@ -1,5 +1,7 @@
 """A run that was cut off goes on in its record, and History puts its attempts together."""
 
+import os
+
 import torch
 
 import leadline
@@ -94,7 +96,7 @@ def test_the_same_run_from_the_start_again(tmp_path):
     path = tmp_path / "a"
     train(path, 1, 5)
     again, _ = train(path, 1, 3)
-    assert "begins at step 1" in again.notes[0]
+    assert "this one begins at step 1: it takes its place" in again.notes[0]
     assert series(path, "train.loss")[0] == [1, 2, 3]  # what is true now
     assert again.step == 3
 
@@ -116,7 +118,8 @@ def test_an_optimizer_that_does_not_count_is_told_where_it_is(tmp_path):
     assert other.notes == []
     assert series(path, "train.loss")[0] == [1, 2, 3, 4, 5, 6]
     third, _ = train(path, 7, 8, state=state, optimizer=torch.optim.SGD)
-    assert "begins at step 1" in third.notes[0]
+    assert "this one begins at step 1: it takes its place" in third.notes[0]
+    assert third.notes[0].endswith("say start=N, the updates made before.")
 
 
 def test_wrappers_do_not_make_another_run_of_it(tmp_path):
@@ -165,6 +168,28 @@ def test_what_is_no_record_of_a_watch_is_refused_and_left_alone(tmp_path):
     before = record.read_bytes()
     assert "did not write" in refusal(record)
     assert record.read_bytes() == before
+
+
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # opening one waits until somebody writes to it
+    assert "is no regular file; give another path" in refusal(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    assert "is a folder; give another path" in refusal(tmp_path / "folder")
+
+
+def test_an_empty_file_and_a_link_to_a_file_that_is_not_there_yet_are_taken(tmp_path):
+    empty = tmp_path / "empty"
+    empty.touch()
+    elsewhere = tmp_path / "disk"
+    elsewhere.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(elsewhere / "run")
+    for path in (empty, link):
+        one, _ = train(path, 1, 3)
+        assert one.notes == []
+        assert series(path, "train.loss")[0] == [1, 2, 3]
+    assert link.is_symlink()
+    assert (elsewhere / "run").is_file()
 
 
 def test_a_second_line_for_the_same_file_takes_over(tmp_path):

@@ -313,7 +313,7 @@ def test_the_details_are_how_often_layers_are_read_and_what_that_costs():
     assert detail_sentence(sight_of(record)) == (
         "Every layer is read every 10 updates; watching took 0.4 % of the time. two. three."
     )
-    record.note("watch", {"every": 1})
+    record.note("watch", facts | {"every": 1, "overhead": {}, "notes": []})
     assert detail_sentence(sight_of(record)) == "Every layer is read at every update."
     assert detail_sentence(RunSight("x", "closed")) == ""
 

@@ -435,3 +435,19 @@ def test_numbers_of_a_run_belong_to_no_stack() -> None:
     record.append([Reading("stream.norm", RUN, "value", 1.0), reading(1)])
     assert record.stacks == ["decoder"]
     assert str(RUN) == "the run"
+
+
+def test_a_named_pipe_is_refused_and_never_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(RecordError, match="is no regular file"):
+        Record.open(pipe)
+    with pytest.raises(RecordError, match="the file exists already"):
+        Record.create(pipe)
+
+
+def test_an_empty_file_is_taken(tmp_path):
+    path = tmp_path / "empty"
+    path.touch()
+    Record.create(path).close()
+    assert Record.open(path).integrity == "checked"

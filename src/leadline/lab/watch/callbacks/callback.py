@@ -29,7 +29,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration
 from leadline.lab.watch.callbacks.bases import bases_in_use, plain_class, with_bases
 from leadline.lab.watch.callbacks.trained import called_module, ids_in, optimizers_of
-from leadline.lab.watch.fence import log
+from leadline.lab.watch.fence import let_signals_pass, log
 from leadline.lab.watch.watch import Watch, watch
 from leadline.record import Finding
 
@@ -251,6 +251,7 @@ def _fenced(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except Exception as error:
+        let_signals_pass(error)
         log.warning(
             "leadline.watch: the callback failed; training continues: %s: %s",
             type(error).__name__,

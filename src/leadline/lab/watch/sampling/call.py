@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from leadline.anatomy import Anatomy, Declaration, model_pass, read_anatomy, untouched
 from leadline.anatomy.tensors import mapped
 from leadline.errors import LeadlineError
+from leadline.lab.watch.fence import let_signals_pass
 from leadline.lab.watch.sampling.apart import apart
 from leadline.lab.watch.sampling.arguments import copied, modules_in
 
@@ -73,7 +74,8 @@ def prove_anatomy(
             return call.of_the_first_half().again()
         except LeadlineError:
             raise
-        except Exception:  # a cache or the like that belongs to all of the examples
+        except Exception as error:  # a cache or the like that belongs to all of the examples
+            let_signals_pass(error)
             return call.again()
 
     with apart(passes=True), torch.enable_grad(), untouched(module, *call.modules, hooks=True):

@@ -39,6 +39,8 @@ class Sampling(Protocol):
 class FencedTap(Tap):
     """A tap whose faults end the sample and never reach the forward pass that it sits in."""
 
+    skips = True
+
     def __init__(
         self,
         model: nn.Module,
@@ -54,8 +56,8 @@ class FencedTap(Tap):
         self._in_graph: list[ref[Callable[..., Any]]] = []
         self._last_streams: list[tuple[Any, Tensor, torch.Size, int]] = []
 
-    def _entry_hook(self, walks: Any) -> Callable[..., Any]:
-        hook = self._looking(super()._entry_hook(walks))
+    def _entry_hook(self, path: str, walks: Any) -> Callable[..., Any]:
+        hook = self._looking(super()._entry_hook(path, walks))
 
         def look(*args: Any) -> None:
             # A tap gives a stream that carries no gradient a leaf of its own. That would change
@@ -70,8 +72,8 @@ class FencedTap(Tap):
     def _output_hook(self, path: str, walks: Any) -> Callable[..., None]:
         return self._looking(super()._output_hook(path, walks))
 
-    def _start(self, walk: Any, x: Tensor) -> None:
-        super()._start(walk, x)
+    def _start(self, walk: Any, x: Tensor, *, first: bool) -> None:
+        super()._start(walk, x, first=first)
         # Under reentrant checkpointing a block runs without gradients, and what it returned has
         # none; the tensor that enters the next block has.
         site = (walk.stack.name, walk.index)
@@ -103,9 +105,14 @@ class FencedTap(Tap):
         return bool(self._in_graph) and all(one() is None for one in self._in_graph)
 
     @property
+    def left_out(self) -> int:
+        """How many blocks the pass has left out."""
+        return sum(walk.skipped + walk.stack.depth - walk.index - 1 for walk in self._walks)
+
+    @property
     def listens_to_gradients(self) -> bool:
         """Whether any site of the stream carries a gradient that is waited for."""
-        sites = sum(walk.stack.depth + 1 for walk in self._walks)
+        sites = sum(walk.index + 2 - walk.skipped for walk in self._walks)
         return len(self.without_gradient) < sites
 
     def listen_to_last_streams(self) -> None:

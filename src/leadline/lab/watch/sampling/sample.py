@@ -135,6 +135,11 @@ class Sample:
             balance = tap.balance()
             readings = collector.readings()
         self.counts = collector.counts
+        if tap.left_out:
+            self.fence.note(
+                "In some sampled updates the forward pass leaves layers out, as layerdrop does: "
+                "nothing is read of a layer where it is left out."
+            )
         quantities = {quantity.name: quantity for quantity in self.plan.quantities}
         exact = not balance.eps > TOLERANCE
         if not exact:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from leadline.catalog import Catalog, Choice, split_choices
 from leadline.errors import LabError, LeadlineError, shown, words_of
+from leadline.lab.watch.fence import let_signals_pass
 from leadline.record import Finding
 
 __all__ = ["MOST_FAULTS", "SINKS", "Sink", "open_sinks", "warning_text"]
@@ -97,6 +98,7 @@ class _FencedSink:
             call()
             self._faults = 0
         except Exception as error:
+            let_signals_pass(error)
             self._faults += 1
             if self._faults in (1, MOST_FAULTS):
                 more = "it gets nothing more" if self._faults == MOST_FAULTS else "the run goes on"
