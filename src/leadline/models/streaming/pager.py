@@ -15,7 +15,8 @@ tied weights, shared layers and modules that are called in unusual ways cost tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -32,7 +33,7 @@ from leadline.models.streaming.memory import (
     return_freed_memory,
 )
 
-__all__ = ["Pager", "Unit", "pager_of", "units_of"]
+__all__ = ["Pager", "Unit", "heard", "pager_of", "units_of"]
 
 
 LET_GO_AFTER = 2**26
@@ -250,6 +251,20 @@ def units_of(model: nn.Module) -> list[Unit]:
 def pager_of(module: nn.Module) -> Pager | None:
     """The streaming of a model; None where it is wholly in memory."""
     return _pagers.get(module)
+
+
+@contextmanager
+def heard(module: nn.Module) -> Iterator[Pager | None]:
+    """The streaming of a model; whatever listens to it meanwhile hears nothing of later passes."""
+    pager = pager_of(module)
+    if pager is None:
+        yield None
+        return
+    doing, say = pager.doing, pager.say
+    try:
+        yield pager
+    finally:
+        pager.tell(doing, say)
 
 
 _pagers: WeakKeyDictionary[nn.Module, Pager] = WeakKeyDictionary()

@@ -63,7 +63,8 @@ class Scratch:
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values in a file; the tensor that was given may be let go."""
         values = self._new_storage(tensor.nbytes)
-        kept: Any = torch.empty(0, dtype=tensor.dtype)
+        # Named, because some models make tensors here while transformers builds without values.
+        kept: Any = torch.empty(0, dtype=tensor.dtype, device="cpu")
         kept.set_(values, 0, tensor.shape)
         kept.copy_(tensor.detach())
         self.bytes += tensor.nbytes
