@@ -13,6 +13,7 @@ from torch import nn
 
 from leadline.errors import LoadingError, require, words_of
 from leadline.models.loading.configuration import class_of, remote_class_of, stored_configuration
+from leadline.models.loading.fetched import fetched_folder
 from leadline.models.loading.request import (
     CONVERT,
     PICKLES,
@@ -62,7 +63,7 @@ def from_folder(request: Request, scratch: Scratch | None = None) -> LoadedModel
 def weight_bytes(request: Request) -> int | None:
     """The bytes that the weights take in memory; None where no files hold them.
 
-    Of a hub model nothing is known before it is fetched: that counts as 0.
+    Of a hub model that has not been fetched nothing is known: that counts as 0.
     """
     path, files = request.path, weight_files(request)
     if files:
@@ -73,12 +74,16 @@ def weight_bytes(request: Request) -> int | None:
 
 
 def weight_files(request: Request) -> list[Path]:
-    """The files of weights of a folder or a GGUF file, checked; none of other sources."""
+    """The files of weights of a folder, a GGUF file or a fetched hub model, checked; else none."""
     path = request.path
     if path.suffix.lower() == ".gguf" and path.is_file():
         _check_gguf(path)
         return [path]
-    return _checked_files(path) if path.is_dir() else []
+    if path.is_dir():
+        return _checked_files(path)
+    is_name = ":" not in request.source and not request.source.startswith((".", "/", "~"))
+    folder = fetched_folder(request.source) if is_name else None
+    return [] if folder is None else _checked_files(folder)
 
 
 def _from_own_folder(request: Request, scratch: Scratch | None) -> LoadedModel:

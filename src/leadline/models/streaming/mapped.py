@@ -17,7 +17,7 @@ import mmap
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class FileMappings:
 
     def __init__(self) -> None:
         self._found: list[tuple[Region, str]] = []
-        for line in Path("/proc/self/maps").read_text().splitlines():
+        for line in Path("/proc/self/maps").read_text(errors="surrogateescape").split("\n"):
             # 7f01-7f02 rw-p 00000000 fe:00 393  /path of/the file
             parts = line.split(maxsplit=5)
             if len(parts) < 6 or not parts[5].startswith("/") or "x" in parts[1]:
@@ -86,9 +86,9 @@ class FileMappings:
         place = self._place(tensor)
         return None if place is None else place[1]
 
-    def of_files(self, ends: tuple[str, ...]) -> list[Region]:
-        """The mappings of all files whose names end so."""
-        return [region for region, path in self._found if path.endswith(ends)]
+    def of_files(self, is_wanted: Callable[[str], bool]) -> list[Region]:
+        """The mappings of all files whose paths are wanted."""
+        return [region for region, path in self._found if is_wanted(path)]
 
     def _place(self, tensor: torch.Tensor) -> tuple[Region, str] | None:
         if tensor.device.type != "cpu" or not tensor.numel():
