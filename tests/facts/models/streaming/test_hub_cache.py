@@ -60,14 +60,19 @@ def test_a_fetched_model_that_does_not_fit_is_streamed_like_a_folder(snapshot, m
     assert re.fullmatch(r"its weights take \d+ kB and \d+ kB of memory are free", pager.why)
     # What is still to be fetched is not known.
     (snapshot / shards(snapshot)[1]).unlink()
-    with pytest.raises(leadline.LoadingError, match="the hub did not give it|no weights"):
+    with pytest.raises(leadline.LoadingError, match=r"the hub did not give it|no weights"):
         load_model(NAME)
 
 
 def test_the_pages_of_the_files_behind_the_links_are_given_back(snapshot, monkeypatch):
     safetensors = pytest.importorskip("safetensors")
     given_back = []
-    monkeypatch.setattr(mapped.Region, "give_back", lambda region: given_back.append(region))
+
+    def give_back(region):
+        given_back.append(region)
+        return True
+
+    monkeypatch.setattr(mapped.Region, "give_back", give_back)
     with safetensors.safe_open(snapshot / shards(snapshot)[0], framework="pt") as file:
         tensor = file.get_tensor(next(iter(file.keys())))
         Scratch(snapshot).let_go()

@@ -173,3 +173,13 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     could_not = answer.record.provenance["visit"]["could_not"]
     assert "streamed" in could_not["twin"]
     assert "streamed" in could_not["short_run"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_quantisation_whose_library_is_missing_is_refused(folder, stream):
+    file = folder / "config.json"
+    content = json.loads(file.read_text())
+    content["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    file.write_text(json.dumps(content))
+    with pytest.raises(LoadingError, match=r"needs a library that is not installed|do not fit"):
+        load_model(folder, stream=stream)
