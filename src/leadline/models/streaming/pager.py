@@ -25,7 +25,13 @@ import torch
 from torch import nn
 
 from leadline.errors import Progress, no_progress
-from leadline.models.streaming.mapped import FileMappings, Region, joined
+from leadline.models.streaming.mapped import (
+    FileMappings,
+    Region,
+    file_states,
+    joined,
+    refuse_changed,
+)
 from leadline.models.streaming.memory import (
     MemoryPeaks,
     in_bytes,
@@ -75,6 +81,9 @@ class Pager:
         for unit in self.units.values():
             if unit.row is not None:
                 self.rows.setdefault(unit.row, []).append(unit)
+        mappings = FileMappings()
+        tensors = [tensor for unit in self.units.values() for tensor in unit.tensors]
+        self._states = file_states({mappings.file_of(tensor) for tensor in tensors})
         self.bytes = sum(r.end - r.start for r in self._all_regions())
         self.requested = 0
         self.passes = 0
@@ -128,7 +137,8 @@ class Pager:
         return max(self.units.values(), key=lambda unit: unit.bytes)
 
     def facts(self) -> dict[str, Any]:
-        """What the record says about the streaming."""
+        """What the record says about the streaming, of files that nobody has written meanwhile."""
+        refuse_changed(self._states)
         disk = read_from_disk()
         before = self._read_before
         self.peaks.look()
@@ -195,6 +205,7 @@ class Pager:
                 region.read_ahead()
         at = unit.number if step > 0 else len(row) - 1 - unit.number
         self.say(f"{self.doing}, {'forward' if step > 0 else 'backward'}", at, len(row))
+        refuse_changed(self._states)
 
     def _entry_hook(self, unit: Unit) -> Callable[..., None]:
         def hook(*_: object) -> None:
