@@ -8,6 +8,8 @@ them in FOLDER/RANK.json.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
@@ -48,7 +50,11 @@ def measured(case: dict[str, Any], folder: Path, rank: int = 0, count: int = 1) 
             name = "leadline.instruments.passes.processes.convoy.ARRIVAL"
             stack.enter_context(mock.patch(name, case["patience"]))
         if case.get("fault") and rank in case["faulty"]:
-            stack.enter_context(mock.patch(FAULTS[case["fault"]], _fail(case["fault"])))
+            fault = _end_from_outside if case.get("killed") else _fail(case["fault"])
+            stack.enter_context(mock.patch(FAULTS[case["fault"]], fault))
+        if case.get("killed"):
+            name = "leadline.instruments.passes.processes.pulse.SILENCE"
+            stack.enter_context(mock.patch(name, 4.0))
         try:
             if rank in case.get("absent", []):
                 raise RuntimeError("absent")
@@ -104,6 +110,10 @@ def _fail(name: str) -> Any:
     return fail
 
 
+def _end_from_outside(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _trains(model: nn.Module, case: dict[str, Any], rank: int, count: int) -> list[float]:
     """The losses of three steps afterwards: what was left behind would change them."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -134,8 +144,10 @@ def main(folder: Path, rank: int, count: int, port: int) -> None:
     outcomes: dict[str, Any] = {}
     for case in cases:
         outcomes[case["name"]] = measured(case, folder, rank, count)
-        dist.barrier()
         (folder / f"{rank}.json").write_text(json.dumps(outcomes))
+        if case.get("killed"):
+            os._exit(0)  # the others are gone, and torch would wait for them
+        dist.barrier()
     dist.destroy_process_group()
 
 

@@ -51,7 +51,7 @@ from leadline.instruments.passes.sameness import (
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
-from leadline.models.streaming.pager import pager_of
+from leadline.models.streaming.pager import heard
 from leadline.record import Record
 from leadline.record.file.lock import only_writer
 from leadline.record.file.unfinished import (
@@ -177,7 +177,12 @@ def _measure(
             names=(name, source),
             file=file,
         )
-    with gradients_on(), untouched(module), nullcontext() if file is None else only_writer(file):
+    with (
+        gradients_on(),
+        untouched(module),
+        heard(module) as pager,
+        nullcontext() if file is None else only_writer(file),
+    ):
         request: dict[str, Any] = {}
         unfinished = None
         if file is not None and probe_plan.linear:
@@ -186,7 +191,6 @@ def _measure(
         elif file is not None:
             refuse_unfinished(file)
         options.say("reading the anatomy", 0, 3)
-        pager = pager_of(module)
         if pager is not None and progress is not None:
             pager.tell("reading the anatomy", options.say)
         proved_anatomy, anatomy_passes = proved_before, 0

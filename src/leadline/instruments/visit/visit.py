@@ -40,7 +40,7 @@ from leadline.instruments.visit.twin import NoTwin, build_twin, twin_from
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
-from leadline.models.streaming.pager import pager_of
+from leadline.models.streaming.pager import heard, pager_of
 from leadline.reading.diagnosis.intended import parse_intended
 from leadline.record import Reading, Record
 
@@ -96,51 +96,51 @@ def visit(
     chosen = [one for key, one in CHECKS.items() if checks is None or key in checks]
     total = 3 + len(chosen)
     say("measuring", 0, total)
-    pager = pager_of(module)
-    if pager is not None:
-        pager.tell("measuring", say)
-    facts: dict[str, Any] = {"dropouts": dropouts(module)}
-    could_not: dict[str, str] = {}
-    rows_may_shrink = takes_shorter_rows(module, batch)
-    record, anatomy_found, unproved = _measure(
-        module,
-        batch,
-        anatomy,
-        short=_shortened(batch, MOST_EXAMPLES, FEWEST_TOKENS) if rows_may_shrink else batch,
-        families=families,
-        seed=seed,
-        name=name,
-        source=source,
-        facts=facts,
-    )
-    asked = options or VisitOptions(train=steps, ablate=ablate, seed=seed)
-    patient = Patient(module, batch, anatomy_found, unproved, options=asked)
-    patient.rows_may_shrink = rows_may_shrink
-    facts["small_tokens"] = patient.small_tokens
-    if patient.options.intended:
-        facts["intended"] = patient.options.intended
-    if isinstance(model, LoadedModel):
-        patient.loaded_missing = model.missing
-    facts["rows"] = {stack: list(paths) for stack, paths in patient.rows.items()}
-    say("building a twin with random weights", 1, total)
-    patient.twin = _twin(patient, twin, seed, facts, could_not)
-    if patient.twin is not None:
-        _measure_twin(record, patient, seed, facts)
-    for at, one in enumerate(chosen):
-        say(f"checking {one.name}", 2 + at, total)
+    with heard(module) as pager:
         if pager is not None:
-            pager.tell(f"checking {one.name}", say)
-        _run(one, patient, record, facts, could_not)
-    if record.provenance.get("anatomy"):  # else the refusal is why
-        probes = FORWARD_PROBES if "no_gradients" in facts else VISIT_PROBES
-        for quantity in plan(probes).quantities:
-            if quantity.absent and quantity.name not in record.quantities:
-                could_not.setdefault(quantity.name, quantity.absent)
-    facts["could_not"] = could_not
-    facts["seconds"] = round(time.perf_counter() - started, 3)
-    record.note("visit", facts)
-    if pager is not None:
-        record.note("streaming", pager.facts())
+            pager.tell("measuring", say)
+        facts: dict[str, Any] = {"dropouts": dropouts(module)}
+        could_not: dict[str, str] = {}
+        rows_may_shrink = takes_shorter_rows(module, batch)
+        record, anatomy_found, unproved = _measure(
+            module,
+            batch,
+            anatomy,
+            short=_shortened(batch, MOST_EXAMPLES, FEWEST_TOKENS) if rows_may_shrink else batch,
+            families=families,
+            seed=seed,
+            name=name,
+            source=source,
+            facts=facts,
+        )
+        asked = options or VisitOptions(train=steps, ablate=ablate, seed=seed)
+        patient = Patient(module, batch, anatomy_found, unproved, options=asked)
+        patient.rows_may_shrink = rows_may_shrink
+        facts["small_tokens"] = patient.small_tokens
+        if patient.options.intended:
+            facts["intended"] = patient.options.intended
+        if isinstance(model, LoadedModel):
+            patient.loaded_missing = model.missing
+        facts["rows"] = {stack: list(paths) for stack, paths in patient.rows.items()}
+        say("building a twin with random weights", 1, total)
+        patient.twin = _twin(patient, twin, seed, facts, could_not)
+        if patient.twin is not None:
+            _measure_twin(record, patient, seed, facts)
+        for at, one in enumerate(chosen):
+            say(f"checking {one.name}", 2 + at, total)
+            if pager is not None:
+                pager.tell(f"checking {one.name}", say)
+            _run(one, patient, record, facts, could_not)
+        if record.provenance.get("anatomy"):  # else the refusal is why
+            probes = FORWARD_PROBES if "no_gradients" in facts else VISIT_PROBES
+            for quantity in plan(probes).quantities:
+                if quantity.absent and quantity.name not in record.quantities:
+                    could_not.setdefault(quantity.name, quantity.absent)
+        facts["could_not"] = could_not
+        facts["seconds"] = round(time.perf_counter() - started, 3)
+        record.note("visit", facts)
+        if pager is not None:
+            record.note("streaming", pager.facts())
     say("done", total, total)
     return record
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from leadline.errors import LoadingError, require, words_of
+from leadline.errors import LoadingError, MissingExtra, require, words_of
 from leadline.models.loading.configuration import class_of, remote_class_of, stored_configuration
+from leadline.models.loading.fetched import fetched_folder
 from leadline.models.loading.request import (
     CONVERT,
     PICKLES,
@@ -44,10 +45,7 @@ _GGUF = b"GGUF"
 
 
 def from_folder(request: Request, scratch: Scratch | None = None) -> LoadedModel:
-    """A folder that save_pretrained wrote; its files are checked before they are opened.
-
-    `scratch` keeps what has to be converted of a model that is streamed.
-    """
+    """A folder that save_pretrained wrote, checked; `scratch` keeps what is converted for streaming."""
     folder = request.path
     if (folder / RECIPE_FILE).is_file():
         return _from_own_folder(request, scratch)
@@ -62,7 +60,7 @@ def from_folder(request: Request, scratch: Scratch | None = None) -> LoadedModel
 def weight_bytes(request: Request) -> int | None:
     """The bytes that the weights take in memory; None where no files hold them.
 
-    Of a hub model nothing is known before it is fetched: that counts as 0.
+    Of a hub model that has not been fetched nothing is known: that counts as 0.
     """
     path, files = request.path, weight_files(request)
     if files:
@@ -73,12 +71,16 @@ def weight_bytes(request: Request) -> int | None:
 
 
 def weight_files(request: Request) -> list[Path]:
-    """The files of weights of a folder or a GGUF file, checked; none of other sources."""
+    """The files of weights of a folder, a GGUF file or a fetched hub model, checked; else none."""
     path = request.path
     if path.suffix.lower() == ".gguf" and path.is_file():
         _check_gguf(path)
         return [path]
-    return _checked_files(path) if path.is_dir() else []
+    if path.is_dir():
+        return _checked_files(path)
+    is_name = ":" not in request.source and not request.source.startswith((".", "/", "~"))
+    folder = fetched_folder(request.source) if is_name else None
+    return [] if folder is None else _checked_files(folder)
 
 
 def _from_own_folder(request: Request, scratch: Scratch | None) -> LoadedModel:
@@ -176,7 +178,7 @@ def _pretrained(config: Any, request: Request) -> tuple[nn.Module, tuple[str, ..
     model_class = remote_class_of(config, request) or class_of(config)
     try:
         return _pretrained_class(model_class, config, request, arguments)
-    except LoadingError:
+    except (LoadingError, MissingExtra):
         raise
     except OSError as error:
         if "safetensors" in str(error):
@@ -184,6 +186,11 @@ def _pretrained(config: Any, request: Request) -> tuple[nn.Module, tuple[str, ..
                 f"{request.source} has no weights in safetensors. {CONVERT}"
             ) from error
         raise not_found(request, error) from error
+    except ImportError as error:  # of somebody's quantisation
+        raise LoadingError(
+            f"{request.source} needs a library that is not installed: "
+            f"{words_of(error, first_line=True)}"
+        ) from error
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise LoadingError(
             f"The weights of {request.source} do not fit its configuration "

@@ -12,12 +12,13 @@ Pages are given back whole: a region is rounded inward, and what it shares with 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import torch
 
 from leadline.errors import LoadingError
 
-__all__ = ["FileMappings", "Region", "check_system", "joined"]
+__all__ = ["FileMappings", "Region", "check_system", "file_states", "joined", "refuse_changed"]
 
 PAGE = mmap.PAGESIZE
 _DONTNEED, _WILLNEED = 4, 3  # of Linux; the module mmap has no names for them everywhere
@@ -67,7 +68,7 @@ class FileMappings:
 
     def __init__(self) -> None:
         self._found: list[tuple[Region, str]] = []
-        for line in Path("/proc/self/maps").read_text().splitlines():
+        for line in Path("/proc/self/maps").read_text(errors="surrogateescape").split("\n"):
             # 7f01-7f02 rw-p 00000000 fe:00 393  /path of/the file
             parts = line.split(maxsplit=5)
             if len(parts) < 6 or not parts[5].startswith("/") or "x" in parts[1]:
@@ -86,9 +87,9 @@ class FileMappings:
         place = self._place(tensor)
         return None if place is None else place[1]
 
-    def of_files(self, ends: tuple[str, ...]) -> list[Region]:
-        """The mappings of all files whose names end so."""
-        return [region for region, path in self._found if path.endswith(ends)]
+    def of_files(self, is_wanted: Callable[[str], bool]) -> list[Region]:
+        """The mappings of all files whose paths are wanted."""
+        return [region for region, path in self._found if is_wanted(path)]
 
     def _place(self, tensor: torch.Tensor) -> tuple[Region, str] | None:
         if tensor.device.type != "cpu" or not tensor.numel():
@@ -99,6 +100,33 @@ class FileMappings:
             return None
         around, path = self._found[at]
         return Region(start, start + tensor.nbytes, around.shared), path
+
+
+FileState = tuple[int, int, int, int]
+"""Device, number, size and time of the last change of a file."""
+
+
+def file_states(files: Iterable[str | None]) -> dict[str, FileState]:
+    """What the system says of files now; those that have no name are nobody else's to change."""
+    states: dict[str, FileState] = {}
+    for file in files:
+        with contextlib.suppress(OSError):
+            if file is not None:
+                facts = Path(file).stat()
+                states[file] = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    return states
+
+
+def refuse_changed(before: dict[str, FileState]) -> None:
+    """Refuse files that were written since: a part of what was read is then of another model, and
+    the system ends a process that reads behind the new end. One that was removed, or replaced by
+    another file of its name, stays as it was for those who have mapped it."""
+    for file, now in file_states(before).items():
+        if now != before[file] and now[:2] == before[file][:2]:
+            raise LoadingError(
+                f"{file} was written after it had been loaded, while its weights are streamed from "
+                "it; load the model again when nobody writes to its folder any more."
+            )
 
 
 def joined(regions: Iterable[Region]) -> list[Region]:

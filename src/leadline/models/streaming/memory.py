@@ -4,15 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["MemoryPeaks", "free_memory", "in_bytes", "read_from_disk", "return_freed_memory"]
 
 
+GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
+_LIMITS = (
+    ("", "memory.max", "memory.current", ""),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
+"""Of both versions of control groups: controller, the files of limit and use, the prefix of parts."""
+
+
 def free_memory() -> int:
-    """Bytes that can be had without swapping (MemAvailable)."""
-    return _lines(Path("/proc/meminfo"))["MemAvailable"] * 1024
+    """Bytes that can be had without swapping: of the machine (MemAvailable), and of a container or
+    a job whose memory is limited, where the machine would end this process."""
+    machine = _lines(Path("/proc/meminfo"))["MemAvailable"] * 1024
+    return min([machine, *_left_in_groups()])
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What the limits of the control groups of this process leave; pages of files can be given up."""
+    try:
+        lines = OWN_GROUPS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        # 0::/a/job, or 4:memory:/a/job
+        _, controllers, path = line.split(":", 2)
+        for controller, limit, use, prefix in _LIMITS:
+            if controller not in controllers.split(","):
+                continue
+            root = GROUPS / controller
+            inside = root / path.lstrip("/")
+            # A container may see its own group as the root, and its path as that of the host.
+            for group in {root, inside, *(one for one in inside.parents if root in one.parents)}:
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    most, count = (int((group / name).read_text()) for name in (limit, use))
+                    parts = _stat(group / "memory.stat")
+                    files = sum(parts[f"{prefix}{kind}_file"] for kind in ("active", "inactive"))
+                    yield max(0, most - max(0, count - files))
+
+
+def _stat(path: Path) -> dict[str, int]:
+    pairs = (line.split() for line in path.read_text().splitlines())
+    return {name: int(value) for name, value in pairs}
 
 
 def read_from_disk() -> int | None:

@@ -15,7 +15,8 @@ tied weights, shared layers and modules that are called in unusual ways cost tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +25,13 @@ import torch
 from torch import nn
 
 from leadline.errors import Progress, no_progress
-from leadline.models.streaming.mapped import FileMappings, Region, joined
+from leadline.models.streaming.mapped import (
+    FileMappings,
+    Region,
+    file_states,
+    joined,
+    refuse_changed,
+)
 from leadline.models.streaming.memory import (
     MemoryPeaks,
     in_bytes,
@@ -32,7 +39,7 @@ from leadline.models.streaming.memory import (
     return_freed_memory,
 )
 
-__all__ = ["Pager", "Unit", "pager_of", "units_of"]
+__all__ = ["Pager", "Unit", "heard", "pager_of", "units_of"]
 
 
 LET_GO_AFTER = 2**26
@@ -74,6 +81,9 @@ class Pager:
         for unit in self.units.values():
             if unit.row is not None:
                 self.rows.setdefault(unit.row, []).append(unit)
+        mappings = FileMappings()
+        tensors = [tensor for unit in self.units.values() for tensor in unit.tensors]
+        self._states = file_states({mappings.file_of(tensor) for tensor in tensors})
         self.bytes = sum(r.end - r.start for r in self._all_regions())
         self.requested = 0
         self.passes = 0
@@ -127,7 +137,8 @@ class Pager:
         return max(self.units.values(), key=lambda unit: unit.bytes)
 
     def facts(self) -> dict[str, Any]:
-        """What the record says about the streaming."""
+        """What the record says about the streaming, of files that nobody has written meanwhile."""
+        refuse_changed(self._states)
         disk = read_from_disk()
         before = self._read_before
         self.peaks.look()
@@ -194,6 +205,7 @@ class Pager:
                 region.read_ahead()
         at = unit.number if step > 0 else len(row) - 1 - unit.number
         self.say(f"{self.doing}, {'forward' if step > 0 else 'backward'}", at, len(row))
+        refuse_changed(self._states)
 
     def _entry_hook(self, unit: Unit) -> Callable[..., None]:
         def hook(*_: object) -> None:
@@ -250,6 +262,20 @@ def units_of(model: nn.Module) -> list[Unit]:
 def pager_of(module: nn.Module) -> Pager | None:
     """The streaming of a model; None where it is wholly in memory."""
     return _pagers.get(module)
+
+
+@contextmanager
+def heard(module: nn.Module) -> Iterator[Pager | None]:
+    """The streaming of a model; whatever listens to it meanwhile hears nothing of later passes."""
+    pager = pager_of(module)
+    if pager is None:
+        yield None
+        return
+    doing, say = pager.doing, pager.say
+    try:
+        yield pager
+    finally:
+        pager.tell(doing, say)
 
 
 _pagers: WeakKeyDictionary[nn.Module, Pager] = WeakKeyDictionary()

@@ -35,6 +35,8 @@ SMALLEST = 2**12
 LET_GO_AFTER = 2**26
 """After so many bytes the pages of the files that were read are given back."""
 SOURCES = (".safetensors", ".gguf")
+CACHE = "blobs"
+"""The folder of the hub's cache to whose files, named by their sums, the names of a model link."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 _SYNCHRONOUS = "HF_DEACTIVATE_ASYNC_LOAD"
 
@@ -63,7 +65,8 @@ class Scratch:
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same values in a file; the tensor that was given may be let go."""
         values = self._new_storage(tensor.nbytes)
-        kept: Any = torch.empty(0, dtype=tensor.dtype)
+        # Named, because some models make tensors here while transformers builds without values.
+        kept: Any = torch.empty(0, dtype=tensor.dtype, device="cpu")
         kept.set_(values, 0, tensor.shape)
         kept.copy_(tensor.detach())
         self.bytes += tensor.nbytes
@@ -83,7 +86,7 @@ class Scratch:
     def let_go(self) -> None:
         """Give back the pages of the files read and of those written."""
         mappings = FileMappings()
-        for region in mappings.of_files((*SOURCES, " (deleted)")):
+        for region in mappings.of_files(_is_read_or_written):
             region.give_back()
         self._unreleased = 0
 
@@ -149,6 +152,10 @@ class Scratch:
                 )
             self._folder = usable[0]
         return self._folder
+
+
+def _is_read_or_written(path: str) -> bool:
+    return path.endswith((*SOURCES, " (deleted)")) or Path(path).parent.name == CACHE
 
 
 def _lies_in_memory(folder: Path) -> bool:

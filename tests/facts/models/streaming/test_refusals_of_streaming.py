@@ -182,3 +182,56 @@ def test_copies_of_a_streamed_model_that_do_not_fit_are_refused(folder, monkeypa
     could_not = answer.record.provenance["visit"]["could_not"]
     assert "streamed" in could_not["twin"]
     assert "streamed" in could_not["short_run"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_quantisation_whose_library_is_missing_is_refused(folder, stream):
+    file = folder / "config.json"
+    content = json.loads(file.read_text())
+    content["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    file.write_text(json.dumps(content))
+    with pytest.raises(LoadingError, match=r"needs a library that is not installed|do not fit"):
+        load_model(folder, stream=stream)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        ("reading the anatomy, forward", 1, 3),
+        ("measuring, forward", 2, 3),
+        ("measuring, backward", 1, 3),
+    ],
+)
+def test_a_file_that_is_written_while_it_is_measured_is_refused(tmp_path, when):
+    ZOO["llama"].build(0).save_pretrained(tmp_path / "one")
+    ZOO["llama"].build(1).save_pretrained(tmp_path / "other")
+    file, other = (tmp_path / name / "model.safetensors" for name in ("one", "other"))
+    loaded = load_model(tmp_path / "one", stream=True)
+    batch = leadline.random_inputs(loaded.model, examples=2, length=8)
+    steps = []
+
+    def write(*step):
+        steps.append(step)
+        if steps.count(when) != 1 or step != when:
+            return
+        with file.open("r+b") as stream:
+            stream.write(other.read_bytes())
+
+    with pytest.raises(LoadingError, match=r"model\.safetensors was written after it had been"):
+        leadline.measure(loaded, batch, path=tmp_path / "a.leadline", progress=write)
+    assert not (tmp_path / "a.leadline").exists()
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed"])
+def test_a_file_that_is_replaced_by_another_one_stays_as_it_was(tmp_path, change):
+    ZOO["llama"].build(0).save_pretrained(tmp_path / "one")
+    ZOO["llama"].build(1).save_pretrained(tmp_path / "other")
+    file, other = (tmp_path / name / "model.safetensors" for name in ("one", "other"))
+    loaded = load_model(tmp_path / "one", stream=True)
+    batch = leadline.random_inputs(loaded.model, examples=2, length=8)
+    before = [r.value for r in leadline.measure(loaded, batch, probes="stream").select()]
+    if change == "replaced":
+        other.replace(file)
+    else:
+        file.unlink()
+    assert [r.value for r in leadline.measure(loaded, batch, probes="stream").select()] == before

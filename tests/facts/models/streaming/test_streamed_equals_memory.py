@@ -140,3 +140,32 @@ def test_the_progress_names_the_pass_and_counts_the_blocks(tmp_path):
     for doing in ("reading the anatomy, forward", "measuring, forward", "measuring, backward"):
         steps = [(done, total) for what, done, total in told if what == doing]
         assert steps[-3:] == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_a_model_that_was_measured_tells_nobody_of_later_passes(tmp_path):
+    ZOO["llama"].build(0).save_pretrained(tmp_path)
+    loaded = load_model(tmp_path, stream=True)
+    batch = leadline.random_inputs(loaded.model, examples=2, length=8)
+    told = []
+
+    def stops(*step):
+        told.append(step)
+        if len(told) == interrupted:
+            raise KeyboardInterrupt
+
+    for interrupted in (None, 8):
+        told.clear()
+        for instrument in (leadline.measure, leadline.diagnose):
+            try:
+                instrument(loaded, batch, progress=stops)
+            except KeyboardInterrupt:
+                assert interrupted is not None
+            count = len(told)
+            assert count
+            loaded.model(torch.arange(6).unsqueeze(0))
+            assert len(told) == count
+
+
+def test_a_model_that_makes_tensors_while_it_is_built_is_streamed(tmp_path):
+    ZOO["xlnet"].build(0).save_pretrained(tmp_path)
+    assert_same(*(measured(tmp_path, stream=stream) for stream in (True, False)))

@@ -20,13 +20,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from leadline.anatomy import configured_model
-from leadline.anatomy.spread import is_spread_type
 from leadline.errors import ProcessError, words_of
+from leadline.instruments.passes.processes.guard import Guard
 from leadline.instruments.passes.processes.mailbox import Mailbox, Message, process_store
+from leadline.instruments.passes.processes.pulse import SILENCE, Pulse
 from leadline.instruments.passes.processes.sharding import Sharding, plain_class, sharding_of
 
 __all__ = ["Convoy", "convoy_for"]
@@ -35,11 +34,13 @@ ARRIVAL = 120.0
 """Seconds that a process may come later than another one to the same call."""
 LONGEST = 1800.0
 """Seconds between two words of a process: the time of the longest stage that has none."""
+LOOK = 1.0
+"""Seconds between two looks at whether a process that is waited for is still there."""
 CHUNK = 400_000
 """Numbers in one message: the store takes no more than 8 MB at once."""
-_COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
-_NOT_EXCHANGED = ("wait_tensor",)
 _GIVEN_UP = "given up"
+_UNREACHABLE: Any = (dist.DistNetworkError, dist.DistStoreError) if dist.is_available() else ()
+"""What torch raises where the process that keeps the store is gone."""
 _calls: dict[tuple[str, int], int] = {}
 """How many calls with a model a process has made together with others."""
 
@@ -75,12 +76,12 @@ class Convoy:
         names = [name.removeprefix("module.") for name, _ in model.named_parameters()]
         kind = plain_class(configured_model(model)).__name__
         self._label = f"measure {sharding} {kind} {len(names)} {names[0] if names else ''}"
-        self._mailbox = self._begun()
         self._stage = 0
         self._patience = ARRIVAL
         self._topics: list[str] = []
         self._failure: ProcessError | None = None
         """Why this call has failed in another process: whatever catches it, it is raised again."""
+        self._mailbox, self._pulse = self._begun()
 
     @property
     def main(self) -> bool:
@@ -94,8 +95,8 @@ class Convoy:
 
     # --- beginning and ending ----------------------------------------------------------------------
 
-    def _begun(self) -> Mailbox:
-        """The mailbox of this call; calls are counted, so that the n-th of one meets the n-th of all.
+    def _begun(self) -> tuple[Mailbox, Pulse]:
+        """The mailbox and the pulse of this call; calls are counted, so that the n-th of one meets the n-th of all.
 
         A call to which some process never came counts for those that came: the others pass it by.
         """
@@ -110,20 +111,22 @@ class Convoy:
             number += 1
             label = f"{self._label}, call {number}"
             mailbox = Mailbox(store, label, rank=self.rank, count=self.count)
-            if self.main:
-                mailbox.open({})
-            elif not mailbox.join(until=until):
-                raise ProcessError(_absence(0), by=0)
-            if self.main or not mailbox.has(_GIVEN_UP, 0):
-                _calls[self._label, self.rank] = number
-                return mailbox
+            with self._asking():
+                if self.main:
+                    mailbox.open({})
+                elif not mailbox.join(until=until):
+                    raise ProcessError(_absence(0), by=0)
+                if self.main or not mailbox.has(_GIVEN_UP, 0):
+                    _calls[self._label, self.rank] = number
+                    return mailbox, Pulse(store, label, rank=self.rank)
 
     @contextmanager
     def call(self) -> Iterator[None]:
         """One call of a function that every process makes: an error here is told to all others."""
         try:
-            yield
-            self.agree("the end")
+            with self._pulse.beating():
+                yield
+                self.agree("the end")
         except BaseException as error:
             # A search that tries one thing after the other may have caught it and found nothing.
             if self._failure is None:
@@ -193,32 +196,65 @@ class Convoy:
             raise self._failure
         self._stage += 1
 
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Say in a sentence that the store is gone: nobody can be told, and nobody is heard."""
+        try:
+            yield
+        except _UNREACHABLE as error:
+            self._failure = ProcessError(
+                "The store through which the processes of this job agree cannot be reached any "
+                f"more ({words_of(error, first_line=True).rstrip('.')}): the process that keeps "
+                "it, as a rule process 0, was ended, so no process measures.",
+                by=0,
+            )
+            raise self._failure from error
+
     def _send(self, stage: int, message: Message) -> None:
         topic, numbers = f"stage {stage}", message.numbers
         rests = range(CHUNK, len(numbers), CHUNK)
         for part, first in enumerate(rests, start=1):
             self._topics.append(f"{topic}, part {part}")
-            self._mailbox.send(self._topics[-1], Message({}, numbers[first : first + CHUNK]))
+            with self._asking():
+                self._mailbox.send(self._topics[-1], Message({}, numbers[first : first + CHUNK]))
         # Last, because whoever finds it counts on the others.
         self._topics.append(topic)
         facts = {**message.facts, "parts": len(rests)}
-        self._mailbox.send(topic, Message(facts, numbers[:CHUNK]))
+        with self._asking():
+            self._mailbox.send(topic, Message(facts, numbers[:CHUNK]))
 
     def _read(self, sender: int, stage: str) -> Message:
         try:
-            return self._message_of(sender, stage)
+            with self._asking():
+                return self._message_of(sender, stage)
         except ProcessError as error:
             self._failure = error
             self._tell(error)
             raise
 
+    def _awaited(self, topic: str, sender: int, until: float) -> Message | None:
+        """The word of a process; None where the time is over, or the process is gone before."""
+        while True:
+            look = min(until, time.monotonic() + LOOK)
+            message = self._mailbox.read(topic, sender, until=look)
+            if message is not None or look == until:
+                return message
+            if self._patience != ARRIVAL and self._pulse.is_silent(sender):
+                return None
+
     def _message_of(self, sender: int, stage: str) -> Message:
         topic, until = f"stage {self._stage}", time.monotonic() + self._patience
-        message = self._mailbox.read(topic, sender, until=until)
+        message = self._awaited(topic, sender, until)
         if message is None and self._patience == ARRIVAL:
             if self.main:
                 self._mailbox.send(_GIVEN_UP, Message())
             raise ProcessError(_absence(sender), by=sender)
+        if message is None and time.monotonic() < until:
+            raise ProcessError(
+                f"Process {sender} has not been heard of for {SILENCE:.0f} seconds, before "
+                f"'{stage}': it was ended, or its machine cannot be reached.",
+                by=sender,
+            )
         if message is None:
             raise ProcessError(
                 f"Process {sender} said nothing for {self._patience:.0f} seconds, before '{stage}'.",
@@ -246,7 +282,7 @@ class Convoy:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Agree on every collective operation of torch before it begins."""
-        with _Guard(self):
+        with Guard(self.agree):
             yield
 
     def add_up(self, tensors: Sequence[torch.Tensor], group: Any = None) -> None:
@@ -261,25 +297,3 @@ def _absence(rank: int) -> str:
         f"Process {rank} has not come to this call within {ARRIVAL:.0f} seconds; make it in every "
         "process, or measure the plain model (without DDP) in one."
     )
-
-
-class _Guard(TorchDispatchMode):
-    """Agrees on what waits for all processes; everything else passes."""
-
-    def __init__(self, convoy: Convoy) -> None:
-        super().__init__()
-        self._convoy = convoy
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # A tensor that is spread first becomes operations on its parts, which come here again.
-        if any(is_spread_type(kind) for kind in types):
-            return NotImplemented
-        namespace = getattr(func, "namespace", "")
-        if namespace in _COLLECTIVES and func._opname not in _NOT_EXCHANGED:
-            shapes = [
-                tuple(one.shape)
-                for one in tree_leaves((args, kwargs))
-                if isinstance(one, torch.Tensor)
-            ]
-            self._convoy.agree(f"{func} of {shapes}")
-        return func(*args, **(kwargs or {}))

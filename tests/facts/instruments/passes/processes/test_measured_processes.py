@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,19 @@ def test_no_fault_anywhere_leaves_a_process_waiting(tmp_path: Path, kind: str) -
             assert outcomes[0][f"{kind} {name} 1"]["error"] is None
         else:
             _assert_left(outcomes, outcomes, kind, name, rank)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "tensor"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nobody_waits_for_a_process_that_was_killed(tmp_path: Path, kind: str, rank: int) -> None:
+    case = _faulty(kind, "gradient", rank) | {"killed": True, "trains": False}
+    (tmp_path / "cases.json").write_text(json.dumps([case]))
+    errors = run_ranks("measured_processes.py", str(tmp_path), port=free_port(), limit=LIMIT)
+    assert not (tmp_path / f"{rank}.json").exists()
+    left = tmp_path / f"{1 - rank}.json"
+    assert left.exists(), errors[1 - rank]
+    error = json.loads(left.read_text())[case["name"]]["error"]
+    assert error.startswith("ProcessError: "), error
+    words = "cannot be reached any more|has not been heard of"
+    assert re.search(words, error), error
