@@ -49,7 +49,7 @@ async def read_json(request: Request) -> dict[str, Any]:
 
     try:
         await asyncio.wait_for(read(), SLOWEST)
-    except (TimeoutError, asyncio.TimeoutError):
+    except TimeoutError:
         raise refuse(408, f"The request did not come within {SLOWEST:.0f} s.") from None
     try:
         value = json.loads(bytes(body))

@@ -12,11 +12,10 @@ import os
 import platform
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -41,6 +40,8 @@ LANGUAGES = ("en", "zh", "ru")
 MOST_TEXT = 4_000
 MOST_OVERLAID = 8
 """So many records on one page: more lines than that cannot be told apart."""
+SHORT = 2_000
+"""Bytes of a part up to which it is looked into."""
 _DOCUMENTS = "leadline.web.server.documents"
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 
@@ -62,7 +63,7 @@ class Lab:
         self.runs = RunRoom(reader)
         self.shelf = RecordShelf(self.reading, folder=settings.folder, files=settings.files)
         self._kept: dict[str, bytes] = {}
-        self._closing: list[EventLog] = []
+        self._streams: list[EventLog] = []
         self.app = Gate(self._application(), address=address, framed_by=settings.framed_by)
 
     def _application(self) -> Starlette:
@@ -105,7 +106,7 @@ class Lab:
 
     def hang_up(self) -> None:
         """Close every stream of events, so that no page that still reads holds up the end."""
-        for log in self._closing:
+        for log in self._streams:
             log.close()
 
     # --- the session and the playground --------------------------------------------------------
@@ -136,35 +137,37 @@ class Lab:
         """The curves of a design, part by part."""
         body = await read_json(request)
         design = _design(body)
+        if (long := _too_long(design)) is not None:
+            return json_response({"knob": "text", "reason": long}, 422)
         client, side = body.get("client", ""), body.get("side", "a")
         if not isinstance(client, str) or not isinstance(side, str) or len(client + side) > 200:
             raise refuse(400, "`client` and `side` are short texts.")
         parts = self.curves.parts(self.settings.calls.curves, design, client=client, side=side)
         try:
-            first = await anext(parts, b"")
+            first = await anext(parts, b'{"part":"nothing"}')
         except DeskRefusal as refusal:
             if not refusal.fault:
                 return json_response({"knob": refusal.knob, "reason": str(refusal)}, 422)
             return _lines([_error_part(refusal)])
-        if first.startswith(b'{"part":"error"'):
+        if len(first) < SHORT:  # no part with curves is as short
             told = json.loads(first)
-            return json_response({"knob": told.get("knob"), "reason": told.get("reason")}, 422)
-        if first == b'{"part":"superseded"}':
-            return _lines([first])
+            if told.get("part") == "error":
+                return json_response({"knob": told.get("knob"), "reason": told.get("reason")}, 422)
+            if told.get("part") == "superseded":
+                return _lines([first])
 
         async def lines() -> AsyncIterator[bytes]:
             try:
-                yield first + b"\n"
-                async for part in parts:
-                    yield part + b"\n"
+                async with aclosing(parts):
+                    yield first + b"\n"
+                    async for part in parts:
+                        yield part + b"\n"
             except DeskRefusal as refusal:
                 yield _error_part(refusal) + b"\n"
                 return
             yield b'{"part":"end"}\n'
 
-        return StreamingResponse(
-            lines(), media_type="application/x-ndjson", background=BackgroundTask(parts.aclose)
-        )
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -172,6 +175,8 @@ class Lab:
         """Begin to train a design."""
         body = await read_json(request)
         design = _design(body)
+        if (long := _too_long(design)) is not None:
+            return json_response({"knob": "text", "reason": long}, 422)
         training = body.get("training", {})
         if not isinstance(training, dict):
             raise refuse(400, "`training` is an object: steps, rate, warmup, task, every.")
@@ -192,7 +197,7 @@ class Lab:
 
     async def job_events(self, request: Request) -> Response:
         """What a job tells, from the event on that the page has seen last."""
-        return self._stream(self._job(request).log, request)
+        return self._stream(nullcontext(self._job(request).log), _last_event(request))
 
     async def job_order(self, request: Request) -> Response:
         """Stop a job, let it wait, or let it go on."""
@@ -218,22 +223,16 @@ class Lab:
 
     async def record_events(self, request: Request) -> Response:
         """What changes in the folder, from now on or from the event that the page has seen last."""
-        log = await self.shelf.listen()
-        after = _last_event(request)
-        return self._stream(log, request, leave=self.shelf.leave, after=after or log.last)
+        after = _last_event(request) or self.shelf.changes.last
+        return self._stream(self.shelf.listen(), after)
 
     async def run_events(self, request: Request) -> Response:
         """A run that is being written."""
         file = await self.shelf.file(request.path_params["id"])
         if file is None:
             raise refuse(404, "There is no such record in this folder.")
-        following = self.runs.follow(file)
-        log = await following.__aenter__()
-
-        async def leave() -> None:
-            await following.__aexit__(None, None, None)
-
-        return self._stream(log, request, leave=leave)
+        self.runs.check_room(file)
+        return self._stream(self.runs.follow(file), _last_event(request))
 
     async def report(self, request: Request) -> Response:
         """The report of a record, or of several on one page."""
@@ -285,22 +284,16 @@ class Lab:
         headers = {"content-security-policy": document_policy(policy, self.settings.framed_by)}
         return Response(text, media_type="text/html", headers=headers)
 
-    def _stream(
-        self, log: EventLog, request: Request, *, leave: Any = None, after: int | None = None
-    ) -> Response:
-        after = _last_event(request) if after is None else after
-        self._closing.append(log)
-
+    def _stream(self, source: AbstractAsyncContextManager[EventLog], after: int) -> Response:
         async def events() -> AsyncIterator[bytes]:
-            try:
-                async for part in sse_stream(log, after):
-                    yield part
-            finally:
-                self._closing.remove(log)
-                if leave is not None:
-                    result = leave()
-                    if result is not None:
-                        await result
+            # Entered here, so that it is also left where the reader goes before the first event.
+            async with source as log:
+                self._streams.append(log)
+                try:
+                    async for part in sse_stream(log, after):
+                        yield part
+                finally:
+                    self._streams.remove(log)
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
@@ -319,14 +312,19 @@ def _error_part(refusal: DeskRefusal) -> bytes:
 
 
 def _design(body: dict[str, Any]) -> dict[str, Any]:
-    """The design of a request; what it may hold is the design's own affair, but for its text."""
+    """The design of a request; what it may hold is the design's own affair."""
     design = body.get("design", {})
     if not isinstance(design, dict):
         raise refuse(400, "`design` is an object.")
-    text = design.get("text", "")
-    if isinstance(text, str) and len(text) > MOST_TEXT:
-        raise refuse(422, f"The text has {len(text):,} characters; {MOST_TEXT:,} are read at most.")
     return design
+
+
+def _too_long(design: dict[str, Any]) -> str | None:
+    """Say that the text of a design is too long; None where it is not."""
+    text = design.get("text", "")
+    if not isinstance(text, str) or len(text) <= MOST_TEXT:
+        return None
+    return f"The text has {len(text):,} characters; {MOST_TEXT:,} are read at most."
 
 
 def _title(design: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +81,7 @@ class Desk:
 
     async def parts(
         self, call: str, *arguments: Any, client: str = "", side: Hashable = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """Yield the parts of an answer as JSON, as soon as each is known.
 
         Raises `DeskRefusal` where it cannot be computed. Without a client the wish is nobody's and
@@ -162,7 +162,7 @@ class Desk:
         while True:
             try:
                 message = await asyncio.wait_for(process.message(), max(0.0, until - loop.time()))
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 await self._give_up()
                 wish.tell(
                     "failed",

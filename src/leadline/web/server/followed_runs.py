@@ -37,15 +37,18 @@ class RunRoom:
         self._settings = settings
         self._runs: dict[str, _Followed] = {}
 
+    def check_room(self, file: RecordFile) -> None:
+        """Refuse another run where so many are followed already."""
+        if file.id not in self._runs and len(self._runs) >= MOST_FOLLOWED:
+            raise TooManyJobs(
+                f"{MOST_FOLLOWED} runs are followed already; close one of their pages first."
+            )
+
     @asynccontextmanager
     async def follow(self, file: RecordFile) -> AsyncIterator[EventLog]:
         """Follow a run while inside; all readers share one process."""
         run = self._runs.get(file.id)
         if run is None:
-            if len(self._runs) >= MOST_FOLLOWED:
-                raise TooManyJobs(
-                    f"{MOST_FOLLOWED} runs are followed already; close one of their pages first."
-                )
             run = self._runs[file.id] = _Followed()
             run.task = asyncio.create_task(self._hear(file, run.log))
         run.readers += 1

@@ -99,7 +99,7 @@ class LabProcess:
         )
         try:
             first = await asyncio.wait_for(self.message(), START)
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             await self.end()
             raise MachineError(
                 f"A process of the lab did not start within {START:.0f} s; is the disk very slow?"
@@ -141,7 +141,7 @@ class LabProcess:
                 process.terminate()
             try:
                 await asyncio.wait_for(process.wait(), TERMINATE)
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()

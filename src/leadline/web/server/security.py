@@ -24,7 +24,6 @@ __all__ = ["MOST_BODY", "PAGE_POLICY", "Gate", "document_policy", "page_policy"]
 
 MOST_BODY = 64 * 1024
 """Bytes of a request at most."""
-METHODS = ("GET", "HEAD", "POST")
 DOCUMENTS = ("/report", "/claims")
 """Pages of their own, whose address holds the token, because a frame cannot send headers."""
 PAGE_POLICY = (
@@ -117,8 +116,9 @@ class Gate:
         origins = [value.decode("latin-1") for value in headers.get(b"origin", [])]
         if any(origin.lower() not in self._address.origins for origin in origins):
             return 403, "The request comes from a page of another origin, which may not ask here."
-        if scope["method"] not in METHODS:
-            return 405, f"Only {', '.join(METHODS)} are answered here."
+        methods = ("GET", "HEAD") if _is_open(scope["path"]) else ("GET", "POST")
+        if scope["method"] not in methods:
+            return 405, f"This address answers {' and '.join(methods)} alone."
         if b"upgrade" in headers:
             return 400, "This server speaks plain HTTP; it has no websockets."
         lengths = headers.get(b"content-length", [])
@@ -133,8 +133,8 @@ class Gate:
 
     def _may_enter(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> bool:
         path = scope["path"]
-        if path in ("/", "/favicon.ico") or path.startswith("/static/"):
-            return scope["method"] != "POST"
+        if _is_open(path):
+            return True
         if path in DOCUMENTS:
             query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             tokens = [one.encode("utf-8", "surrogatepass") for one in query.get("token", [])]
@@ -142,3 +142,8 @@ class Gate:
             tokens = headers.get(b"x-leadline-token", [])
         expected = self._address.token.encode()
         return len(tokens) == 1 and hmac.compare_digest(tokens[0], expected)
+
+
+def _is_open(path: str) -> bool:
+    """Whether an address holds nothing secret: the page and what it loads."""
+    return path in ("/", "/favicon.ico") or path.startswith("/static/")

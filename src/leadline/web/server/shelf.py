@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,21 +124,19 @@ class RecordShelf:
             await self._look()
         return self._files.get(name)
 
-    async def listen(self) -> EventLog:
-        """Return the log of changes; `leave` says that nobody reads it any more."""
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[EventLog]:
+        """Look at the folder while inside, and put what changes into the log."""
         self._listeners += 1
         if self._watching is None:
-            await self._look()
-            self._told = {file.id: self._entry(file) for file in self._files.values()}
             self._watching = asyncio.create_task(self._watch())
-        return self.changes
-
-    def leave(self) -> None:
-        """Let one listener go; the folder is looked at as long as there is another."""
-        self._listeners -= 1
-        if not self._listeners and self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        try:
+            yield self.changes
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._watching is not None:
+                self._watching.cancel()
+                self._watching = None
 
     async def close(self) -> None:
         """Stop looking."""
@@ -197,6 +195,8 @@ class RecordShelf:
         }
 
     async def _watch(self) -> None:
+        await self._look()
+        self._told = {file.id: self._entry(file) for file in self._files.values()}
         while True:
             await asyncio.sleep(PAUSE)
             await self._look()

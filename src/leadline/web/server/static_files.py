@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-import leadline.reading.page.vendor as vendor
+from leadline.reading.page import vendor
 from leadline.web.server.answers import refuse
 
 __all__ = ["StaticFiles"]
