@@ -36,6 +36,7 @@ class RunRoom:
     def __init__(self, settings: ProcessSettings) -> None:
         self._settings = settings
         self._runs: dict[str, _Followed] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def check_room(self, file: RecordFile) -> None:
         """Refuse another run where so many are followed already."""
@@ -51,6 +52,8 @@ class RunRoom:
         if run is None:
             run = self._runs[file.id] = _Followed()
             run.task = asyncio.create_task(self._hear(file, run.log))
+            self._tasks.add(run.task)
+            run.task.add_done_callback(self._tasks.discard)
         run.readers += 1
         if run.leaving is not None:
             run.leaving.cancel()
@@ -67,19 +70,19 @@ class RunRoom:
 
     async def close(self) -> None:
         """Follow none any more."""
-        runs = list(self._runs.values())
-        self._runs.clear()
-        for run in runs:
+        for run in self._runs.values():
             if run.leaving is not None:
                 run.leaving.cancel()
-            if run.task is not None:
-                run.task.cancel()
-        await asyncio.gather(*(run.task for run in runs if run.task), return_exceptions=True)
+        self._runs.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _drop(self, name: str, run: _Followed) -> None:
         if not run.readers and self._runs.get(name) is run:
             del self._runs[name]
-            if run.task is not None:
+            if run.task is not None and not run.log.closed:  # else it ends by itself
                 run.task.cancel()
 
     async def _hear(self, file: RecordFile, log: EventLog) -> None:

@@ -136,20 +136,21 @@ class LabProcess:
         process = self._process
         if process is None:
             return
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), TERMINATE)
-            except TimeoutError:
+        try:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), TERMINATE)
+        finally:  # also where nobody waits for it any more
+            if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.wait()
-        # The transport closes its pipes when it is told that they have ended; ask for it here, so
-        # that nothing is left to a loop that may be closed by then.
-        transport = getattr(process, "_transport", None)
-        if transport is not None:
-            transport.close()
+            # The pipes are closed here, so that nothing is left to a loop that may be closed later.
+            transport = getattr(process, "_transport", None)
+            if transport is not None:
+                transport.close()
+        await process.wait()
 
     def how_it_ended(self) -> str:
         """Say how it ended by itself, as part of a sentence."""

@@ -119,9 +119,11 @@ class RecordShelf:
         return [self._entry(file) for file in self._files.values()]
 
     async def file(self, name: str) -> RecordFile | None:
-        """Return the record of this id; None where there is none."""
-        if name not in self._files:
-            await self._look()
+        """Return the record of this id; None where there is none.
+
+        The folder is looked at anew: a file may have become a link that leads out of it.
+        """
+        await self._look()
         return self._files.get(name)
 
     @asynccontextmanager

@@ -23,19 +23,19 @@ ADDRESS = LabAddress(8710, "secret")
 TOKEN = {"X-Leadline-Token": "secret"}
 
 
-def settings_for(folder, **changes):
-    pages = folder / ".pages"
+def settings_for(place, **changes):
+    pages = place / ".pages"
     (pages / "modules").mkdir(parents=True, exist_ok=True)
     (pages / "index.html").write_text("<!doctype html><title>Leadline</title>")
     (pages / "modules" / "app.js").write_text("export const a = 1;")
     (pages / "secret.py").write_text("token = 1")
-    return replace(LabSettings(folder=folder, pages=pages, calls=CALLS), **changes)
+    return replace(LabSettings(folder=place, pages=pages, calls=CALLS), **changes)
 
 
 @contextmanager
-def open_lab(folder, **changes):
+def open_lab(place, **changes):
     """The lab and a client of it that knows the token."""
-    lab = Lab(settings_for(folder, **changes), ADDRESS)
+    lab = Lab(settings_for(place, **changes), ADDRESS)
     with TestClient(lab.app, base_url=ADDRESS.origin, headers=TOKEN) as client:
         yield lab, client
 
