@@ -99,6 +99,7 @@ class Lab:
         try:
             yield
         finally:
+            self.hang_up()
             await asyncio.gather(
                 *(part.close() for part in (self.shelf, self.jobs, self.runs)),
                 *(desk.close() for desk in (self.curves, self.reading)),

@@ -60,6 +60,7 @@ class Desk:
         self._process: LabProcess | None = None
         self._runner: asyncio.Task[None] | None = None
         self._numbers = 0
+        self._closed = False
         self.restarts = 0
         """How often a process was given up."""
 
@@ -68,7 +69,8 @@ class Desk:
         self._runner = asyncio.create_task(self._work())
 
     async def close(self) -> None:
-        """End the process; those who wait are told."""
+        """End the process; those who wait are told, and who comes later is too."""
+        self._closed = True
         if self._runner is not None:
             self._runner.cancel()
             with suppress(asyncio.CancelledError):
@@ -108,6 +110,8 @@ class Desk:
         return parts[0]
 
     def _enter(self, call: str, arguments: list[Any], client: str, side: Hashable) -> _Wish:
+        if self._closed:
+            raise DeskRefusal("The lab has ended.", fault=True)
         if sum(map(len, self._waiting.values())) >= MOST_WAITING:
             raise DeskBusy("The lab has too much to compute already; try again in some seconds.")
         self._numbers += 1

@@ -132,25 +132,35 @@ class LabProcess:
         return Message(word.decode(), int(task), text)
 
     async def end(self) -> None:
-        """End it: politely, then by force. Nothing of it is left when this returns."""
+        """End it: politely, then by force. Nothing of it is left when this returns.
+
+        That holds where the caller is cancelled too: an end that was left half done would leave a
+        process behind.
+        """
+        ending = asyncio.ensure_future(self._end())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+
+    async def _end(self) -> None:
         process = self._process
         if process is None:
             return
-        try:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.terminate()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), TERMINATE)
-        finally:  # also where nobody waits for it any more
-            if process.returncode is None:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), TERMINATE)
+            except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-            # The pipes are closed here, so that nothing is left to a loop that may be closed later.
-            transport = getattr(process, "_transport", None)
-            if transport is not None:
-                transport.close()
-        await process.wait()
+                await process.wait()
+        # The pipes are closed here, so that nothing is left to a loop that may be closed later.
+        transport = getattr(process, "_transport", None)
+        if transport is not None:
+            transport.close()
 
     def how_it_ended(self) -> str:
         """Say how it ended by itself, as part of a sentence."""
