@@ -89,7 +89,11 @@ def lab(
         folder, files = choose_records([] if records is None else [Path(records)])
     else:
         kept = tempfile.TemporaryDirectory(prefix="leadline-lab-")
-        folder, files = choose_records(_files_of(records, Path(kept.name)))
+        try:
+            folder, files = choose_records(_files_of(records, Path(kept.name)))
+        except BaseException:
+            kept.cleanup()
+            raise
     in_notebook = _is_notebook()
     settings = LabSettings(folder, files, framed_by=NOTEBOOKS if in_notebook else ())
     server = LabServer(settings, port=DEFAULT_PORT if port is None else port)
