@@ -42,6 +42,7 @@ MOST_OVERLAID = 8
 """So many records on one page: more lines than that cannot be told apart."""
 SHORT = 2_000
 """Bytes of a part up to which it is looked into."""
+END = b'{"part":"end"}'
 _DOCUMENTS = "leadline.web.server.documents"
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 
@@ -128,10 +129,8 @@ class Lab:
 
     async def knobs(self, _: Request) -> Response:
         """The knobs of the playground, its presets and its quantities."""
-        calls = self.settings.calls
         if "knobs" not in self._kept:
-            call = f"{_DOCUMENTS}:knobs_and_presets"
-            self._kept["knobs"] = await self.curves.answer(call, calls.knobs, calls.presets)
+            self._kept["knobs"] = await self.curves.answer(self.settings.calls.knobs)
         return json_response(self._kept["knobs"])
 
     async def curve_parts(self, request: Request) -> Response:
@@ -162,11 +161,12 @@ class Lab:
                 async with aclosing(parts):
                     yield first + b"\n"
                     async for part in parts:
-                        yield part + b"\n"
+                        if part != END:  # said below, when nothing can go wrong any more
+                            yield part + b"\n"
             except DeskRefusal as refusal:
                 yield _error_part(refusal) + b"\n"
                 return
-            yield b'{"part":"end"}\n'
+            yield END + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -1,4 +1,4 @@
-"""Pages and lists that are made in the reading process: reports, claims, lessons, knobs."""
+"""Pages and lists that are made in the reading process: reports, claims, lessons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from leadline.errors import MissingExtra
 
-__all__ = ["claims_page_text", "knobs_and_presets", "lesson", "lessons", "report_page_text"]
+__all__ = ["claims_page_text", "lesson", "lessons", "report_page_text"]
 
 
 def report_page_text(paths: list[str], names: list[str]) -> str:
@@ -30,11 +30,6 @@ def claims_page_text() -> str:
 
     ledger = default_ledger(None)
     return claims_document([ledger.ruling(name) for name in in_order(CLAIMS.names())], ledger)
-
-
-def knobs_and_presets(knobs: str, presets: str) -> dict[str, Any]:
-    """Return the knobs of the playground with its presets, each from its function."""
-    return {**_function(knobs)(), "presets": _function(presets)()}
 
 
 def lessons(call: str, language: str) -> Any:

@@ -18,8 +18,7 @@ class LabCalls:
     """
 
     knobs: str = "leadline.web.playground.knobs:knobs_json"
-    presets: str = "leadline.web.playground.presets:presets_json"
-    curves: str = "leadline.web.playground.curves:curve_parts"
+    curves: str = "leadline.web.playground.answer:parts_of"
     train: str = "leadline.web.playground.training:train_live"
     lessons: str = "leadline.web.lessons:lessons_json"
     lesson: str = "leadline.web.lessons:lesson_json"

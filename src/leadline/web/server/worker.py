@@ -28,6 +28,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -132,7 +133,8 @@ def _prepare(settings: Mapping[str, Any]) -> None:
     for file in settings["plugins"]:
         load_plugin(Path(file))
     for module in settings["warm"]:
-        importlib.import_module(module)
+        with suppress(ImportError):  # said to the first who asks for what is missing
+            importlib.import_module(module)
 
 
 def _run(

@@ -13,7 +13,6 @@ from leadline.web.server.settings import LabCalls, LabSettings
 HERE = "tests.facts.web.server.stand_in"
 CALLS = LabCalls(
     knobs=f"{HERE}:knobs_json",
-    presets=f"{HERE}:presets_json",
     curves=f"{HERE}:curve_parts",
     train=f"{HERE}:train_live",
     lessons=f"{HERE}:lessons_json",

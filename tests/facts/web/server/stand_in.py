@@ -7,11 +7,8 @@ from leadline.errors import InputError, RecipeError
 
 
 def knobs_json():
-    return {"knobs": [{"name": "depth"}], "quantities": []}
-
-
-def presets_json():
-    return [{"id": "post-against-pre"}]
+    presets = [{"id": "post-against-pre"}]
+    return {"knobs": [{"name": "depth"}], "presets": presets, "quantities": []}
 
 
 def curve_parts(design):
@@ -24,6 +21,9 @@ def curve_parts(design):
         time.sleep(0.3)
     if depth == "print":
         print("part 1 {}", flush=True)  # what a model prints is no answer
+    if depth == 7:
+        yield {"part": "error", "knob": "heads", "reason": "Told and not raised."}
+        return
     if depth == 5:
         error = RecipeError("The width 64 cannot be divided among 5 heads.")
         error.knob = "heads"
@@ -36,6 +36,8 @@ def curve_parts(design):
     yield {"part": "curves", "design": design, "curves": []}
     yield {"part": "laws", "laws": [], "process": os.getpid()}
     yield {"part": "verdict", "verdict": {"level": "note", "sentence": "<b>深い</b>"}}
+    if depth == "end":
+        yield {"part": "end"}
 
 
 def train_live(design, settings, control):

@@ -49,6 +49,19 @@ def test_a_design_that_cannot_be_built_says_which_knob(tmp_path):
         }
 
 
+def test_a_refusal_may_be_told_as_a_part(tmp_path):
+    with open_lab(tmp_path) as (_, client):
+        answer = ask(client, {"depth": 7})
+        assert answer.status_code == 422
+        assert answer.json() == {"knob": "heads", "reason": "Told and not raised."}
+
+
+def test_the_end_comes_once(tmp_path):
+    with open_lab(tmp_path) as (_, client):
+        words = [part["part"] for part in parts_of(ask(client, {"depth": "end"}))]
+        assert words == ["curves", "laws", "verdict", "end"]
+
+
 def test_what_breaks_on_the_way_is_the_last_part(tmp_path):
     with open_lab(tmp_path) as (_, client):
         parts = parts_of(ask(client, {"depth": "break"}))
