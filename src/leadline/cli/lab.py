@@ -70,7 +70,8 @@ def lab(
     from leadline.web.server.serving import LabServer
     from leadline.web.server.settings import LabSettings
 
-    settings = LabSettings(folder, files, allow_code, tuple(plugin or ()))
+    debug = "--debug" in sys.argv  # then the processes say on standard error what went wrong
+    settings = LabSettings(folder, files, allow_code, tuple(plugin or ()), debug=debug)
     server = LabServer(settings, port=port)
     server.run(lambda: _say(voice, server, folder, asked=port, browser=not no_browser))
     voice.say("The lab has ended.")

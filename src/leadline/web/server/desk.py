@@ -16,7 +16,7 @@ from typing import Any
 
 from leadline.errors import LeadlineError
 from leadline.web.server.events import json_bytes
-from leadline.web.server.process import LabProcess, Message, ProcessSettings
+from leadline.web.server.process import LabProcess, ProcessLine, ProcessSettings
 
 __all__ = ["Desk", "DeskBusy", "DeskRefusal"]
 
@@ -42,11 +42,11 @@ class _Wish:
     side: Hashable
     call: str
     arguments: list[Any]
-    answers: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    answers: asyncio.Queue[ProcessLine] = field(default_factory=asyncio.Queue)
     left: bool = False
 
     def tell(self, word: str, **value: Any) -> None:
-        self.answers.put_nowait(Message(word, 0, json_bytes(value)))
+        self.answers.put_nowait(ProcessLine(word, 0, json_bytes(value)))
 
 
 class Desk:
@@ -120,7 +120,7 @@ class Desk:
         older = wishes.get(wish.side)
         wishes[wish.side] = wish  # in the place of the older one, so that nobody has to wait anew
         if older is not None:
-            older.answers.put_nowait(Message("part", 0, b'{"part":"superseded"}'))
+            older.answers.put_nowait(ProcessLine("part", 0, b'{"part":"superseded"}'))
             older.tell("end")
         self._news.set()
         return wish

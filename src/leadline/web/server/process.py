@@ -18,7 +18,7 @@ from typing import Any
 
 from leadline.errors import MachineError
 
-__all__ = ["LabProcess", "Message", "ProcessSettings"]
+__all__ = ["LabProcess", "ProcessLine", "ProcessSettings"]
 
 _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
@@ -52,7 +52,7 @@ class ProcessSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProcessLine:
     """One line of a process: `word` is ready, part, refused, failed or end."""
 
     word: str
@@ -122,14 +122,14 @@ class LabProcess:
         """Tell a running job to stop, pause or continue."""
         await self._write({"order": order})
 
-    async def message(self) -> Message | None:
+    async def message(self) -> ProcessLine | None:
         """Return its next line; None where it has ended."""
         assert self._process is not None and self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             return None
         word, task, text = line[:-1].split(b" ", 2)
-        return Message(word.decode(), int(task), text)
+        return ProcessLine(word.decode(), int(task), text)
 
     async def end(self) -> None:
         """End it: politely, then by force. Nothing of it is left when this returns.
