@@ -12,7 +12,13 @@ import os
 import platform
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    aclosing,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import Any
 
 from starlette.applications import Starlette
@@ -56,9 +62,10 @@ class Lab:
         module = settings.calls.curves.partition(":")[0]
         # The reading process never needs torch but for the code that the page of claims shows.
         reader = ProcessSettings(plugins, nice=2, threads=1, debug=settings.debug)
-        self.curves = Desk(
-            ProcessSettings(plugins, (module,), debug=settings.debug), limit=settings.limit
-        )
+        # One thread: matrices of this size gain nothing from a second one, and two that wait for each
+        # other took four times as long beside other programs.
+        curves = ProcessSettings(plugins, (module,), threads=1, debug=settings.debug)
+        self.curves = Desk(curves, limit=settings.limit)
         self.reading = Desk(reader, limit=settings.reading_limit)
         self.jobs = JobRoom(ProcessSettings(plugins, nice=5, threads=1, debug=settings.debug))
         self.runs = RunRoom(reader)
@@ -97,14 +104,22 @@ class Lab:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         self.curves.open()
         self.reading.open()
+        # What the first design costs more than others is spent while the page is loading.
+        warming = asyncio.create_task(self._warm_up())
         try:
             yield
         finally:
             self.hang_up()
+            warming.cancel()
             await asyncio.gather(
                 *(part.close() for part in (self.shelf, self.jobs, self.runs)),
                 *(desk.close() for desk in (self.curves, self.reading)),
             )
+
+    async def _warm_up(self) -> None:
+        with suppress(DeskRefusal):
+            async for _ in self.curves.parts(self.settings.calls.curves, {}):
+                pass
 
     def hang_up(self) -> None:
         """Close every stream of events, so that no page that still reads holds up the end."""
