@@ -109,6 +109,7 @@ class RecordShelf:
         self._watching: asyncio.Task[None] | None = None
         self._listeners = 0
         self._told: dict[str, dict[str, Any]] = {}
+        self._listed = False
         self.changes = EventLog(most=200)
 
     async def entries(self) -> list[dict[str, Any]]:
@@ -116,7 +117,11 @@ class RecordShelf:
         await self._look()
         reading = self._read_missing()
         await asyncio.wait([reading], timeout=PATIENCE)
-        return [self._entry(file) for file in self._files.values()]
+        entries = [self._entry(file) for file in self._files.values()]
+        if self._watching is None:  # what changes before anybody listens is told then
+            self._told = {entry["id"]: entry for entry in entries}
+            self._listed = True
+        return entries
 
     async def file(self, name: str) -> RecordFile | None:
         """Return the record of this id; None where there is none.
@@ -130,6 +135,10 @@ class RecordShelf:
     async def listen(self) -> AsyncIterator[EventLog]:
         """Look at the folder while inside, and put what changes into the log."""
         self._listeners += 1
+        if not self._listed:
+            await self._look()
+            self._told = {file.id: self._entry(file) for file in self._files.values()}
+            self._listed = True
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
         try:
@@ -197,8 +206,6 @@ class RecordShelf:
         }
 
     async def _watch(self) -> None:
-        await self._look()
-        self._told = {file.id: self._entry(file) for file in self._files.values()}
         while True:
             await asyncio.sleep(PAUSE)
             await self._look()

@@ -84,6 +84,18 @@ def test_a_record_appears_while_it_is_written_changes_and_goes(server, tmp_path)
     reader.thread.join()
 
 
+def test_a_record_that_appears_before_anybody_listens_is_told_to_the_first_who_does(
+    server, tmp_path
+):
+    assert get(server, "/api/records") == []
+    gpt2_record().save(tmp_path / "early.leadline")
+    reader = Reader(server, "/api/records/events")
+    added = reader.wait_for(lambda event: event["added"])["added"]
+    assert [one["name"] for one in added] == ["early"]
+    server.stop()
+    reader.thread.join()
+
+
 def test_a_run_updates_by_itself_until_it_is_closed(server, tmp_path):
     record = growing_file(tmp_path / "run.leadline", COURSE)
     for sample in range(10):
