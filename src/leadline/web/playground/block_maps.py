@@ -34,8 +34,9 @@ __all__ = ["PROBES", "identity_distances"]
 Tensor = torch.Tensor
 PROBES = 32
 """As many as the probe `jacobian` uses unless told otherwise."""
-AT_ONCE = 2**18
-"""Numbers in the signs that go through a graph at once; more of them no longer fit the caches."""
+AT_ONCE = 2**15
+"""Numbers in the signs that go through a graph at once: with more of them, memory is taken from the
+system and given back at every step."""
 
 
 def identity_distances(model: Transformer, record: Walk) -> list[float]:
@@ -93,13 +94,14 @@ class _SumsAndProducts(TorchFunctionMode):
         options = kwargs or {}
         if func in _ACTIVATIONS:
             return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **options))
-        if func is F.layer_norm and len(args) == 5:
-            return _LayerNorm.apply(*args)
+        if func is F.layer_norm:
+            return _LayerNorm.apply(*args, *(options[name] for name in _OF_NORM[len(args) :]))
         if func is F.scaled_dot_product_attention and options.get("attn_mask") is None:
             return _attention(*args[:3], causal=options["is_causal"], scale=options["scale"])
         return func(*args, **options)
 
 
+_OF_NORM = ("input", "normalized_shape", "weight", "bias", "eps")
 _ACTIVATIONS = frozenset({F.gelu, F.relu, F.silu})
 
 
@@ -158,6 +160,5 @@ def _attention(
     scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
     if causal:
         tokens = scores.shape[-1]
-        hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(hidden, -math.inf)
+        scores = scores + torch.full((tokens, tokens), -math.inf).triu(1)
     return _Softmax.apply(scores) @ value  # pyright: ignore[reportOptionalOperand, reportReturnType]
