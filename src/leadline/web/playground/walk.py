@@ -11,7 +11,8 @@ The equation is that of `leadline.parts.sublayer`, run step by step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from leadline.parts import Transformer
     from leadline.parts.sublayer import Sublayer
 
-__all__ = ["SeenCall", "Walk", "Write", "walk"]
+__all__ = ["SeenCall", "Walk", "Write", "swap_stream", "tensors_of", "walk"]
 
 Tensor = torch.Tensor
 
@@ -67,6 +68,8 @@ class Walk:
     gradients: list[Tensor | None] = field(default_factory=list["Tensor | None"])
     states: list[Any] = field(default_factory=list[Any])
     writes: list[Write] = field(default_factory=list[Write])
+    parameter_gradients: list[float] = field(default_factory=list[float])
+    """Norm over the parameters of every write, in the order of `writes`."""
     attention: list[SeenCall] = field(default_factory=list[SeenCall])
 
 
@@ -83,7 +86,8 @@ def walk(model: Transformer, inputs: Inputs) -> Walk:
     )
     record = Walk(run)
     live: list[Tensor] = []
-    with torch.enable_grad(), _Spy(record.attention):
+    owned = _owned_parameters(model)
+    with torch.enable_grad(), _Spy(record.attention), _trainable(model):
         state = model.first.open(embedded)
         # Site 0 is what enters the first block, be it the embedding itself or lanes made of it.
         leaf = model.first.stream(state).detach().requires_grad_(True)
@@ -99,10 +103,53 @@ def walk(model: Transformer, inputs: Inputs) -> Walk:
         output = model.head(x, model.embedding.get_submodule("tokens").weight)  # pyright: ignore[reportArgumentType]
         value = loss.compute(output, batch)
         record.loss = float(value.detach())
-        gradients = torch.autograd.grad(value, live, allow_unused=True)
+        every = [parameter for parameters in owned for parameter in parameters]
+        gradients = torch.autograd.grad(value, [*live, *every], allow_unused=True)
     record.streams = [one.detach().flatten(2) for one in live]
-    record.gradients = [None if one is None else one.flatten(2) for one in gradients]
+    record.gradients = [None if one is None else one.flatten(2) for one in gradients[: len(live)]]
+    record.parameter_gradients = _norms_of(owned, gradients[len(live) :])
     return record
+
+
+@contextmanager
+def _trainable(model: Transformer) -> Iterator[None]:
+    """Let all parameters require gradients, and put back which of them did."""
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        model.requires_grad_(True)
+        yield
+    finally:
+        for parameter, required in before:
+            parameter.requires_grad_(required)
+
+
+def _owned_parameters(model: Transformer) -> list[list[Tensor]]:
+    """The parameters of every write; those of a joined branch that is two writes are divided."""
+    owned: list[list[Tensor]] = []
+    for sublayer in model.sublayers():
+        if not isinstance(sublayer.branch, Joined) or not _two_writes(sublayer):
+            owned.append(list(sublayer.parameters()))
+            continue
+        mlp = {id(one): one for one in sublayer.branch.mlp.parameters()}
+        owned += [[p for p in sublayer.parameters() if id(p) not in mlp], list(mlp.values())]
+    return owned
+
+
+def _norms_of(owned: list[list[Tensor]], gradients: Sequence[Tensor | None]) -> list[float]:
+    remaining = iter(gradients)
+    parts = [[next(remaining) for _ in parameters] for parameters in owned]
+    known = [[one for one in part if one is not None] for part in parts]
+    sizes = iter(torch._foreach_norm([one for part in known for one in part]))
+    totals = [
+        torch.stack([next(sizes) for _ in part]).norm() if part else torch.zeros(()) for part in known
+    ]
+    return torch.stack(totals).tolist()
+
+
+def _two_writes(sublayer: Sublayer) -> bool:
+    """Whether attention and MLP side by side reach the stream as they are, each a write."""
+    connection = sublayer.connection
+    return sublayer.exit is None and connection.keep is not None and connection.gain is not None
 
 
 def _step(record: Walk, layer: int, name: str, sublayer: Sublayer, state: Any) -> Any:
@@ -121,7 +168,7 @@ def _step(record: Walk, layer: int, name: str, sublayer: Sublayer, state: Any) -
     with torch.no_grad():
         before = connection.stream(state).flatten(2)
         fixed = connection.keep is not None and connection.gain is not None
-        if separate is not None and sublayer.exit is None and fixed:
+        if separate is not None and _two_writes(sublayer):
             updates = [("attention", separate[0]), ("mlp", separate[1])]
         else:
             updates = [(name, u)]

@@ -1,0 +1,194 @@
+"""Curves over depth: what a page draws of a design.
+
+    curves_of(design).to_json()
+
+Each curve is one quantity; it has one series per line, with the layers that it is known at. A value
+that is not finite is None. Where a value lies beyond the range of floats the series has `exponents`,
+and the value is v * 10^e.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from leadline.web.playground.design import Design
+
+if TYPE_CHECKING:
+    from leadline.parts import Transformer
+    from leadline.record import Quantity
+    from leadline.web.playground.gauges import Gauges, WriteLine
+
+__all__ = ["DepthCurve", "DesignCurves", "Series", "curves_of", "depth_curves", "quantities"]
+
+SMALLEST = -290.0
+"""log10 of what is written as a plain number; smaller ones have an exponent of their own."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a curve."""
+
+    label: str
+    layers: tuple[int, ...]
+    values: tuple[float | None, ...]
+    exponents: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it without the exponents where there are none."""
+        fields = {"label": self.label, "layers": list(self.layers), "values": list(self.values)}
+        return fields | ({"exponents": list(self.exponents)} if self.exponents else {})
+
+
+@dataclass(frozen=True)
+class DepthCurve:
+    """One quantity over the depth of a design."""
+
+    quantity: str
+    series: tuple[Series, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"quantity": self.quantity, "series": [one.to_json() for one in self.series]}
+
+
+@dataclass(frozen=True)
+class DesignCurves:
+    """All curves of a design, the numbers they were made of, and facts for the foot of a page."""
+
+    design: Design
+    gauges: Gauges
+    curves: tuple[DepthCurve, ...]
+    facts: dict[str, Any]
+
+    def curve(self, quantity: str) -> DepthCurve:
+        """Return the curve of a quantity."""
+        return next(one for one in self.curves if one.quantity == quantity)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part of an answer that has the curves."""
+        return {
+            "part": "curves",
+            "design": self.design.to_json(),
+            "curves": [one.to_json() for one in self.curves],
+            "facts": self.facts,
+        }
+
+
+@cache
+def quantities() -> tuple[Quantity, ...]:
+    """The quantities of the page in their order, as the instruments define them."""
+    from leadline.instruments.jacobian.quantities import DISTANCE
+    from leadline.instruments.passes.probes import attention, gradient, stream, update
+    from leadline.instruments.passes.token_quantities import COSINE, RELATIVE
+
+    return (
+        stream.NORM,
+        gradient.STREAM,
+        COSINE,
+        RELATIVE,
+        update.RATIO,
+        attention.NORM,
+        DISTANCE,
+    )
+
+
+def curves_of(design: Design) -> DesignCurves:
+    """Build the model of a design and read it; DesignError where it cannot be built."""
+    from leadline.web.playground.gauges import read_gauges
+    from leadline.web.playground.pooled_model import pooled_model
+
+    started = time.perf_counter()
+    model = pooled_model(design)
+    gauges = read_gauges(model, design.inputs())
+    curves = depth_curves(gauges)
+    return DesignCurves(design, gauges, curves, _facts(design, model, gauges, curves, started))
+
+
+def depth_curves(gauges: Gauges) -> tuple[DepthCurve, ...]:
+    """Draw up the curves of a model that has been read."""
+    sites, blocks = range(gauges.depth + 1), range(1, gauges.depth + 1)
+    attention = gauges.attention_norm
+    mean = [sum(heads) / len(heads) for heads in attention]
+    largest = [math.nan if any(map(math.isnan, heads)) else max(heads) for heads in attention]
+    return (
+        DepthCurve("stream.norm", (_series("stream", sites, gauges.stream_norm),)),
+        DepthCurve("gradient.stream", (_series("gradient", sites, gauges.gradient),)),
+        DepthCurve("tokens.cosine", (_series("tokens", sites, gauges.cosine),)),
+        DepthCurve("tokens.relative_residual", (_of_logs("tokens", sites, gauges.residual.log10),)),
+        DepthCurve("update.ratio", tuple(_of_writes(one) for one in gauges.update_ratio)),
+        DepthCurve(
+            "attention.spectral_norm",
+            (_series("mean of heads", blocks, mean), _series("largest head", blocks, largest)),
+        ),
+        DepthCurve("jacobian.distance", (_series("block", blocks, gauges.jacobian_distance),)),
+    )
+
+
+def _series(label: str, layers: Iterable[int], values: Sequence[float]) -> Series:
+    return Series(
+        label, tuple(layers), tuple(one if math.isfinite(one) else None for one in values)
+    )
+
+
+def _of_writes(line: WriteLine) -> Series:
+    label = "attention and mlp" if line.role == "joined" else line.role
+    return _series(label, line.layers, line.values)
+
+
+def _of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> Series:
+    """Values of logarithms; all have exponents where one of them needs one."""
+    needed = any(one < SMALLEST for one in logs if math.isfinite(one))
+    # Exactly equal tokens are a zero, which a logarithmic axis cannot show and a number can.
+    zero = [one == -math.inf for one in logs]
+    if not needed:
+        values = [0.0 if z else 10.0**one for one, z in zip(logs, zero, strict=True)]
+        return _series(label, layers, values)
+    exponents = [math.floor(one) if math.isfinite(one) else 0 for one in logs]
+    values = [
+        0.0 if z else 10.0 ** (one - e) for one, e, z in zip(logs, exponents, zero, strict=True)
+    ]
+    plain = _series(label, layers, values)
+    return Series(label, plain.layers, plain.values, tuple(float(one) for one in exponents))
+
+
+def _facts(
+    design: Design,
+    model: Transformer,
+    gauges: Gauges,
+    curves: Sequence[DepthCurve],
+    started: float,
+) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "tokens": design.tokens,
+        "loss": gauges.loss if math.isfinite(gauges.loss) else None,
+        "init": str(model.recipe.choice("init")),
+        "formula": model.first.formula,
+    }
+    if broken := _not_finite(curves):
+        facts["not_finite"] = broken
+    if gauges.residual.beyond_single is not None:
+        facts["cancellation_free_from"] = gauges.residual.beyond_single
+    if gauges.residual.remark:
+        facts["remark"] = gauges.residual.remark
+    return facts | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _not_finite(curves: Sequence[DepthCurve]) -> dict[str, int]:
+    """The first layer at which a curve has no finite value."""
+    broken: dict[str, int] = {}
+    for curve in curves:
+        places = [
+            layer
+            for series in curve.series
+            for layer, value in zip(series.layers, series.values, strict=True)
+            if value is None
+        ]
+        if places:
+            broken[curve.quantity] = min(places)
+    return broken
