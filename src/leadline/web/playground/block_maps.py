@@ -71,7 +71,7 @@ def _distance(y: Tensor, x: Tensor) -> float:
         (pulled,) = torch.autograd.grad(
             y, x, some, retain_graph=True, is_grads_batched=True, materialize_grads=True
         )
-        squares.append((pulled - some).double().square().flatten(1).sum(1))
+        squares.append((pulled - some).square_().flatten(1).sum(1, dtype=torch.float64))
     return float(torch.cat(squares).mean().sqrt()) / math.sqrt(x.numel())
 
 
@@ -92,8 +92,9 @@ class _SumsAndProducts(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
-        if func in _ACTIVATIONS:
-            return _Pointwise.apply(args[0], lambda x: func(x, *args[1:], **options))
+        if func in _SLOPES:
+            y = func(*(one.detach() for one in args), **options)
+            return _Pointwise.apply(args[0], y, _SLOPES[func](args[0].detach(), **options))
         if func is F.layer_norm:
             return _LayerNorm.apply(*args, *(options[name] for name in _OF_NORM[len(args) :]))
         if func is F.scaled_dot_product_attention and options.get("attn_mask") is None:
@@ -102,23 +103,28 @@ class _SumsAndProducts(TorchFunctionMode):
 
 
 _OF_NORM = ("input", "normalized_shape", "weight", "bias", "eps")
-_ACTIVATIONS = frozenset({F.gelu, F.relu, F.silu})
+_SLOPES: dict[Any, Callable[..., Tensor]] = {
+    F.relu: lambda x, **_: (x > 0).to(x.dtype),
+    F.silu: lambda x, **_: torch.ops.aten.silu_backward(torch.ones_like(x), x),
+    F.gelu: lambda x, approximate="none": torch.ops.aten.gelu_backward(
+        torch.ones_like(x), x, approximate=approximate
+    ),
+}
+"""The derivatives of the activations that parts use."""
 
 
 class _Pointwise(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        with torch.enable_grad():
-            z = x.detach().requires_grad_(True)
-            y = function(z)
-            (slope,) = torch.autograd.grad(y, z, torch.ones_like(y))
-        ctx.save_for_backward(slope)
-        return y.detach()
+    """y(x), given x, y and y'."""
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def forward(ctx: Any, x: Tensor, y: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return gradients[0] * slope, None
+        return gradients[0] * slope, None, None
 
 
 class _LayerNorm(Function):

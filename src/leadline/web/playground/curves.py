@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from leadline.record import Quantity
     from leadline.web.playground.gauges import Gauges, WriteLine
 
-__all__ = ["DepthCurve", "DesignCurves", "Series", "curves_of", "depth_curves", "quantities"]
+__all__ = [
+    "DepthCurve",
+    "DesignCurves",
+    "HeadWeights",
+    "Series",
+    "curves_of",
+    "depth_curves",
+    "of_logs",
+    "of_values",
+    "quantities",
+]
 
 SMALLEST = -290.0
 """log10 of what is written as a plain number; smaller ones have an exponent of their own."""
@@ -57,6 +67,19 @@ class DepthCurve:
 
 
 @dataclass(frozen=True)
+class HeadWeights:
+    """What bounds on attention ask of a layer: largest singular values of W_Q and W_K of every head.
+
+    `gain` and `shift` are those of the norm before them, None where there is none.
+    """
+
+    gain: float | None
+    shift: float | None
+    query: tuple[float | None, ...]
+    key: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class DesignCurves:
     """All curves of a design, the numbers they were made of, and facts for the foot of a page."""
 
@@ -64,6 +87,8 @@ class DesignCurves:
     gauges: Gauges
     curves: tuple[DepthCurve, ...]
     facts: dict[str, Any]
+    provenance: dict[str, Any]
+    attention_weights: tuple[HeadWeights, ...]
 
     def curve(self, quantity: str) -> DepthCurve:
         """Return the curve of a quantity."""
@@ -106,7 +131,10 @@ def curves_of(design: Design) -> DesignCurves:
     model = pooled_model(design)
     gauges = read_gauges(model, design.inputs())
     curves = depth_curves(gauges)
-    return DesignCurves(design, gauges, curves, _facts(design, model, gauges, curves, started))
+    provenance = {"anatomy": model.anatomy().to_json(), "model": _model_facts(model)}
+    weights = _head_weights(model) if gauges.attention_norm else ()
+    facts = _facts(design, model, gauges, curves, started)
+    return DesignCurves(design, gauges, curves, facts, provenance, weights)
 
 
 def depth_curves(gauges: Gauges) -> tuple[DepthCurve, ...]:
@@ -116,20 +144,21 @@ def depth_curves(gauges: Gauges) -> tuple[DepthCurve, ...]:
     mean = [sum(heads) / len(heads) for heads in attention]
     largest = [math.nan if any(map(math.isnan, heads)) else max(heads) for heads in attention]
     return (
-        DepthCurve("stream.norm", (_series("stream", sites, gauges.stream_norm),)),
-        DepthCurve("gradient.stream", (_series("gradient", sites, gauges.gradient),)),
-        DepthCurve("tokens.cosine", (_series("tokens", sites, gauges.cosine),)),
-        DepthCurve("tokens.relative_residual", (_of_logs("tokens", sites, gauges.residual.log10),)),
+        DepthCurve("stream.norm", (of_values("stream", sites, gauges.stream_norm),)),
+        DepthCurve("gradient.stream", (of_values("gradient", sites, gauges.gradient),)),
+        DepthCurve("tokens.cosine", (of_values("tokens", sites, gauges.cosine),)),
+        DepthCurve("tokens.relative_residual", (of_logs("tokens", sites, gauges.residual.log10),)),
         DepthCurve("update.ratio", tuple(_of_writes(one) for one in gauges.update_ratio)),
         DepthCurve(
             "attention.spectral_norm",
-            (_series("mean of heads", blocks, mean), _series("largest head", blocks, largest)),
+            (of_values("mean of heads", blocks, mean), of_values("largest head", blocks, largest)),
         ),
-        DepthCurve("jacobian.distance", (_series("block", blocks, gauges.jacobian_distance),)),
+        DepthCurve("jacobian.distance", (of_values("block", blocks, gauges.jacobian_distance),)),
     )
 
 
-def _series(label: str, layers: Iterable[int], values: Sequence[float]) -> Series:
+def of_values(label: str, layers: Iterable[int], values: Sequence[float]) -> Series:
+    """Return a line of numbers; what is not finite becomes None."""
     return Series(
         label, tuple(layers), tuple(one if math.isfinite(one) else None for one in values)
     )
@@ -137,23 +166,65 @@ def _series(label: str, layers: Iterable[int], values: Sequence[float]) -> Serie
 
 def _of_writes(line: WriteLine) -> Series:
     label = "attention and mlp" if line.role == "joined" else line.role
-    return _series(label, line.layers, line.values)
+    return of_values(label, line.layers, line.values)
 
 
-def _of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> Series:
-    """Values of logarithms; all have exponents where one of them needs one."""
+def of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> Series:
+    """Return a line of 10^log; all values have exponents where one of them needs one."""
     needed = any(one < SMALLEST for one in logs if math.isfinite(one))
     # Exactly equal tokens are a zero, which a logarithmic axis cannot show and a number can.
     zero = [one == -math.inf for one in logs]
     if not needed:
         values = [0.0 if z else 10.0**one for one, z in zip(logs, zero, strict=True)]
-        return _series(label, layers, values)
+        return of_values(label, layers, values)
     exponents = [math.floor(one) if math.isfinite(one) else 0 for one in logs]
     values = [
         0.0 if z else 10.0 ** (one - e) for one, e, z in zip(logs, exponents, zero, strict=True)
     ]
-    plain = _series(label, layers, values)
+    plain = of_values(label, layers, values)
     return Series(label, plain.layers, plain.values, tuple(float(one) for one in exponents))
+
+
+def _model_facts(model: Transformer) -> dict[str, Any]:
+    return {"name": model.label, "source": "playground", "recipe": model.recipe.to_json()}
+
+
+def _head_weights(model: Transformer) -> tuple[HeadWeights, ...]:
+    """Of every attention, in the order of the layers; a norm on queries leaves the weights out."""
+    import torch
+
+    from leadline.parts.branches.attention.multihead import MultiHead
+
+    calls = [
+        (sublayer.enter or getattr(sublayer.branch, "attention_norm", None), part)
+        for sublayer in model.sublayers()
+        for part in sublayer.branch.modules()
+        if isinstance(part, MultiHead)
+    ]
+    weights = torch.stack([part.qkv.weight.detach().double() for _, part in calls])
+    heads, size = calls[0][1].heads, calls[0][1].size
+    grid = weights.unflatten(1, (3, heads, size))[:, :2]
+    # Rounded up by what the eigenvalues may be off: a bound may only grow by it.
+    sizes = torch.linalg.eigvalsh(grid @ grid.mT)[..., -1].clamp_min(0).sqrt() * (1 + 1e-12)
+    lines: list[HeadWeights] = []
+    for (norm, part), (query, key) in zip(calls, sizes.tolist(), strict=True):
+        gain, shift = _gain_and_shift(model, norm)
+        if part.query_norm is not None:
+            query = key = [None] * heads
+        lines.append(HeadWeights(gain, shift, tuple(query), tuple(key)))
+    return tuple(lines)
+
+
+def _gain_and_shift(model: Transformer, norm: object) -> tuple[float | None, float | None]:
+    """Of a LayerNorm or RMSNorm of the recipe as it is; a norm with a scale behind it has neither."""
+    from leadline.parts.norms import NORMS
+
+    choice = model.recipe.choice("norm")
+    if choice.name not in ("layernorm", "rmsnorm") or type(norm) is not NORMS.get(choice.name):
+        return None, None
+    weight, bias = norm.weight, getattr(norm, "bias", None)  # pyright: ignore
+    gain = float((weight + getattr(norm, "offset", 0.0)).abs().max())
+    return gain, 0.0 if bias is None else float(bias.norm())
 
 
 def _facts(
