@@ -144,7 +144,8 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
 
 def _along_layers(bound: Bound, facts: list[AttentionFacts]) -> list[float] | None:
     """The bound of every layer; None where it does not apply everywhere."""
-    if not all(bound.applies(one) for one in facts):
+    # Asked one by one: `applies` would compute every value a second time.
+    if not all(condition.holds for one in facts for condition in bound.conditions(one)):
         return None
     values = [bound.value(one) for one in facts]
     known = [value for value in values if value is not None and math.isfinite(value)]

@@ -31,6 +31,9 @@ FIRST = (
 SILENT = 1e-6
 """Branches that write less than this share of the stream, in every layer, are switched off."""
 
+STEADY = 0.01
+"""A gradient that changes by less on its way down passes as it is."""
+
 _PLACEMENTS = {
     "pre": "Pre-norm",
     "post": "Post-norm",
@@ -82,7 +85,8 @@ def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
     record = gauge_record(measured.gauges, measured.provenance, trained=trained)
     findings = ask_rules(record, select=("D",)).findings
     if not findings:
-        return PlayVerdict("healthy", f"{subject}: {_healthy(measured.gauges)}")
+        level, said = _healthy(measured.gauges)
+        return PlayVerdict(level, f"{subject}: {said}")
     order = {"serious": 0, "warning": 1, "note": 2}
     worst = min(
         findings,
@@ -127,7 +131,7 @@ def _said(worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...])
         return f"{what}; make the branches smaller, or keep more of the stream."
     if worst.name == "gradient-vanishing":
         share = _gradient_share(measured.gauges)
-        what = f"the gradient vanishes on its way down: layer 1 gets {share} of the last layer's"
+        what = f"the gradient vanishes on its way down: layer 1 gets {share} of the last layer's, size for size"
         if not shortcut:
             return f"{what}; add a shortcut around every branch."
         if post:
@@ -135,7 +139,7 @@ def _said(worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...])
         return f"{what}; let the shortcut keep the whole stream."
     if worst.name == "gradient-exploding":
         share = _gradient_share(measured.gauges)
-        what = f"the gradient explodes on its way down: layer 1 gets {share} times the last layer's"
+        what = f"the gradient explodes on its way down: layer 1 gets {share} times the last layer's, size for size"
         return f"{what}; place a norm before every branch, or turn the gain down."
     if worst.name == "stream-exploding":
         norms = measured.gauges.stream_norm
@@ -169,21 +173,23 @@ def _overflow(broken: dict[str, int]) -> str:
         ("gradient.stream", "the gradient leaves the range of float32 at layer {}"),
     ):
         if quantity in broken:
-            return what.format(broken[quantity]) + "; place a norm before every branch, or turn the gain down."
+            where = what.format(broken[quantity])
+            return f"{where}; place a norm before every branch, or turn the gain down."
     return ""
 
 
-def _healthy(gauges: Gauges) -> str:
+def _healthy(gauges: Gauges) -> tuple[Level, str]:
+    """What is worth knowing where no rule found anything."""
+    top = gauges.gradient[-1]
+    share = gauges.gradient[1] / top if top > 0 else math.nan
     shares = [value for line in gauges.update_ratio for value in line.values]
     if all(value < SILENT for value in shares if math.isfinite(value)):
-        return (
-            "healthy; every branch is silent at the start, so each block is the shortcut alone and "
-            "the gradient passes as it is."
-        )
-    free = [g * x for g, x in zip(gauges.gradient, gauges.stream_norm, strict=True)]
-    reach = f"{free[1] / free[-1]:.2g}" if free[-1] > 0 else "none"
+        silent = "every branch is silent at the start, so each block is the shortcut alone"
+        if abs(share - 1) < STEADY:
+            return "healthy", f"healthy; {silent} and the gradient passes as it is."
+        return "note", f"{silent}; it leaves layer 1 with {share:.2g} of the last layer's gradient."
     left = 10 ** gauges.residual.log10[-1]
-    return (
-        f"healthy; layer 1 gets {reach} times the last layer's gradient, and tokens still differ by "
-        f"{left:.0%} of their size at the top."
+    return "healthy", (
+        f"healthy; layer 1 gets {share:.2g} times the last layer's gradient, and tokens still differ "
+        f"by {left:.0%} of their size at the top."
     )
