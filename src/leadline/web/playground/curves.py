@@ -29,6 +29,7 @@ __all__ = [
     "HeadWeights",
     "Series",
     "curves_of",
+    "curves_of_model",
     "depth_curves",
     "of_logs",
     "of_values",
@@ -124,11 +125,19 @@ def quantities() -> tuple[Quantity, ...]:
 
 def curves_of(design: Design) -> DesignCurves:
     """Build the model of a design and read it; DesignError where it cannot be built."""
-    from leadline.web.playground.gauges import read_gauges
     from leadline.web.playground.pooled_model import pooled_model
 
     started = time.perf_counter()
-    model = pooled_model(design)
+    return curves_of_model(design, pooled_model(design), started=started)
+
+
+def curves_of_model(
+    design: Design, model: Transformer, *, started: float | None = None
+) -> DesignCurves:
+    """Read a model of a design, trained or not, on the design's own text; `started` is for the time."""
+    from leadline.web.playground.gauges import read_gauges
+
+    started = time.perf_counter() if started is None else started
     gauges = read_gauges(model, design.inputs())
     curves = depth_curves(gauges)
     provenance = {"anatomy": model.anatomy().to_json(), "model": _model_facts(model)}
@@ -223,8 +232,8 @@ def _gain_and_shift(model: Transformer, norm: object) -> tuple[float | None, flo
     if choice.name not in ("layernorm", "rmsnorm") or type(norm) is not NORMS.get(choice.name):
         return None, None
     weight, bias = norm.weight, getattr(norm, "bias", None)  # pyright: ignore
-    gain = float((weight + getattr(norm, "offset", 0.0)).abs().max())
-    return gain, 0.0 if bias is None else float(bias.norm())
+    gain = float((weight.detach() + getattr(norm, "offset", 0.0)).abs().max())
+    return gain, 0.0 if bias is None else float(bias.detach().norm())
 
 
 def _facts(

@@ -7,7 +7,7 @@ Three routes, each where it is good enough and no slower than it must be:
                 of it
     float64     the same pass in float64, from where the first falls short, down to `DOUBLE`
     exact       `leadline.collapse`: tokens as a reference and what sets them apart, each with its
-                own exponent, begun at the last float64 site, whose tokens it takes without loss
+                own exponent, begun at the last good float64 site, whose tokens it takes without loss
 
 From the first site on that falls below SINGLE the numbers are those of `leadline.collapse`. A stream
 of lanes, and what `collapse` cannot follow, stays in float64 or float32: `remark` says so.
@@ -81,12 +81,14 @@ def _double(model: Transformer, record: Walk, single: list[float]) -> tuple[list
     # A history may hold what differs more than the stream does; it is followed from the beginning.
     if isinstance(state, tuple):
         return logs, 0, state
+    good = 0, state
     with torch.no_grad():
         for site in range(len(single)):
             value = float(Tokens(model.first.stream(state)).relative_residual.all)
             logs[site] = _log10(value)
             if not value >= DOUBLE:
-                return logs, site, state
+                return logs, *good
+            good = site, state
             if site < len(model.blocks):
                 block = model.blocks[site]
                 weights = {name: one.double() for name, one in block.named_parameters()}

@@ -96,7 +96,7 @@ def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
         ),
     )
     return PlayVerdict(
-        worst.severity, f"{subject}: {_said(worst, measured, findings)}", tuple(findings)
+        worst.severity, f"{subject}: {_said(worst, measured, findings, trained=trained)}", tuple(findings)
     )
 
 
@@ -115,11 +115,14 @@ def _subject(measured: DesignCurves) -> str:
     return f"{words}, {design.depth} layers"
 
 
-def _said(worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...]) -> str:
+def _said(
+    worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...], *, trained: bool
+) -> str:
+    """What was found and what to do; of a trained model the rule itself says what to do."""
     design = measured.design
     shortcut = Choice.parse(design.connection).name != "none"
     post = "post" in Choice.parse(design.placement).name
-    if worst.name == "tokens-equal":
+    if worst.name == "tokens-equal" and not trained:
         first = min(worst.layers, default=1)
         what = f"tokens become equal by layer {first}"
         if any(one.name == "gradient-vanishing" for one in findings):
@@ -129,7 +132,7 @@ def _said(worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...])
         if post:
             return f"{what}; train with a warm-up, or place the norms before the branches."
         return f"{what}; make the branches smaller, or keep more of the stream."
-    if worst.name == "gradient-vanishing":
+    if worst.name == "gradient-vanishing" and not trained:
         share = _gradient_share(measured.gauges)
         what = f"the gradient vanishes on its way down: layer 1 gets {share} of the last layer's, size for size"
         if not shortcut:
@@ -137,18 +140,18 @@ def _said(worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...])
         if post:
             return f"{what}; place the norms before the branches, or use the connection deepnorm."
         return f"{what}; let the shortcut keep the whole stream."
-    if worst.name == "gradient-exploding":
+    if worst.name == "gradient-exploding" and not trained:
         share = _gradient_share(measured.gauges)
         what = f"the gradient explodes on its way down: layer 1 gets {share} times the last layer's, size for size"
         return f"{what}; place a norm before every branch, or turn the gain down."
-    if worst.name == "stream-exploding":
+    if worst.name == "stream-exploding" and not trained:
         norms = measured.gauges.stream_norm
         grown = norms[-1] / norms[1] if norms[1] > 0 else math.inf
         return (
             f"the stream grows {grown:.2g}-fold; place a norm before every branch, or turn the gain "
             "down."
         )
-    if worst.name == "post-norm-deep":
+    if worst.name == "post-norm-deep" and not trained:
         return (
             "the last layers' gradient does not fall with depth; train with a warm-up, or place the "
             "norms before the branches."
