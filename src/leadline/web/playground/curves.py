@@ -174,7 +174,7 @@ def of_values(label: str, layers: Iterable[int], values: Sequence[float]) -> Ser
 
 
 def _of_writes(line: WriteLine) -> Series:
-    label = "attention and mlp" if line.role == "joined" else line.role
+    label = "attention and mlp" if line.role == "branch" else line.role
     return of_values(label, line.layers, line.values)
 
 

@@ -188,7 +188,7 @@ class Design:
                 if built:
                     from leadline.parts import Transformer
 
-                    Transformer(recipe, draw=False)
+                    Transformer(recipe)
             except LeadlineError:
                 continue
             return name

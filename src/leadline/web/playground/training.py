@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
-from leadline.errors import LabError, nearest_names, shown
+from leadline.errors import LabError, LeadlineError, nearest_names, shown
 from leadline.lab.optimizer import FlatAdamW
-from leadline.lab.tasks import build_task
+from leadline.lab.tasks import Task, build_task
 from leadline.lab.trainer import refuse_misfit
 from leadline.lab.training import Training, learning_rate
 from leadline.numerics.denormals import flushed
@@ -43,6 +43,8 @@ BATCH = 16
 """Examples of an update: with 64 tokens each, an update of 12 layers takes a tenth of a second."""
 DEFAULT_TASKS = {"causal": "stdlib", "full": "addition"}
 """By mask: where every token sees every token, the next one is no task."""
+TASKS_OFFERED = ("stdlib", "copy", "induction", "sorting", "recall", "addition", "identity")
+"""Tasks that need nothing but the package: a page may not name a file to be read."""
 CLOSE_TO_START = 0.95
 """A loss that is at least this share of the first one at the end has not learned anything to speak of."""
 LAST = 10
@@ -93,10 +95,12 @@ class LiveSettings:
 
     def training(self, mask: str) -> Training:
         """Return them as the lab has them."""
+        fields: dict[str, Any] = {"steps": self.steps, "rate": self.rate, "warmup": self.warmup}
         task = DEFAULT_TASKS[mask] if self.task is None else self.task
-        return Training(
-            task=task, steps=self.steps, rate=self.rate, warmup=self.warmup, batch=BATCH, log=0, gauges=0
-        )  # fmt: skip
+        try:
+            return Training(task=task, batch=BATCH, log=0, gauges=0, **fields)
+        except LeadlineError as error:
+            raise DesignError(str(error), knob="task") from error
 
 
 class LiveRun:
@@ -106,7 +110,7 @@ class LiveRun:
         self.design = design
         self.settings = LiveSettings() if settings is None else settings
         self.training = self.settings.training(design.mask)
-        self.task = build_task(self.training.task)
+        self.task = _built_task(self.training)
         self.model = design.model()
         self._refuse_misfit()
         self.step = 0
@@ -199,6 +203,18 @@ class LiveRun:
             torch.set_rng_state(self._random)
             yield
             self._random = torch.get_rng_state()
+
+
+def _built_task(training: Training) -> Task:
+    if training.task_choice.name not in TASKS_OFFERED:
+        raise DesignError(
+            f"The task {training.task_choice.name!r} reads files; choose {', '.join(TASKS_OFFERED)}.",
+            knob="task",
+        )
+    try:
+        return build_task(training.task)
+    except LeadlineError as error:
+        raise DesignError(str(error), knob="task") from error
 
 
 def train_live(

@@ -171,7 +171,8 @@ def _step(record: Walk, layer: int, name: str, sublayer: Sublayer, state: Any) -
         if separate is not None and _two_writes(sublayer):
             updates = [("attention", separate[0]), ("mlp", separate[1])]
         else:
-            updates = [(name, u)]
+            # The roles are those of the declared anatomy.
+            updates = [(name if name in ("attention", "mlp") else "branch", u)]
         for role, returned in updates:
             update = _gained(connection, returned) if fixed else connection.split(state, returned)[1]
             record.writes.append(Write(layer, role, update.detach().flatten(2), before.detach()))

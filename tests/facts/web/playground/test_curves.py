@@ -97,9 +97,9 @@ def test_every_number_equals_that_of_measure(fields: dict[str, object]) -> None:
         )
     ratios = curves.curve("update.ratio")
     roles = {one.site.point for one in record.select("update.ratio")}
-    assert {series.label.replace("attention and mlp", "joined") for series in ratios.series} == roles
+    assert {series.label.replace("attention and mlp", "branch") for series in ratios.series} == roles
     for series in ratios.series:
-        role = series.label.replace("attention and mlp", "joined")
+        role = series.label.replace("attention and mlp", "branch")
         assert dict(zip(series.layers, series.values, strict=True)) == pytest.approx(
             line(record, "update.ratio", "mean", role), rel=EQUAL, abs=1e-9
         )
