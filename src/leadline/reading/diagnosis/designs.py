@@ -35,7 +35,9 @@ class FamilyDesign:
 
 _PRE = FamilyDesign("", "pre", "layernorm", True)
 _LLAMA = FamilyDesign("Touvron et al. 2023, arXiv 2302.13971", "pre", "rmsnorm", True)
-_BERT = FamilyDesign("Devlin et al. 2018, arXiv 1810.04805", "post", "layernorm", False, final_norm=None)
+_BERT = FamilyDesign(
+    "Devlin et al. 2018, arXiv 1810.04805", "post", "layernorm", False, final_norm=None
+)
 _SANDWICH = FamilyDesign("Gemma team 2024, arXiv 2408.00118", "sandwich", "rmsnorm", True)
 _OLMO = FamilyDesign("OLMo team 2025, arXiv 2501.00656", "output", "rmsnorm", True)
 

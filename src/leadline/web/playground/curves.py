@@ -21,13 +21,13 @@ from leadline.web.playground.design import Design
 if TYPE_CHECKING:
     from leadline.parts import Transformer
     from leadline.record import Quantity
-    from leadline.web.playground.gauges import Gauges, WriteLine
+    from leadline.web.playground.gauges import PlayGauges, WriteLine
 
 __all__ = [
-    "DepthCurve",
+    "CurveLine",
     "DesignCurves",
     "HeadWeights",
-    "Series",
+    "PlayCurve",
     "curves_of",
     "curves_of_model",
     "depth_curves",
@@ -41,7 +41,7 @@ SMALLEST = -290.0
 
 
 @dataclass(frozen=True)
-class Series:
+class CurveLine:
     """One line of a curve."""
 
     label: str
@@ -56,11 +56,11 @@ class Series:
 
 
 @dataclass(frozen=True)
-class DepthCurve:
+class PlayCurve:
     """One quantity over the depth of a design."""
 
     quantity: str
-    series: tuple[Series, ...]
+    series: tuple[CurveLine, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -85,13 +85,13 @@ class DesignCurves:
     """All curves of a design, the numbers they were made of, and facts for the foot of a page."""
 
     design: Design
-    gauges: Gauges
-    curves: tuple[DepthCurve, ...]
+    gauges: PlayGauges
+    curves: tuple[PlayCurve, ...]
     facts: dict[str, Any]
     provenance: dict[str, Any]
     attention_weights: tuple[HeadWeights, ...]
 
-    def curve(self, quantity: str) -> DepthCurve:
+    def curve(self, quantity: str) -> PlayCurve:
         """Return the curve of a quantity."""
         return next(one for one in self.curves if one.quantity == quantity)
 
@@ -146,39 +146,39 @@ def curves_of_model(
     return DesignCurves(design, gauges, curves, facts, provenance, weights)
 
 
-def depth_curves(gauges: Gauges) -> tuple[DepthCurve, ...]:
+def depth_curves(gauges: PlayGauges) -> tuple[PlayCurve, ...]:
     """Draw up the curves of a model that has been read."""
     sites, blocks = range(gauges.depth + 1), range(1, gauges.depth + 1)
     attention = gauges.attention_norm
     mean = [sum(heads) / len(heads) for heads in attention]
     largest = [math.nan if any(map(math.isnan, heads)) else max(heads) for heads in attention]
     return (
-        DepthCurve("stream.norm", (of_values("stream", sites, gauges.stream_norm),)),
-        DepthCurve("gradient.stream", (of_values("gradient", sites, gauges.gradient),)),
-        DepthCurve("tokens.cosine", (of_values("tokens", sites, gauges.cosine),)),
-        DepthCurve("tokens.relative_residual", (of_logs("tokens", sites, gauges.residual.log10),)),
-        DepthCurve("update.ratio", tuple(_of_writes(one) for one in gauges.update_ratio)),
-        DepthCurve(
+        PlayCurve("stream.norm", (of_values("stream", sites, gauges.stream_norm),)),
+        PlayCurve("gradient.stream", (of_values("gradient", sites, gauges.gradient),)),
+        PlayCurve("tokens.cosine", (of_values("tokens", sites, gauges.cosine),)),
+        PlayCurve("tokens.relative_residual", (of_logs("tokens", sites, gauges.residual.log10),)),
+        PlayCurve("update.ratio", tuple(_of_writes(one) for one in gauges.update_ratio)),
+        PlayCurve(
             "attention.spectral_norm",
             (of_values("mean of heads", blocks, mean), of_values("largest head", blocks, largest)),
         ),
-        DepthCurve("jacobian.distance", (of_values("block", blocks, gauges.jacobian_distance),)),
+        PlayCurve("jacobian.distance", (of_values("block", blocks, gauges.jacobian_distance),)),
     )
 
 
-def of_values(label: str, layers: Iterable[int], values: Sequence[float]) -> Series:
+def of_values(label: str, layers: Iterable[int], values: Sequence[float]) -> CurveLine:
     """Return a line of numbers; what is not finite becomes None."""
-    return Series(
+    return CurveLine(
         label, tuple(layers), tuple(one if math.isfinite(one) else None for one in values)
     )
 
 
-def _of_writes(line: WriteLine) -> Series:
+def _of_writes(line: WriteLine) -> CurveLine:
     label = "attention and mlp" if line.role == "branch" else line.role
     return of_values(label, line.layers, line.values)
 
 
-def of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> Series:
+def of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> CurveLine:
     """Return a line of 10^log; all values have exponents where one of them needs one."""
     needed = any(one < SMALLEST for one in logs if math.isfinite(one))
     # Exactly equal tokens are a zero, which a logarithmic axis cannot show and a number can.
@@ -191,7 +191,7 @@ def of_logs(label: str, layers: Iterable[int], logs: Sequence[float]) -> Series:
         0.0 if z else 10.0 ** (one - e) for one, e, z in zip(logs, exponents, zero, strict=True)
     ]
     plain = of_values(label, layers, values)
-    return Series(label, plain.layers, plain.values, tuple(float(one) for one in exponents))
+    return CurveLine(label, plain.layers, plain.values, tuple(float(one) for one in exponents))
 
 
 def _model_facts(model: Transformer) -> dict[str, Any]:
@@ -218,9 +218,13 @@ def _head_weights(model: Transformer) -> tuple[HeadWeights, ...]:
     lines: list[HeadWeights] = []
     for (norm, part), (query, key) in zip(calls, sizes.tolist(), strict=True):
         gain, shift = _gain_and_shift(model, norm)
-        if part.query_norm is not None:
-            query = key = [None] * heads
-        lines.append(HeadWeights(gain, shift, tuple(query), tuple(key)))
+        unknown = (None,) * heads
+        normed = part.query_norm is not None
+        lines.append(
+            HeadWeights(
+                gain, shift, unknown if normed else tuple(query), unknown if normed else tuple(key)
+            )
+        )
     return tuple(lines)
 
 
@@ -239,8 +243,8 @@ def _gain_and_shift(model: Transformer, norm: object) -> tuple[float | None, flo
 def _facts(
     design: Design,
     model: Transformer,
-    gauges: Gauges,
-    curves: Sequence[DepthCurve],
+    gauges: PlayGauges,
+    curves: Sequence[PlayCurve],
     started: float,
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
@@ -259,7 +263,7 @@ def _facts(
     return facts | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _not_finite(curves: Sequence[DepthCurve]) -> dict[str, int]:
+def _not_finite(curves: Sequence[PlayCurve]) -> dict[str, int]:
     """The first layer at which a curve has no finite value."""
     broken: dict[str, int] = {}
     for curve in curves:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -222,12 +221,13 @@ def _check_integer(name: str, value: object, least: int, most: int) -> None:
 
 
 def _checked_gain(value: object) -> float:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value <= MOST_GAIN:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    gain = float(value) if is_number else math.nan
+    if not 0 <= gain <= MOST_GAIN:
         raise DesignError(
             f"The gain is {shown(value)}; give a number from 0 to {MOST_GAIN:g}.", knob="gain"
         )
-    return float(value)
+    return gain
 
 
 def _checked_text(value: object) -> str:
@@ -252,8 +252,7 @@ def _checked_part(name: str, value: object) -> str:
         return "auto"
     if not isinstance(value, str | Mapping | Choice):
         raise DesignError(
-            f"The {name} is {shown(value)}; give the name of one, such as "
-            f"{_DEFAULTS[name]!r}.",
+            f"The {name} is {shown(value)}; give the name of one, such as {_DEFAULTS[name]!r}.",
             knob=name,
         )
     try:
@@ -262,9 +261,11 @@ def _checked_part(name: str, value: object) -> str:
         raise DesignError(str(error), knob=name) from error
     for option, number in choice.options.items():
         most = MOST_OF_OPTION.get(option, MOST_OF_OTHERS)
-        if type(number) is int and abs(number) > most and PARTS[name].options(choice.name)[
-            option
-        ].default.__class__ is not float:
+        if (
+            type(number) is int
+            and abs(number) > most
+            and PARTS[name].options(choice.name)[option].default.__class__ is not float
+        ):
             raise DesignError(
                 f"The option {option} of {choice.name} is {number}; the playground takes at most "
                 f"{most}.",

@@ -14,12 +14,14 @@ from leadline.record import Reading, Record, Site
 from leadline.web.playground.curves import quantities
 
 if TYPE_CHECKING:
-    from leadline.web.playground.gauges import Gauges
+    from leadline.web.playground.gauges import PlayGauges
 
 __all__ = ["gauge_record"]
 
 
-def gauge_record(gauges: Gauges, provenance: Mapping[str, Any], *, trained: bool = False) -> Record:
+def gauge_record(
+    gauges: PlayGauges, provenance: Mapping[str, Any], *, trained: bool = False
+) -> Record:
     """Return a record with one row per number; `provenance` has the model and its anatomy."""
     from leadline.instruments.passes.probes.gradient import PARAMETERS
     from leadline.instruments.passes.probes.stream import VARIANCE
@@ -36,7 +38,7 @@ def gauge_record(gauges: Gauges, provenance: Mapping[str, Any], *, trained: bool
     return record
 
 
-def _readings(gauges: Gauges, stack: str) -> Iterator[Reading]:
+def _readings(gauges: PlayGauges, stack: str) -> Iterator[Reading]:
     for layer in range(gauges.depth + 1):
         site = Site(stack, layer)
         yield Reading("stream.norm", site, "mean", gauges.stream_norm[layer])
@@ -44,7 +46,9 @@ def _readings(gauges: Gauges, stack: str) -> Iterator[Reading]:
         yield Reading("stream.variance", site, "mean", gauges.stream_variance[layer])
         yield Reading("tokens.cosine", site, "mean", gauges.cosine[layer])
         log = gauges.residual.log10[layer]
-        yield Reading("tokens.relative_residual", site, "mean", math.nan if math.isnan(log) else 10.0**log)
+        yield Reading(
+            "tokens.relative_residual", site, "mean", math.nan if math.isnan(log) else 10.0**log
+        )
         if not math.isnan(gauges.gradient[layer]):
             yield Reading("gradient.stream", site, "total", gauges.gradient[layer])
     for name, statistic, lines in (

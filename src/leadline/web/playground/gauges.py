@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leadline.parts import Transformer
     from leadline.web.playground.walk import SeenCall, Walk
 
-__all__ = ["Gauges", "WriteLine", "read_gauges"]
+__all__ = ["PlayGauges", "WriteLine", "read_gauges"]
 
 Tensor = torch.Tensor
 
@@ -49,7 +49,7 @@ class WriteLine:
 
 
 @dataclass(frozen=True)
-class Gauges:
+class PlayGauges:
     """Every number; what is not finite is NaN or infinite here."""
 
     loss: float
@@ -71,7 +71,7 @@ class Gauges:
         return len(self.stream_norm) - 1
 
 
-def read_gauges(model: Transformer, inputs: Inputs) -> Gauges:
+def read_gauges(model: Transformer, inputs: Inputs) -> PlayGauges:
     """Read everything from one forward and one backward pass and a run of every block."""
     training = model.training
     try:
@@ -83,12 +83,12 @@ def read_gauges(model: Transformer, inputs: Inputs) -> Gauges:
         model.train(training)
 
 
-def _reduced(model: Transformer, record: Walk) -> Gauges:
+def _reduced(model: Transformer, record: Walk) -> PlayGauges:
     streams = Tokens(torch.cat(record.streams))
     norms = streams.norm.double()
     relative = streams.relative_residual.all
     attention, spans = _attention_numbers(record.attention)
-    return Gauges(
+    return PlayGauges(
         loss=record.loss,
         stream_norm=tuple(norms.mean(1).tolist()),
         stream_norm_median=tuple(norms.quantile(0.5, dim=1).tolist()),

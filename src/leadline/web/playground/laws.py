@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.catalog import Choice
 from leadline.reading.bounds.depth.facts import depth_stacks
-from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS
-from leadline.theory.attention._bound import AttentionFacts
-from leadline.web.playground.curves import Series, of_logs, of_values
+from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, AttentionFacts
+from leadline.web.playground.curves import CurveLine, of_logs, of_values
 from leadline.web.playground.gauge_record import gauge_record
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class LawCurve:
     label: str
     kind: LawKind
     source: str
-    series: Series
+    series: CurveLine
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -89,13 +88,17 @@ def _of_depth(measured: DesignCurves) -> Iterator[LawCurve]:
 def _of_skip(measured: DesignCurves) -> Iterator[LawCurve]:
     """|x_0| k^n after n writes that keep k, and the gradient that goes back the same way."""
     gauges = measured.gauges
-    writes = [one for layer in measured.provenance["anatomy"]["layers"] for one in layer["sublayers"]]
+    writes = [
+        one for layer in measured.provenance["anatomy"]["layers"] for one in layer["sublayers"]
+    ]
     keeps = {one["keep"] for one in writes}
     keep = next(iter(keeps))
     settled = any(one["settle"] for one in writes)
     if settled or len(keeps) > 1 or not isinstance(keep, float) or keep in (0.0, 1.0):
         return
-    per_layer = len({one["sublayer"] for one in writes if not one["parallel"]}) * math.log10(abs(keep))
+    per_layer = len({one["sublayer"] for one in writes if not one["parallel"]}) * math.log10(
+        abs(keep)
+    )
     layers = range(gauges.depth + 1)
     label = f"what the skip alone carries: {abs(keep):g} per write"
     for quantity, start, steps in (
@@ -120,12 +123,14 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
     facts = _attention_facts(measured)
     layers = range(1, measured.gauges.depth + 1)
     bounds = {name: BOUNDS.build(name) for name in BOUNDS.names()}
-    bounds = {name: one for name, one in bounds.items() if one.quantity == "attention.spectral_norm"}
+    bounds = {
+        name: one for name, one in bounds.items() if one.quantity == "attention.spectral_norm"
+    }
     lower = {name: one for name, one in bounds.items() if one.side == "lower"}
     upper = {name: one for name, one in bounds.items() if one.side == "upper"}
     by_weights = {name: one for name, one in upper.items() if not name.endswith("-measured")}
     by_logits = {name: one for name, one in upper.items() if name.endswith("-measured")}
-    for family, kind in ((lower, "lower"), (by_weights, "upper"), (by_logits, "upper")):
+    for family in (lower, by_weights, by_logits):
         drawn: dict[str, list[float]] = {}
         for name, bound in family.items():
             values = _along_layers(bound, facts)
@@ -134,10 +139,11 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
         if not drawn:
             continue
         # The sharpest one of a family; several would lie on top of each other.
-        best = (max if kind == "lower" else min)(drawn, key=lambda one: sum(drawn[one]))
+        choose = max if family is lower else min
+        best = choose(drawn, key=lambda one: sum(drawn[one]))
         bound = family[best]
         yield LawCurve(
-            "attention.spectral_norm", best, f"{bound.statement}", kind, bound.source,
+            "attention.spectral_norm", best, bound.statement, bound.side, bound.source,
             of_values("", layers, drawn[best]),
         )  # fmt: skip
 

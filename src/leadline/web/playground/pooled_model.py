@@ -36,13 +36,13 @@ MOST_KEPT = 20_000_000
 """Numbers in the weights of the branches that a thread keeps; more are built anew every time."""
 
 
-class _Pool(threading.local):
+class _BranchPool(threading.local):
     def __init__(self) -> None:
         self.branches: dict[tuple[object, ...], Branch] = {}
         self.size = 0
 
 
-_POOL = _Pool()
+_POOL = _BranchPool()
 
 
 def pooled_model(design: Design) -> PooledTransformer:

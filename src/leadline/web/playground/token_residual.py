@@ -81,13 +81,13 @@ def _double(model: Transformer, record: Walk, single: list[float]) -> tuple[list
     # A history may hold what differs more than the stream does; it is followed from the beginning.
     if isinstance(state, tuple):
         return logs, 0, state
-    good = 0, state
+    good: tuple[int, Any] = (0, state)
     with torch.no_grad():
         for site in range(len(single)):
             value = float(Tokens(model.first.stream(state)).relative_residual.all)
             logs[site] = _log10(value)
             if not value >= DOUBLE:
-                return logs, *good
+                return logs, good[0], good[1]
             good = site, state
             if site < len(model.blocks):
                 block = model.blocks[site]

@@ -168,7 +168,9 @@ class LiveRun:
     def _why_end(self) -> dict[str, Any] | None:
         ending = {"event": "end", "step": self.step}
         if self.losses and math.isnan(self.losses[-1]):
-            sentence = f"The loss or its gradient was not finite at step {self.step}: the run diverged."
+            sentence = (
+                f"The loss or its gradient was not finite at step {self.step}: the run diverged."
+            )
             return ending | {"reason": "diverged", "sentence": sentence}
         if self.step < self.settings.steps:
             return None

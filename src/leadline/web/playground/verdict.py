@@ -19,7 +19,7 @@ from leadline.web.playground.gauge_record import gauge_record
 if TYPE_CHECKING:
     from leadline.record.rows.finding import Finding
     from leadline.web.playground.curves import DesignCurves
-    from leadline.web.playground.gauges import Gauges
+    from leadline.web.playground.gauges import PlayGauges
 
 __all__ = ["PlayVerdict", "verdict_on"]
 
@@ -96,7 +96,9 @@ def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
         ),
     )
     return PlayVerdict(
-        worst.severity, f"{subject}: {_said(worst, measured, findings, trained=trained)}", tuple(findings)
+        worst.severity,
+        f"{subject}: {_said(worst, measured, findings, trained=trained)}",
+        tuple(findings),
     )
 
 
@@ -163,7 +165,7 @@ def _said(
     return f"{said}; {remedy[:1].lower()}{remedy[1:]}." if remedy else f"{said}."
 
 
-def _gradient_share(gauges: Gauges) -> str:
+def _gradient_share(gauges: PlayGauges) -> str:
     """|g| |x| of layer 1 over the last layer's, as the rules compare them."""
     free = [g * x for g, x in zip(gauges.gradient, gauges.stream_norm, strict=True)]
     return "none" if free[-1] == 0 else f"{free[1] / free[-1]:.2g}"
@@ -181,7 +183,7 @@ def _overflow(broken: dict[str, int]) -> str:
     return ""
 
 
-def _healthy(gauges: Gauges) -> tuple[Level, str]:
+def _healthy(gauges: PlayGauges) -> tuple[Level, str]:
     """What is worth knowing where no rule found anything."""
     top = gauges.gradient[-1]
     share = gauges.gradient[1] / top if top > 0 else math.nan

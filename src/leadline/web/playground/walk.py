@@ -130,7 +130,7 @@ def _owned_parameters(model: Transformer) -> list[list[Tensor]]:
         if not isinstance(sublayer.branch, Joined) or not _two_writes(sublayer):
             owned.append(list(sublayer.parameters()))
             continue
-        mlp = {id(one): one for one in sublayer.branch.mlp.parameters()}
+        mlp: dict[int, Tensor] = {id(one): one for one in sublayer.branch.mlp.parameters()}
         owned += [[p for p in sublayer.parameters() if id(p) not in mlp], list(mlp.values())]
     return owned
 
@@ -139,9 +139,11 @@ def _norms_of(owned: list[list[Tensor]], gradients: Sequence[Tensor | None]) -> 
     remaining = iter(gradients)
     parts = [[next(remaining) for _ in parameters] for parameters in owned]
     known = [[one for one in part if one is not None] for part in parts]
-    sizes = iter(torch._foreach_norm([one for part in known for one in part]))
     totals = [
-        torch.stack([next(sizes) for _ in part]).norm() if part else torch.zeros(()) for part in known
+        torch.stack([torch.linalg.vector_norm(one) for one in part]).norm()
+        if part
+        else torch.zeros(())
+        for part in known
     ]
     return torch.stack(totals).tolist()
 
@@ -174,7 +176,9 @@ def _step(record: Walk, layer: int, name: str, sublayer: Sublayer, state: Any) -
             # The roles are those of the declared anatomy.
             updates = [(name if name in ("attention", "mlp") else "branch", u)]
         for role, returned in updates:
-            update = _gained(connection, returned) if fixed else connection.split(state, returned)[1]
+            update = (
+                _gained(connection, returned) if fixed else connection.split(state, returned)[1]
+            )
             record.writes.append(Write(layer, role, update.detach().flatten(2), before.detach()))
     state = connection.write(state, u)
     return state if sublayer.settle is None else connection.settle(state, sublayer.settle)
@@ -225,8 +229,6 @@ class _Spy(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             options = kwargs or {}
             self.calls.append(
-                SeenCall(
-                    args[0].detach(), args[1].detach(), options["is_causal"], options["scale"]
-                )
+                SeenCall(args[0].detach(), args[1].detach(), options["is_causal"], options["scale"])
             )
         return func(*args, **(kwargs or {}))

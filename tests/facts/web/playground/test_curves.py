@@ -9,7 +9,7 @@ import pytest
 
 import leadline
 from leadline.parts.recipe import PARTS
-from leadline.web.playground.curves import DepthCurve, DesignCurves, curves_of, quantities
+from leadline.web.playground.curves import DesignCurves, PlayCurve, curves_of, quantities
 from leadline.web.playground.design import Design, DesignError
 
 SMALL = {"depth": 3, "width": 32, "heads": 2, "text": "a line tells how deep"}
@@ -69,7 +69,7 @@ def line(
     }
 
 
-def values(curve: DepthCurve, label: str | None = None) -> dict[int, float | None]:
+def values(curve: PlayCurve, label: str | None = None) -> dict[int, float | None]:
     series = next(one for one in curve.series if label is None or one.label == label)
     return dict(zip(series.layers, series.values, strict=True))
 
@@ -86,7 +86,9 @@ def test_every_number_equals_that_of_measure(fields: dict[str, object]) -> None:
         ("jacobian.distance", "mean"),
     ):
         expected = line(record, quantity, statistic)
-        assert values(curves.curve(quantity)) == pytest.approx(expected, rel=EQUAL, abs=1e-7), quantity
+        assert values(curves.curve(quantity)) == pytest.approx(expected, rel=EQUAL, abs=1e-7), (
+            quantity
+        )
     # Attention and MLP that are one write belong to no attention sublayer: no instrument reads them.
     seen = "attention.spectral_norm" in record
     assert seen or (design.placement.startswith("parallel") and design.connection == "gtrxl")
@@ -97,7 +99,9 @@ def test_every_number_equals_that_of_measure(fields: dict[str, object]) -> None:
         )
     ratios = curves.curve("update.ratio")
     roles = {one.site.point for one in record.select("update.ratio")}
-    assert {series.label.replace("attention and mlp", "branch") for series in ratios.series} == roles
+    assert {
+        series.label.replace("attention and mlp", "branch") for series in ratios.series
+    } == roles
     for series in ratios.series:
         role = series.label.replace("attention and mlp", "branch")
         assert dict(zip(series.layers, series.values, strict=True)) == pytest.approx(
@@ -110,7 +114,9 @@ def test_every_number_equals_that_of_measure(fields: dict[str, object]) -> None:
     assert single == pytest.approx({layer: expected[layer] for layer in single}, rel=EQUAL)
     parameters = record.select("gradient.parameters", statistic="value")
     for role_line in curves.gauges.parameter_gradients:
-        expected = {one.site.layer: one.value for one in parameters if one.site.point == role_line.role}
+        expected = {
+            one.site.layer: one.value for one in parameters if one.site.point == role_line.role
+        }
         assert dict(zip(role_line.layers, role_line.values, strict=True)) == pytest.approx(
             expected, rel=1e-5, abs=1e-9
         )
@@ -127,7 +133,9 @@ def test_a_deep_wide_design_equals_measure_too() -> None:
         ("jacobian.distance", "mean"),
     ):
         expected = line(record, quantity, statistic)
-        assert values(curves.curve(quantity)) == pytest.approx(expected, rel=EQUAL, abs=1e-7), quantity
+        assert values(curves.curve(quantity)) == pytest.approx(expected, rel=EQUAL, abs=1e-7), (
+            quantity
+        )
     assert curves.facts["loss"] == pytest.approx(record.provenance["loss"]["value"], rel=EQUAL)
     assert curves.facts["parameters"] == record.provenance["model"]["parameters"]
     assert curves.facts["tokens"] == record.provenance["input"]["tokens"]
@@ -156,7 +164,9 @@ def test_reading_a_model_leaves_it_as_it_was() -> None:
     random = torch.get_rng_state()
     read_gauges(model, design.inputs())
     assert model.training
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+    assert all(
+        parameter.requires_grad and parameter.grad is None for parameter in model.parameters()
+    )
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
     assert torch.equal(random, torch.get_rng_state())
 
@@ -175,7 +185,9 @@ def test_numbers_that_are_not_finite_become_null_with_a_flag_and_no_warning() ->
     stream = values(curves.curve("stream.norm"))
     first = curves.facts["not_finite"]["stream.norm"]
     assert stream[first] is None and all(
-        value is not None and math.isfinite(value) for layer, value in stream.items() if layer < first
+        value is not None and math.isfinite(value)
+        for layer, value in stream.items()
+        if layer < first
     )
 
 

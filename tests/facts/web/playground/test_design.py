@@ -45,7 +45,7 @@ def test_json_goes_both_ways_and_spells_parts_in_one_way() -> None:
         ({"text": "a"}, "text", "two bytes"),
         ({"text": 3}, "text", "words"),
         ({"seed": -1}, "seed", "whole number"),
-        ({"connection": "identty"}, "connection", "identity"),
+        ({"connection": "identities"}, "connection", "identity"),
         ({"connection": "hyper(lanes=0)"}, "connection", "lanes"),
         ({"connection": "hyper(lanes=10000)"}, "connection", "at most 16"),
         ({"mlp": "relu(hidden=1000000)"}, "mlp", "at most 1024"),
@@ -110,7 +110,9 @@ def test_every_part_of_every_catalog_is_a_choice_of_its_knob() -> None:
         for choice in knobs[name]["choices"]:
             known = PARTS[name].options(choice["name"]) if choice["name"] != "auto" else {}
             assert [one["name"] for one in choice["options"]] == list(known)
-    lanes = next(one for one in knobs["connection"]["choices"] if one["name"] == "hyper")["options"][0]
+    lanes = next(one for one in knobs["connection"]["choices"] if one["name"] == "hyper")[
+        "options"
+    ][0]
     assert lanes == {"name": "lanes", "kind": "integer", "default": 4, "min": 0, "max": 16}
     for knob in knobs.values():
         assert knob["default"] == getattr(Design(), knob["name"])

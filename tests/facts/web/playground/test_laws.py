@@ -31,7 +31,7 @@ def test_the_band_of_xiong_is_that_of_the_bounds_command() -> None:
     record = leadline.measure(design.model(), design.inputs(), probes="stream")
     ends = {
         one.side: {row.layer: row.predicted for row in one.rows}
-        for one in leadline.bounds(record, names=["xiong-stream"], initial=True).results
+        for one in leadline.bounds(record, names=["xiong-stream"], initial=True).bounds
     }
     drawn = [one for one in laws_beside(curves_of(design)) if one.name == "xiong-stream"]
     for curve, side in zip(drawn, ("lower", "upper"), strict=True):
@@ -51,7 +51,9 @@ def test_laws_of_a_draw_are_silent_where_the_draw_was_changed() -> None:
 
 
 @pytest.mark.parametrize("mask", ["causal", "full"])
-@pytest.mark.parametrize("fields", [{}, {"init": "xavier", "positions": "rotary"}, {"placement": "post"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"init": "xavier", "positions": "rotary"}, {"placement": "post"}]
+)
 def test_attention_lies_between_its_bounds(mask: str, fields: dict[str, object]) -> None:
     design = Design.from_json({"depth": 4, "mask": mask, **fields})
     curves = curves_of(design)
@@ -86,4 +88,6 @@ def test_the_cubic_law_follows_pure_attention() -> None:
     last = law.series.exponents[-1]
     assert last == pytest.approx(log[-1], abs=1.5)
     assert "collapse-causal-rate" in names(**PURE, depth=4, mask="causal")
-    assert "collapse-cubic-law" not in names(**{**PURE, "connection": "identity"}, depth=4, mask="full")
+    assert "collapse-cubic-law" not in names(
+        **{**PURE, "connection": "identity"}, depth=4, mask="full"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import cache
@@ -83,7 +84,7 @@ def hyper_connections(a: DesignCurves, b: DesignCurves) -> None:
 
 def rank_collapse(a: DesignCurves, b: DesignCurves) -> None:
     log = a.gauges.residual.log10
-    ratios = [after / before for before, after in zip(log[4:-1], log[5:], strict=True)]
+    ratios = [after / before for before, after in itertools.pairwise(log[4:])]
     assert ratios == pytest.approx([3.0] * len(ratios), rel=0.1)
     assert b.gauges.residual.log10[-1] > math.log10(0.4)
 
@@ -95,7 +96,7 @@ def rank_collapse_mlp(a: DesignCurves, b: DesignCurves) -> None:
 
 def rank_collapse_causal(a: DesignCurves, b: DesignCurves) -> None:
     log = b.gauges.residual.log10
-    steps = [after - before for before, after in zip(log[3:-1], log[4:], strict=True)]
+    steps = [after - before for before, after in itertools.pairwise(log[3:])]
     assert all(-0.5 < step < -0.15 for step in steps)
     assert a.gauges.residual.log10[-1] < -1000 < log[-1] < -3
 

@@ -22,7 +22,13 @@ ATTENTION = {"connection": "none", "mlp": "none", "init": "xavier"}
         {**ATTENTION, "mask": "full", "positions": "rotary", "depth": 6},
         {"connection": "none", "mask": "full", "depth": 6, "norm": "rmsnorm"},
         {"placement": "post", "init": "xavier", "depth": 96},
-        {"connection": "b2t", "placement": "post", "init": "xavier(gain=2.0)", "depth": 30, "mask": "full"},
+        {
+            "connection": "b2t",
+            "placement": "post",
+            "init": "xavier(gain=2.0)",
+            "depth": 30,
+            "mask": "full",
+        },
     ],
     ids=["pure", "causal", "rotary", "mlp", "post-norm", "history"],
 )

@@ -56,7 +56,9 @@ def test_the_sentence_says_what_the_rules_found(
         {"depth": 8},
     ],
 )
-def test_the_findings_are_those_of_the_diagnosis_of_the_same_design(fields: dict[str, object]) -> None:
+def test_the_findings_are_those_of_the_diagnosis_of_the_same_design(
+    fields: dict[str, object],
+) -> None:
     design = Design.from_json(fields)
     shown = {one.code for one in verdict(**fields).findings}
     diagnosis = leadline.diagnose(design.model(), design.inputs())
