@@ -221,8 +221,9 @@ def _check_integer(name: str, value: object, least: int, most: int) -> None:
 
 
 def _checked_gain(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    gain = float(value) if is_number else math.nan
+    gain = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        gain = float(value)
     if not 0 <= gain <= MOST_GAIN:
         raise DesignError(
             f"The gain is {shown(value)}; give a number from 0 to {MOST_GAIN:g}.", knob="gain"
