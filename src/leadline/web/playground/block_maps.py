@@ -4,7 +4,8 @@ The estimate is that of `leadline.instruments.jacobian.frobenius`: the same rand
 seed go backward through every block, one block at a time, on the stream that really entered it, with
 whatever a connection keeps beside the stream held fixed.
 
-All signs go through the graph of one example together (vmap). Derivatives of activations, LayerNorm
+A block of ordinary parts has its products written out (`plain_blocks`). Of any other, all signs go
+through the graph of one example together (vmap). Derivatives of activations, LayerNorm
 and softmax have no batched form in torch and would run once per sign; while a block is run here they
 are replaced by functions with the same values whose derivatives are sums and products. That is what
 makes a page of 24 blocks follow a slider.
@@ -23,6 +24,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from leadline.instruments.jacobian.frobenius import TOGETHER
+from leadline.web.playground.plain_blocks import Pull, plain_pull
 from leadline.web.playground.walk import swap_stream
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ AT_ONCE = 2**15
 """Numbers in the signs that go through a graph at once: with more of them, memory is taken from the
 system and given back at every step."""
 
+AT_ONCE_PLAIN = 2**17
+"""The same for blocks of ordinary parts, which hold less on the way."""
+
 
 def identity_distances(model: Transformer, record: Walk) -> list[float]:
     """One number per block; NaN where the stream that enters is not finite."""
@@ -46,12 +51,25 @@ def identity_distances(model: Transformer, record: Walk) -> list[float]:
         if not bool(torch.isfinite(stream).all()):
             distances.append(math.nan)
             continue
+        pull = plain_pull(block, state, record.run)
+        if pull is not None:
+            distances.append(_plain_distance(pull, stream))
+            continue
         entered = model.first.stream(state).detach()
         with torch.enable_grad(), _SumsAndProducts():
             x = entered.requires_grad_(True)
             y = model.first.stream(block(_held(swap_stream(state, x), x), record.run))
         distances.append(_distance(y, x))
     return distances
+
+
+def _plain_distance(pull: Pull, stream: Tensor) -> float:
+    count = max(1, AT_ONCE_PLAIN // stream.numel())
+    squares = [
+        (pull(some) - some).square_().flatten(1).sum(1, dtype=torch.float64)
+        for some in _signs(tuple(stream.shape))[:, 0].split(count)
+    ]
+    return float(torch.cat(squares).mean().sqrt()) / math.sqrt(stream.numel())
 
 
 def _held(state: Any, x: Tensor) -> Any:

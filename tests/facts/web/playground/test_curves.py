@@ -198,3 +198,31 @@ def test_every_curve_covers_its_sites_in_the_order_of_the_page() -> None:
         sites = range(6) if quantity.lives_on == "stream" else range(1, 6)
         assert all(series.layers == tuple(sites) for series in curve.series)
     assert [one.label for one in curves.curve("update.ratio").series] == ["attention", "mlp"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"placement": "post", "mask": "full"},
+        {"placement": "sandwich", "mlp": "relu", "gain": 3.0},
+    ],
+)
+def test_products_that_are_written_out_are_those_of_autograd(fields: dict[str, object]) -> None:
+    import torch
+
+    from leadline.web.playground.plain_blocks import plain_pull
+    from leadline.web.playground.walk import walk
+
+    design = Design.from_json({**SMALL, "init": "xavier", **fields})
+    model = design.model().eval()
+    record = walk(model, design.inputs())
+    for block, state in zip(model.blocks, record.states, strict=True):
+        pull = plain_pull(block, state, record.run)
+        assert pull is not None
+        u = torch.randn(3, *state.shape[1:], generator=torch.Generator().manual_seed(1))
+        for one, product in zip(u, pull(u), strict=True):
+            _, expected = torch.autograd.functional.vjp(
+                lambda x, block=block: block(x, record.run), state.detach(), one[None]
+            )
+            assert torch.allclose(product, expected[0], rtol=1e-4, atol=1e-5)
