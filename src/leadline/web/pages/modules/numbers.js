@@ -1,0 +1,70 @@
+// Numbers as text. A value is v * 10^e, so that what is too small for a float can be written, too.
+
+export function raised(power) {
+  return String(power).replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
+}
+
+export function numberText(value, exponent = 0, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const sign = value < 0 ? "−" : "";
+  if (!Number.isFinite(value)) return `${sign}∞`;
+  if (value === 0) return "0";
+  const [mantissa, power] = Math.abs(value).toExponential(digits - 1).split("e").map(Number);
+  const whole = power + exponent;
+  if (whole >= -3 && whole < 5) {
+    return sign + (mantissa * 10 ** whole).toFixed(Math.max(0, digits - 1 - whole));
+  }
+  return `${sign}${mantissa.toFixed(digits - 1)}×10${raised(whole)}`;
+}
+
+// A whole number with thin spaces between its thousands.
+export function countText(value) {
+  return String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+export function tickText(value) {
+  const size = Math.abs(value);
+  if (value === 0 || (size >= 1e-3 && size < 1e5)) {
+    return String(Number(value.toPrecision(6))).replace("-", "−");
+  }
+  const [mantissa, power] = value.toExponential(3).split("e").map(Number);
+  const ten = `10${raised(power)}`;
+  return (mantissa === 1 ? ten : `${mantissa}×${ten}`).replace("-", "−");
+}
+
+// A tick of a logarithmic axis, on which a decade has length 1.
+export function decadeText(place) {
+  const power = Math.floor(place + 1e-9);
+  const factor = Math.round(10 ** (place - power));
+  if (power >= -2 && power <= 3) return tickText(Number((factor * 10 ** power).toPrecision(3)));
+  return factor === 1 ? `10${raised(power)}` : `${factor}×10${raised(power)}`;
+}
+
+// Round numbers between two ends, about as many as `most`.
+export function roundTicks(low, high, most, whole = false) {
+  const raw = (high - low) / Math.max(1, most);
+  if (!(raw > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(raw));
+  let step = power * [1, 2, 2.5, 5, 10].find((factor) => power * factor >= raw * (1 - 1e-9));
+  if (whole) step = Math.max(1, Math.ceil(step));
+  const marks = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) marks.push(k * step);
+  return marks;
+}
+
+// Ticks of a logarithmic axis between two places, whole decades or 1, 2, 5 of few.
+export function decadeTicks(low, high, most) {
+  const span = high - low;
+  const step = Math.max(1, Math.ceil(span / Math.max(1, most)));
+  const factors = span < 1 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9] : span < 2.5 ? [1, 2, 5] : [1];
+  const marks = [];
+  for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
+    if (power % step !== 0 && factors.length === 1) continue;
+    for (const factor of factors) {
+      const place = power + Math.log10(factor);
+      if (place >= low - 1e-9 && place <= high + 1e-9) marks.push(place);
+    }
+  }
+  const every = Math.ceil(marks.length / Math.max(2, most * 1.6));
+  return every > 1 ? marks.filter((_, at) => at % every === 0) : marks;
+}
