@@ -9,6 +9,7 @@
 //            t              words of the page; without it the chart speaks English
 //            tools          elements for the right end of the header, such as buttons
 //            heading        "h3" (default), or another tag for the title
+//            empty          the sentence that stands in a chart without lines
 //   handle:  update(lines)  draws these lines; fast enough for every frame of a drag
 //            setScale(s)    "log" or "linear"
 //            note(text)     a sentence below the chart, "" for none
@@ -69,14 +70,14 @@ export function lineChart(holder, options) {
   const id = freshId("chart");
   const title = element(options.heading || "h3", { id, text: options.title });
   const plot = element("div", {
-    class: "plot", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-labelledby": id,
+    class: "plot without", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-labelledby": id,
     "aria-describedby": `${id}-words`,
   });
   const tip = element("div", { class: "tip", hidden: true });
   const spoken = element("p", { class: "unseen", "aria-live": "polite" });
   const summary = element("p", { class: "unseen", id: `${id}-words` });
   const note = element("p", { class: "chart-note", hidden: true });
-  const empty = element("p", { class: "empty", text: t("chart.nothing") });
+  const empty = element("p", { class: "empty", text: options.empty || t("chart.nothing") });
   const root = element("section", { class: "chart", "aria-labelledby": id },
     element("header", {}, title,
       options.unit ? element("span", { class: "unit", text: options.unit }) : null,
@@ -114,7 +115,7 @@ export function lineChart(holder, options) {
           splits: (u, _, low, high) => roundTicks(Math.max(0, low), high, u.width / 55, true),
           values: (u, marks) => marks.map((mark, at) => (at === marks.length - 1 && plot.clientHeight <= 240 ? `${across} ${tickText(mark)}` : tickText(mark))) },
         { ...axis, size: (u, texts) => 10 + 6.2 * Math.max(2, ...(texts || []).map((text) => text.length)),
-          splits: (u, _, low, high) => (log() ? decadeTicks : roundTicks)(low, high, Math.max(2, plot.clientHeight / 38)),
+          splits: (u, _, low, high) => (log() ? decadeTicks : roundTicks)(low, high, Math.max(3, plot.clientHeight / 38)),
           filter: (u, marks) => marks,
           values: (u, marks) => marks.map(log() ? decadeText : tickText) },
       ],
@@ -149,6 +150,7 @@ export function lineChart(holder, options) {
     points = lines.map((line) => plotted(line, log()));
     range = rangeOf(points, lines, log());
     const any = points.some((one) => one.y.some((value) => value !== null));
+    plot.classList.toggle("without", !any);
     empty.hidden = any || points.some((one) => one.zeros || one.gaps);
     const zeros = points.some((one) => one.zeros);
     const gaps = points.some((one, at) => one.gaps && !lines[at].law);

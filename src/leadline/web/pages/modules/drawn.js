@@ -61,16 +61,17 @@ export function labelLaws(view, lines, points, colours) {
     let best = null;
     for (const share of [0.55, 0.35, 0.75, 0.15, 0.95]) {
       const [x, y] = spots[index][Math.floor(share * (spots[index].length - 1))];
-      for (const up of [-1, 1]) {
-        const left = Math.max(bbox.left + 3 * pixel, Math.min(x - width / 2, bbox.left + bbox.width - width - 3 * pixel));
-        const middle = y + up * size;
+      // In the middle above or below the line, or beside its slope.
+      for (const [aside, down] of [[0.5, -1], [0.5, 1], [0, 1], [1, -1], [0, -1], [1, 1]]) {
+        const left = Math.max(bbox.left + 3 * pixel, Math.min(x - aside * width, bbox.left + bbox.width - width - 3 * pixel));
+        const middle = y + 0.95 * down * size;
         const box = [left, middle - size * 0.6, left + width, middle + size * 0.6];
         if (box[1] < bbox.top || box[3] > bbox.top + bbox.height) continue;
-        const cost = covered(box, spots) + 50 * taken.filter((other) => meets(box, other)).length;
+        const cost = covered(box, spots, index) + 50 * taken.filter((other) => meets(box, other)).length;
         if (!best || cost < best.cost) best = { box, cost, middle };
       }
     }
-    if (!best || best.cost > 2) return;
+    if (!best || best.cost > 1) return;
     taken.push(best.box);
     c.lineWidth = 3 * pixel;
     c.strokeStyle = colours.card;
@@ -83,15 +84,15 @@ export function labelLaws(view, lines, points, colours) {
 
 const meets = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
 
-// How many pieces of lines run through a box.
-function covered(box, spots) {
+// How many pieces of lines run through a box; those of its own line matter little.
+function covered(box, spots, own) {
   let count = 0;
-  for (const line of spots) {
+  spots.forEach((line, index) => {
     for (let at = 1; at < line.length; at++) {
       const [[x0, y0], [x1, y1]] = [line[at - 1], line[at]];
       if (x1 < box[0] || x0 > box[2]) continue;
-      if (Math.max(y0, y1) >= box[1] && Math.min(y0, y1) <= box[3]) count += 1;
+      if (Math.max(y0, y1) >= box[1] && Math.min(y0, y1) <= box[3]) count += index === own ? 0.5 : 1;
     }
-  }
+  });
   return count;
 }

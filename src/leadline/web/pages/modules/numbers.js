@@ -35,8 +35,8 @@ export function tickText(value) {
 // A tick of a logarithmic axis, on which a decade has length 1.
 export function decadeText(place) {
   const power = Math.floor(place + 1e-9);
-  const factor = Math.round(10 ** (place - power));
-  if (power >= -2 && power <= 3) return tickText(Number((factor * 10 ** power).toPrecision(3)));
+  const factor = Number((10 ** (place - power)).toPrecision(3));
+  if (power >= -2 && power <= 3) return tickText(Number((factor * 10 ** power).toPrecision(4)));
   return factor === 1 ? `10${raised(power)}` : `${factor}×10${raised(power)}`;
 }
 
@@ -52,19 +52,30 @@ export function roundTicks(low, high, most, whole = false) {
   return marks;
 }
 
-// Ticks of a logarithmic axis between two places, whole decades or 1, 2, 5 of few.
+const FACTORS = [[1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5], [1, 2, 5], [1, 3], [1]];
+
+// Ticks of a logarithmic axis between two places: round numbers, 1, 2, 5 of few decades, or decades.
 export function decadeTicks(low, high, most) {
   const span = high - low;
-  const step = Math.max(1, Math.ceil(span / Math.max(1, most)));
-  const factors = span < 1 ? [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9] : span < 2.5 ? [1, 2, 5] : [1];
+  if (span < 0.5 && low > -300) return roundTicks(10 ** low, 10 ** high, most).filter((one) => one > 0).map(Math.log10);
+  if (span > most) return roundTicks(low, high, most, true);
+  let marks = [];
+  for (const factors of FACTORS) {
+    const next = placesOf(factors, low, high);
+    if (next.length < 2) break;
+    marks = next;
+    if (marks.length <= most + 1) break;
+  }
+  return marks;
+}
+
+function placesOf(factors, low, high) {
   const marks = [];
   for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
-    if (power % step !== 0 && factors.length === 1) continue;
     for (const factor of factors) {
       const place = power + Math.log10(factor);
       if (place >= low - 1e-9 && place <= high + 1e-9) marks.push(place);
     }
   }
-  const every = Math.ceil(marks.length / Math.max(2, most * 1.6));
-  return every > 1 ? marks.filter((_, at) => at % every === 0) : marks;
+  return marks;
 }

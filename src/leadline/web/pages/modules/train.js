@@ -21,7 +21,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
   const settings = element("details", { class: "settings" }, element("summary", { text: t("train.settings") }), fields.root);
   const root = element("div", { class: "training" });
   const chart = lineChart(root, {
-    title: t("train.loss"), about: t("train.loss.about"), scale: "linear", across: t("word.step"), t, tools: [settings],
+    title: t("train.loss"), about: t("train.loss.about"), scale: "linear", across: t("word.step"), t, empty: t("train.empty"), tools: [settings],
   });
   chart.root.append(...sides.map((side) => lines[side]));
   const buttons = Object.fromEntries(sides.map((side) => [side, buttonsOf(side)]));

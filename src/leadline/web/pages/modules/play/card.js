@@ -26,12 +26,11 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
     element("header", {},
       element("span", { class: "letter", "aria-hidden": "true", text: letter }),
       element("div", { class: "verdict" }, element("p", { class: "levels" }, sign, level, trained), sentence, reason)),
-    why,
     depth && element("div", { class: "depth" },
       element("span", { class: "depth-name" }, element("span", { text: label }),
         about(label, () => knobAbout(depth, t), t("chart.about", { title: label }))),
       slider.root),
-    element("footer", {}, facts, element("span", { class: "buttons" }, ...buttons)));
+    element("footer", {}, why, facts, element("span", { class: "buttons" }, ...buttons)));
 
   return {
     root,

@@ -25,8 +25,7 @@ export function chartGrid(quantities, { t, after = [] }) {
       type: "button", class: "quiet enlarge", "aria-label": t("chart.enlarge", { title }), text: "⤢", onclick: () => open(quantity),
     });
     const chart = lineChart(root, {
-      title, about: quantityAbout(quantity, t), unit: quantity.symbol || quantity.unit, scale: quantity.scale,
-      across: t("word.layer"), t, tools: [button],
+      title, about: quantityAbout(quantity, t), scale: quantity.scale, across: t("word.layer"), t, tools: [button],
     });
     chart.root.dataset.quantity = quantity.name;
     chart.plot.addEventListener("click", () => open(quantity));

@@ -24,6 +24,10 @@ export function linesOf(quantity, results, t, { letters = true } = {}) {
       });
     });
   }
+  // Where both designs agree, B is dashed, so that A shows through.
+  for (const line of lines) {
+    if (line.colour === "b" && lines.some((other) => other.colour === "a" && coincide(line, other))) line.dash = "longdash";
+  }
   const laws = new Map();
   for (const side of ["a", "b"]) {
     for (const law of results[side]?.laws || []) {
@@ -44,4 +48,10 @@ export function linesOf(quantity, results, t, { letters = true } = {}) {
     });
   }
   return lines;
+}
+
+function coincide(one, other) {
+  const same = (a, b) => a === b || Math.abs(a - b) <= 0.004 * Math.max(Math.abs(a), Math.abs(b));
+  return one.x.length === other.x.length && one.values.every((value, at) =>
+    same(value, other.values[at]) && one.exponents?.[at] === other.exponents?.[at]);
 }
