@@ -12,11 +12,22 @@ import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from leadline.web.pages import index_page, static_files
+from leadline.reading.page import vendor
+from leadline.web import pages
 
+PAGES = Path(pages.__file__).parent
+VENDOR = Path(vendor.__file__).parent
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
 TOKEN = "stub-token"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -311,6 +322,17 @@ def verdict(design: dict[str, Any]) -> dict[str, Any]:
     return {"level": "healthy", "sentence": sentence, "findings": []}
 
 
+def static_files() -> dict[str, Path]:
+    """What stands under `static/`: the pages, and uPlot in `vendor/`."""
+    places = {"": PAGES, "vendor/": VENDOR}
+    return {
+        prefix + file.relative_to(folder).as_posix(): file
+        for prefix, folder in places.items()
+        for file in folder.rglob("*")
+        if file.suffix in TYPES
+    }
+
+
 @dataclass
 class Job:
     design: dict[str, Any]
@@ -326,6 +348,7 @@ class Stub:
     requests: list[tuple[str, Any]] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
     delay: float = 0.0
+    refuse_with_status: bool = False
 
     def asked(self, path: str) -> list[Any]:
         return [body for place, body in self.requests if place == path]
@@ -340,14 +363,12 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
-        files = static_files()
-        if place.path == "/":
-            return self.send(index_page(), kind="text/html; charset=utf-8")
-        if place.path.startswith("/static/"):
-            entry = files.get(place.path.removeprefix("/static/"))
-            if entry is None:
+        if place.path == "/" or place.path.startswith("/static/"):
+            name = place.path.removeprefix("/static/") if place.path != "/" else "index.html"
+            file = static_files().get(name)
+            if file is None:
                 return self.send(b"{}", status=404)
-            return self.send(entry[0].read_bytes(), kind=entry[1])
+            return self.send(file.read_bytes(), kind=TYPES[file.suffix])
         token = self.headers.get("X-Leadline-Token") or parse_qs(place.query).get("token", [""])[0]
         if token != TOKEN:
             return self.json({"error": "The token is missing."}, status=401)
@@ -385,7 +406,10 @@ class _Answers(BaseHTTPRequestHandler):
         time.sleep(self.stub.delay)
         if design["width"] % design["heads"]:
             reason = f"The width {design['width']} cannot be divided among {design['heads']} heads; choose 1, 2, 4 or 8 heads."
-            return self.json({"knob": "heads", "reason": reason}, status=422)
+            if self.stub.refuse_with_status:
+                return self.json({"knob": "heads", "reason": reason}, status=422)
+            line = json.dumps({"part": "error", "knob": "heads", "reason": reason}) + "\n"
+            return self.send(line.encode(), kind="application/x-ndjson")
         facts = {"parameters": 12 * design["depth"] * design["width"] ** 2, "tokens": 16}
         parts = [
             {

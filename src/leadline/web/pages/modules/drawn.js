@@ -54,6 +54,7 @@ export function labelLaws(view, lines, points, colours) {
     (one.y[at] === null ? null : [view.valToPos(x, "x", true), view.valToPos(one.y[at], "y", true)])).filter(Boolean));
   c.save();
   c.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+  c.textAlign = "left"; // uPlot leaves that of its axes
   c.textBaseline = "middle";
   lines.forEach((line, index) => {
     if (!line.law || !line.short || spots[index].length < 2) return;
