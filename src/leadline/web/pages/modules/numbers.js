@@ -9,8 +9,12 @@ export function numberText(value, exponent = 0, digits = 3) {
   const sign = value < 0 ? "−" : "";
   if (!Number.isFinite(value)) return `${sign}∞`;
   if (value === 0) return "0";
-  const [mantissa, power] = Math.abs(value).toExponential(digits - 1).split("e").map(Number);
-  const whole = power + exponent;
+  let [mantissa, power] = Math.abs(value).toExponential(digits - 1).split("e").map(Number);
+  if (!Number.isInteger(exponent)) {
+    const places = Math.log10(Math.abs(value)) + exponent;
+    [mantissa, power] = [10 ** (places - Math.floor(places)), Math.floor(places) - exponent];
+  }
+  const whole = Math.round(power + exponent);
   if (whole >= -3 && whole < 5) {
     return sign + (mantissa * 10 ** whole).toFixed(Math.max(0, digits - 1 - whole));
   }
