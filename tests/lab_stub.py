@@ -218,7 +218,15 @@ def knobs() -> dict[str, Any]:
     names = ("name", "label", "symbol", "scale", "about")
     quantities = [dict(zip(names, one, strict=True)) | {"unit": ""} for one in QUANTITIES]
     return {
-        "knobs": [*choices[:3], *numbers[:3], choices[3], numbers[3], *choices[4:], text, numbers[4]],
+        "knobs": [
+            *choices[:3],
+            *numbers[:3],
+            choices[3],
+            numbers[3],
+            *choices[4:],
+            text,
+            numbers[4],
+        ],
         "presets": PRESETS,
         "quantities": quantities,
     }
@@ -358,8 +366,8 @@ class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     stub: Stub
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+    def log_message(self, *args: Any) -> None:
+        """Nothing is written down of a request."""
 
     def do_GET(self) -> None:
         place = urlsplit(self.path)
@@ -440,7 +448,12 @@ class _Answers(BaseHTTPRequestHandler):
                     break
                 self.event(
                     step,
-                    {"event": "step", "step": step, "loss": 5.5 * math.exp(-step / 60), "rate": 1e-3},
+                    {
+                        "event": "step",
+                        "step": step,
+                        "loss": 5.5 * math.exp(-step / 60),
+                        "rate": 1e-3,
+                    },
                 )
                 if step % 10 == 0:
                     found = curves(job.design, trained=step / steps)

@@ -50,6 +50,10 @@ export function viewAddress(view, id) {
         write(true);
       } else if (!timer) timer = setTimeout(() => write(false), 200);
     },
+    // The next state belongs to the entry of the last one.
+    join: () => {
+      dragging = true;
+    },
     end: () => clearTimeout(timer),
   };
 }

@@ -22,7 +22,7 @@ export function keepLanguage(code) {
   } catch { /* kept for this visit only */ }
 }
 
-// Returns t: t("play.step", { n: 3 }) puts 3 where "{n}" stands. t.or(key, text) is `text` where the
+// Returns t: t("play.afterSteps", { n: 3 }) puts 3 where "{n}" stands. t.or(key, text) is `text` where the
 // language has no word for the key.
 export async function loadWords(api, code) {
   const english = await api.words("en");

@@ -155,10 +155,10 @@ function playground(holder, spec, context) {
     state[side] = { ...state[side], [name]: value };
     const query = queryOf(state, spec);
     shown = query.toString();
-    const merged = lastChange.key === side + name && performance.now() - lastChange.time < MERGED;
-    lastChange = { key: live ? "" : side + name, time: performance.now() };
+    const now = performance.now();
+    if (lastChange.key === side + name && now - lastChange.time < MERGED) address.join();
+    lastChange = { key: side + name, time: now };
     if (live) address.drag(query);
-    else if (merged) address.replace(query);
     else address.push(query);
     paint();
     if (!same) ask(side);
