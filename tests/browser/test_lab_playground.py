@@ -31,7 +31,7 @@ SETTLED = """new Promise((done, fail) => {
     let calm = 0;
     const look = () => {
         const ready = all(".design").length === 2 && !all(".design.busy").length
-            && all(".sentence").every((one) => one.textContent);
+            && !all(".design.waiting").length;
         calm = ready ? calm + 1 : 0;
         if (calm > 20) done();
         else if (performance.now() - start > 20000) fail(new Error(document.body.innerText));

@@ -13,6 +13,7 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
   const sign = element("span", { class: "sign", "aria-hidden": "true" });
   const level = element("span", { class: "level" });
   const sentence = element("p", { class: "sentence", "aria-live": "polite" });
+  setText(sentence, t("play.computing"));
   const reason = element("p", { class: "reason", role: "alert", hidden: true });
   const findings = element("ul", { class: "findings" });
   const why = element("details", { class: "why", hidden: true }, element("summary", { text: t("play.why") }), findings);
@@ -22,7 +23,7 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
     t, big: true, label: t("play.knobOf", { knob: knobLabel(depth, t), side: letter }), onChange: onDepth,
   });
   const label = depth && knobLabel(depth, t);
-  const root = element("section", { class: `design ${side}`, "aria-label": t("play.design", { side: letter }) },
+  const root = element("section", { class: `design ${side} waiting`, "aria-label": t("play.design", { side: letter }) },
     element("header", {},
       element("span", { class: "letter", "aria-hidden": "true", text: letter }),
       element("div", { class: "verdict" }, element("p", { class: "levels" }, sign, level, trained), sentence, reason)),
@@ -38,12 +39,13 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
     depthFails: (text) => slider?.fail(text),
     busy: (flag) => root.classList.toggle("busy", flag),
     verdict: (verdict) => {
+      root.classList.remove("waiting");
       if (root.dataset.level !== verdict.level) root.dataset.level = verdict.level;
       setText(sign, MARKS[verdict.level] || "");
       setText(level, t(`level.${verdict.level}`));
       setText(sentence, verdict.sentence);
       const list = (verdict.findings || []).map((finding) => element("li", {},
-        element("b", { text: [finding.code, finding.name].filter(Boolean).join(" ") }), " ", finding.sentence));
+        element("b", { text: [finding.code, finding.name].filter(Boolean).join(" ") }), " ", [finding.sentence, finding.do].filter(Boolean).join(" ")));
       findings.replaceChildren(...list);
       why.hidden = !list.length;
     },

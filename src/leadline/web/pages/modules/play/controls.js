@@ -42,12 +42,15 @@ function choiceControl(knob, { label, onChange, t }) {
   for (const group of groups.values()) if (group !== select) select.append(group);
   const shown = element("span", { class: "chosen-name", "aria-hidden": "true" });
   const summary = element("p", { class: "summary" });
-  const fields = element("div", { class: "options" });
+  const names = element("summary", {});
+  const inputs = element("div", {});
+  const fields = element("details", { class: "options" }, names, inputs);
   let current = { name: "", options: {} };
   const report = () => onChange(choiceText(current.name, current.options), false);
   select.addEventListener("change", () => {
     current = { name: select.value, options: {} };
     draw();
+    fields.open = true;
     report();
   });
 
@@ -59,7 +62,11 @@ function choiceControl(knob, { label, onChange, t }) {
     select.value = current.name;
     shown.textContent = current.name;
     summary.textContent = choice?.summary || "";
-    fields.replaceChildren(...(choice?.options || []).map((option) => optionField(option, current, { label, report, t })));
+    const options = choice?.options || [];
+    fields.hidden = !options.length;
+    fields.open = Object.keys(current.options).length > 0;
+    names.textContent = options.map((option) => spacedName(option)).join(", ");
+    inputs.replaceChildren(...options.map((option) => optionField(option, current, { label, report })));
   }
   return {
     parts: [element("div", { class: "picker" }, select, shown), summary, fields],
@@ -72,6 +79,8 @@ function choiceControl(knob, { label, onChange, t }) {
   };
 }
 
+const spacedName = (option) => option.name.replaceAll("_", " ");
+
 function optionField(option, current, { label, report }) {
   const id = freshId("option");
   const stated = current.options[option.name];
@@ -81,14 +90,16 @@ function optionField(option, current, { label, report }) {
     else current.options[option.name] = value;
     report();
   };
-  const name = element("label", { for: id, text: option.name.replaceAll("_", " ") });
-  if (option.kind === "boolean" || typeof option.default === "boolean") {
+  const name = element("label", { for: id, text: spacedName(option) });
+  if (option.kind === "flag" || option.kind === "boolean" || typeof option.default === "boolean") {
     const box = element("input", { id, type: "checkbox", "aria-label": `${label}: ${option.name}`, onchange: () => keep(String(box.checked)) });
     box.checked = (stated ?? spelled(option.default)) === "true";
     return element("div", { class: "option" }, name, box);
   }
   const choices = Array.isArray(option.choices) ? option.choices : null;
-  const numeric = option.kind === "integer" || option.kind === "number";
+  // Some numbers may also be a word, such as "depth" for what follows from it.
+  const words = option.words || (stated !== undefined && !Number.isFinite(Number(stated)));
+  const numeric = !words && (option.kind === "integer" || option.kind === "number");
   const field = choices
     ? element("select", { id }, ...choices.map((one) => element("option", { value: String(one.name ?? one), text: String(one.name ?? one) })))
     : element("input", {

@@ -1,6 +1,8 @@
 // The lines of a chart: the curves of both designs, and what theory says of them.
 
-const MARKERS = ["circle", "square", "triangle"];
+// The marker of a series by its label; one of another label has that of its place.
+const MARKERS = { attention: "circle", mlp: "square" };
+const OTHERS = ["triangle", null, "circle", "square"];
 
 export function seriesLabel(label, t) {
   return t.or(`series.${label}`, label);
@@ -20,7 +22,7 @@ export function linesOf(quantity, results, t, { letters = true } = {}) {
       lines.push({
         label: [letter, name].filter(Boolean).join(" ") || seriesLabel(series.label, t),
         x: series.layers, values: series.values, exponents: series.exponents,
-        colour: side, marker: several ? MARKERS[at % MARKERS.length] : null, dim: result.dim,
+        colour: side, marker: several ? MARKERS[series.label] || OTHERS[at % OTHERS.length] : null, dim: result.dim,
       });
     });
   }
