@@ -26,7 +26,6 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
-    ".svg": "image/svg+xml",
 }
 TOKEN = "stub-token"
 POLICY = (

@@ -113,7 +113,7 @@ export function lineChart(holder, options) {
       axes: [
         { ...axis, size: 20, label: plot.clientHeight > 240 ? across : undefined, labelSize: 18,
           splits: (u, _, low, high) => roundTicks(Math.max(0, low), high, u.width / 55, true),
-          values: (u, marks) => marks.map((mark, at) => (at === marks.length - 1 && plot.clientHeight <= 240 ? `${across} ${tickText(mark)}` : tickText(mark))) },
+          values: (u, marks) => marks.map((mark, at) => (at === 0 && plot.clientHeight <= 240 ? `${across} ${tickText(mark)}` : tickText(mark))) },
         { ...axis, size: (u, texts) => 10 + 6.2 * Math.max(2, ...(texts || []).map((text) => text.length)),
           splits: (u, _, low, high) => (log() ? decadeTicks : roundTicks)(low, high, Math.max(3, plot.clientHeight / 38)),
           filter: (u, marks) => marks,

@@ -81,6 +81,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
     reset(side);
     const run = state[side];
     run.phase = "starting";
+    run.text = t("train.waiting", { side: side.toUpperCase() });
     run.abort = new AbortController();
     drawButtons(side);
     try {
