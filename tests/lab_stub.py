@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,6 +32,8 @@ POLICY = (
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+PACE = 0.02
+"""Seconds between two steps of a training."""
 CHOICES = {
     "connection": {
         "identity": "x + f(x): the stream goes straight through and the branch is added.",
@@ -344,8 +345,8 @@ def static_files() -> dict[str, Path]:
 class Job:
     design: dict[str, Any]
     training: dict[str, Any]
-    paused: bool = False
-    stopped: bool = False
+    stopped: threading.Event = field(default_factory=threading.Event)
+    going: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
@@ -401,16 +402,20 @@ class _Answers(BaseHTTPRequestHandler):
         if self.path == "/api/train":
             name = f"job{len(self.stub.jobs)}"
             self.stub.jobs[name] = Job(defaults() | body["design"], body["training"])
+            self.stub.jobs[name].going.set()
             return self.json({"job": name})
         _, _, _, name, verb = self.path.split("/")
         job = self.stub.jobs[name]
         if verb == "stop":
-            job.stopped = True
-        job.paused = verb == "pause"
+            job.stopped.set()
+        if verb == "pause":
+            job.going.clear()
+        else:
+            job.going.set()
         return self.json({})
 
     def curves(self, design: dict[str, Any]) -> None:
-        time.sleep(self.stub.delay)
+        threading.Event().wait(self.stub.delay)
         if design["width"] % design["heads"]:
             reason = f"The width {design['width']} cannot be divided among {design['heads']} heads; choose 1, 2, 4 or 8 heads."
             if self.stub.refuse_with_status:
@@ -441,9 +446,8 @@ class _Answers(BaseHTTPRequestHandler):
         steps = int(job.training["steps"])
         try:
             for step in range(1, steps + 1):
-                while job.paused and not job.stopped:
-                    time.sleep(0.02)
-                if job.stopped:
+                job.going.wait()
+                if job.stopped.wait(PACE):
                     break
                 self.event(
                     step,
@@ -457,8 +461,7 @@ class _Answers(BaseHTTPRequestHandler):
                 if step % 10 == 0:
                     found = curves(job.design, trained=step / steps)
                     self.event(step, {"event": "gauges", "step": step, "curves": found})
-                time.sleep(0.02)
-            reason = "stopped" if job.stopped else "finished"
+            reason = "stopped" if job.stopped.is_set() else "finished"
             self.event(steps + 1, {"event": "end", "reason": reason})
         except (BrokenPipeError, ConnectionResetError):
             pass

@@ -186,7 +186,7 @@ def test_the_curves_of_both_designs_are_those_of_the_answer(visit: Callable[...,
 
 def test_the_first_visit_tells_the_first_story(visit: Callable[..., Visit]):
     visited = visit().go("#/").settled()
-    chip = visited.page.get_by_role("button", name="Post against pre")
+    chip = visited.page.get_by_role("button", name="Norm before or after")
     assert chip.get_attribute("aria-pressed") == "true"
     assert PRESETS[0]["story"] in visited.page.locator(".story").inner_text()
     watched = visited.page.locator(".watched").evaluate_all(
@@ -335,7 +335,7 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     card.get_by_role("button", name="Stop").click()
     card.get_by_role("button", name="Train").wait_for()
     job = list(visited.stub.jobs.values())[-1]
-    assert job.stopped and job.training["steps"] == 80
+    assert job.stopped.is_set() and job.training["steps"] == 80
     assert visited.problems == []
 
 
@@ -346,7 +346,7 @@ def test_another_design_ends_the_training_of_the_old_one(visit: Callable[..., Vi
     visited.cell("norm", "b").locator("select").select_option("rmsnorm")
     visited.settled()
     visited.card("b").get_by_role("button", name="Train").wait_for()
-    assert list(visited.stub.jobs.values())[-1].stopped
+    assert list(visited.stub.jobs.values())[-1].stopped.is_set()
 
 
 def test_a_chart_opens_large_with_its_numbers(visit: Callable[..., Visit]):

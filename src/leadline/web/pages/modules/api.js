@@ -34,7 +34,7 @@ export function keepToken(text) {
 }
 
 // A refusal of the server: its status, its sentence, and what else it says (such as the knob).
-export class Refusal extends Error {
+class Refusal extends Error {
   constructor(status, details) {
     super(details.error || details.reason || `The server answered with status ${status}.`);
     this.status = status;

@@ -1,4 +1,13 @@
 // The shell: token, session, language, theme, and the view that the address names.
+//
+// A view is a module with mount(holder, context), which returns what takes it away again. Its context:
+//   t(key, values)      words of the page; t.or(key, text) is `text` where there is no such word
+//   words, language     { t, language }, and the language again: "en", "zh" or "ru"
+//   api                 everything that can be asked of the server (api.js)
+//   session             what the server said of itself
+//   charts              { lineChart, heatMap } (chart.js)
+//   address             view, id, read(), replace(query), push(query), drag(query), join()
+//   onAddress(callback) calls back when the query changes by a link or the back button
 import { api, keepToken, takeToken } from "./api.js";
 import { heatMap, lineChart } from "./chart.js";
 import { setTheme, themeName } from "./colours.js";

@@ -24,7 +24,11 @@ export function keepLanguage(code) {
 
 // Returns t: t("play.afterSteps", { n: 3 }) puts 3 where "{n}" stands. t.or(key, text) is `text` where the
 // language has no word for the key.
-export async function loadWords(api, code) {
+export function loadWords(api, code) {
+  return wordsOf(api, code);
+}
+
+async function wordsOf(api, code) {
   const english = await api.words("en");
   const chosen = code === "en" ? english : await api.words(code);
   const fill = (text, values) =>
