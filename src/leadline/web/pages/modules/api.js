@@ -71,7 +71,7 @@ async function json(path, options) {
   return (await ask(path, options)).json();
 }
 
-// Calls back with every line of an answer, each in a task of its own.
+// Calls back with every line of an answer as soon as it is there.
 async function eachLine(answer, onLine) {
   const reader = answer.body.getReader();
   const decoder = new TextDecoder();
