@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,10 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.lab_stub import PRESETS, QUANTITIES, TOKEN, Stub, defaults, knobs, serve
+from tests.lab_stub import PRESETS, QUANTITIES, TOKEN, Stub, curves, defaults, knobs, serve
 
 pytestmark = pytest.mark.browser
 
+FACTS = {"parameters": 1, "tokens": 2, "seconds": 0.0}
 DESKTOP, PHONE = (1400, 900), (390, 844)
 LONG_TASKS = """
 window.longTasks = [];
@@ -294,6 +296,25 @@ def test_a_design_that_cannot_be_built_is_told_beside_its_knob(
     assert "Healthy" in visited.card("a").inner_text()
     # Chromium itself writes a refused request into the console.
     assert [one for one in visited.problems if "422" not in one] == []
+
+
+def test_a_verdict_is_pale_until_that_of_the_new_curves_comes(visit: Callable[..., Visit]):
+    visited = visit().go().settled()
+    answered = json.dumps(
+        {"part": "curves", "curves": curves(defaults() | {"depth": 7}), "facts": FACTS}
+    )
+    visited.page.route(
+        "**/api/curves",
+        lambda route: route.fulfill(body=answered + "\n", content_type="application/x-ndjson"),
+    )
+    visited.card("a").locator("input[type=number]").fill("7")
+    visited.page.keyboard.press("Enter")
+    visited.page.locator(".design.a.stale").wait_for()
+    visited.page.unroute("**/api/curves")
+    visited.card("a").locator("input[type=number]").fill("8")
+    visited.page.keyboard.press("Enter")
+    visited.settled()
+    assert visited.page.locator(".design.stale").count() == 0
 
 
 def test_a_server_that_is_gone_is_told_and_comes_back(visit: Callable[..., Visit]):

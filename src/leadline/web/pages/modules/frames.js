@@ -6,6 +6,7 @@ const waiting = new Map();
 let planned = false;
 
 export function inFrames(key, work) {
+  waiting.delete(key); // so that pieces run in the order in which they were last asked for
   waiting.set(key, work);
   plan();
 }

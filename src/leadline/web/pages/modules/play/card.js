@@ -7,7 +7,8 @@ import { knobAbout, knobLabel } from "./knobs.js";
 
 const MARKS = { serious: "✕", warning: "!", note: "i", healthy: "✓" };
 
-// Returns { root, set(design), verdict(v), facts(f), fail(reason), busy(flag), depthFails(reason) }.
+// Returns { root, set(design), verdict(v), stale(), facts(f), trained(step), fail(reason), busy(flag),
+// depthFails(reason) }.
 export function designCard(side, { t, depth, onDepth, buttons }) {
   const letter = side.toUpperCase();
   const sign = element("span", { class: "sign", "aria-hidden": "true" });
@@ -39,7 +40,7 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
     depthFails: (text) => slider?.fail(text),
     busy: (flag) => root.classList.toggle("busy", flag),
     verdict: (verdict) => {
-      root.classList.remove("waiting");
+      root.classList.remove("waiting", "stale");
       if (root.dataset.level !== verdict.level) root.dataset.level = verdict.level;
       setText(sign, MARKS[verdict.level] || "");
       setText(level, t(`level.${verdict.level}`));
@@ -49,6 +50,8 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
       findings.replaceChildren(...list);
       why.hidden = !list.length;
     },
+    // The verdict belongs to an earlier design until the next one comes.
+    stale: () => root.classList.add("stale"),
     fail: (text) => {
       reason.hidden = !text;
       setText(reason, text ? `${t("play.cannot")} ${text}` : "");

@@ -75,13 +75,13 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
     api, side, client: `${tabName()}.${name}`,
     on: {
       curves: (part) => {
-        results[side] = { curves: part.curves, laws: results[side]?.laws || [], dim: false };
+        results[side] = { curves: part.curves, laws: results[side]?.laws || [], dim: false, oldLaws: true };
         reason.hidden = true;
         table.fail(side, null, "");
         redraw();
       },
       laws: (part) => {
-        if (results[side]) results[side].laws = part.laws;
+        if (results[side]) Object.assign(results[side], { laws: part.laws, oldLaws: false });
         redraw();
       },
       verdict: (part) => setText(sentences[side], `${sides.length > 1 ? `${side.toUpperCase()}: ` : ""}${part.verdict.sentence}`),

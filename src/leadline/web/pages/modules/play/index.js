@@ -39,7 +39,7 @@ function playground(holder, spec, context) {
   const results = { a: fresh(), b: fresh() };
 
   function fresh() {
-    return { curves: null, laws: [], trained: null, dim: false };
+    return { curves: null, laws: [], trained: null, dim: false, oldLaws: false };
   }
 
   // ---- what stands on the page ---------------------------------------------------------------
@@ -92,13 +92,16 @@ function playground(holder, spec, context) {
     api, side,
     on: {
       curves: (part) => {
-        Object.assign(results[side], { curves: part.curves, dim: false });
+        Object.assign(results[side], { curves: part.curves, dim: false, oldLaws: true });
         succeed(side);
-        inFrames(`facts ${side}`, () => cards[side].facts(part.facts));
+        inFrames(`facts ${side}`, () => {
+          cards[side].facts(part.facts);
+          cards[side].stale();
+        });
         redraw();
       },
       laws: (part) => {
-        results[side].laws = part.laws;
+        Object.assign(results[side], { laws: part.laws, oldLaws: false });
         redraw();
       },
       verdict: (part) => inFrames(`verdict ${side}`, () => cards[side].verdict(part.verdict)),
@@ -129,8 +132,8 @@ function playground(holder, spec, context) {
 
   function redraw() {
     grid.update(Object.fromEntries(SIDES.map((side) => {
-      const { curves, laws, trained, dim } = results[side];
-      return [side, { curves: trained || curves, laws, dim }];
+      const { curves, laws, oldLaws, trained, dim } = results[side];
+      return [side, { curves: trained || curves, laws, oldLaws, dim }];
     })));
   }
 

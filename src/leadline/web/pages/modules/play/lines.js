@@ -8,7 +8,8 @@ export function seriesLabel(label, t) {
   return t.or(`series.${label}`, label);
 }
 
-// `results` = { a: { curves, laws, dim } | null, b: ... } -> lines for chart.js
+// `results` = { a: { curves, laws, dim, oldLaws } | null, b: ... } -> lines for chart.js. Laws that belong
+// to earlier curves are pale until theirs arrive.
 export function linesOf(quantity, results, t, { letters = true } = {}) {
   const lines = [];
   for (const side of ["a", "b"]) {
@@ -36,7 +37,7 @@ export function linesOf(quantity, results, t, { letters = true } = {}) {
       if (law.quantity !== quantity) continue;
       const key = JSON.stringify([law.name, law.label, law.values]);
       if (laws.has(key)) laws.get(key).sides.push(side);
-      else laws.set(key, { law, sides: [side], dim: results[side].dim });
+      else laws.set(key, { law, sides: [side], dim: results[side].dim || results[side].oldLaws });
     }
   }
   for (const { law, sides, dim } of laws.values()) {
