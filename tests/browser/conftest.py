@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,3 +24,29 @@ def browser() -> Iterator[Any]:
             pytest.skip(f"no browser could be started: {error.message.splitlines()[0]}")
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, which npm fetches once into a cache outside the repository."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "leadline-tests" / "axe-core"
+    script = folder / "package" / "axe.min.js"
+    if not script.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm, which fetches axe-core, is not installed")
+        folder.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [npm, "pack", "axe-core@4"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            pytest.skip(f"npm could not fetch axe-core: {done.stderr.strip()[-200:]}")
+        with tarfile.open(folder / done.stdout.split()[-1]) as archive:
+            archive.extract("package/axe.min.js", folder, filter="data")
+    return script.read_text(encoding="utf-8")
