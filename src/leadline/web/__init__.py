@@ -1,0 +1,1 @@
+"""The lab in the browser: a server on this machine, its pages, playground, lessons and export."""
