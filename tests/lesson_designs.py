@@ -20,7 +20,7 @@ DEFAULTS = {
     "width": 64,
     "heads": 4,
     "gain": 1.0,
-    "text": "The sea is deep, and a line with a weight on its end tells how deep.",
+    "text": "The sea is deep, and a line tells how deep.",
     "seed": 0,
 }
 MOST_TOKENS = 64

@@ -165,6 +165,8 @@ def _check_figure(part: LessonPart, path: Path) -> None:
     facts, place = part.facts, part.name
     if ("other" in facts) != ("other_label" in part.texts):
         raise CatalogError(f"{path}, {place}: a second design has a label, and only it has one.")
+    if any("$" in text or "**" in text for text in part.texts.values()):
+        raise CatalogError(f"{path}, {place}: the texts of a figure are plain, without formulas.")
     for side in SIDES:
         _among(facts.get(side, {}), KNOBS, path, f"{place}.{side}")
     _among(facts["knobs"], KNOBS, path, f"{place}.knobs")

@@ -7,7 +7,7 @@ from typing import Any
 
 from leadline.claims.page.words import number
 from leadline.web.lessons.cards import card, ruling_of
-from leadline.web.lessons.lesson import Lesson, LessonNumber, LessonPart
+from leadline.web.lessons.lesson import LessonNumber, LessonPart
 from leadline.web.lessons.markup import blocks, formula, pieces
 from leadline.web.lessons.reading import lesson_ids, read_lesson
 
@@ -102,14 +102,5 @@ def _part(part: LessonPart, shown: dict[str, str], language: str) -> dict[str, A
         "knobs": part.facts["knobs"],
         "curves": part.facts["curves"],
         "try": pieces(texts["try"]),
-        "see": pieces(texts["see"]),
-        "caption": " ".join(f"{texts['try']} {texts['see']}".split()),
+        "caption": " ".join(texts["see"].split()),
     }
-
-
-def claims_of(lesson: Lesson) -> list[str]:
-    """The claims that a lesson shows or takes numbers from."""
-    shown = [part.facts["claim"] for part in lesson.parts if part.kind == "claim"]
-    return list(
-        dict.fromkeys([*shown, *(one.claim for one in lesson.numbers.values() if one.claim)])
-    )
