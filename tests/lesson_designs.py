@@ -79,13 +79,13 @@ def number_of(design, quantity, read):
         if read == "log10 last":
             return values[-1]
         values = 10.0**values
+    first, last, least, largest = values[0], values[-1], values.min(), values.max()
     return {
-        "first": lambda: values[0],
-        "last": lambda: values[-1],
-        "least": lambda: values.min(),
-        "largest": lambda: values.max(),
-        "first over last": lambda: values[0] / values[-1],
-        "last over first": lambda: values[-1] / values[0],
-        "largest over least": lambda: values.max() / values.min(),
-        "log10 last": lambda: np.log10(values[-1]),
-    }[read]()
+        "first": first,
+        "last": last,
+        "least": least,
+        "largest": largest,
+        "first over last": first / last,
+        "last over first": last / first,
+        "largest over least": largest / least,
+    }[read]

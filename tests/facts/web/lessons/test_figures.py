@@ -6,9 +6,7 @@ from leadline.web.lessons.reading import lesson_ids, read_lesson
 from tests.lesson_designs import number_of, recipe_of
 
 LESSONS = [read_lesson(name, "en") for name in lesson_ids()]
-FIGURES = [
-    (lesson, part) for lesson in LESSONS for part in lesson.parts if part.kind == "figure"
-]
+FIGURES = [(lesson, part) for lesson in LESSONS for part in lesson.parts if part.kind == "figure"]
 CHECKS = [
     pytest.param(
         part.facts[check.get("side", "base")] | check.get("turned", {}),
