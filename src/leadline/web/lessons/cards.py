@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.claims.ledger import default_ledger
 from leadline.claims.page.article import kind_of
+from leadline.claims.page.phrases import RIGHT
 from leadline.claims.page.words import number
 from leadline.claims.translations import words
 from leadline.web.lessons.markup import pieces
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from leadline.claims.ruling import Checked, Ruling
 
 __all__ = ["card", "ruling_of"]
+
+
+CORRECTED = "The corrected statement"
+"""What stands above a correction where the page of claims has no phrase for the verdict."""
 
 
 @cache
@@ -40,6 +45,7 @@ def card(name: str, language: str) -> dict[str, Any]:
         "verdict": kind_of(ruling.verdict),
         "verdict_words": _in_language(ruling.verdict, table),
         "correction": shown(claim.correction) if claim.correction else [],
+        "correction_words": _in_language(RIGHT.get(ruling.verdict, CORRECTED), table),
         "why": shown(claim.why),
         "numbers": [_number(one, table, shown(one.check.label)) for one in ruling.checked],
         "address": f"#/claims?claim={name}",

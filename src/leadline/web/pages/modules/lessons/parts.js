@@ -56,9 +56,9 @@ function claimPart(part, say) {
     element("p", { class: `lesson-verdict ${part.verdict}` },
       element("span", { "aria-hidden": "true", text: SIGNS[part.verdict] || "·" }), ` ${part.verdict_words}`),
     element("h3", {}, ...pieceNodes(part.title)),
-    element("p", {}, ...pieceNodes(part.says)),
+    element("p", {}, element("strong", { text: `${say("says")}: ` }), ...pieceNodes(part.says)),
     part.correction.length
-      ? element("p", { class: "lesson-right" }, element("strong", { text: `${say("right")}: ` }), ...pieceNodes(part.correction))
+      ? element("p", { class: "lesson-right" }, element("strong", { text: `${part.correction_words}: ` }), ...pieceNodes(part.correction))
       : null,
     element("details", {},
       element("summary", { text: say("numbers") }),
