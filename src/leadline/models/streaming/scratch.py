@@ -12,6 +12,8 @@ Space is reserved before a tensor is written: a disk that fills up would otherwi
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import shutil
 import tempfile
@@ -84,10 +86,23 @@ class Scratch:
                 tensor.data = values if values.nbytes < SMALLEST else self.keep(values)
 
     def let_go(self) -> None:
-        """Give back the pages of the files read and of those written."""
-        mappings = FileMappings()
-        for region in mappings.of_files(_is_read_or_written):
-            region.give_back()
+        """Give back the pages of the files read and of those written.
+
+        They are those of every model of the process, so none may be collected meanwhile: its
+        addresses could be those of something else by then.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            for region in FileMappings().of_files(_is_read_or_written):
+                try:
+                    region.give_back()
+                except OSError as error:
+                    if error.errno != errno.ENOMEM:  # another thread has let go of the whole file
+                        raise
+        finally:
+            if collects:
+                gc.enable()
         self._unreleased = 0
 
     @contextmanager

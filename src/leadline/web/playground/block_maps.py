@@ -14,8 +14,10 @@ makes a page of 24 blocks follow a slider.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,23 +48,30 @@ AT_ONCE_PLAIN = 2**17
 
 def identity_distances(model: Transformer, record: Walk) -> list[float]:
     """One number per block; NaN where the stream that enters is not finite."""
-    distances: list[float] = []
+    distances: list[float | Future[float]] = []
+    pool = _pool(max(1, (os.cpu_count() or 1) // torch.get_num_threads()))
     for block, state, stream in zip(model.blocks, record.states, record.streams, strict=False):
         if not bool(torch.isfinite(stream).all()):
             distances.append(math.nan)
             continue
         pull = plain_pull(block, state, record.run)
         if pull is not None:
-            distances.append(_plain_distance(pull, stream))
+            distances.append(pool.submit(_plain_distance, pull, stream))
             continue
         entered = model.first.stream(state).detach()
         with torch.enable_grad(), _SumsAndProducts():
             x = entered.requires_grad_(True)
             y = model.first.stream(block(_held(swap_stream(state, x), x), record.run))
         distances.append(_distance(y, x))
-    return distances
+    return [one.result() if isinstance(one, Future) else one for one in distances]
 
 
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="leadline-products")
+
+
+@torch.no_grad()  # which each thread has to be told
 def _plain_distance(pull: Pull, stream: Tensor) -> float:
     count = max(1, AT_ONCE_PLAIN // stream.numel())
     squares = [

@@ -57,7 +57,7 @@ def test_a_fetched_model_that_does_not_fit_is_streamed_like_a_folder(snapshot, m
     monkeypatch.setattr(decision, "free_memory", lambda: count - 1)
     pager = pager_of(load_model(NAME).model)
     assert pager is not None
-    assert re.fullmatch(r"its weights take \d+ kB and \d+ kB of memory are free", pager.why)
+    assert re.fullmatch(r"the weights take \d+ kB and \d+ kB of memory are free", pager.why)
     # What is still to be fetched is not known.
     (snapshot / shards(snapshot)[1]).unlink()
     with pytest.raises(leadline.LoadingError, match=r"the hub did not give it|no weights"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,25 @@ def test_scratch_keeps_values_in_a_file_without_a_name(tmp_path, monkeypatch):
     assert float(kept[0, 0]) == 7.0
     assert list(tmp_path.iterdir()) == []
     assert (scratch.tensors, scratch.bytes) == (1, values.nbytes)
+
+
+def test_a_file_that_another_thread_lets_go_of_is_passed_by(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    scratch = Scratch(tmp_path)
+    kept = [scratch.keep(torch.randn(300, 500)) for _ in range(2)]
+    states = []
+
+    def listed(self, is_wanted):
+        regions = [self.region_of(one) for one in kept]
+        kept.pop(0)  # gone between the look and the advice
+        states.append(gc.isenabled())
+        return regions
+
+    monkeypatch.setattr(FileMappings, "of_files", listed)
+    values = kept[1].clone()
+    scratch.let_go()
+    assert torch.equal(kept[0], values)
+    assert states == [False] and gc.isenabled()
 
 
 def test_parameters_that_are_set_meanwhile_are_caught(tmp_path, monkeypatch):

@@ -232,7 +232,9 @@ def test_of_many_batches_the_first_and_the_last_are_named():
         "step 1: b1; step 2: b2; step 3: b3; step 4: b4; ...; step 32: b32"
     )
     assert batch_words({"1": "tensor([1,\n    2])"}) == "step 1: tensor([1, 2])"
-    assert batch_words({"1": "7" * 80, "2": "7" * 81}) == f"step 1: {'7' * 80}; step 2: {'7' * 80}..."
+    assert (
+        batch_words({"1": "7" * 80, "2": "7" * 81}) == f"step 1: {'7' * 80}; step 2: {'7' * 80}..."
+    )
 
 
 @pytest.mark.parametrize(
