@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,11 +66,17 @@ ACTIVATIONS: dict[str, Callable[[Vector], Vector]] = {
 }
 
 
+@cache
+def _quadrature() -> tuple[Vector, Vector]:
+    """The nodes and weights, which take 2 ms to find: a law asks for them at every layer."""
+    return np.polynomial.hermite_e.hermegauss(_NODES)
+
+
 def second_moment(activation: str, variance: float) -> float:
     """Return S(v) = E f(sqrt(v) z)² for a normal z, by Gauss-Hermite quadrature; ReLU: v / 2."""
     if activation == "relu":
         return 0.5 * variance
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    nodes, weights = _quadrature()
     values = ACTIVATIONS[activation](math.sqrt(variance) * nodes) ** 2
     return float(weights @ values) / math.sqrt(2.0 * math.pi)
 
