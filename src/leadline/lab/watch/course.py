@@ -185,14 +185,17 @@ class WatchCourse:
         if self._closed:
             self._take_off()
             return
-        if self._counter is not None and self.active:
-            with suppress(TrainingStopped):  # it is over already
-                shield(self._counter.finish)()
+        with suppress(TrainingStopped):  # it is over already
+            shield(self._finish_update)()
         self._closed = True
         endings = (self._give_up, self._disarm, lambda: self._close_record(error))
         with ExitStack() as stack:  # all of them, also where the user interrupts one
             for end in (self._ranks.leave, *reversed(endings), self._take_off):
                 stack.callback(shield(end))
+
+    def _finish_update(self) -> None:
+        if self._counter is not None and self.active:
+            self._counter.finish()
 
     def _take_off(self) -> None:
         """Take off what counts and listens; not inside of a step, whose hooks torch walks through."""

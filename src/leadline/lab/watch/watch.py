@@ -193,7 +193,7 @@ class Watch:
         self._closed = True
         if self._course is not None:  # again, where hooks could not be taken off inside of a step
             self._course.close(error)
-        REGISTER.leave(self)
+        self._fence.shield(REGISTER.leave)(self)
 
     def disown(self) -> None:
         """Do nothing more, and leave the file alone: it is that of the process that this one left."""

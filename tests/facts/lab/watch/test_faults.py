@@ -33,8 +33,8 @@ from tests.plain_gpt import PlainGPT
 
 UPDATES = 2
 LAST_LINE = {
-    "Fence.shield", "Fence.__init__", "watch", "Watch.__init__", "Bell.__init__", "Pace.__init__",
-    "History.__init__", "LossKeeper.__init__", "PassHooks.__init__",
+    "Fence.shield", "Fence.__init__", "watch", "Watch.__init__", "Options.__init__", "Bell.__init__",
+    "Pace.__init__", "History.__init__", "LossKeeper.__init__", "PassHooks.__init__",
 }  # fmt: skip
 """What stands outside of every fence: the line itself, and what sets its attributes before it looks
 at anything."""

@@ -70,8 +70,9 @@ def prove_anatomy(
     """The anatomy of the module inside what was called, proved on the call's own inputs."""
 
     def fit() -> Any:
+        half = call.of_the_first_half()
         try:
-            return call.of_the_first_half().again()
+            return half.again()
         except LeadlineError:
             raise
         except Exception as error:  # a cache or the like that belongs to all of the examples

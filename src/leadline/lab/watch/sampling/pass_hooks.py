@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from torch import nn
@@ -54,9 +55,11 @@ class PassHooks:
             self._handles.append(LeftOutOfCopies(root))
 
     def end(self) -> None:
-        """Take everything off."""
-        while self._handles:
-            self._handles.pop().remove()
+        """Take everything off, whatever fails on the way."""
+        with ExitStack() as stack:
+            for handle in self._handles:  # the last of them first
+                stack.callback(handle.remove)
+            self._handles = []
 
 
 def is_compiled_in_place(module: nn.Module) -> bool:
