@@ -22,7 +22,7 @@ function evidenceTable(evidence, t) {
   return element("div", { class: "evidence", tabindex: "0", role: "region", "aria-label": t("finding.evidence") }, element("table", {},
     element("thead", {}, element("tr", {}, ...columns.map((name) => element("th", { scope: "col", text: t(`finding.${name}`) })))),
     element("tbody", {}, ...evidence.map((one) => element("tr", {}, ...columns.map((name) =>
-      element("td", { class: name, text: name === "what" || name === "source" ? String(one[name] ?? "") : valueText(one[name]) })))))));
+      element("td", { class: name, "data-name": t(`finding.${name}`), text: name === "what" || name === "source" ? String(one[name] ?? "") : valueText(one[name]) })))))));
 }
 
 // A finding as the server tells it; `more` are elements below it, `heading` the tag of its verdict.
@@ -35,8 +35,10 @@ export function findingCard(finding, t, { heading = "h3", more = [] } = {}) {
   if (finding.cause) term("finding.cause", finding.cause);
   const remedy = finding.remedy?.words;
   if (remedy) {
-    term("finding.remedy", element("span", {}, remedy, finding.remedy.safe === undefined ? "" : " ",
-      finding.remedy.safe === undefined ? "" : element("span", { class: "soft", text: t(finding.remedy.safe ? "finding.safe" : "finding.unsafe") })));
+    // Whether it is safe is a word about what can be applied to a model, not about advice.
+    const edit = Object.keys(finding.remedy.edit || {}).length > 0;
+    term("finding.remedy", element("span", {}, remedy, edit ? " " : "",
+      edit ? element("span", { class: "soft", text: t(finding.remedy.safe ? "finding.safe" : "finding.unsafe") }) : ""));
   }
   return element("article", { class: "finding", "data-level": finding.severity, "data-code": finding.code },
     element("p", { class: "finding-head" }, levelMark(finding.severity, t),

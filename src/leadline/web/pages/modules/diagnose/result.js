@@ -8,14 +8,15 @@ export function resultPart(t) {
   const verdict = element("section", { class: "diagnose-verdict", "aria-live": "polite", hidden: true });
   const remedy = element("section", { class: "diagnose-remedy", "aria-label": t("diagnose.remedy"), hidden: true });
   const findings = element("section", { class: "diagnose-findings", "aria-label": t("run.findings"), hidden: true });
-  const root = element("div", { class: "diagnose-result" }, message, verdict, remedy, findings);
+  const coverage = element("section", { class: "diagnose-coverage", "aria-label": t("diagnose.looked"), hidden: true });
+  const root = element("div", { class: "diagnose-result" }, message, verdict, findings, remedy, coverage);
   let diagnosis = null;
 
   const worst = (one) => (one.healthy ? "healthy" : one.findings[0]?.severity);
 
   function clear() {
     diagnosis = null;
-    for (const part of [message, verdict, remedy, findings]) {
+    for (const part of [message, verdict, findings, remedy, coverage]) {
       part.hidden = true;
       part.replaceChildren();
     }
@@ -30,7 +31,7 @@ export function resultPart(t) {
   function showVerdict(event) {
     diagnosis = event.diagnosis;
     const [first, ...rest] = diagnosis.answer;
-    verdict.hidden = findings.hidden = false;
+    verdict.hidden = false;
     verdict.dataset.level = worst(diagnosis);
     verdict.replaceChildren(levelMark(worst(diagnosis), t) ?? "", element("h2", { text: first }), ...rest.map((text) => element("p", { text })),
       ...(event.missing.length ? [element("p", { class: "soft", text: t("diagnose.missing", { n: event.missing.length, names: event.missing.slice(0, 3).join(", ") }) })] : []));
@@ -38,8 +39,10 @@ export function resultPart(t) {
     const follows = diagnosis.explained;
     findings.replaceChildren(...diagnosis.findings.map((one) => findingCard(one, t)),
       ...(follows.length ? [element("details", {}, element("summary", { text: t("diagnose.follows", { n: follows.length }) }),
-        ...follows.map((one) => findingCard(one, t, { more: [element("p", { class: "soft small", text: t("diagnose.followsFrom", { code: one.explained_by }) })] })))] : []),
-      element("details", { class: "coverage" }, element("summary", { text: t("diagnose.coverage", { n: looked.length, blind: blind.length }) }),
+        ...follows.map((one) => findingCard(one, t, { more: [element("p", { class: "soft small", text: t("diagnose.followsFrom", { code: one.explained_by }) })] })))] : []));
+    findings.hidden = !findings.children.length;
+    coverage.hidden = false;
+    coverage.replaceChildren(element("details", { class: "coverage" }, element("summary", { text: t("diagnose.coverage", { n: looked.length, blind: blind.length }) }),
         element("p", { class: "small", text: looked.join(" ") }),
         element("ul", {}, ...blind.map((one) => element("li", {}, element("b", { text: one.code }), ` ${one.why}`)))));
   }
@@ -57,14 +60,14 @@ export function resultPart(t) {
     const level = proof.helps ? "healthy" : "warning";
     remedy.hidden = false;
     remedy.append(
-      element("div", { class: "again", "data-level": level }, levelMark(level, t, t(proof.helps ? "diagnose.helps" : "diagnose.helpsNot")), element("p", { class: "again-sentence", text: event.sentence })),
+      element("div", { class: "again", "data-level": level }, levelMark(level, t, event.sentence)),
       element("div", { class: "before-after" }, column("diagnose.before", diagnosis, new Set()), column("diagnose.after", after, new Set(proof.new))));
   }
 
   // The findings of one visit; those that were not there before are marked.
   function column(key, one, fresh) {
     const faults = one.findings.filter((finding) => finding.severity !== "note");
-    return element("section", {}, element("h3", { text: t(key) }), element("p", { class: "soft small", text: one.answer[0] }),
+    return element("section", {}, element("h3", { text: t(key) }),
       faults.length
         ? element("ul", {}, ...faults.map((finding) => element("li", {}, levelMark(finding.severity, t), ` ${finding.code} `,
           element("span", { text: finding.verdict }), fresh.has(finding.verdict) ? element("b", { text: ` ${t("diagnose.new")}` }) : null)))

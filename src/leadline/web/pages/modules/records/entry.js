@@ -22,7 +22,9 @@ export function timeOf(made) {
 export function whenText(made, language) {
   const time = timeOf(made);
   if (time === null) return made || "–";
-  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(time);
+  // In the manner of the reader's country, where the language of the page is that of the browser.
+  const manner = navigator.languages?.find((one) => one.startsWith(language)) || language;
+  return new Intl.DateTimeFormat(manner, { dateStyle: "medium", timeStyle: "short" }).format(time);
 }
 
 export function statusMark(status, t) {

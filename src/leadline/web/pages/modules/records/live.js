@@ -32,7 +32,7 @@ export function liveRun(holder, { api, t, address, charts }, entry) {
     element("p", { class: "field" }, element("label", { for: select.id, text: t("run.quantity") }), select), mapPlace);
   const table = gaugeTable({ t, onChoose: choose });
   const sweepPlace = element("div", { class: "run-sweep" });
-  const root = element("div", { class: "run", "data-state": "starting" },
+  const root = element("div", { class: "follow", "data-state": "starting" },
     element("header", { class: "run-head" }, element("p", { class: "run-state", role: "status" }, sign, stateWord), answer, detail),
     warnings, sweepPlace, element("div", { class: "run-charts" }, lossPlace, mapPart), table.root);
   holder.append(root);

@@ -61,8 +61,9 @@ export function recordPage(holder, context, ids) {
     part = !run ? "report" : PARTS.includes(wish) ? wish : entry.status === "being written" || part === "steps" ? "steps" : "report";
     setText(title, entry.name);
     title.title = entry.path;
-    about.replaceChildren(statusMark(entry.status, t), element("span", { text: kindText(entry.kind, t) }),
-      element("span", { text: whenText(entry.made, language) }), element("code", { text: entry.path }));
+    // Step by step the run itself says how it stands.
+    about.replaceChildren(...[part === "steps" ? null : statusMark(entry.status, t), entry.kind && element("span", { text: kindText(entry.kind, t) }),
+      entry.made && element("span", { text: whenText(entry.made, language) }), element("code", { text: entry.path })].filter(Boolean));
     const level = entry.verdict?.level;
     said.hidden = part === "steps" && !damaged;
     said.replaceChildren(...[levelMark(level, t, level === "healthy" ? t("records.healthy") : undefined),

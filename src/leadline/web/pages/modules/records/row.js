@@ -35,7 +35,7 @@ export function recordRow(entry, { t, language, onTick }) {
     root.dataset.status = next.status;
     mark.replaceChildren(...[levelMark(level, t, level === "healthy" ? t("records.healthy") : undefined)].filter(Boolean));
     setText(sentence, next.verdict ? next.verdict.sentence : t("records.reading"));
-    setText(kind, next.steps ? t("records.kindSteps", { kind: kindText(next.kind, t), n: next.steps }) : kindText(next.kind, t));
+    setText(kind, next.steps ? t("records.kindSteps", { kind: kindText(next.kind, t), n: next.steps }) : next.kind ? kindText(next.kind, t) : "");
     setText(when, whenText(next.made, language));
     setText(size, sizeText(next.size));
     status.replaceChildren(statusMark(next.status, t));

@@ -1,5 +1,5 @@
 // The map of a sweep while it fills: a row for each design, a column for each depth.
-import { element, setText } from "../elements.js";
+import { element } from "../elements.js";
 import { numberText } from "../numbers.js";
 
 export function sweepMap(holder, { t }) {
@@ -22,6 +22,7 @@ export function sweepMap(holder, { t }) {
     counts = { done, all: done + open };
     bar.max = Math.max(1, counts.all);
     bar.value = done;
+    bar.hidden = !open;
     head.replaceChildren(element("th", { scope: "col", text: t("sweep.design") }),
       ...map.depths.map((depth) => element("th", { scope: "col", text: `${map.axis} ${depth}` })),
       element("th", { scope: "col", text: t("sweep.usable") }));
@@ -39,7 +40,6 @@ export function sweepMap(holder, { t }) {
       place.not_run && kind !== "open" ? element("span", { class: "soft", text: ` +${place.not_run}` }) : null);
   }
 
-  setText(bar, "");
   return {
     update,
     complete: () => counts.done === counts.all,
