@@ -1,0 +1,481 @@
+"""Records, runs and diagnoses on the page, against the lab as it is started from the command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.synthetic import broken_record, gpt2_record
+from tests.synthetic_sweep import cell_entry, cell_readings, sweep_record
+from tests.synthetic_watch import Course, growing_file, note_progress, write_sample
+
+pytestmark = pytest.mark.browser
+
+pytest.importorskip("starlette")
+expect = pytest.importorskip("playwright.sync_api").expect
+
+DESKTOP, PHONE = (1400, 900), (390, 844)
+ROOT = Path(__file__).parents[2]
+LONG = 60_000
+"""Milliseconds within which another process must have done something."""
+COURSE = Course(layers=4, samples=30)
+HOSTILE = "<img src=x onerror=alert(1)>"
+SLOW = """
+import time
+from pathlib import Path
+from leadline.instruments.visit.check import check
+
+@check("never-ends", facts=("never",))
+def never_ends(patient):
+    Path(__file__).with_suffix(".begun").touch()
+    time.sleep(600)
+    yield
+"""
+
+
+class Lab:
+    """A lab in a process of its own, and the pages that look at it."""
+
+    def __init__(self, folder: Path, browser: Any, *options: str) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "leadline", "lab", str(folder), "--no-browser"]
+        self.process = subprocess.Popen(
+            [*command, "--port", "0", *options], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.address = next(word for word in line.split() if word.startswith("http"))
+        self.origin = self.address.partition("?")[0]
+        self.problems: list[str] = []
+        self._browser = browser
+        self._contexts: list[Any] = []
+
+    def context(self, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Any:
+        context = self._browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, locale="en-GB"
+        )
+        context.set_default_timeout(LONG)
+        self._contexts.append(context)
+        return context
+
+    def open(self, view: str, *, context: Any = None, **settings: Any) -> Any:
+        """A page that shows a view, such as `#/records`."""
+        page = (context or self.context(**settings)).new_page()
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", self._hear)
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog {dialog.message}"))
+        page.goto(self.address.partition("#")[0] + view)
+        return page
+
+    def _hear(self, line: Any) -> None:
+        if line.type in ("error", "warning"):
+            self.problems.append(line.text)
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, browser: Any) -> Iterator[Lab]:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    one = Lab(folder, browser)
+    yield one
+    one.close()
+    assert one.problems == []
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `leadline` with arguments; what still runs at the end is ended."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "leadline", *arguments]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        processes.append(subprocess.Popen(command, text=True, cwd=ROOT, env=environment))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def row(page: Any, name: str) -> Any:
+    return page.locator("tr[data-record]").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def columns(page: Any) -> int:
+    """How many columns the heat map has."""
+    return page.locator(".heat-map canvas").evaluate("canvas => canvas.width")
+
+
+def test_an_empty_folder_says_how_to_make_a_record(lab: Lab):
+    page = lab.open("#/records")
+    expect(page.get_by_text("There is no record in this folder yet")).to_be_visible(timeout=LONG)
+    assert "leadline measure" in page.locator(".nothing").inner_text()
+    gpt2_record().save(lab.folder / "first.leadline")
+    expect(row(page, "first")).to_be_visible(timeout=LONG)
+    expect(page.locator(".nothing")).to_be_hidden()
+    (lab.folder / "first.leadline").unlink()
+    expect(page.get_by_text("There is no record in this folder yet")).to_be_visible(timeout=LONG)
+
+
+def test_the_list_can_be_searched_filtered_and_ordered(lab: Lab):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    broken_record().save(lab.folder / "broken.leadline")
+    (lab.folder / "odd.leadline").write_bytes(b"this is no record\n" * 40)
+    page = lab.open("#/records")
+    names = page.locator(".record-name")
+    expect(row(page, "broken").locator(".level-mark")).to_have_text("✕serious", timeout=LONG)
+    expect(row(page, "broken")).to_contain_text("The stream is not finite from layer 5 on.")
+    expect(row(page, "gpt2").locator(".level-mark")).to_have_text("inote")
+    expect(row(page, "odd").locator(".state")).to_contain_text("damaged")
+    expect(row(page, "odd")).to_contain_text("it is not an SQLite file")
+    assert row(page, "odd").locator("input").is_disabled()
+    page.get_by_label("Search").fill("finite LAYER")
+    expect(names).to_have_text(["broken"])
+    page.get_by_label("Search").fill("nowhere")
+    expect(page.get_by_text("No record matches.")).to_be_visible()
+    page.get_by_role("button", name="Show all records").click()
+    page.get_by_label("Verdict").select_option("note")
+    expect(names).to_have_text(["gpt2"])
+    page.get_by_label("Verdict").select_option("")
+    page.get_by_label("Status").select_option("damaged")
+    expect(names).to_have_text(["odd"])
+    page.get_by_label("Status").select_option("")
+    page.get_by_label("Order").select_option("worst")
+    expect(names).to_have_text(["broken", "odd", "gpt2"])
+    assert page.evaluate("location.hash") == "#/records?order=worst"
+    page.get_by_label("Search").fill("g")
+    page.reload()
+    expect(page.get_by_label("Search")).to_have_value("g")
+    expect(page.get_by_label("Order")).to_have_value("worst")
+
+
+def test_a_record_opens_as_its_report_and_several_as_one(lab: Lab):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    broken_record().save(lab.folder / "broken.leadline")
+    (lab.folder / "odd.leadline").write_bytes(b"this is no record\n" * 40)
+    page = lab.open("#/records")
+    row(page, "gpt2").get_by_role("link").click()
+    report = page.frame_locator("iframe.report")
+    expect(report.locator("h1")).to_contain_text("gpt2", timeout=LONG)
+    assert page.locator("iframe.report").evaluate("frame => frame.clientWidth") == DESKTOP[0]
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Open in a tab").click()
+    expect(opened.value.locator("h1")).to_contain_text("gpt2", timeout=LONG)
+    page.get_by_role("link", name="← All records").click()
+    page.get_by_label("Choose gpt2").check()
+    assert page.get_by_role("button", name="Show together").is_disabled()
+    page.get_by_label("Choose broken").check()
+    page.get_by_role("button", name="Show together").click()
+    expect(report.locator("h1")).to_have_text("gpt2 and broken", timeout=LONG)
+    page.goto(f"{lab.origin}#/records")
+    row(page, "odd").get_by_role("link").click()
+    expect(page.locator(".record-said")).to_contain_text("it is not an SQLite file")
+    assert page.locator("iframe").count() == 0
+    page.goto(f"{lab.origin}#/record/0123456789abcdef")
+    expect(page.locator("h1")).to_have_text("This record is not in the folder any more")
+
+
+def test_a_training_appears_and_grows_while_it_is_written(
+    lab: Lab, started: Callable[..., subprocess.Popen[str]]
+):
+    page = lab.open("#/records")
+    file = lab.folder / "run.leadline"
+    small = ("--set", "depth=3", "--set", "width=32", "--set", "heads=2")
+    training = started(
+        "train", "--recipe", "gpt2", *small, "--steps", "4000", "--layers", "-q", "-o", str(file)
+    )
+    expect(row(page, "run").locator(".state")).to_contain_text("being written", timeout=LONG)
+    row(page, "run").get_by_role("link").click()
+    page.locator(".heat-map canvas").wait_for()
+    state = page.locator(".run-state")
+    expect(state).to_contain_text("being written")
+    before, step = columns(page), page.locator(".run-answer").inner_text()
+    expect(page.locator(".run-answer")).not_to_have_text(step, timeout=LONG)
+    for _ in range(120):
+        if columns(page) > before:
+            break
+        page.wait_for_timeout(250)
+    assert columns(page) > before
+    expect(page.locator(".run-loss .unseen").first).to_contain_text("step")
+    training.kill()
+    training.wait()
+    expect(state).to_contain_text("was cut off", timeout=LONG)
+    page.get_by_role("link", name="← All records").click()
+    expect(row(page, "run").locator(".state")).to_contain_text("cut off", timeout=LONG)
+
+
+def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: Lab):
+    record = growing_file(lab.folder / "watch.leadline", COURSE)
+    for sample in range(10):
+        write_sample(record, COURSE, sample)
+    context = lab.context()
+    first, second = (lab.open("#/records", context=context) for _ in range(2))
+    row(first, "watch").get_by_role("link").click()
+    second.goto(first.url)
+    for page in (first, second):
+        expect(page.locator(".run-answer")).to_contain_text(
+            f"Step {COURSE.step_of(9)}", timeout=LONG
+        )
+    assert first.locator(".heat-map h3").inner_text() == "Stream norm"
+    first.get_by_label("Map of").select_option("tokens.cosine")
+    expect(first.locator(".heat-map h3")).to_have_text("Token cosine")
+    assert columns(first) == 10
+    canvas = first.locator(".heat-map canvas")
+    canvas.focus()
+    first.keyboard.press("ArrowRight")
+    # 0.15 at layer 0 and 0.1 of the part of the run that is done: the formula of the course
+    value = 0.15 + 0.1 * COURSE.step_of(0) / COURSE.last
+    expect(first.locator(".heat-readout")).to_have_text(f"layer 0, step 1: {value:.4f}")
+    for sample in range(10, COURSE.samples):
+        write_sample(record, COURSE, sample)
+    for page in (first, second):
+        expect(page.locator(".finding").first).to_contain_text("The loss has risen", timeout=LONG)
+    assert columns(first) == COURSE.samples
+    assert first.locator(".finding").count() == 2
+    expect(first.locator(".heat-map h3")).to_have_text("Token cosine")  # as it was chosen
+    expect(second.locator(".heat-map h3")).to_have_text("Spread of the attention logits, attention")
+    warned = first.locator(".gauges tr.warned")
+    expect(warned).to_contain_text("Spread of the attention logits")
+    expect(warned).to_contain_text(f"layer {COURSE.sick_layer}")
+    warned.get_by_role("button").click()
+    expect(first.locator(".heat-map h3")).to_have_text("Spread of the attention logits, attention")
+    assert first.locator(".heat-marks b").count() == 2
+    note_progress(record, COURSE, step=COURSE.last, closed=True)
+    record.close()
+    for page in (first, second):
+        expect(page.locator(".run-state")).to_contain_text("has ended", timeout=LONG)
+    first.get_by_role("button", name="Report").click()
+    expect(first.frame_locator("iframe.report").locator("h1")).to_be_visible(timeout=LONG)
+
+
+def test_the_map_of_a_sweep_fills(lab: Lab):
+    import numpy as np
+
+    from leadline.record import Record
+
+    last = "design=post, depth=12, seed=0"
+    made = sweep_record(limits={"pre": 12, "post": 6}, depths=(6, 12), seeds=(0,), missing=(last,))
+    made.save(lab.folder / "sweep.leadline")
+    record = Record.reopen(lab.folder / "sweep.leadline")
+    page = lab.open("#/records")
+    expect(row(page, "sweep").locator(".state")).to_contain_text("being written", timeout=LONG)
+    row(page, "sweep").get_by_role("link").click()
+    cells = page.locator(".sweep td[data-cell]")
+    expect(cells).to_have_text(["●1 of 1", "●1 of 1", "●1 of 1", "·1 to run"], timeout=LONG)
+    expect(page.locator(".follow")).to_contain_text("3 of 4 trainings have ended.")
+    entry = cell_entry({"design": "post", "depth": 12}, 0, loss=3.13)
+    with record.together():
+        record.append(cell_readings(last, 0, entry, good=False, rng=np.random.default_rng(0)))
+        record.note(f"cell:{last}", entry)
+    expect(cells).to_have_text(["●1 of 1", "●1 of 1", "●1 of 1", "○0 of 1"], timeout=LONG)
+    record.close()
+    expect(page.locator(".run-state")).to_contain_text("has ended", timeout=LONG)
+
+
+def test_a_lost_connection_is_told_and_taken_up_again(lab: Lab):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    page = lab.open("#/records")
+    expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
+    page.context.set_offline(True)
+    expect(page.get_by_text("The connection is lost; trying again")).to_be_visible(timeout=LONG)
+    broken_record().save(lab.folder / "broken.leadline")
+    page.context.set_offline(False)
+    expect(row(page, "broken")).to_be_visible(timeout=LONG)
+    expect(page.locator(".connection")).to_be_hidden()
+    lab.problems[:] = [one for one in lab.problems if "ERR_INTERNET_DISCONNECTED" not in one]
+
+
+def test_names_are_text(lab: Lab):
+    (lab.folder / "<b>").mkdir()
+    gpt2_record(name=HOSTILE).save(lab.folder / "<b>" / "<img src=x onerror=alert(1)>.leadline")
+    record = growing_file(lab.folder / "<i onclick=alert(1)>run.leadline", COURSE)
+    record.note("model", {"name": HOSTILE})
+    for sample in range(5):
+        write_sample(record, COURSE, sample)
+    page = lab.open("#/records")
+    expect(row(page, HOSTILE)).to_be_visible(timeout=LONG)
+    assert page.locator("main img, main b:not(.level-mark b), main i[onclick]").count() == 0
+    page.get_by_label("Search").fill("<img")
+    row(page, HOSTILE).get_by_role("link").click()
+    expect(page.frame_locator("iframe.report").locator("h1")).to_contain_text("<img", timeout=LONG)
+    assert page.locator("h1").inner_text() == HOSTILE
+    page.goto(f"{lab.origin}#/records")
+    row(page, "<i onclick=alert(1)>run").get_by_role("link").click()
+    expect(page.locator(".run-answer")).to_contain_text("Step", timeout=LONG)
+    record.close()
+    page.goto(f"{lab.origin}#/diagnose?model={HOSTILE}&kind=folder")
+    page.get_by_role("button", name="Diagnose").click()
+    expect(page.locator(".reason")).to_contain_text(f"There is no folder {HOSTILE}")
+    lab.problems[:] = [one for one in lab.problems if "422" not in one]  # Chromium's own line
+    assert page.locator("main img").count() == 0
+
+
+@pytest.fixture(scope="module")
+def sick_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model, one of whose projections is zero."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_layer=4, n_embd=32, n_head=2, n_positions=64, vocab_size=128, bos_token_id=0, eos_token_id=0
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        model.transformer.h[2].mlp.c_proj.weight.zero_()
+        model.transformer.h[2].mlp.c_proj.bias.zero_()
+    folder = tmp_path_factory.mktemp("models") / "sick"
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: Lab, sick_model: Path):
+    page = lab.open(f"#/diagnose?model={sick_model}&kind=folder&apply=1")
+    expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
+    assert page.locator(".diagnose-progress, .diagnose-verdict").locator("visible=true").count() == 0
+    page.get_by_role("button", name="Diagnose").press("Enter")
+    expect(page.locator(".diagnose-progress progress")).to_be_visible()
+    expect(page.locator(".stage-word")).to_contain_text(" of 21)", timeout=LONG)
+    # The view may be left meanwhile.
+    page.goto(f"{lab.origin}#/records")
+    page.goto(f"{lab.origin}#/diagnose")
+    expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
+    verdict = page.locator(".diagnose-verdict")
+    expect(verdict.locator("h2")).to_contain_text("1 serious finding", timeout=LONG)
+    finding = page.locator(".finding[data-code=W01]")
+    expect(finding).to_contain_text("transformer.h.2.mlp.c_proj.weight is 0 throughout")
+    expect(finding).to_contain_text("never loaded after it was allocated")
+    expect(finding.locator(".evidence tbody td").nth(1)).to_have_text("1.000")
+    before, after = page.locator(".before-after section").all()
+    expect(page.locator(".again")).to_contain_text("is gone on a copy", timeout=LONG)
+    expect(before).to_contain_text("W01")
+    expect(after).not_to_contain_text("W01")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden(timeout=LONG)
+
+
+def test_a_random_model_is_healthy_and_one_that_is_missing_a_sentence(lab: Lab, sick_model: Path):
+    page = lab.open("#/diagnose")
+    page.get_by_role("button", name="Diagnose").click()
+    expect(page.locator(".reason")).to_have_text("Name a model first.")
+    page.get_by_label("Recipe").check()
+    page.get_by_label("Name of the recipe").fill("no-such-recipe")
+    page.keyboard.press("Enter")
+    expect(page.locator(".diagnose-message")).to_contain_text("no-such-recipe", timeout=LONG)
+    page.get_by_label("Name of the recipe").fill("default")
+    page.keyboard.press("Enter")
+    expect(page.locator(".diagnose-verdict")).to_have_attribute("data-level", "healthy", timeout=LONG)
+    assert page.evaluate("location.hash") == "#/diagnose?model=default&kind=recipe"
+    expect(page.locator(".diagnose-message")).to_be_hidden()
+
+
+def test_a_diagnosis_that_hangs_can_be_stopped(tmp_path: Path, browser: Any, sick_model: Path):
+    plugin = tmp_path / "slow.py"
+    plugin.write_text(SLOW)
+    (tmp_path / "folder").mkdir()
+    lab = Lab(tmp_path / "folder", browser, "--plugin", str(plugin))
+    try:
+        page = lab.open(f"#/diagnose?model={sick_model}&kind=folder")
+        page.get_by_role("button", name="Diagnose").click()
+        expect(page.locator(".stage-word")).to_contain_text("never-ends", timeout=LONG)
+        for _ in range(100):
+            if plugin.with_suffix(".begun").exists():
+                break
+            page.wait_for_timeout(100)
+        assert plugin.with_suffix(".begun").exists()
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_text("The diagnosis was stopped.")).to_be_visible(timeout=LONG)
+        expect(page.locator(".diagnose-progress")).to_be_hidden()
+        expect(page.get_by_role("button", name="Diagnose")).to_be_enabled()
+        assert lab.problems == []
+    finally:
+        lab.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_views_fit_and_axe_has_no_serious_complaint(
+    lab: Lab, axe: str, size: tuple[int, int], scheme: str
+):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    broken_record().save(lab.folder / "broken.leadline")
+    sweep_record().save(lab.folder / "sweep.leadline")
+    record = growing_file(lab.folder / "watch.leadline", COURSE)
+    for sample in range(COURSE.samples):
+        write_sample(record, COURSE, sample)
+    page = lab.open("#/records", size=size, scheme=scheme)
+    expect(row(page, "broken").locator(".level-mark")).to_be_visible(timeout=LONG)
+    page.get_by_label("Choose gpt2").check()
+    addresses = {
+        name: row(page, name).get_by_role("link").get_attribute("href") for name in ("watch", "sweep")
+    }
+    page.evaluate(axe)
+    serious = complaints(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    views = {
+        addresses["watch"]: ".gauges",
+        f"{addresses['sweep']}?part=steps": ".sweep td",
+        "#/diagnose": ".diagnose-form",
+    }
+    for view, part in views.items():
+        page.evaluate("address => { location.hash = address; }", view)
+        page.locator(part).first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        serious += complaints(page)
+    record.close()
+    assert serious == []
+
+
+def complaints(page: Any) -> list[Any]:
+    violations = page.evaluate("axe.run().then((result) => result.violations)")
+    return [
+        (one["id"], [node["html"] for node in one["nodes"]][:3])
+        for one in violations
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("language", ["zh", "ru"])
+def test_the_views_speak_the_language_of_the_page(lab: Lab, language: str):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    page = lab.open("#/records", size=PHONE)
+    expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
+    page.locator(".tools select").select_option(language)
+    title = {"zh": "记录", "ru": "Записи"}[language]
+    expect(page.locator("h1")).to_have_text(title)
+    expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    page.goto(f"{lab.origin}#/diagnose")
+    expect(page.locator("h1")).to_have_text({"zh": "诊断一个模型", "ru": "Диагноз модели"}[language])
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_a_record_is_reached_with_the_keyboard_alone(lab: Lab):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    broken_record().save(lab.folder / "broken.leadline")
+    page = lab.open("#/records")
+    expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
+    page.get_by_label("Search").focus()
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert page.locator("tr[data-record] input").first.is_checked()
+    page.keyboard.press("Tab")
+    name = page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(name)
