@@ -89,7 +89,7 @@ export function recordList(holder, { api, t, address, session, language, onAddre
     place(nodes);
     const writing = shown.filter((entry) => entry.status === "being written").length;
     setText(count, [
-      shown.length === entries.size ? t("records.count", { n: entries.size }) : t("records.countOf", { n: shown.length, all: entries.size }),
+      shown.length === entries.size ? t(entries.size === 1 ? "records.countOne" : "records.count", { n: entries.size }) : t("records.countOf", { n: shown.length, all: entries.size }),
       writing ? t("records.writing", { n: writing }) : ""].filter(Boolean).join(" · "));
     table.hidden = !shown.length;
     nothing.hidden = Boolean(shown.length);
