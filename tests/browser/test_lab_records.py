@@ -115,7 +115,9 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def row(page: Any, name: str) -> Any:
-    return page.locator("tr[data-record]").filter(has=page.get_by_role("link", name=name, exact=True))
+    return page.locator("tr[data-record]").filter(
+        has=page.get_by_role("link", name=name, exact=True)
+    )
 
 
 def columns(page: Any) -> int:
@@ -348,7 +350,13 @@ def sick_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        n_layer=4, n_embd=32, n_head=2, n_positions=64, vocab_size=128, bos_token_id=0, eos_token_id=0
+        n_layer=4,
+        n_embd=32,
+        n_head=2,
+        n_positions=64,
+        vocab_size=128,
+        bos_token_id=0,
+        eos_token_id=0,
     )
     model = transformers.GPT2LMHeadModel(config)
     with torch.no_grad():
@@ -362,7 +370,9 @@ def sick_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: Lab, sick_model: Path):
     page = lab.open(f"#/diagnose?model={sick_model}&kind=folder&apply=1")
     expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
-    assert page.locator(".diagnose-progress, .diagnose-verdict").locator("visible=true").count() == 0
+    assert (
+        page.locator(".diagnose-progress, .diagnose-verdict").locator("visible=true").count() == 0
+    )
     page.get_by_role("button", name="Diagnose").press("Enter")
     expect(page.locator(".diagnose-progress progress")).to_be_visible()
     expect(page.locator(".stage-word")).to_contain_text(" of 21)", timeout=LONG)
@@ -393,7 +403,9 @@ def test_a_random_model_is_healthy_and_one_that_is_missing_a_sentence(lab: Lab, 
     expect(page.locator(".diagnose-message")).to_contain_text("no-such-recipe", timeout=LONG)
     page.get_by_label("Name of the recipe").fill("default")
     page.keyboard.press("Enter")
-    expect(page.locator(".diagnose-verdict")).to_have_attribute("data-level", "healthy", timeout=LONG)
+    expect(page.locator(".diagnose-verdict")).to_have_attribute(
+        "data-level", "healthy", timeout=LONG
+    )
     assert page.evaluate("location.hash") == "#/diagnose?model=default&kind=recipe"
     expect(page.locator(".diagnose-message")).to_be_hidden()
 
@@ -436,7 +448,8 @@ def test_the_views_fit_and_axe_has_no_serious_complaint(
     expect(row(page, "broken").locator(".level-mark")).to_be_visible(timeout=LONG)
     page.get_by_label("Choose gpt2").check()
     addresses = {
-        name: row(page, name).get_by_role("link").get_attribute("href") for name in ("watch", "sweep")
+        name: row(page, name).get_by_role("link").get_attribute("href")
+        for name in ("watch", "sweep")
     }
     page.evaluate(axe)
     serious = complaints(page)
@@ -475,7 +488,9 @@ def test_the_views_speak_the_language_of_the_page(lab: Lab, language: str):
     expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     page.goto(f"{lab.origin}#/diagnose")
-    expect(page.locator("h1")).to_have_text({"zh": "诊断一个模型", "ru": "Диагноз модели"}[language])
+    expect(page.locator("h1")).to_have_text(
+        {"zh": "诊断一个模型", "ru": "Диагноз модели"}[language]
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
