@@ -1,12 +1,11 @@
-"""Records, runs and diagnoses on the page, against the lab as it is started from the command line."""
+"""Records and runs on the page, against the lab as it is started from the command line."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,103 +14,16 @@ import pytest
 from tests.synthetic import broken_record, gpt2_record
 from tests.synthetic_sweep import cell_entry, cell_readings, sweep_record
 from tests.synthetic_watch import Course, growing_file, note_progress, write_sample
+from tests.visited_lab import DESKTOP, LONG, PHONE
 
 pytestmark = pytest.mark.browser
 
 pytest.importorskip("starlette")
 expect = pytest.importorskip("playwright.sync_api").expect
 
-DESKTOP, PHONE = (1400, 900), (390, 844)
 ROOT = Path(__file__).parents[2]
-LONG = 60_000
-"""Milliseconds within which another process must have done something."""
 COURSE = Course(layers=4, samples=30)
 HOSTILE = "<img src=x onerror=alert(1)>"
-SLOW = """
-import time
-from pathlib import Path
-from leadline.instruments.visit.check import check
-
-@check("never-ends", facts=("never",))
-def never_ends(patient):
-    Path(__file__).with_suffix(".begun").touch()
-    time.sleep(600)
-    yield
-"""
-
-
-class Lab:
-    """A lab in a process of its own, and the pages that look at it."""
-
-    def __init__(self, folder: Path, browser: Any, *options: str) -> None:
-        self.folder = folder
-        command = [sys.executable, "-m", "leadline", "lab", str(folder), "--no-browser"]
-        self.process = subprocess.Popen(
-            [*command, "--port", "0", *options], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        self.address = next(word for word in line.split() if word.startswith("http"))
-        self.origin = self.address.partition("?")[0]
-        self.problems: list[str] = []
-        self._browser = browser
-        self._contexts: list[Any] = []
-
-    def context(self, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> Any:
-        context = self._browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, locale="en-GB"
-        )
-        context.set_default_timeout(LONG)
-        self._contexts.append(context)
-        return context
-
-    def open(self, view: str, *, context: Any = None, **settings: Any) -> Any:
-        """A page that shows a view, such as `#/records`."""
-        page = (context or self.context(**settings)).new_page()
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("console", self._hear)
-        page.on("dialog", lambda dialog: self.problems.append(f"dialog {dialog.message}"))
-        page.goto(self.address.partition("#")[0] + view)
-        return page
-
-    def _hear(self, line: Any) -> None:
-        if line.type in ("error", "warning"):
-            self.problems.append(line.text)
-
-    def close(self) -> None:
-        for context in self._contexts:
-            context.close()
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=60)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
-@pytest.fixture
-def lab(tmp_path: Path, browser: Any) -> Iterator[Lab]:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    one = Lab(folder, browser)
-    yield one
-    one.close()
-    assert one.problems == []
-
-
-@pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `leadline` with arguments; what still runs at the end is ended."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "leadline", *arguments]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        processes.append(subprocess.Popen(command, text=True, cwd=ROOT, env=environment))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
 
 
 def row(page: Any, name: str) -> Any:
@@ -195,13 +107,17 @@ def test_a_record_opens_as_its_report_and_several_as_one(lab: Lab):
 
 
 def test_a_training_appears_and_grows_while_it_is_written(
-    lab: Lab, started: Callable[..., subprocess.Popen[str]]
+    lab: Lab, start: Callable[..., subprocess.Popen[str]]
 ):
     page = lab.open("#/records")
     file = lab.folder / "run.leadline"
     small = ("--set", "depth=3", "--set", "width=32", "--set", "heads=2")
-    training = started(
-        "train", "--recipe", "gpt2", *small, "--steps", "4000", "--layers", "-q", "-o", str(file)
+    command = [sys.executable, "-m", "leadline", "train", "--recipe", "gpt2", *small, "--layers"]
+    training = start(
+        [*command, "--steps", "4000", "-q", "-o", str(file)],
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     expect(row(page, "run").locator(".state")).to_contain_text("being written", timeout=LONG)
     row(page, "run").get_by_role("link").click()
@@ -341,96 +257,6 @@ def test_names_are_text(lab: Lab):
     expect(page.locator(".reason")).to_contain_text(f"There is no folder {HOSTILE}")
     lab.problems[:] = [one for one in lab.problems if "422" not in one]  # Chromium's own line
     assert page.locator("main img").count() == 0
-
-
-@pytest.fixture(scope="module")
-def sick_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model, one of whose projections is zero."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        n_layer=4,
-        n_embd=32,
-        n_head=2,
-        n_positions=64,
-        vocab_size=128,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    model = transformers.GPT2LMHeadModel(config)
-    with torch.no_grad():
-        model.transformer.h[2].mlp.c_proj.weight.zero_()
-        model.transformer.h[2].mlp.c_proj.bias.zero_()
-    folder = tmp_path_factory.mktemp("models") / "sick"
-    model.save_pretrained(folder)
-    return folder
-
-
-def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: Lab, sick_model: Path):
-    page = lab.open(f"#/diagnose?model={sick_model}&kind=folder&apply=1")
-    expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
-    assert (
-        page.locator(".diagnose-progress, .diagnose-verdict").locator("visible=true").count() == 0
-    )
-    page.get_by_role("button", name="Diagnose").press("Enter")
-    expect(page.locator(".diagnose-progress progress")).to_be_visible()
-    expect(page.locator(".stage-word")).to_contain_text(" of 21)", timeout=LONG)
-    # The view may be left meanwhile.
-    page.goto(f"{lab.origin}#/records")
-    page.goto(f"{lab.origin}#/diagnose")
-    expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
-    verdict = page.locator(".diagnose-verdict")
-    expect(verdict.locator("h2")).to_contain_text("1 serious finding", timeout=LONG)
-    finding = page.locator(".finding[data-code=W01]")
-    expect(finding).to_contain_text("transformer.h.2.mlp.c_proj.weight is 0 throughout")
-    expect(finding).to_contain_text("never loaded after it was allocated")
-    expect(finding.locator(".evidence tbody td").nth(1)).to_have_text("1.000")
-    expect(page.locator(".again")).to_contain_text("is gone on a copy", timeout=LONG)
-    before, after = page.locator(".before-after section").all()
-    expect(before).to_contain_text("W01")
-    expect(after).not_to_contain_text("W01")
-    expect(page.get_by_role("button", name="Stop")).to_be_hidden(timeout=LONG)
-
-
-def test_a_random_model_is_healthy_and_one_that_is_missing_a_sentence(lab: Lab, sick_model: Path):
-    page = lab.open("#/diagnose")
-    page.get_by_role("button", name="Diagnose").click()
-    expect(page.locator(".reason")).to_have_text("Name a model first.")
-    page.get_by_label("Recipe").check()
-    page.get_by_label("Name of the recipe").fill("no-such-recipe")
-    page.keyboard.press("Enter")
-    expect(page.locator(".diagnose-message")).to_contain_text("no-such-recipe", timeout=LONG)
-    page.get_by_label("Name of the recipe").fill("default")
-    page.keyboard.press("Enter")
-    expect(page.locator(".diagnose-verdict")).to_have_attribute(
-        "data-level", "healthy", timeout=LONG
-    )
-    assert page.evaluate("location.hash") == "#/diagnose?model=default&kind=recipe"
-    expect(page.locator(".diagnose-message")).to_be_hidden()
-
-
-def test_a_diagnosis_that_hangs_can_be_stopped(tmp_path: Path, browser: Any, sick_model: Path):
-    plugin = tmp_path / "slow.py"
-    plugin.write_text(SLOW)
-    (tmp_path / "folder").mkdir()
-    lab = Lab(tmp_path / "folder", browser, "--plugin", str(plugin))
-    try:
-        page = lab.open(f"#/diagnose?model={sick_model}&kind=folder")
-        page.get_by_role("button", name="Diagnose").click()
-        expect(page.locator(".stage-word")).to_contain_text("never-ends", timeout=LONG)
-        for _ in range(100):
-            if plugin.with_suffix(".begun").exists():
-                break
-            page.wait_for_timeout(100)
-        assert plugin.with_suffix(".begun").exists()
-        page.get_by_role("button", name="Stop").click()
-        expect(page.get_by_text("The diagnosis was stopped.")).to_be_visible(timeout=LONG)
-        expect(page.locator(".diagnose-progress")).to_be_hidden()
-        expect(page.get_by_role("button", name="Diagnose")).to_be_enabled()
-        assert lab.problems == []
-    finally:
-        lab.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

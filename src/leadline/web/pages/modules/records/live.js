@@ -30,6 +30,7 @@ export function liveRun(holder, { api, t, address, charts }, entry) {
   const mapPlace = element("div", { class: "run-map-place" });
   const mapPart = element("div", { class: "run-map", hidden: true },
     element("p", { class: "field" }, element("label", { for: select.id, text: t("run.quantity") }), select), mapPlace);
+  const key = element("span", { class: "legend" });
   const table = gaugeTable({ t, onChoose: choose });
   const sweepPlace = element("div", { class: "run-sweep" });
   const root = element("div", { class: "follow", "data-state": "starting" },
@@ -54,8 +55,11 @@ export function liveRun(holder, { api, t, address, charts }, entry) {
     loss: (event) => {
       const lines = event.series.filter((one) => one.quantity in LOSSES);
       if (!lines.length) return;
-      loss ??= charts.lineChart(lossPlace, { title: t("train.loss"), about: t("train.loss.about"), unit: lines[0].unit, across: t("word.step"), t });
-      loss.update(lines.map((one) => ({ label: t.or(`run.${one.quantity}`, one.label), x: one.steps, values: one.values, ...LOSSES[one.quantity] })));
+      loss ??= charts.lineChart(lossPlace, { title: t("train.loss"), about: t("train.loss.about"), unit: lines[0].unit, across: t("word.step"), t, tools: [key] });
+      const drawn = lines.map((one) => ({ label: t.or(`run.${one.quantity}`, one.label), x: one.steps, values: one.values, ...LOSSES[one.quantity] }));
+      loss.update(drawn);
+      if (key.children.length === drawn.length || drawn.length < 2) return;
+      key.replaceChildren(...drawn.map((line) => element("span", {}, element("i", { class: [line.colour, line.marker].filter(Boolean).join(" ") }), line.label)));
     },
     maps: (event) => {
       maps = event.maps;

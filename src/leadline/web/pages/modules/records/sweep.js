@@ -24,7 +24,7 @@ export function sweepMap(holder, { t }) {
     bar.value = done;
     bar.hidden = !open;
     head.replaceChildren(element("th", { scope: "col", text: t("sweep.design") }),
-      ...map.depths.map((depth) => element("th", { scope: "col", text: `${map.axis} ${depth}` })),
+      ...map.depths.map((depth, at) => element("th", { scope: "col", text: at ? String(depth) : `${map.axis} ${depth}` })),
       element("th", { scope: "col", text: t("sweep.usable") }));
     body.replaceChildren(...map.rows.map((row) => element("tr", {}, element("th", { scope: "row", text: row.name }),
       ...map.depths.map((depth) => cell(row.places.find((place) => place.depth === depth))),
