@@ -52,7 +52,7 @@ def sick_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: Lab, sick_model: Path):
+def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: VisitedLab, sick_model: Path):
     page = lab.open(f"#/diagnose?model={sick_model}&kind=folder&apply=1")
     expect(page.get_by_label("Folder of the model")).to_have_value(str(sick_model))
     assert (
@@ -78,7 +78,9 @@ def test_a_model_is_diagnosed_and_its_remedy_measured_again(lab: Lab, sick_model
     expect(page.get_by_role("button", name="Stop")).to_be_hidden(timeout=LONG)
 
 
-def test_a_random_model_is_healthy_and_one_that_is_missing_a_sentence(lab: Lab, sick_model: Path):
+def test_a_random_model_is_healthy_and_one_that_is_missing_a_sentence(
+    lab: VisitedLab, sick_model: Path
+):
     page = lab.open("#/diagnose")
     page.get_by_role("button", name="Diagnose").click()
     expect(page.locator(".reason")).to_have_text("Name a model first.")

@@ -14,7 +14,7 @@ import pytest
 from tests.synthetic import broken_record, gpt2_record
 from tests.synthetic_sweep import cell_entry, cell_readings, sweep_record
 from tests.synthetic_watch import Course, growing_file, note_progress, write_sample
-from tests.visited_lab import DESKTOP, LONG, PHONE
+from tests.visited_lab import DESKTOP, LONG, PHONE, VisitedLab
 
 pytestmark = pytest.mark.browser
 
@@ -37,7 +37,7 @@ def columns(page: Any) -> int:
     return page.locator(".heat-map canvas").evaluate("canvas => canvas.width")
 
 
-def test_an_empty_folder_says_how_to_make_a_record(lab: Lab):
+def test_an_empty_folder_says_how_to_make_a_record(lab: VisitedLab):
     page = lab.open("#/records")
     expect(page.get_by_text("There is no record in this folder yet")).to_be_visible(timeout=LONG)
     assert "leadline measure" in page.locator(".nothing").inner_text()
@@ -48,7 +48,7 @@ def test_an_empty_folder_says_how_to_make_a_record(lab: Lab):
     expect(page.get_by_text("There is no record in this folder yet")).to_be_visible(timeout=LONG)
 
 
-def test_the_list_can_be_searched_filtered_and_ordered(lab: Lab):
+def test_the_list_can_be_searched_filtered_and_ordered(lab: VisitedLab):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     broken_record().save(lab.folder / "broken.leadline")
     (lab.folder / "odd.leadline").write_bytes(b"this is no record\n" * 40)
@@ -80,7 +80,7 @@ def test_the_list_can_be_searched_filtered_and_ordered(lab: Lab):
     expect(page.get_by_label("Order")).to_have_value("worst")
 
 
-def test_a_record_opens_as_its_report_and_several_as_one(lab: Lab):
+def test_a_record_opens_as_its_report_and_several_as_one(lab: VisitedLab):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     broken_record().save(lab.folder / "broken.leadline")
     (lab.folder / "odd.leadline").write_bytes(b"this is no record\n" * 40)
@@ -107,7 +107,7 @@ def test_a_record_opens_as_its_report_and_several_as_one(lab: Lab):
 
 
 def test_a_training_appears_and_grows_while_it_is_written(
-    lab: Lab, start: Callable[..., subprocess.Popen[str]]
+    lab: VisitedLab, start: Callable[..., subprocess.Popen[str]]
 ):
     page = lab.open("#/records")
     file = lab.folder / "run.leadline"
@@ -139,7 +139,7 @@ def test_a_training_appears_and_grows_while_it_is_written(
     expect(row(page, "run").locator(".state")).to_contain_text("cut off", timeout=LONG)
 
 
-def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: Lab):
+def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: VisitedLab):
     record = growing_file(lab.folder / "watch.leadline", COURSE)
     for sample in range(10):
         write_sample(record, COURSE, sample)
@@ -183,7 +183,7 @@ def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: Lab):
     expect(first.frame_locator("iframe.report").locator("h1")).to_be_visible(timeout=LONG)
 
 
-def test_the_map_of_a_sweep_fills(lab: Lab):
+def test_the_map_of_a_sweep_fills(lab: VisitedLab):
     import numpy as np
 
     from leadline.record import Record
@@ -207,7 +207,7 @@ def test_the_map_of_a_sweep_fills(lab: Lab):
     expect(page.locator(".run-state")).to_contain_text("has ended", timeout=LONG)
 
 
-def test_a_lost_connection_is_told_and_taken_up_again(lab: Lab):
+def test_a_lost_connection_is_told_and_taken_up_again(lab: VisitedLab):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     requests: list[str] = []
 
@@ -234,7 +234,7 @@ def test_a_lost_connection_is_told_and_taken_up_again(lab: Lab):
     lab.problems[:] = [one for one in lab.problems if "ERR_FAILED" not in one]
 
 
-def test_names_are_text(lab: Lab):
+def test_names_are_text(lab: VisitedLab):
     (lab.folder / "<b>").mkdir()
     gpt2_record(name=HOSTILE).save(lab.folder / "<b>" / "<img src=x onerror=alert(1)>.leadline")
     record = growing_file(lab.folder / "<i onclick=alert(1)>run.leadline", COURSE)
@@ -262,7 +262,7 @@ def test_names_are_text(lab: Lab):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_views_fit_and_axe_has_no_serious_complaint(
-    lab: Lab, axe: str, size: tuple[int, int], scheme: str
+    lab: VisitedLab, axe: str, size: tuple[int, int], scheme: str
 ):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     broken_record().save(lab.folder / "broken.leadline")
@@ -304,7 +304,7 @@ def complaints(page: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("language", ["zh", "ru"])
-def test_the_views_speak_the_language_of_the_page(lab: Lab, language: str):
+def test_the_views_speak_the_language_of_the_page(lab: VisitedLab, language: str):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     page = lab.open("#/records", size=PHONE)
     expect(row(page, "gpt2")).to_be_visible(timeout=LONG)
@@ -320,7 +320,7 @@ def test_the_views_speak_the_language_of_the_page(lab: Lab, language: str):
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
-def test_a_record_is_reached_with_the_keyboard_alone(lab: Lab):
+def test_a_record_is_reached_with_the_keyboard_alone(lab: VisitedLab):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     broken_record().save(lab.folder / "broken.leadline")
     page = lab.open("#/records")

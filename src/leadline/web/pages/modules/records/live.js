@@ -8,7 +8,7 @@ import { sweepMap } from "./sweep.js";
 const LOSSES = { "train.loss": { colour: "a" }, "validation.loss": { colour: "b", marker: "circle" } };
 const SIGNS = { running: "●", starting: "●", waiting: "●", silent: "◌", died: "◐", closed: "■", gone: "✕" };
 
-// `entry` is what the list says of the record. Returns { again(), ended(), destroy() }.
+// `entry` is what the list says of the record. Returns { again(entry), ended(), destroy() }.
 export function liveRun(holder, { api, t, address, charts }, entry) {
   let abort = null;
   let ended = false;
@@ -161,7 +161,10 @@ export function liveRun(holder, { api, t, address, charts }, entry) {
 
   follow();
   return {
-    again: follow,
+    again: (next) => {
+      entry = next;
+      follow();
+    },
     ended: () => ended,
     destroy: () => {
       abort.abort();

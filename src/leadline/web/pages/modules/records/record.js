@@ -14,6 +14,7 @@ export function recordPage(holder, context, ids) {
   let part = "";
   let live = null;
   let shown = "";
+  let writing = false;
 
   const title = element("h1", { text: several ? t("records.several", { n: ids.length }) : t("word.loading") });
   const about = element("p", { class: "record-about" });
@@ -73,7 +74,9 @@ export function recordPage(holder, context, ids) {
     [...tabs.children].forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.part === part)));
     const now = damaged ? "damaged" : part;
     // A run that was closed and is written again is followed again.
-    if (now === "steps" && shown === "steps" && entry.status === "being written" && live.ended()) live.again();
+    const begins = entry.status === "being written" && !writing;
+    writing = entry.status === "being written";
+    if (begins && shown === "steps" && now === "steps" && live.ended()) live.again(entry);
     if (now === shown) return;
     shown = now;
     leaveLive();
