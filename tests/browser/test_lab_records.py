@@ -37,6 +37,15 @@ def columns(page: Any) -> int:
     return page.locator(".heat-map canvas").evaluate("canvas => canvas.width")
 
 
+def wait_for_columns(page: Any, least: int) -> None:
+    """Wait until the heat map has so many columns."""
+    for _ in range(LONG // 250):
+        if columns(page) >= least:
+            return
+        page.wait_for_timeout(250)
+    assert columns(page) >= least
+
+
 def test_an_empty_folder_says_how_to_make_a_record(lab: VisitedLab):
     page = lab.open("#/records")
     expect(page.get_by_text("There is no record in this folder yet")).to_be_visible(timeout=LONG)
@@ -126,11 +135,7 @@ def test_a_training_appears_and_grows_while_it_is_written(
     expect(state).to_contain_text("being written")
     before, step = columns(page), page.locator(".run-answer").inner_text()
     expect(page.locator(".run-answer")).not_to_have_text(step, timeout=LONG)
-    for _ in range(120):
-        if columns(page) > before:
-            break
-        page.wait_for_timeout(250)
-    assert columns(page) > before
+    wait_for_columns(page, before + 1)
     expect(page.locator(".run-loss .unseen").first).to_contain_text("step")
     training.kill()
     training.wait()
@@ -154,7 +159,7 @@ def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: Visited
     assert first.locator(".heat-map h3").inner_text() == "Stream norm"
     first.get_by_label("Map of").select_option("tokens.cosine")
     expect(first.locator(".heat-map h3")).to_have_text("Token cosine")
-    assert columns(first) == 10
+    wait_for_columns(first, 10)
     canvas = first.locator(".heat-map canvas")
     canvas.focus()
     first.keyboard.press("ArrowRight")
@@ -165,16 +170,15 @@ def test_a_watched_run_tells_maps_gauges_and_findings_until_it_ends(lab: Visited
         write_sample(record, COURSE, sample)
     for page in (first, second):
         expect(page.locator(".finding").first).to_contain_text("The loss has risen", timeout=LONG)
-    assert columns(first) == COURSE.samples
-    assert first.locator(".finding").count() == 2
+    expect(first.locator(".finding")).to_have_count(2, timeout=LONG)
+    wait_for_columns(first, COURSE.samples)
     expect(first.locator(".heat-map h3")).to_have_text("Token cosine")  # as it was chosen
     expect(second.locator(".heat-map h3")).to_have_text("Spread of the attention logits, attention")
-    warned = first.locator(".gauges tr.warned")
-    expect(warned).to_contain_text("Spread of the attention logits")
-    expect(warned).to_contain_text(f"layer {COURSE.sick_layer}")
+    warned = first.locator(".gauges tr.warned").filter(has_text=f"layer {COURSE.sick_layer}")
+    expect(warned).to_contain_text("Spread of the attention logits", timeout=LONG)
     warned.get_by_role("button").click()
     expect(first.locator(".heat-map h3")).to_have_text("Spread of the attention logits, attention")
-    assert first.locator(".heat-marks b").count() == 2
+    expect(first.locator(".heat-marks b")).to_have_count(2)
     note_progress(record, COURSE, step=COURSE.last, closed=True)
     record.close()
     for page in (first, second):
