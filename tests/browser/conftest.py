@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.visited_lab import VisitedLab
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +52,14 @@ def axe() -> str:
         with tarfile.open(folder / done.stdout.split()[-1]) as archive:
             archive.extract("package/axe.min.js", folder, filter="data")
     return script.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, browser: Any, start: Callable[..., Any]) -> Iterator[VisitedLab]:
+    """A lab of an empty folder; in the end its pages must have had nothing to complain of."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    one = VisitedLab(folder, browser, start)
+    yield one
+    one.close()
+    assert one.problems == []

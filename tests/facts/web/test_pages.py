@@ -15,7 +15,11 @@ PAGES = Path(pages.__file__).parent
 VENDOR = Path(vendor.__file__).parent
 MODULES = sorted((PAGES / "modules").rglob("*.js"))
 WORDS = {path.stem: json.loads(path.read_text("utf-8")) for path in (PAGES / "words").iterdir()}
-SHELL = [path for path in MODULES if path.parent.name in ("modules", "play", "claims")]
+SHELL = [
+    path
+    for path in MODULES
+    if path.parent.name in ("modules", "play", "claims", "records", "diagnose")
+]
 IMPORT = re.compile(r'^import \{ \w+(?:, \w+)* \} from "(\.{1,2}/[\w./-]+\.js)";$')
 EXPORT = re.compile(r"^export (?:function|const) \w+")
 VIEW = re.compile(r'^import \{ mount as mount\w+ \} from "(\./\w+/index\.js)";$')

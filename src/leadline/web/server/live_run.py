@@ -3,6 +3,7 @@
     {"event": "state", "state": "running", "answer": [...], "step": 120, "detail": "..."}
     {"event": "loss", "series": [{"quantity", "label", "unit", "steps", "values"}]}
     {"event": "maps", "step": 120, "maps": [{"quantity", "label", "layers", "steps", "values", ...}]}
+    {"event": "gauges", "step": 120, "gauges": [{"label", "now", "past", "low", "high", "curve", ...}]}
     {"event": "findings", "findings": [...], "earlier": [...]}
     {"event": "map", "map": {...}}                 # of a sweep, whenever a cell has ended
     {"event": "end", "reason": "..."}
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.web.server.worker import JobControl
 
 if TYPE_CHECKING:
+    from leadline.reading.watch.gauge_rows import GaugeRow
     from leadline.reading.watch.heat import LayerSeries
     from leadline.reading.watch.history import Series
     from leadline.reading.watch.sight import FollowedRun, RunSight
@@ -33,6 +35,8 @@ COLUMNS = 80
 ROWS = 96
 POINTS = 600
 """Points of a loss curve."""
+SMALL = 48
+"""Points of the small curve of a gauge."""
 PAUSE = 1.0
 """Seconds between two looks at the file."""
 DIGITS = 5
@@ -75,6 +79,7 @@ def _training_events(
 
 def _events_of(sight: RunSight, *, fresh: bool) -> Iterator[dict[str, Any]]:
     from leadline.reading.diagnosis.words import finding_json
+    from leadline.reading.watch.gauge_rows import gauge_rows
     from leadline.reading.watch.heat import layer_series
     from leadline.reading.watch.state_words import answer_sentence, detail_sentence
 
@@ -105,24 +110,56 @@ def _events_of(sight: RunSight, *, fresh: bool) -> Iterator[dict[str, Any]]:
             if one is not None
         ],
     }
+    groups = layer_series(sight.history)
     yield {
         "event": "maps",
         "step": sight.history.step,
-        "maps": [_map(group) for group in layer_series(sight.history)],
+        "maps": [_map(group) for group in groups],
+    }
+    yield {
+        "event": "gauges",
+        "step": sight.history.step,
+        "gauges": [_gauge(row) for row in gauge_rows(sight.history, groups, sight.findings)],
     }
 
 
 def _line(series: Series, label: str, unit: str) -> dict[str, Any]:
     """A curve over steps, thinned to some hundred points; the last one always stands."""
     steps, values = series.steps.tolist(), series.values.tolist()
-    each = max(1, math.ceil(len(steps) / POINTS))
-    chosen = sorted({*range(0, len(steps), each), len(steps) - 1})
+    chosen = _thinned(len(steps), POINTS)
     return {
         "quantity": series.quantity,
         "label": label,
         "unit": unit,
         "steps": [steps[at] for at in chosen],
         "values": [_number(values[at]) for at in chosen],
+    }
+
+
+def _thinned(count: int, most: int) -> list[int]:
+    each = max(1, math.ceil(count / most))
+    return sorted({*range(0, count, each), count - 1})
+
+
+def _gauge(row: GaugeRow) -> dict[str, Any]:
+    """A gauge now, beside its own past; `map` is the address of the map that shows it by layer."""
+    curve = row.curve.tolist()
+    worst = row.worst
+    return {
+        "quantity": row.quantity.name,
+        "label": row.quantity.title if row.group is None else row.group.title,
+        "map": None if row.group is None else str(row.group.address),
+        "unit": row.quantity.unit,
+        "scale": row.quantity.scale,
+        "now": _number(row.now),
+        "past": _number(row.past),
+        "low": _number(row.low),
+        "high": _number(row.high),
+        "warned": row.warned,
+        "curve": [_number(curve[at]) for at in _thinned(len(curve), SMALL)],
+        "worst": None
+        if worst is None
+        else {"layer": worst.label, "now": _number(worst.value), "past": _number(worst.past)},
     }
 
 

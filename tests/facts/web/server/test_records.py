@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from leadline.reading.diagnosis.standing import standing_findings
@@ -216,7 +217,7 @@ def test_a_run_that_has_ended_is_told_as_a_whole(tmp_path):
         name = settled(client)["run"]["id"]
         events = [event for _, event in events_of(client.get(f"/api/runs/{name}/events"))]
     told = {event["event"]: event for event in events}
-    assert set(told) == {"state", "loss", "maps", "findings", "end"}
+    assert set(told) == {"state", "loss", "maps", "gauges", "findings", "end"}
     with Record.open(tmp_path / "run.leadline") as record:
         history = History.of(record)
         assert told["state"]["step"] == history.step
@@ -232,6 +233,16 @@ def test_a_run_that_has_ended_is_told_as_a_whole(tmp_path):
     losses = told["loss"]["series"][0]
     assert losses["quantity"] == "train.loss"
     assert losses["values"][-1] == pytest.approx(history.of_run("train.loss").last, rel=1e-4)
+    gauges = {one["quantity"]: one for one in told["gauges"]["gauges"]}
+    rate, values = gauges["train.rate"], history.of_run("train.rate").values
+    assert rate["map"] is None and rate["worst"] is None
+    # The past is all but the last tenth of the 200 samples.
+    past = (np.quantile(values[:180], share) for share in (0.1, 0.5, 0.9))
+    assert [rate[name] for name in ("low", "past", "high")] == pytest.approx(list(past), rel=1e-4)
+    assert rate["now"] == pytest.approx(values[-1], rel=1e-4)
+    logits = gauges["attention.logit_std"]
+    assert logits["warned"] and logits["worst"]["layer"] == str(Course().sick_layer)
+    assert logits["map"] in [one["address"] for one in told["maps"]["maps"]]
 
 
 def test_a_measurement_is_no_run_and_says_so(folder):

@@ -92,8 +92,9 @@ async function eachLine(answer, onLine) {
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 // Reads server-sent events with fetch, because an EventSource sends no headers. A connection that
-// breaks is taken up again after the last event; `onEvent` returns true at the end.
-async function events(path, onEvent, { signal } = {}) {
+// breaks is taken up again after the last event; `onEvent` returns true at the end. `onOpen` is
+// called whenever the server begins to speak, `onLost` whenever it stops before the end.
+async function events(path, onEvent, { signal, onOpen, onLost } = {}) {
   let last = null;
   let misses = 0;
   while (!signal?.aborted) {
@@ -102,7 +103,10 @@ async function events(path, onEvent, { signal } = {}) {
       const answer = await ask(path, { signal, headers: last === null ? {} : { "Last-Event-ID": last } });
       misses = 0;
       let data = [];
+      let open = false;
       await eachLine(answer, (line) => {
+        if (!open) onOpen?.();
+        open = true;
         if (line.startsWith("id:")) last = line.slice(3).trim();
         else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
         else if (line === "" && data.length) {
@@ -116,7 +120,8 @@ async function events(path, onEvent, { signal } = {}) {
       misses += 1;
       if (error instanceof Refusal || misses > 5) throw error;
     }
-    if (ended) return;
+    if (ended || signal?.aborted) return;
+    onLost?.();
     await pause(Math.min(8000, 300 * 2 ** misses));
   }
 }

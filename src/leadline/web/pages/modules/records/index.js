@@ -1,7 +1,8 @@
-// The view of records; it says what is missing until it is there.
-import { element } from "../elements.js";
+// The view of records: the list of the folder, or one record, or several on one page.
+import { recordList } from "./list.js";
+import { recordPage } from "./record.js";
 
 export function mount(holder, context) {
-  holder.append(element("p", { class: "message", text: context.t("view.missing") }));
-  return () => {};
+  const ids = context.address.id.split(",").filter(Boolean);
+  return ids.length ? recordPage(holder, context, ids) : recordList(holder, context);
 }
