@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from leadline.reading.map.trainability import trainability
     from leadline.reading.page import report
     from leadline.record import Finding, Record
+    from leadline.web.server.notebook import lab
 
 __version__ = "0.1.0"
 
@@ -99,6 +100,7 @@ __all__ = [
     "declare",
     "diagnose",
     "jacobian",
+    "lab",
     "load",
     "lyapunov",
     "measure",
@@ -201,6 +203,8 @@ sys.meta_path.insert(0, _MovedRooms())
 
 
 def __getattr__(name: str) -> Any:
+    if name == "lab":  # the room itself, which can be called
+        return importlib.import_module("leadline.lab")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,6 +1,7 @@
 """Names that say nothing are not used, and every name is explained."""
 
 import ast
+import importlib
 import inspect
 from collections import Counter
 from pathlib import Path
@@ -68,7 +69,9 @@ def test_every_public_name_is_documented(name):
 
 def test_no_public_name_is_hidden_by_a_module():
     modules = {path.stem for path in SOURCE.iterdir()}
-    assert not modules & set(PUBLIC)
+    # The room of training is the function too: it can be called, whoever has imported it before.
+    assert modules & set(PUBLIC) == {"lab"}
+    assert leadline.lab is importlib.import_module("leadline.lab") and callable(leadline.lab)
 
 
 def test_every_public_name_stands_in_dir():

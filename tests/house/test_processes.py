@@ -17,6 +17,7 @@ ABOUT_TIME = {
     "processes.py": "waits for events",
     "conftest.py": "starts processes that end with the test",
     "facts/lab/test_killed_sweeps.py": "kills at random moments, whatever has happened by then",
+    "facts/web/server/stand_in.py": "hangs or is slow, so that a server has to deal with it",
     "ray_cluster.py": "starts a cluster, which a fixture ends",
     "agreement/test_jacobians_real_models.py": "says how long a trained model takes",
     "agreement/test_paths_real_models.py": "says how long a trained model takes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,6 @@ from leadline.errors import InputError, RecordError, UnknownName
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from leadline.claims.catalog import Entry
     from leadline.claims.ledger import Ledger
     from leadline.claims.ruling import Ruling
 
@@ -83,6 +82,7 @@ def list_claims(
     with voice.progress("Reading the claims") as gauge:
         from leadline.claims import CLAIMS
         from leadline.claims.claim import GROUPS, NOTES
+        from leadline.claims.page.document import about, claims_document, in_order
         from leadline.claims.page.terminal import claims_answer, claims_screen
         from leadline.claims.ruling import VERDICTS
 
@@ -94,7 +94,7 @@ def list_claims(
             if value is not None and value not in known:
                 raise UnknownName(kind, value, known)
         ledger = _ledger(record)
-        rulings = [ledger.ruling(name) for name in _ordered(CLAIMS.names())]
+        rulings = [ledger.ruling(name) for name in in_order(CLAIMS.names())]
         some = [
             ruling
             for ruling in rulings
@@ -104,7 +104,7 @@ def list_claims(
         ]
         if page is not None:
             gauge("writing the page")
-            page.write_text(_page(some, ledger), encoding="utf-8")
+            page.write_text(claims_document(some, ledger), encoding="utf-8")
     voice.emit(
         lambda: {
             "answer": [claims_answer(some)],
@@ -153,6 +153,7 @@ def run(
     with voice.progress("Reading the claims") as gauge:
         from leadline.claims import CLAIMS
         from leadline.claims.ledger import SHIPPED, Ledger
+        from leadline.claims.page.document import about
         from leadline.claims.running import run_claims
 
         chosen = _chosen(names or [], everything=everything, group=group)
@@ -240,25 +241,6 @@ def show(
         voice.say(f"The picture is in {picture}")
 
 
-def about(ledger: Ledger, rulings: list[Ruling]) -> dict[str, Any]:
-    """What a reader should know of where the numbers come from."""
-    from leadline.claims.ledger import SHIPPED
-
-    lines = [line for ruling in rulings for line in ledger.lines(ruling.claim.name)]
-    versions: dict[str, set[str]] = {}
-    for line in lines:
-        for what, version in line.versions.items():
-            versions.setdefault(what, set()).add(version)
-    return {
-        "file": None if ledger.path == SHIPPED else str(ledger.path),
-        "seeds": sorted({line.seed for line in lines}),
-        "from": min((line.time for line in lines), default=""),
-        "to": max((line.time for line in lines), default=""),
-        "versions": {what: sorted(found) for what, found in versions.items()},
-        "seconds": round(sum(line.seconds for line in lines), 1),
-    }
-
-
 def _ledger(path: Path | None) -> Ledger:
     from leadline.claims.ledger import default_ledger
 
@@ -273,6 +255,8 @@ def _say_where(console: Console, ledger: Ledger, rulings: list[Ruling]) -> None:
 
 
 def _where(ledger: Ledger, rulings: list[Ruling]) -> str:
+    from leadline.claims.page.document import about
+
     found = about(ledger, rulings)
     source = f"the ledger {found['file']}" if found["file"] else "the ledger of this version"
     if not any(ruling.claim.checkable for ruling in rulings):
@@ -308,38 +292,6 @@ def _chosen(names: list[str], *, everything: bool, group: str | None) -> list[st
             "Say which claims to measure: their names (`leadline claims` lists them), --group or "
             "--all."
         )
-    return _ordered(found)
+    from leadline.claims.page.document import in_order
 
-
-def _ordered(names: list[str]) -> list[str]:
-    """By group, in the order of the groups."""
-    from leadline.claims import CLAIMS
-    from leadline.claims.claim import GROUPS
-
-    order = list(GROUPS)
-    return sorted(names, key=lambda name: (order.index(CLAIMS.get(name).claim.group), name))
-
-
-def _shipped(entry: Entry) -> bool:
-    """Whether a claim comes with the package, so that its sentences are translated."""
-    return entry.measure is None or entry.measure.__module__.startswith("leadline.claims.")
-
-
-def _page(rulings: list[Ruling], ledger: Ledger) -> str:
-    from leadline.claims import CLAIMS
-    from leadline.claims.digest import source_of
-    from leadline.claims.page.page import claims_page, ruling_words
-    from leadline.claims.translations import LANGUAGES, words
-
-    code = {
-        ruling.claim.name: source_of(entry)
-        for ruling in rulings
-        if (entry := CLAIMS.get(ruling.claim.name)).measure is not None
-    }
-    languages = {language: words(language) for language in LANGUAGES}
-    for ruling in rulings:
-        if not _shipped(CLAIMS.get(ruling.claim.name)):  # a plug-in's claims stay as they are
-            for known in languages.values():
-                for text in ruling_words(ruling):
-                    known.setdefault(text, text)
-    return claims_page(rulings, languages=languages, code=code, about=about(ledger, rulings))
+    return in_order(found)

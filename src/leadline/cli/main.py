@@ -24,6 +24,7 @@ from leadline.cli.compare import compare
 from leadline.cli.diagnose import diagnose
 from leadline.cli.explain import explain
 from leadline.cli.jacobian import jacobian
+from leadline.cli.lab import lab
 from leadline.cli.list import list_
 from leadline.cli.lyapunov import lyapunov
 from leadline.cli.map import map_
@@ -67,6 +68,7 @@ for _command in (
         map_,
         watch,
         report,
+        lab,
     ),
     *(reproduce, claims, anatomy, list_, explain, check),
 ):

@@ -309,7 +309,8 @@
   });
 
   // --- the first state ----------------------------------------------------------------------
-  const asked = new URLSearchParams(location.search).get("lang");
+  const query = new URLSearchParams(location.search);
+  const asked = query.get("language") ?? query.get("lang");
   const own = (navigator.language || "en").slice(0, 2);
   const start = [asked, kept.read("leadline-language"), own].find((code) => Object.hasOwn(data.languages, code)) ?? "en";
   if (start !== "en") speak(start);
