@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["DESIGNS", "Design", "design_of"]
+__all__ = ["DESIGNS", "FamilyDesign", "design_of"]
 
 Norm = Literal["layernorm", "rmsnorm"]
 
 
 @dataclass(frozen=True)
-class Design:
+class FamilyDesign:
     """What a family promises; None where it does not say or a setting decides.
 
     `parallel_setting` and `gain_setting` name the field of the configuration that decides whether
@@ -33,13 +33,15 @@ class Design:
     gain_setting: str = ""
 
 
-_PRE = Design("", "pre", "layernorm", True)
-_LLAMA = Design("Touvron et al. 2023, arXiv 2302.13971", "pre", "rmsnorm", True)
-_BERT = Design("Devlin et al. 2018, arXiv 1810.04805", "post", "layernorm", False, final_norm=None)
-_SANDWICH = Design("Gemma team 2024, arXiv 2408.00118", "sandwich", "rmsnorm", True)
-_OLMO = Design("OLMo team 2025, arXiv 2501.00656", "output", "rmsnorm", True)
+_PRE = FamilyDesign("", "pre", "layernorm", True)
+_LLAMA = FamilyDesign("Touvron et al. 2023, arXiv 2302.13971", "pre", "rmsnorm", True)
+_BERT = FamilyDesign(
+    "Devlin et al. 2018, arXiv 1810.04805", "post", "layernorm", False, final_norm=None
+)
+_SANDWICH = FamilyDesign("Gemma team 2024, arXiv 2408.00118", "sandwich", "rmsnorm", True)
+_OLMO = FamilyDesign("OLMo team 2025, arXiv 2501.00656", "output", "rmsnorm", True)
 
-DESIGNS: dict[str, Design] = {
+DESIGNS: dict[str, FamilyDesign] = {
     "gpt2": replace(_PRE, source="Radford et al. 2019, Language Models are Unsupervised Multitask Learners"),
     "gpt_neo": replace(_PRE, source="Black et al. 2021, GPT-Neo"),
     "bloom": replace(_PRE, source="BigScience 2022, arXiv 2211.05100"),
@@ -72,7 +74,7 @@ DESIGNS: dict[str, Design] = {
     "glm4": replace(_SANDWICH, source="Z.ai 2025, GLM-4-0414"),
     "olmo2": _OLMO,
     "olmo3": replace(_OLMO, source="OLMo team 2025, OLMo 3"),
-    "openai-gpt": Design(
+    "openai-gpt": FamilyDesign(
         "Radford et al. 2018, Improving Language Understanding by Generative Pre-Training",
         "post", "layernorm", True, final_norm=None,
     ),
@@ -81,8 +83,8 @@ DESIGNS: dict[str, Design] = {
     "electra": replace(_BERT, source="Clark et al. 2020, arXiv 2003.10555"),
     "distilbert": replace(_BERT, source="Sanh et al. 2019, arXiv 1910.01108"),
     "albert": replace(_BERT, source="Lan et al. 2019, arXiv 1909.11942"),
-    "t5": Design("Raffel et al. 2019, arXiv 1910.10683", "pre", "rmsnorm", None),
-    "vit": Design("Dosovitskiy et al. 2020, arXiv 2010.11929", "pre", "layernorm", False),
+    "t5": FamilyDesign("Raffel et al. 2019, arXiv 1910.10683", "pre", "rmsnorm", None),
+    "vit": FamilyDesign("Dosovitskiy et al. 2020, arXiv 2010.11929", "pre", "layernorm", False),
 }  # fmt: skip
 """By the `model_type` of a configuration."""
 
@@ -100,7 +102,7 @@ _ALIASES = {
 }
 
 
-def design_of(name: str) -> Design | None:
+def design_of(name: str) -> FamilyDesign | None:
     """The design of a family by its model type, a recipe's name or a usual spelling.
 
     A size behind the name is left off: `gpt2-medium`, `pythia-160m`.

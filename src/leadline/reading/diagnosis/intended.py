@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from leadline.errors import InputError
-from leadline.reading.diagnosis.designs import DESIGNS, Design, design_of
+from leadline.reading.diagnosis.designs import DESIGNS, FamilyDesign, design_of
 
 __all__ = ["PHRASES", "Intention", "parse_intended"]
 
@@ -102,7 +102,7 @@ def _expectations(phrase: str) -> list[Expectation]:
     return _of_family(phrase, design)
 
 
-def _of_family(name: str, design: Design) -> list[Expectation]:
+def _of_family(name: str, design: FamilyDesign) -> list[Expectation]:
     aspects = {
         "placement": design.placement,
         "norm": design.norm,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leadline.reading.diagnosis.case import Case
-from leadline.reading.diagnosis.designs import Design, design_of
+from leadline.reading.diagnosis.designs import FamilyDesign, design_of
 from leadline.reading.diagnosis.found_design import StackDesign, stack_designs
 from leadline.reading.diagnosis.rule import Evidence, Remedy, Rule, rule
 from leadline.reading.diagnosis.words import layers_text
@@ -53,7 +53,7 @@ def unlike_its_family(case: Case, rule: Rule) -> Iterator[Finding]:
 
 
 def _differences(
-    stack: StackDesign, design: Design, settings: Mapping[str, Any]
+    stack: StackDesign, design: FamilyDesign, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, str | float, str | float, list[int]]]:
     """(what, value, expected, layers) of each difference."""
     if design.placement is not None:
