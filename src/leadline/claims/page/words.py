@@ -22,7 +22,16 @@ from leadline.record.words.numbers import format_number
 if TYPE_CHECKING:
     from leadline.claims.ruling import Ruling
 
-__all__ = ["LANGUAGES", "Words", "number", "page_words", "raised", "ruling_words", "shown_number"]
+__all__ = [
+    "LANGUAGES",
+    "Words",
+    "number",
+    "page_words",
+    "raised",
+    "ruling_words",
+    "shown_number",
+    "spelled",
+]
 
 LANGUAGES = {"en": "English", "zh": "中文", "ru": "Русский"}
 """The languages that the page can be read in, as each is called in itself."""
@@ -78,7 +87,11 @@ def spoken(text: str) -> bool:
 
 def number(value: float, *, digits: int = 3) -> str:
     """A number in plain characters: −1.5 × 10⁻¹²."""
-    text = format_number(value, digits=digits)
+    return spelled(format_number(value, digits=digits))
+
+
+def spelled(text: str) -> str:
+    """A text in plain characters, its powers of ten raised: 1.1e12 becomes 1.1 × 10¹²."""
     small = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
     return _spelled(text, lambda exponent: exponent.translate(small))
 
