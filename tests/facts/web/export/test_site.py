@@ -12,7 +12,7 @@ from leadline.errors import InputError
 from leadline.web.export import ExportedSite, export_site
 from leadline.web.export.computing import computed_families
 from leadline.web.export.folder import MARK, check_place, files_of, written_in_full
-from leadline.web.export.grid import GridFamily
+from leadline.web.export.grid import GridFamily, site_grid
 from leadline.web.export.page import LANGUAGES, STATIC_PAGES, page_files, page_words
 from leadline.web.export.site import MOST_BYTES
 from leadline.web.lessons.reading import lesson_ids
@@ -53,9 +53,10 @@ def test_the_size_is_the_sum_of_the_files(site: ExportedSite):
     assert f"{site.bytes / 1e6:.1f} MB" in str(site)
 
 
-def test_the_page_is_not_most_of_what_a_site_may_weigh(site: ExportedSite):
-    """The grid of a whole site has 174 families of some 35 kB; the rest must leave room for it."""
-    assert site.bytes - site.report_bytes < MOST_BYTES / 2
+def test_a_whole_site_weighs_less_than_is_allowed(site: ExportedSite):
+    """A family of a whole site has 31 kB in the mean; here with room for longer verdicts."""
+    rest = site.bytes - site.report_bytes
+    assert rest + len(site_grid()) * 40_000 < MOST_BYTES
 
 
 def test_the_page_holds_no_script_of_its_own_and_may_load_only_its_files(site: ExportedSite):
