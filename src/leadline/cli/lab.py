@@ -45,7 +45,8 @@ def lab(
         Path | None,
         o.option(
             "--export DIR",
-            "Write the lab as a site that needs no server into this folder, and leave.",
+            "Write the lab as a site that needs no server into this folder, with reports of the "
+            "records that are named, and leave.",
             o.OUTPUT,
         ),
     ] = None,
@@ -58,10 +59,12 @@ def lab(
     """
     from leadline.web.server.notebook import choose_records
 
-    folder, files = choose_records(places or [])
     if export is not None:
-        _export(voice, export, folder, files)
+        # A site is made to be shown to others, so nothing is in it that was not named.
+        chosen = choose_records(places) if places else (None, ())
+        _export(voice, export, *chosen, plugin or [])
         return
+    folder, files = choose_records(places or [])
     if voice.quiet and no_browser and not voice.as_json:
         raise InputError(
             "With --quiet and --no-browser nobody would learn the address; leave one of them out, or "
@@ -101,22 +104,15 @@ def _say(
         voice.note("No browser was opened; open the address yourself.")
 
 
-def _export(voice: Voice, export: Path, folder: Path | None, files: tuple[Path, ...]) -> None:
-    """Write the site, by the part of the package that knows how."""
-    import importlib
-
-    try:
-        site = importlib.import_module("leadline.web.export")
-    except ModuleNotFoundError as error:
-        if error.name != "leadline.web.export":
-            raise
-        raise InputError(
-            "This version of Leadline cannot export the lab: leadline.web.export is missing."
-        ) from error
+def _export(
+    voice: Voice, export: Path, folder: Path | None, files: tuple[Path, ...], plugins: list[Path]
+) -> None:
+    """Write the site, and say how large it is."""
+    from leadline.web.export import export_site
     from leadline.web.server.shelf import record_files
 
     with voice.progress("Writing the site") as gauge:
         records = [file.path for file in record_files(folder, files)]
-        site.export_site(export, records=records, progress=gauge)
-    voice.emit(lambda: {"folder": str(export), "records": len(records)})
-    voice.say(f"The site is in {export}; open {export / 'index.html'}.")
+        site = export_site(export, records=records, progress=gauge, plugins=plugins)
+    voice.emit(site.to_json)
+    voice.say(str(site))

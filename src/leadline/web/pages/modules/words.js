@@ -8,7 +8,8 @@ export function preferredLanguage() {
   try {
     kept = localStorage.getItem(KEY);
   } catch { /* no storage: the language of the browser */ }
-  const wishes = [kept, ...(navigator.languages || [])].filter(Boolean);
+  // An exported site may have been made for readers of one language.
+  const wishes = [kept, document.documentElement.dataset.language, ...(navigator.languages || [])].filter(Boolean);
   for (const wish of wishes) {
     const code = wish.slice(0, 2).toLowerCase();
     if (code in LANGUAGES) return code;

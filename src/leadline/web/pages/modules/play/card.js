@@ -9,7 +9,7 @@ const MARKS = { serious: "✕", warning: "!", note: "i", healthy: "✓" };
 
 // Returns { root, set(design), verdict(v), stale(), facts(f), trained(step), fail(reason), busy(flag),
 // depthFails(reason) }.
-export function designCard(side, { t, depth, onDepth, buttons }) {
+export function designCard(side, { t, depth, onDepth, buttons, offered }) {
   const letter = side.toUpperCase();
   const sign = element("span", { class: "sign", "aria-hidden": "true" });
   const level = element("span", { class: "level" });
@@ -36,7 +36,10 @@ export function designCard(side, { t, depth, onDepth, buttons }) {
 
   return {
     root,
-    set: (design) => slider?.set(design[depth.name]),
+    set: (design) => {
+      if (slider && offered) slider.limit(offered(design, depth.name));
+      slider?.set(design[depth.name]);
+    },
     depthFails: (text) => slider?.fail(text),
     busy: (flag) => root.classList.toggle("busy", flag),
     verdict: (verdict) => {

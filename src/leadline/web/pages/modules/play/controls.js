@@ -1,5 +1,6 @@
 // One control of one knob of one design: a list with the options of its part, a slider with its
-// number, or a text. control(knob, ...) returns { root, set(value), fail(reason) }.
+// number, or a text. control(knob, ...) returns { root, set(value), fail(reason), limit(values) }.
+// `limit` leaves only some values to choose from, which is what a static site does.
 import { element, freshId } from "../elements.js";
 import { choiceText, parseChoice } from "./design.js";
 
@@ -13,6 +14,10 @@ export function control(knob, { label, onChange, t, big }) {
   return {
     root,
     set: made.set,
+    limit: (values) => {
+      made.limit(values);
+      root.title = values.length < 2 ? t("play.limited") : "";
+    },
     fail: (text) => {
       reason.hidden = !text;
       reason.textContent = text || "";
@@ -46,6 +51,7 @@ function choiceControl(knob, { label, onChange, t }) {
   const inputs = element("div", {});
   const fields = element("details", { class: "options" }, names, inputs);
   let current = { name: "", options: {} };
+  let fixed = false; // whether options stay as they are
   const report = () => onChange(choiceText(current.name, current.options), false);
   select.addEventListener("change", () => {
     current = { name: select.value, options: {} };
@@ -67,6 +73,7 @@ function choiceControl(knob, { label, onChange, t }) {
     fields.open = Object.keys(current.options).length > 0;
     names.textContent = options.map((option) => spacedName(option)).join(", ");
     inputs.replaceChildren(...options.map((option) => optionField(option, current, { label, report })));
+    if (fixed) inputs.querySelectorAll("input, select").forEach((field) => { field.disabled = true; });
   }
   return {
     parts: [element("div", { class: "picker" }, select, shown), summary, fields],
@@ -75,6 +82,12 @@ function choiceControl(knob, { label, onChange, t }) {
       if (choiceText(next.name, next.options) === choiceText(current.name, current.options)) return;
       current = next;
       draw();
+    },
+    limit: (values) => {
+      for (const option of select.options) option.disabled = !values.includes(option.value);
+      select.disabled = values.length < 2;
+      fixed = true;
+      if (current.name) draw();
     },
   };
 }
@@ -119,24 +132,50 @@ function numberControl(knob, { label, onChange, big, t }) {
   const field = element("input", {
     type: "number", ...limits, step: knob.kind === "integer" ? 1 : "any", "aria-label": t("play.exactly", { label }),
   });
+  let offered = null; // the values to choose from; the slider then counts their places
+  let current = knob.default;
+  const slid = () => (offered ? offered[Number(slider.value)] ?? current : Number(slider.value));
+  const place = (value) => {
+    current = value;
+    slider.value = offered ? nearestPlace(offered, value) : value;
+    if (offered) slider.setAttribute("aria-valuetext", String(value));
+  };
   slider.addEventListener("input", () => {
-    field.value = slider.value;
-    onChange(Number(slider.value), true);
+    field.value = slid();
+    onChange(slid(), true);
   });
-  slider.addEventListener("change", () => onChange(Number(slider.value), false));
+  slider.addEventListener("change", () => onChange(slid(), false));
   field.addEventListener("change", () => {
-    const value = field.value.trim() === "" ? knob.default : Number(field.value);
+    let value = field.value.trim() === "" ? knob.default : Number(field.value);
+    if (offered) value = steppedTo(offered, current, value);
     field.value = value;
-    slider.value = value;
+    place(value);
     onChange(value, false);
   });
   return {
     parts: [slider, field],
     set: (value) => {
       if (document.activeElement !== field || Number(field.value) !== value) field.value = value;
-      slider.value = value;
+      place(value);
+    },
+    limit: (values) => {
+      offered = values;
+      Object.assign(slider, { min: 0, max: Math.max(0, values.length - 1), step: 1 });
+      slider.disabled = field.disabled = values.length < 2;
     },
   };
+}
+
+function nearestPlace(values, value) {
+  const far = values.map((one) => Math.abs(one - value));
+  return far.indexOf(Math.min(...far));
+}
+
+// The nearest value; a small step away from the current one leads to its neighbour.
+function steppedTo(values, current, wished) {
+  const at = nearestPlace(values, wished);
+  if (values[at] !== current || wished === current) return values[at] ?? current;
+  return values[at + Math.sign(wished - current)] ?? current;
 }
 
 function textControl(knob, { label, onChange }) {
@@ -147,6 +186,9 @@ function textControl(knob, { label, onChange }) {
     parts: [field],
     set: (value) => {
       if (field.value !== value) field.value = value;
+    },
+    limit: (values) => {
+      field.disabled = values.length < 2;
     },
   };
 }

@@ -40,7 +40,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
   const results = { a: null, b: null };
   const turned = (knobs || []).map((one) => spec.knobs.find((knob) => knob.name === one)).filter(Boolean);
   const table = knobTable(turned, sides, {
-    t, head: other ? heads() : null,
+    t, offered: spec.offered, head: other ? heads() : null,
     onChange: (side, knob, value) => {
       if (state[side][knob] === value) return;
       state[side] = { ...state[side], [knob]: value };

@@ -31,7 +31,7 @@ export function mount(holder, context) {
 
 function playground(holder, spec, context) {
   const { t, api, address } = context;
-  const { knobs, quantities, presets } = spec;
+  const { knobs, quantities, presets, offered } = spec; // `offered`: only on a static site
   const depth = knobs.find((knob) => knob.name === "depth");
   let state = null;
   let shown = null;
@@ -53,7 +53,7 @@ function playground(holder, spec, context) {
     },
   });
   const cards = Object.fromEntries(SIDES.map((side) => [side, designCard(side, {
-    t, depth, onDepth: (value, live) => change(side, "depth", value, live),
+    t, depth, offered, onDepth: (value, live) => change(side, "depth", value, live),
     buttons: [training.button(side)],
   })]));
   const swap = element("button", { type: "button", text: "⇄", "aria-label": t("play.swap"), title: t("play.swap"), onclick: () => whole({ preset: null, a: state.b, b: state.a }) });
@@ -64,7 +64,7 @@ function playground(holder, spec, context) {
     element("div", { class: "knob-name" }, swap),
     element("div", { class: "cell a" }, element("span", { class: "letter", text: "A" })),
     element("div", { class: "cell b" }, element("span", { class: "letter", text: "B" }), copy));
-  const table = knobTable(knobs.filter((knob) => knob !== depth), SIDES, { t, head, onChange: change });
+  const table = knobTable(knobs.filter((knob) => knob !== depth), SIDES, { t, head, offered, onChange: change });
   const grid = chartGrid(quantities, { t, after: [training.root] });
   const stories = presetRow(presets, { t, quantities, onChoose: (preset) => apply(new URLSearchParams({ preset: preset.id }), "push") });
   const tabs = SIDES.map((side) => element("button", {

@@ -14,9 +14,11 @@ export function knobAbout(knob, t) {
 }
 
 // `onChange(side, name, value, live)`; returns { root, set(designs), fail(side, name, reason) }.
-export function knobTable(knobs, sides, { t, onChange, head }) {
+// `offered(design, name)`, where there is one, says which values a knob may have.
+export function knobTable(knobs, sides, { t, onChange, head, offered }) {
   const rows = new Map();
-  const body = element("div", { class: "knobs" }, head);
+  const body = element("div", { class: "knobs" },
+    offered ? element("p", { class: "limits soft", text: t("play.limited") }) : null, head);
   for (const knob of knobs) {
     const label = knobLabel(knob, t);
     const cells = {};
@@ -40,7 +42,10 @@ export function knobTable(knobs, sides, { t, onChange, head }) {
     root: body,
     set: (designs) => {
       for (const [name, { row, cells }] of rows) {
-        for (const side of sides) cells[side].set(designs[side][name]);
+        for (const side of sides) {
+          if (offered) cells[side].limit(offered(designs[side], name));
+          cells[side].set(designs[side][name]);
+        }
         row.classList.toggle("differs", sides.length > 1 && designs.a[name] !== designs.b[name]);
       }
     },
