@@ -192,7 +192,7 @@ class Watch:
         """
         self._closed = True
         if self._course is not None:  # again, where hooks could not be taken off inside of a step
-            self._course.close(error)
+            self._fence.shield(self._course.close)(error)
         self._fence.shield(REGISTER.leave)(self)
 
     def disown(self) -> None:

@@ -40,7 +40,7 @@ LAST_LINE = {
 at anything."""
 REMOVERS = {
     "UpdateCounter.end", "LayerReader.disarm", "Sample.close", "PassHooks.end", "WatchCourse._disarm",
-    "WatchCourse._take_off", "Exchange.remove", "FencedSpy.stop", "_take_off", "_unwrap",
+    "WatchCourse._take_off", "WatchCourse.close", "Exchange.remove", "FencedSpy.stop", "_take_off", "_unwrap",
 }  # fmt: skip
 """What takes hooks off: where it raises, they stay, and do nothing."""
 ASKED = {
