@@ -356,7 +356,6 @@ class Stub:
     requests: list[tuple[str, Any]] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
     delay: float = 0.0
-    refuse_with_status: bool = False
 
     def asked(self, path: str) -> list[Any]:
         return [body for place, body in self.requests if place == path]
@@ -418,8 +417,6 @@ class _Answers(BaseHTTPRequestHandler):
         threading.Event().wait(self.stub.delay)
         if design["width"] % design["heads"]:
             reason = f"The width {design['width']} cannot be divided among {design['heads']} heads; choose 1, 2, 4 or 8 heads."
-            if self.stub.refuse_with_status:
-                return self.json({"knob": "heads", "reason": reason}, status=422)
             line = json.dumps({"part": "error", "knob": "heads", "reason": reason}) + "\n"
             return self.send(line.encode(), kind="application/x-ndjson")
         facts = {"parameters": 12 * design["depth"] * design["width"] ** 2, "tokens": 16}

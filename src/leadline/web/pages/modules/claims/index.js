@@ -1,9 +1,12 @@
-// The page of claims, in a frame.
+// The page of claims, in a frame. The query `claim=NAME` opens it at that claim.
 import { element } from "../elements.js";
 
 export function mount(holder, context) {
-  holder.append(element("iframe", {
-    class: "whole", title: context.t("view.claims"), src: context.api.claimsAddress(context.language),
-  }));
-  return () => {};
+  const place = () => {
+    const name = context.address.read().get("claim");
+    return `${context.api.claimsAddress(context.language)}${name ? `#${encodeURIComponent(name)}` : ""}`;
+  };
+  const frame = element("iframe", { class: "whole", title: context.t("view.claims"), src: place() });
+  holder.append(frame);
+  return context.onAddress(() => frame.setAttribute("src", place()));
 }

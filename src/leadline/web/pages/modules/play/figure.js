@@ -57,7 +57,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
   const charts = (curves || []).map((one) => spec.quantities.find((quantity) => quantity.name === one)).filter(Boolean)
     .map((quantity) => [quantity.name, lineChart(holder, {
       title: quantityLabel(quantity, t), about: quantityAbout(quantity, t), unit: quantity.symbol || quantity.unit,
-      scale: quantity.scale, across: t("word.layer"), t, heading: "h4",
+      scale: quantity.scale, across: t("word.layer"), t, heading: "h3",
     })]);
 
   function heads() {
