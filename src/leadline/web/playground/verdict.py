@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.catalog import Choice
 from leadline.reading.diagnosis.diagnosis import ask_rules
+from leadline.reading.show.wording import number
 from leadline.web.playground.gauge_record import gauge_record
 
 if TYPE_CHECKING:
@@ -135,8 +136,15 @@ def _said(
             return f"{what}; train with a warm-up, or place the norms before the branches."
         return f"{what}; make the branches smaller, or keep more of the stream."
     if worst.name == "gradient-vanishing" and not trained:
-        share = _gradient_share(measured.gauges)
-        what = f"the gradient vanishes on its way down: layer 1 gets {share} of the last layer's, size for size"
+        # The rule's own number: a gradient may vanish by the stream, or by what reaches the weights.
+        evidence = worst.evidence[0]
+        share = number(float(evidence["value"]), digits=2)
+        of_weights = str(evidence["what"]).startswith("gradient of the parameters")
+        how = "in its weights" if of_weights else "size for size"
+        what = (
+            f"the gradient vanishes on its way down: layer {min(worst.layers)} gets {share} of the "
+            f"last layer's, {how}"
+        )
         if not shortcut:
             return f"{what}; add a shortcut around every branch."
         if post:
@@ -150,7 +158,7 @@ def _said(
         norms = measured.gauges.stream_norm
         grown = norms[-1] / norms[1] if norms[1] > 0 else math.inf
         return (
-            f"the stream grows {grown:.2g}-fold; place a norm before every branch, or turn the gain "
+            f"the stream grows {number(grown, digits=2)}-fold; place a norm before every branch, or turn the gain "
             "down."
         )
     if worst.name == "post-norm-deep" and not trained:
@@ -168,7 +176,7 @@ def _said(
 def _gradient_share(gauges: PlayGauges) -> str:
     """|g| |x| of layer 1 over the last layer's, as the rules compare them."""
     free = [g * x for g, x in zip(gauges.gradient, gauges.stream_norm, strict=True)]
-    return "none" if free[-1] == 0 else f"{free[1] / free[-1]:.2g}"
+    return "none" if free[-1] == 0 else number(free[1] / free[-1], digits=2)
 
 
 def _overflow(broken: dict[str, int]) -> str:
@@ -192,9 +200,12 @@ def _healthy(gauges: PlayGauges) -> tuple[Level, str]:
         silent = "every branch is silent at the start, so each block is the shortcut alone"
         if abs(share - 1) < STEADY:
             return "healthy", f"healthy; {silent} and the gradient passes as it is."
-        return "note", f"{silent}; it leaves layer 1 with {share:.2g} of the last layer's gradient."
+        return (
+            "note",
+            f"{silent}; it leaves layer 1 with {number(share, digits=2)} of the last layer's gradient.",
+        )
     left = 10 ** gauges.residual.log10[-1]
     return "healthy", (
-        f"healthy; layer 1 gets {share:.2g} times the last layer's gradient, and tokens still differ "
+        f"healthy; layer 1 gets {number(share, digits=2)} times the last layer's gradient, and tokens still differ "
         f"by {left:.0%} of their size at the top."
     )
