@@ -458,6 +458,9 @@ class _Answers(BaseHTTPRequestHandler):
                 if step % 10 == 0:
                     found = curves(job.design, trained=step / steps)
                     self.event(step, {"event": "gauges", "step": step, "curves": found})
+                    if step == 40:
+                        told = {"level": "serious", "sentence": "Tokens became equal."}
+                        self.event(step, {"event": "finding", "step": step, **told})
             reason = "stopped" if job.stopped.is_set() else "finished"
             self.event(steps + 1, {"event": "end", "reason": reason})
         except (BrokenPipeError, ConnectionResetError):

@@ -329,6 +329,7 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     visited = visit().go("#/play?preset=post-against-pre").settled()
     start = visited.words_of("gradient.stream")
     card = visited.card("a")
+    sentence = card.locator(".sentence").inner_text()
     visited.page.locator(".settings summary").click()
     visited.page.get_by_label("training steps").fill("80")
     visited.page.locator(".settings summary").click()
@@ -343,10 +344,13 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     card.get_by_role("button", name="Show the start").wait_for(timeout=20000)
     assert "step 80" in visited.page.locator(".run.a").inner_text()
     assert "after 80 training steps" in card.inner_text()
+    assert card.locator(".sentence").inner_text() == "Tokens became equal."
+    assert card.get_attribute("data-level") == "serious"
     assert visited.words_of("gradient.stream") != start
     card.get_by_role("button", name="Show the start").click()
     visited.frames()
     assert visited.words_of("gradient.stream") == start
+    assert card.locator(".sentence").inner_text() == sentence
     card.get_by_role("button", name="Train").click()
     card.get_by_role("button", name="Stop").click()
     card.get_by_role("button", name="Train").wait_for()

@@ -12,9 +12,10 @@ const FIELDS = [
 ];
 
 // `designOf(side)` is the design to train; `onGauges(side, step, curves)` gets the curves of a step,
-// and (side, null, null) when those of the start are to be shown again.
+// and (side, null, null) when those of the start are to be shown again. `onVerdict(side, verdict)` gets
+// what is found while it trains, and (side, null) when the verdict of the start holds again.
 // Returns { root, button(side), stop(side), destroy() }.
-export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
+export function trainingPanel(sides, { api, t, designOf, onGauges, onVerdict, training }) {
   const state = Object.fromEntries(sides.map((side) => [side, fresh()]));
   const fields = trainingFields(training || FIELDS, t);
   const lines = Object.fromEntries(sides.map((side) => [side, element("p", { class: `run ${side}`, "aria-live": "polite" })]));
@@ -110,7 +111,8 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
     } else if (event.event === "gauges") {
       onGauges(side, event.step, event.curves);
     } else if (event.event === "finding") {
-      run.finding = event.sentence || event.finding?.sentence || "";
+      run.finding = event.sentence || "";
+      if (event.level) onVerdict?.(side, event);
     } else if (event.event === "end" || event.event === "error") {
       run.phase = "ended";
       const reason = event.reason || event.error || "";
@@ -141,6 +143,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
     run.abort?.abort();
     state[side] = fresh();
     onGauges(side, null, null);
+    onVerdict?.(side, null);
     drawLoss();
     drawButtons(side);
   }
