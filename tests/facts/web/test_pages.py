@@ -12,6 +12,7 @@ from leadline.reading.page import vendor
 from leadline.web import pages
 from leadline.web.playground.laws import law_labels
 from leadline.web.playground.presets import STORIES, Story
+from leadline.web.playground.verdict_words import PHRASES
 
 PAGES = Path(pages.__file__).parent
 VENDOR = Path(vendor.__file__).parent
@@ -85,11 +86,16 @@ def numbers(text: str) -> list[str]:
 
 @pytest.mark.parametrize("language", ["zh", "ru"])
 def test_every_language_has_every_word(language: str):
-    # What the engine says in English needs no word of the page: stories, and labels of laws.
+    # What the engine says in English needs no word of the page: stories, laws, phrases of a verdict.
+    joints = {"sentence": "{about}{said}", "comma": "", "semicolon": ""}
     told = {f"preset.{story.id}.story" for story in STORIES} | {
         f"law.{one}" for one in law_labels()
     }
+    told |= {f"verdict.{key}" for key in (*PHRASES, *joints)}
     assert set(WORDS[language]) == set(WORDS["en"]) | told
+    for key, text in {**PHRASES, **joints}.items():
+        holes = set(re.findall(r"\{\w+\}", text))
+        assert set(re.findall(r"\{\w+\}", WORDS[language][f"verdict.{key}"])) == holes, key
     for key, text in WORDS["en"].items():
         assert text.strip() and WORDS[language][key].strip()
         holes = set(re.findall(r"\{\w+\}", text))

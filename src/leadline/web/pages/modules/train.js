@@ -3,6 +3,7 @@ import { lineChart } from "./chart.js";
 import { element, freshId, setText } from "./elements.js";
 import { inFrames } from "./frames.js";
 import { numberText } from "./numbers.js";
+import { verdictText } from "./play/verdict.js";
 
 const FIELDS = [
   { name: "steps", kind: "integer", default: 200, min: 10, max: 5000 },
@@ -111,7 +112,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, onVerdict, tr
     } else if (event.event === "gauges") {
       onGauges(side, event.step, event.curves);
     } else if (event.event === "finding") {
-      run.finding = event.sentence || "";
+      run.finding = verdictText(event, t);
       if (event.level) onVerdict?.(side, event);
     } else if (event.event === "end" || event.event === "error") {
       run.phase = "ended";

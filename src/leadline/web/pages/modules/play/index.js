@@ -140,7 +140,8 @@ function playground(holder, spec, context) {
   function redraw() {
     grid.update(Object.fromEntries(SIDES.map((side) => {
       const { curves, laws, oldLaws, trained, dim } = results[side];
-      return [side, { curves: trained || curves, laws, oldLaws, dim }];
+      // Laws and bounds are those of the weights as drawn: pale beside curves of a trained model.
+      return [side, { curves: trained || curves, laws, oldLaws: oldLaws || trained !== null, dim }];
     })));
   }
 
