@@ -175,9 +175,10 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
         choose = max if family is lower else min
         best = choose(drawn, key=lambda one: sum(drawn[one]))
         bound = family[best]
+        label = PLAIN_LABELS[best] if best in PLAIN_LABELS else bound.statement
         yield LawCurve(
-            "attention.spectral_norm", best, PLAIN_LABELS.get(best, bound.statement), bound.side,
-            bound.source, of_values("", layers, drawn[best]), bound.statement,
+            "attention.spectral_norm", best, label, bound.side, bound.source,
+            of_values("", layers, drawn[best]), bound.statement,
         )  # fmt: skip
 
 
