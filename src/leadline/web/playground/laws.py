@@ -175,7 +175,7 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
         choose = max if family is lower else min
         best = choose(drawn, key=lambda one: sum(drawn[one]))
         bound = family[best]
-        label = PLAIN_LABELS[best] if best in PLAIN_LABELS else bound.statement
+        label = ({best: bound.statement} | PLAIN_LABELS)[best]
         yield LawCurve(
             "attention.spectral_norm", best, label, bound.side, bound.source,
             of_values("", layers, drawn[best]), bound.statement,
