@@ -90,8 +90,7 @@ def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
             FIRST.index(one.name) if one.name in FIRST else len(FIRST),
         ),
     )
-    # Of a trained model the rule itself says what to do.
-    said = () if trained else _said(worst, measured, findings)
+    said = _said_trained(worst, measured) if trained else _said(worst, measured, findings)
     sentence = sentence_of(about, said) if said else f"{sentence_of(about, ())[:-1]}{_own(worst)}"
     return PlayVerdict(worst.severity, sentence, findings, about, said)
 
@@ -145,6 +144,15 @@ def _said(
     if worst.name == "post-norm-deep":
         return Phrase("post-deep"), Phrase("warm-up-or-before")
     return ()
+
+
+def _said_trained(worst: Finding, measured: DesignCurves) -> tuple[Phrase, ...]:
+    """The one thing that training often does here; of others the rule itself says what to do."""
+    if worst.name != "tokens-equal":
+        return ()
+    shortcut = Choice.parse(measured.design.connection).name != "none"
+    equal = Phrase("equal", {"layer": min(worst.layers, default=1)})
+    return equal, Phrase("start-again" if shortcut else "add-shortcut")
 
 
 def _own(worst: Finding) -> str:

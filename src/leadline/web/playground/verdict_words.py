@@ -60,6 +60,7 @@ PHRASES = {
     "smaller-branches": "make the branches smaller, or keep more of the stream",
     "before-or-deepnorm": "place the norms before the branches, or use the connection deepnorm",
     "keep-stream": "let the shortcut keep the whole stream",
+    "start-again": "start again with a smaller learning rate and a warm-up",
     "norm-or-gain": "place a norm before every branch, or turn the gain down",
 }
 
