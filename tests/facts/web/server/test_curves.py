@@ -1,6 +1,7 @@
 """Curves come from one warm process: in parts, in turns, and never from one that hangs."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
@@ -184,6 +185,30 @@ def test_those_who_wait_are_told_when_the_desk_closes():
     answers = asyncio.run(play())
     assert [str(one) for one in answers] == ["The lab has ended."] * 2
     assert all(isinstance(one, DeskRefusal) for one in answers)
+
+
+def test_a_desk_ends_though_the_word_to_stop_was_lost(monkeypatch):
+    """`wait_for` of Python 3.11 swallows a cancellation that meets its answer."""
+
+    async def play():
+        desk = Desk(ProcessSettings(), limit=5)
+        busy = asyncio.Event()
+
+        async def lose(wish):
+            busy.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            wish.tell("end")
+
+        monkeypatch.setattr(desk, "_carry_out", lose)
+        desk.open()
+        asking = asyncio.ensure_future(collect(desk, {}))
+        await asyncio.wait_for(busy.wait(), 20)
+        closing = asyncio.ensure_future(desk.close())
+        ended, _ = await asyncio.wait({closing}, timeout=5)
+        return ended == {closing}, await asking
+
+    assert asyncio.run(play()) == (True, [])
 
 
 @pytest.mark.parametrize("clients", [50])
