@@ -327,7 +327,12 @@ def verdict(design: dict[str, Any]) -> dict[str, Any]:
         }
         return {"level": "warning", "sentence": sentence, "findings": [finding]}
     sentence = f"Healthy: {depth} layers, and the gradient reaches all of them."
-    return {"level": "healthy", "sentence": sentence, "findings": []}
+    about = [{"key": "place.pre", "values": {}}, {"key": "layers", "values": {"n": depth}}]
+    said = [{"key": "healthy", "values": {}}, {"key": "add-shortcut", "values": {}}]
+    if depth == 11:
+        said = [{"key": "not a phrase of the page", "values": {}}]
+    phrases = {"about": about, "said": said}
+    return {"level": "healthy", "sentence": sentence, "findings": [], **phrases}
 
 
 def static_files() -> dict[str, Path]:
@@ -356,7 +361,6 @@ class Stub:
     requests: list[tuple[str, Any]] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
     delay: float = 0.0
-    refuse_with_status: bool = False
 
     def asked(self, path: str) -> list[Any]:
         return [body for place, body in self.requests if place == path]
@@ -418,8 +422,6 @@ class _Answers(BaseHTTPRequestHandler):
         threading.Event().wait(self.stub.delay)
         if design["width"] % design["heads"]:
             reason = f"The width {design['width']} cannot be divided among {design['heads']} heads; choose 1, 2, 4 or 8 heads."
-            if self.stub.refuse_with_status:
-                return self.json({"knob": "heads", "reason": reason}, status=422)
             line = json.dumps({"part": "error", "knob": "heads", "reason": reason}) + "\n"
             return self.send(line.encode(), kind="application/x-ndjson")
         facts = {"parameters": 12 * design["depth"] * design["width"] ** 2, "tokens": 16}
@@ -461,6 +463,9 @@ class _Answers(BaseHTTPRequestHandler):
                 if step % 10 == 0:
                     found = curves(job.design, trained=step / steps)
                     self.event(step, {"event": "gauges", "step": step, "curves": found})
+                    if step == 40:
+                        told = {"level": "serious", "sentence": "Tokens became equal."}
+                        self.event(step, {"event": "finding", "step": step, **told})
             reason = "stopped" if job.stopped.is_set() else "finished"
             self.event(steps + 1, {"event": "end", "reason": reason})
         except (BrokenPipeError, ConnectionResetError):

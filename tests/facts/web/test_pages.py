@@ -10,6 +10,9 @@ import pytest
 
 from leadline.reading.page import vendor
 from leadline.web import pages
+from leadline.web.playground.laws import law_labels
+from leadline.web.playground.presets import STORIES, Story
+from leadline.web.playground.verdict_words import PHRASES
 
 PAGES = Path(pages.__file__).parent
 VENDOR = Path(vendor.__file__).parent
@@ -81,13 +84,52 @@ def test_no_text_becomes_a_part_of_the_page(module: Path):
     )
 
 
+def numbers(text: str) -> list[str]:
+    return sorted(re.findall(r"\d+(?:\.\d+)?", text))
+
+
 @pytest.mark.parametrize("language", ["zh", "ru"])
 def test_every_language_has_every_word(language: str):
-    assert set(WORDS[language]) == set(WORDS["en"])
+    # What the engine says in English needs no word of the page: stories, laws, phrases of a verdict.
+    joints = {"sentence": "{about}{said}", "comma": "", "semicolon": ""}
+    told = {f"preset.{story.id}.story" for story in STORIES} | {
+        f"law.{one}" for one in law_labels()
+    }
+    told |= {f"verdict.{key}" for key in (*PHRASES, *joints)}
+    assert set(WORDS[language]) == set(WORDS["en"]) | told
+    for key, text in {**PHRASES, **joints}.items():
+        holes = set(re.findall(r"\{\w+\}", text))
+        assert set(re.findall(r"\{\w+\}", WORDS[language][f"verdict.{key}"])) == holes, key
     for key, text in WORDS["en"].items():
         assert text.strip() and WORDS[language][key].strip()
         holes = set(re.findall(r"\{\w+\}", text))
         assert set(re.findall(r"\{\w+\}", WORDS[language][key])) == holes, key
+
+
+@pytest.mark.parametrize("language", ["zh", "ru"])
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.id)
+def test_a_story_says_the_same_numbers_of_the_same_designs(story: Story, language: str):
+    text = WORDS[language][f"preset.{story.id}.story"]
+    assert numbers(text) == numbers(story.story)
+    for side in "AB":
+        assert bool(re.search(rf"\b{side}\b", text, re.ASCII)) == bool(
+            re.search(rf"\b{side}\b", story.story)
+        )
+    assert not re.search(r"左边|右边|слева|справа|\b(?:left|right)\b", text + story.story)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.id)
+def test_every_story_has_a_short_title(story: Story):
+    assert all(f"preset.{story.id}" in words for words in WORDS.values())
+    titles = {key for key in WORDS["en"] if key.startswith("preset.")}
+    assert titles == {f"preset.{one.id}" for one in STORIES}
+
+
+def test_words_agree_with_those_of_the_claims():
+    """The same thing has one name on the page, in the lessons and on the page of claims."""
+    assert not [key for key, text in WORDS["zh"].items() if re.search("词元|秩坍缩|规范化", text)]
+    strange = re.compile("[ёЁ]|ошибк|прямого пути|[Нн]ормы? (?:до|после)|Место нормы", re.UNICODE)
+    assert not [key for key, text in WORDS["ru"].items() if strange.search(text)]
 
 
 @pytest.mark.parametrize("module", SHELL, ids=name)

@@ -9,7 +9,7 @@
     tokens.relative_residual    bounds and laws of rank collapse (`theory.rank_collapse`) for pure
                                 attention without skip, norm and MLP, over the measured size
 
-Only where every assumption holds. A gain other than 1 is a draw of no init that a law knows.
+Labels are in plain words; the formula stands beside them. Only where every assumption holds. A gain other than 1 is a draw of no init that a law knows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.catalog import Choice
 from leadline.reading.bounds.depth.facts import depth_stacks
+from leadline.reading.show.wording import number
 from leadline.theory import BOUNDS, COLLAPSE_BOUNDS, LAWS, AttentionFacts
 from leadline.web.playground.curves import CurveLine, of_logs, of_values
 from leadline.web.playground.gauge_record import gauge_record
@@ -29,10 +30,27 @@ if TYPE_CHECKING:
     from leadline.theory import Bound
     from leadline.web.playground.curves import DesignCurves
 
-__all__ = ["LawCurve", "laws_beside"]
+__all__ = ["LawCurve", "law_labels", "laws_beside"]
 
 LawKind = Literal["law", "upper", "lower"]
-NORMS = ("layernorm", "rmsnorm")
+SKIP_ALONE = "the shortcut alone"
+BY_WEIGHTS = "at most, by the weights"
+BY_SCORES = "at most, by the measured scores"
+PLAIN_LABELS = {
+    "one": "least of any attention",
+    "any-mask": BY_WEIGHTS,
+    "bidirectional": BY_WEIGHTS,
+    "causal": BY_WEIGHTS,
+    "cosh": BY_WEIGHTS,
+    "any-mask-measured": BY_SCORES,
+    "bidirectional-measured": BY_SCORES,
+    "causal-measured": BY_SCORES,
+    "cosh-measured": BY_SCORES,
+    "column-sum": "at most, by the column sums",
+    "pre-norm-as-written": "at most, as often published",
+    "sqrt-queries": "at most, for so many tokens",
+}
+"""What the bounds on attention say, for who does not read formulas."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +63,33 @@ class LawCurve:
     kind: LawKind
     source: str
     series: CurveLine
+    formula: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         line = {name: value for name, value in self.series.to_json().items() if name != "label"}
         head = {"quantity": self.quantity, "name": self.name, "label": self.label}
-        return head | line | {"kind": self.kind, "source": self.source}
+        return head | line | {"kind": self.kind, "formula": self.formula, "source": self.source}
 
 
 def laws_beside(measured: DesignCurves) -> list[LawCurve]:
     """Return every law and bound that applies to a design."""
     curves = [*_of_depth(measured), *_of_skip(measured), *_of_attention(measured)]
     return [*curves, *_of_collapse(measured)]
+
+
+def law_labels() -> set[str]:
+    """Return every label that a law of the package may have, for those who translate them."""
+    laws = [LAWS.build(name) for name in LAWS.names()]
+    bands = [
+        label
+        for law in laws
+        if law.quantity == "stream.variance" and law.along == "layers"
+        for label in _band_labels(law.title)
+    ]
+    collapse = [COLLAPSE_BOUNDS.build(name) for name in COLLAPSE_BOUNDS.names()]
+    titles = [bound.title for bound in collapse if bound.measure == "frobenius"]
+    return {SKIP_ALONE, *PLAIN_LABELS.values(), *bands, *titles}
 
 
 # --- the stream ----------------------------------------------------------------------------------
@@ -73,16 +106,16 @@ def _of_depth(measured: DesignCurves) -> Iterator[LawCurve]:
             bands = law.predicted(stack.facts)
             if bands is None or not law.applies(stack.facts):
                 continue
-            for at, side in enumerate(("at least", "at most")):
+            for at, label in enumerate(_band_labels(law.title)):
                 ends = [root * math.sqrt(band[at]) for band in bands]
                 yield LawCurve(
-                    "stream.norm",
-                    name,
-                    f"{law.title}, {side}",
-                    "law",
-                    law.source,
-                    of_values("", range(len(ends)), ends),
-                )
+                    "stream.norm", name, label, "law", law.source,
+                    of_values("", range(len(ends)), ends), f"{law.statement}, m = |x|²/width",
+                )  # fmt: skip
+
+
+def _band_labels(title: str) -> tuple[str, str]:
+    return f"{title}, at least", f"{title}, at most"
 
 
 def _of_skip(measured: DesignCurves) -> Iterator[LawCurve]:
@@ -100,7 +133,7 @@ def _of_skip(measured: DesignCurves) -> Iterator[LawCurve]:
         abs(keep)
     )
     layers = range(gauges.depth + 1)
-    label = f"what the skip alone carries: {abs(keep):g} per write"
+    formula = f"{number(abs(keep))} per write"
     for quantity, start, steps in (
         ("stream.norm", gauges.stream_norm[0], layers),
         ("gradient.stream", gauges.gradient[-1], [gauges.depth - layer for layer in layers]),
@@ -109,8 +142,8 @@ def _of_skip(measured: DesignCurves) -> Iterator[LawCurve]:
             continue
         logs = [math.log10(start) + per_layer * step for step in steps]
         yield LawCurve(
-            quantity, "skip-alone", label, "law", "the write keep x + gain u with u = 0",
-            of_logs("", layers, logs),
+            quantity, "skip-alone", SKIP_ALONE, "law",
+            "the write keep x + gain u with u = 0", of_logs("", layers, logs), formula,
         )  # fmt: skip
 
 
@@ -142,9 +175,10 @@ def _of_attention(measured: DesignCurves) -> Iterator[LawCurve]:
         choose = max if family is lower else min
         best = choose(drawn, key=lambda one: sum(drawn[one]))
         bound = family[best]
+        label = ({best: bound.statement} | PLAIN_LABELS)[best]
         yield LawCurve(
-            "attention.spectral_norm", best, bound.statement, bound.side, bound.source,
-            of_values("", layers, drawn[best]),
+            "attention.spectral_norm", best, label, bound.side, bound.source,
+            of_values("", layers, drawn[best]), bound.statement,
         )  # fmt: skip
 
 
@@ -214,5 +248,5 @@ def _of_collapse(measured: DesignCurves) -> Iterable[LawCurve]:
         logs = [one - norm for one, norm in zip(predicted, collapse.log10_norm, strict=True)]
         yield LawCurve(
             "tokens.relative_residual", name, bound.title, bound.side, bound.source,
-            of_logs("", range(len(logs)), logs),
+            of_logs("", range(len(logs)), logs), bound.statement,
         )  # fmt: skip

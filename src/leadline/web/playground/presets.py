@@ -50,9 +50,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "no-shortcut",
         "Without a shortcut",
-        "On the left every branch replaces what came before it, and the gradient has to pass through "
-        "all 24 layers: less than a millionth of it reaches the first. On the right the same branches "
-        "are added to a shortcut, and the gradient is nearly the same at every layer.",
+        "In A every branch replaces what came before it, and the gradient has to pass through all 24 "
+        "layers: less than a millionth of it reaches the first. In B the same branches are added to a "
+        "shortcut, and the gradient is nearly the same at every layer.",
         "gradient.stream",
         {"connection": "none", "norm": "none", "init": "xavier"},
         {"connection": "weighted(alpha=depth)", "norm": "none", "init": "xavier"},
@@ -60,8 +60,8 @@ STORIES: tuple[Story, ...] = (
     Story(
         "nine-tenths",
         "0.9 to the power of 100",
-        "The branches are silent here, so only the shortcut carries anything. On the left it keeps all "
-        "of the stream, on the right nine tenths at each of 100 writes. Nine tenths sounds like a lot, "
+        "The branches are silent here, so only the shortcut carries anything. In A it keeps all of the "
+        "stream, in B nine tenths at each of 100 writes. Nine tenths sounds like a lot, "
         "but a product of 100 of them leaves 0.00003: so much of the gradient reaches the input.",
         "gradient.stream",
         {"gain": 0.0, "depth": 50},
@@ -70,9 +70,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "post-against-pre",
         "Norms before or after",
-        "The same 48 layers, with the norm before each branch on the left and after each addition on "
-        "the right. After the addition, every norm shrinks the shortcut beside the branch; attention "
-        "mixes the tokens a little more each time, and near the top they are all the same vector. "
+        "The same 48 layers, with the norm before each branch in A and after each addition in B. After "
+        "the addition, every norm shrinks the shortcut beside the branch; attention mixes the tokens a "
+        "little more each time, and near the top they are all the same vector. "
         "Such a model needs a warm-up, or it does not train.",
         "tokens.relative_residual",
         {"depth": 48, "init": "xavier"},
@@ -83,7 +83,7 @@ STORIES: tuple[Story, ...] = (
         "GPT-2's 1 over the square root of N",
         "Every write adds to the stream, so after 96 writes it is more than four times as large, and "
         "what a late layer adds hardly matters in it. GPT-2 divides what is written by the square "
-        "root of the number of writes: on the right the stream keeps its size at any depth.",
+        "root of the number of writes: in B the stream keeps its size at any depth.",
         "stream.norm",
         {"depth": 48, "init": "xavier"},
         {"depth": 48, "init": "xavier", "connection": "weighted(alpha=depth)"},
@@ -91,9 +91,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "deepnorm",
         "DeepNorm: post-norm for 96 layers",
-        "Both sides have the norm after the addition. On the left the tokens become equal long before "
-        "the top. On the right the shortcut is multiplied by a number above 1 and the branches are "
-        "drawn smaller, just enough for the depth: 96 layers keep the tokens apart.",
+        "Both designs have the norm after the addition. In A the tokens become equal long before the "
+        "top. In B the shortcut is multiplied by a number above 1 and the branches are drawn smaller, "
+        "just enough for the depth: 96 layers keep the tokens apart.",
         "tokens.relative_residual",
         {"depth": 96, "init": "xavier", "placement": "post"},
         {"depth": 96, "connection": "deepnorm", "placement": "post"},
@@ -101,9 +101,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "rezero",
         "ReZero: begin with nothing",
-        "No norms at all. On the left the gradient grows in every layer until it is useless. On the "
-        "right every branch is multiplied by a learned number that starts at zero: at the beginning "
-        "each block hands on exactly what it was given, and so does the gradient.",
+        "No norms at all. In A the gradient grows in every layer until it is useless. In B every "
+        "branch is multiplied by a learned number that starts at zero: at the beginning each block "
+        "hands on exactly what it was given, and so does the gradient.",
         "gradient.stream",
         {"norm": "none", "init": "xavier"},
         {"norm": "none", "init": "xavier", "connection": "rezero"},
@@ -111,9 +111,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "hyper-connections",
         "Hyper-connections: four streams for one",
-        "On the right the stream has four lanes, and learned numbers say how they mix. Before training "
-        "every lane is the plain stream of the left side: the norm of the four together is exactly "
-        "twice as large, and tokens are as far apart. What is won is room to learn; press Train.",
+        "In B the stream has four lanes, and learned numbers say how they mix. Before training every "
+        "lane is the plain stream of A: the norm of the four together is exactly twice as large, and "
+        "tokens are as far apart. What is won is room to learn; press Train.",
         "stream.norm",
         {},
         {"connection": "hyper(lanes=4)"},
@@ -121,9 +121,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "rank-collapse",
         "Rank collapse",
-        "Attention is an average, and averages of averages become equal. Without a shortcut the "
+        "Attention is an average, and averages of averages become equal. Without a shortcut, in A, the "
         "differences between tokens fall faster than any power: the exponent itself triples from "
-        "layer to layer. With a shortcut around the same attention they stay.",
+        "layer to layer. With a shortcut around the same attention, in B, they stay.",
         "tokens.relative_residual",
         _PURE,
         _PURE | {"connection": "identity"},
@@ -132,7 +132,7 @@ STORIES: tuple[Story, ...] = (
         "rank-collapse-mlp",
         "Rank collapse, with an MLP instead",
         "An MLP works on every token by itself. It can pull tokens apart, but as it is drawn it does "
-        "not: on the right each layer has one, and without a shortcut the tokens become equal all the "
+        "not: in B each layer has one, and without a shortcut the tokens become equal all the "
         "same.",
         "tokens.relative_residual",
         _PURE,
@@ -141,9 +141,9 @@ STORIES: tuple[Story, ...] = (
     Story(
         "rank-collapse-causal",
         "Rank collapse under a causal mask",
-        "When no token sees a later one, the first token sees itself alone and never moves. Tokens "
-        "still become equal, but only by a constant factor from layer to layer: a straight line on "
-        "this axis, where without a mask it falls off a cliff.",
+        "When no token sees a later one, as in B, the first token sees itself alone and never moves. "
+        "Tokens still become equal, but only by a constant factor from layer to layer: a straight line "
+        "on this axis, where without a mask, in A, it falls off a cliff.",
         "tokens.relative_residual",
         _PURE,
         _PURE | {"mask": "causal"},

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.catalog import Choice
 from leadline.reading.diagnosis.diagnosis import ask_rules
+from leadline.reading.show.wording import number
 from leadline.web.playground.gauge_record import gauge_record
+from leadline.web.playground.verdict_words import PLACES, Phrase, sentence_of
 
 if TYPE_CHECKING:
     from leadline.record.rows.finding import Finding
@@ -34,35 +36,28 @@ SILENT = 1e-6
 STEADY = 0.01
 """A gradient that changes by less on its way down passes as it is."""
 
-_PLACEMENTS = {
-    "pre": "Pre-norm",
-    "post": "Post-norm",
-    "none": "No norms around the branches",
-    "parallel": "Attention and MLP side by side",
-    "output": "Norms on the branches' outputs",
-    "sandwich": "Norms before and after the branches",
-    "layernorm_scaling": "Pre-norm, scaled by 1/sqrt(layer)",
-    "hybrid": "Hybrid norms",
-    "keel": "Keel's norms",
-    "mix": "Post-norm below, pre-norm above",
-    "normformer": "NormFormer's norms",
-    "subln": "Sub-LN",
-}
-
 
 @dataclass(frozen=True)
 class PlayVerdict:
-    """How severe, in a sentence, and what the rules found."""
+    """How severe, in a sentence, and what the rules found.
+
+    `about` and `said` are the phrases of the sentence; `said` is empty where a rule's own words stand
+    in it.
+    """
 
     level: Level
     sentence: str
     findings: tuple[Finding, ...] = ()
+    about: tuple[Phrase, ...] = ()
+    said: tuple[Phrase, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "level": self.level,
             "sentence": self.sentence,
+            "about": [one.to_json() for one in self.about],
+            "said": [one.to_json() for one in self.said],
             "findings": [
                 {
                     "code": one.code,
@@ -79,14 +74,14 @@ class PlayVerdict:
 
 def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
     """Ask the rules about depth; `trained` says that the weights have moved since they were drawn."""
-    subject = _subject(measured)
+    about = _about(measured)
     if (broken := measured.facts.get("not_finite")) and (said := _overflow(broken)):
-        return PlayVerdict("serious", f"{subject}: {said}")
+        return PlayVerdict("serious", sentence_of(about, said), (), about, said)
     record = gauge_record(measured.gauges, measured.provenance, trained=trained)
-    findings = ask_rules(record, select=("D",)).findings
+    findings = tuple(ask_rules(record, select=("D",)).findings)
     if not findings:
         level, said = _healthy(measured.gauges)
-        return PlayVerdict(level, f"{subject}: {said}")
+        return PlayVerdict(level, sentence_of(about, said), (), about, said)
     order = {"serious": 0, "warning": 1, "note": 2}
     worst = min(
         findings,
@@ -95,70 +90,73 @@ def verdict_on(measured: DesignCurves, *, trained: bool = False) -> PlayVerdict:
             FIRST.index(one.name) if one.name in FIRST else len(FIRST),
         ),
     )
-    return PlayVerdict(
-        worst.severity,
-        f"{subject}: {_said(worst, measured, findings, trained=trained)}",
-        tuple(findings),
-    )
+    said = _said_trained(worst, measured) if trained else _said(worst, measured, findings)
+    sentence = sentence_of(about, said) if said else f"{sentence_of(about, ())[:-1]}{_own(worst)}"
+    return PlayVerdict(worst.severity, sentence, findings, about, said)
 
 
-def _subject(measured: DesignCurves) -> str:
+def _about(measured: DesignCurves) -> tuple[Phrase, ...]:
     """Placement or connection, and the depth: what the sentence is about."""
     design = measured.design
-    placement = Choice.parse(design.placement).name
-    words = _PLACEMENTS.get(placement, f"Placement {placement}")
-    if design.norm == "none":
-        words = "No norms"
+    name = Choice.parse(design.placement).name
+    place = Phrase(f"place.{name}") if name in PLACES else Phrase("place", {"name": name})
+    phrases = [Phrase("no-norms") if design.norm == "none" else place]
     connection = Choice.parse(design.connection).name
     if connection == "none":
-        words += ", no shortcut"
+        phrases.append(Phrase("no-shortcut"))
     elif connection != "identity":
-        words += f", connection {connection}"
-    return f"{words}, {design.depth} layers"
+        phrases.append(Phrase("connection", {"name": connection}))
+    return (*phrases, Phrase("layers", {"n": design.depth}))
 
 
 def _said(
-    worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...], *, trained: bool
-) -> str:
-    """What was found and what to do; of a trained model the rule itself says what to do."""
+    worst: Finding, measured: DesignCurves, findings: tuple[Finding, ...]
+) -> tuple[Phrase, ...]:
+    """What was found and what to do; nothing where a rule has no shorter words."""
     design = measured.design
     shortcut = Choice.parse(design.connection).name != "none"
     post = "post" in Choice.parse(design.placement).name
-    if worst.name == "tokens-equal" and not trained:
-        first = min(worst.layers, default=1)
-        what = f"tokens become equal by layer {first}"
-        if any(one.name == "gradient-vanishing" for one in findings):
-            what += ", and the gradient does not reach the first layers"
-        if not shortcut:
-            return f"{what}; add a shortcut around every branch."
-        if post:
-            return f"{what}; train with a warm-up, or place the norms before the branches."
-        return f"{what}; make the branches smaller, or keep more of the stream."
-    if worst.name == "gradient-vanishing" and not trained:
+    if worst.name == "tokens-equal":
+        starved = any(one.name == "gradient-vanishing" for one in findings)
+        what = Phrase(
+            "equal-starved" if starved else "equal", {"layer": min(worst.layers, default=1)}
+        )
+        remedy = "warm-up-or-before" if post else "smaller-branches"
+        return what, Phrase(remedy if shortcut else "add-shortcut")
+    if worst.name == "gradient-vanishing":
+        # The rule's own number: a gradient may vanish by the stream, or by what reaches the weights.
+        evidence = worst.evidence[0]
+        in_weights = str(evidence["what"]).startswith("gradient of the parameters")
+        what = Phrase(
+            "vanishes-in-weights" if in_weights else "vanishes",
+            {"layer": min(worst.layers), "share": number(float(evidence["value"]), digits=2)},
+        )
+        remedy = "before-or-deepnorm" if post else "keep-stream"
+        return what, Phrase(remedy if shortcut else "add-shortcut")
+    if worst.name == "gradient-exploding":
         share = _gradient_share(measured.gauges)
-        what = f"the gradient vanishes on its way down: layer 1 gets {share} of the last layer's, size for size"
-        if not shortcut:
-            return f"{what}; add a shortcut around every branch."
-        if post:
-            return f"{what}; place the norms before the branches, or use the connection deepnorm."
-        return f"{what}; let the shortcut keep the whole stream."
-    if worst.name == "gradient-exploding" and not trained:
-        share = _gradient_share(measured.gauges)
-        what = f"the gradient explodes on its way down: layer 1 gets {share} times the last layer's, size for size"
-        return f"{what}; place a norm before every branch, or turn the gain down."
-    if worst.name == "stream-exploding" and not trained:
+        return Phrase("explodes", {"share": share}), Phrase("norm-or-gain")
+    if worst.name == "stream-exploding":
         norms = measured.gauges.stream_norm
         grown = norms[-1] / norms[1] if norms[1] > 0 else math.inf
-        return (
-            f"the stream grows {grown:.2g}-fold; place a norm before every branch, or turn the gain "
-            "down."
-        )
-    if worst.name == "post-norm-deep" and not trained:
-        return (
-            "the last layers' gradient does not fall with depth; train with a warm-up, or place the "
-            "norms before the branches."
-        )
-    # A rule that the playground has no shorter words for says it itself.
+        times = number(grown, digits=2)
+        return Phrase("stream-grows", {"times": times}), Phrase("norm-or-gain")
+    if worst.name == "post-norm-deep":
+        return Phrase("post-deep"), Phrase("warm-up-or-before")
+    return ()
+
+
+def _said_trained(worst: Finding, measured: DesignCurves) -> tuple[Phrase, ...]:
+    """The one thing that training often does here; of others the rule itself says what to do."""
+    if worst.name != "tokens-equal":
+        return ()
+    shortcut = Choice.parse(measured.design.connection).name != "none"
+    equal = Phrase("equal", {"layer": min(worst.layers, default=1)})
+    return equal, Phrase("start-again" if shortcut else "add-shortcut")
+
+
+def _own(worst: Finding) -> str:
+    """A finding in its rule's own words, for the end of a sentence."""
     remedy = str(worst.remedy.get("words", "")).rstrip(".")
     said = worst.verdict.rstrip(".")
     said = said[:1].lower() + said[1:]
@@ -168,33 +166,29 @@ def _said(
 def _gradient_share(gauges: PlayGauges) -> str:
     """|g| |x| of layer 1 over the last layer's, as the rules compare them."""
     free = [g * x for g, x in zip(gauges.gradient, gauges.stream_norm, strict=True)]
-    return "none" if free[-1] == 0 else f"{free[1] / free[-1]:.2g}"
+    return "none" if free[-1] == 0 else number(free[1] / free[-1], digits=2)
 
 
-def _overflow(broken: dict[str, int]) -> str:
+def _overflow(broken: dict[str, int]) -> tuple[Phrase, ...]:
     """Numbers that left float32; a curve that is only not defined says nothing here."""
-    for quantity, what in (
-        ("stream.norm", "the stream leaves the range of float32 in layer {}"),
-        ("gradient.stream", "the gradient leaves the range of float32 at layer {}"),
+    for quantity, key in (
+        ("stream.norm", "stream-overflows"),
+        ("gradient.stream", "gradient-overflows"),
     ):
         if quantity in broken:
-            where = what.format(broken[quantity])
-            return f"{where}; place a norm before every branch, or turn the gain down."
-    return ""
+            return Phrase(key, {"layer": broken[quantity]}), Phrase("norm-or-gain")
+    return ()
 
 
-def _healthy(gauges: PlayGauges) -> tuple[Level, str]:
+def _healthy(gauges: PlayGauges) -> tuple[Level, tuple[Phrase, ...]]:
     """What is worth knowing where no rule found anything."""
     top = gauges.gradient[-1]
     share = gauges.gradient[1] / top if top > 0 else math.nan
+    written = number(share, digits=2)
     shares = [value for line in gauges.update_ratio for value in line.values]
     if all(value < SILENT for value in shares if math.isfinite(value)):
-        silent = "every branch is silent at the start, so each block is the shortcut alone"
         if abs(share - 1) < STEADY:
-            return "healthy", f"healthy; {silent} and the gradient passes as it is."
-        return "note", f"{silent}; it leaves layer 1 with {share:.2g} of the last layer's gradient."
-    left = 10 ** gauges.residual.log10[-1]
-    return "healthy", (
-        f"healthy; layer 1 gets {share:.2g} times the last layer's gradient, and tokens still differ "
-        f"by {left:.0%} of their size at the top."
-    )
+            return "healthy", (Phrase("healthy"), Phrase("silent-passes"))
+        return "note", (Phrase("silent"), Phrase("silent-leaves", {"share": written}))
+    left = f"{10 ** gauges.residual.log10[-1]:.0%}"
+    return "healthy", (Phrase("healthy"), Phrase("passes", {"share": written, "left": left}))

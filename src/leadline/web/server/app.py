@@ -153,7 +153,7 @@ class Lab:
         body = await read_json(request)
         design = _design(body)
         if (long := _too_long(design)) is not None:
-            return json_response({"knob": "text", "reason": long}, 422)
+            return _lines([_error_part(DeskRefusal(long, "text"))])
         client, side = body.get("client", ""), body.get("side", "a")
         if not isinstance(client, str) or not isinstance(side, str) or len(client + side) > 200:
             raise refuse(400, "`client` and `side` are short texts.")
@@ -161,15 +161,11 @@ class Lab:
         try:
             first = await anext(parts, b'{"part":"nothing"}')
         except DeskRefusal as refusal:
-            if not refusal.fault:
-                return json_response({"knob": refusal.knob, "reason": str(refusal)}, 422)
             return _lines([_error_part(refusal)])
-        if len(first) < SHORT:  # no part with curves is as short
-            told = json.loads(first)
-            if told.get("part") == "error":
-                return json_response({"knob": told.get("knob"), "reason": told.get("reason")}, 422)
-            if told.get("part") == "superseded":
-                return _lines([first])
+        # No part with curves is as short. A design that cannot be built is an answer like others:
+        # browsers write every other status into their console, as a fault of the page.
+        if len(first) < SHORT and json.loads(first).get("part") in ("error", "superseded"):
+            return _lines([first])
 
         async def lines() -> AsyncIterator[bytes]:
             try:

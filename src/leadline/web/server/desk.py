@@ -140,7 +140,8 @@ class Desk:
     async def _work(self) -> None:
         with suppress(LeadlineError, OSError):  # said to the first who asks
             await self._ready()
-        while True:
+        # Python before 3.12 loses a cancellation that meets an answer in `wait_for`.
+        while not self._closed:
             wish = await self._next()
             try:
                 await self._carry_out(wish)

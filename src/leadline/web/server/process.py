@@ -148,6 +148,10 @@ class LabProcess:
         process = self._process
         if process is None:
             return
+        if process.stdout is not None and process.stdout.at_eof():
+            # It is going by itself. A signal now would collect its exit code before the loop does.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), TERMINATE)
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()

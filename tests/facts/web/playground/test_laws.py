@@ -9,7 +9,7 @@ import pytest
 import leadline
 from leadline.web.playground.curves import curves_of
 from leadline.web.playground.design import Design
-from leadline.web.playground.laws import LawCurve, laws_beside
+from leadline.web.playground.laws import LawCurve, law_labels, laws_beside
 
 PURE = {"connection": "none", "norm": "none", "placement": "none", "mlp": "none", "heads": 1,
         "init": "xavier"}  # fmt: skip
@@ -18,7 +18,8 @@ PURE = {"connection": "none", "norm": "none", "placement": "none", "mlp": "none"
 def laws(**fields: object) -> dict[tuple[str, str, str], LawCurve]:
     beside = laws_beside(curves_of(Design.from_json(fields)))
     json.dumps([one.to_json() for one in beside], allow_nan=False)
-    assert all(one.source and one.label for one in beside)
+    assert all(one.source and one.formula for one in beside)
+    assert {one.label for one in beside} <= law_labels()
     return {(one.quantity, one.name, one.label): one for one in beside}
 
 

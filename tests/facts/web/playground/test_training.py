@@ -79,6 +79,19 @@ def test_a_run_that_diverges_ends_and_says_so() -> None:
     assert any(one["event"] == "finding" and one["level"] == "serious" for one in events)
 
 
+def test_what_the_lesson_on_warm_up_lets_a_reader_see() -> None:
+    """Post-norm, 12 layers, Xavier: healthy as drawn, and all tokens alike after a few dozen steps."""
+    design = {"placement": "post", "depth": 12, "init": "xavier"}
+    told = list(train_live(design, {"steps": 25, "every": 25}))
+    levels = [one["level"] for one in told if one["event"] == "finding"]
+    assert levels == ["healthy", "serious"]
+    last = [one for one in told if one["event"] == "gauges"][-1]
+    cosine = next(one for one in last["curves"] if one["quantity"] == "tokens.cosine")
+    assert cosine["series"][0]["values"][-1] > 0.999
+    found = [one for one in told if one["event"] == "finding"][-1]
+    assert [one["key"] for one in found["said"]] == ["equal", "start-again"]
+
+
 def test_a_full_mask_gets_a_task_whose_answers_it_cannot_see() -> None:
     run = LiveRun(Design.from_json({**TINY, "mask": "full"}), LiveSettings(steps=2))
     assert not run.task.causal

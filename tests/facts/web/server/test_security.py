@@ -243,9 +243,13 @@ def test_a_request_that_is_no_design_is_a_sentence(client, body):
 
 
 def test_a_text_has_at_most_4000_characters(client):
-    answer = client.post("/api/curves", json={"design": {"text": "x" * 4001}}, headers=TOKEN)
+    body = {"design": {"text": "x" * 4001}}
+    answer = client.post("/api/curves", json=body, headers=TOKEN)
+    assert answer.status_code == 200
+    assert answer.json()["part"] == "error" and answer.json()["knob"] == "text"
+    assert "4,001" in answer.json()["reason"]
+    answer = client.post("/api/train", json=body, headers=TOKEN)
     assert answer.status_code == 422 and "4,001" in answer.json()["reason"]
-    assert answer.json()["knob"] == "text"
 
 
 def test_what_is_not_there_is_a_sentence(client):

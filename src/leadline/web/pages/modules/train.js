@@ -3,6 +3,7 @@ import { lineChart } from "./chart.js";
 import { element, freshId, setText } from "./elements.js";
 import { inFrames } from "./frames.js";
 import { numberText } from "./numbers.js";
+import { verdictText } from "./play/verdict.js";
 
 const FIELDS = [
   { name: "steps", kind: "integer", default: 200, min: 10, max: 5000 },
@@ -12,9 +13,10 @@ const FIELDS = [
 ];
 
 // `designOf(side)` is the design to train; `onGauges(side, step, curves)` gets the curves of a step,
-// and (side, null, null) when those of the start are to be shown again.
+// and (side, null, null) when those of the start are to be shown again. `onVerdict(side, verdict)` gets
+// what is found while it trains, and (side, null) when the verdict of the start holds again.
 // Returns { root, button(side), stop(side), destroy() }.
-export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
+export function trainingPanel(sides, { api, t, designOf, onGauges, onVerdict, training }) {
   const state = Object.fromEntries(sides.map((side) => [side, fresh()]));
   const fields = trainingFields(training || FIELDS, t);
   const lines = Object.fromEntries(sides.map((side) => [side, element("p", { class: `run ${side}`, "aria-live": "polite" })]));
@@ -110,7 +112,8 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
     } else if (event.event === "gauges") {
       onGauges(side, event.step, event.curves);
     } else if (event.event === "finding") {
-      run.finding = event.sentence || event.finding?.sentence || "";
+      run.finding = verdictText(event, t);
+      if (event.level) onVerdict?.(side, event);
     } else if (event.event === "end" || event.event === "error") {
       run.phase = "ended";
       const reason = event.reason || event.error || "";
@@ -141,6 +144,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, training }) {
     run.abort?.abort();
     state[side] = fresh();
     onGauges(side, null, null);
+    onVerdict?.(side, null);
     drawLoss();
     drawButtons(side);
   }

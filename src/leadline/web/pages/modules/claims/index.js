@@ -1,11 +1,12 @@
-// The page of claims, in a frame; #/claims?claim=NAME begins at that claim.
+// The page of claims, in a frame. The query `claim=NAME` opens it at that claim.
 import { element } from "../elements.js";
 
 export function mount(holder, context) {
-  const claim = context.address.read().get("claim");
-  const place = claim ? `#${encodeURIComponent(claim)}` : "";
-  holder.append(element("iframe", {
-    class: "whole", title: context.t("view.claims"), src: context.api.claimsAddress(context.language) + place,
-  }));
-  return () => {};
+  const place = () => {
+    const name = context.address.read().get("claim");
+    return `${context.api.claimsAddress(context.language)}${name ? `#${encodeURIComponent(name)}` : ""}`;
+  };
+  const frame = element("iframe", { class: "whole", title: context.t("view.claims"), src: place() });
+  holder.append(frame);
+  return context.onAddress(() => frame.setAttribute("src", place()));
 }

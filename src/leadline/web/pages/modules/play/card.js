@@ -4,6 +4,7 @@ import { element, setText } from "../elements.js";
 import { countText } from "../numbers.js";
 import { control } from "./controls.js";
 import { knobAbout, knobLabel } from "./knobs.js";
+import { verdictText } from "./verdict.js";
 
 const MARKS = { serious: "✕", warning: "!", note: "i", healthy: "✓" };
 
@@ -47,7 +48,7 @@ export function designCard(side, { t, depth, onDepth, buttons, offered }) {
       if (root.dataset.level !== verdict.level) root.dataset.level = verdict.level;
       setText(sign, MARKS[verdict.level] || "");
       setText(level, t(`level.${verdict.level}`));
-      setText(sentence, verdict.sentence);
+      setText(sentence, verdictText(verdict, t));
       const list = (verdict.findings || []).map((finding) => element("li", {},
         element("b", { text: [finding.code, finding.name].filter(Boolean).join(" ") }), " ", [finding.sentence, finding.do].filter(Boolean).join(" ")));
       findings.replaceChildren(...list);

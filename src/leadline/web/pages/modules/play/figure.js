@@ -12,6 +12,7 @@ import { quantityAbout, quantityLabel } from "./grid.js";
 import { knobTable } from "./knobs.js";
 import { linesOf } from "./lines.js";
 import { curveRequests, tabName } from "./requests.js";
+import { verdictText } from "./verdict.js";
 
 let counted = 0;
 
@@ -57,7 +58,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
   const charts = (curves || []).map((one) => spec.quantities.find((quantity) => quantity.name === one)).filter(Boolean)
     .map((quantity) => [quantity.name, lineChart(holder, {
       title: quantityLabel(quantity, t), about: quantityAbout(quantity, t), unit: quantity.symbol || quantity.unit,
-      scale: quantity.scale, across: t("word.layer"), t, heading: "h4",
+      scale: quantity.scale, across: t("word.layer"), t, heading: "h3",
     })]);
 
   function heads() {
@@ -84,7 +85,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
         if (results[side]) Object.assign(results[side], { laws: part.laws, oldLaws: false });
         redraw();
       },
-      verdict: (part) => setText(sentences[side], `${sides.length > 1 ? `${side.toUpperCase()}: ` : ""}${part.verdict.sentence}`),
+      verdict: (part) => setText(sentences[side], `${sides.length > 1 ? `${side.toUpperCase()}: ` : ""}${verdictText(part.verdict, t)}`),
       error: (part) => {
         if (!table.fail(side, part.knob, part.reason)) {
           reason.hidden = false;

@@ -39,7 +39,7 @@ function playground(holder, spec, context) {
   const results = { a: fresh(), b: fresh() };
 
   function fresh() {
-    return { curves: null, laws: [], trained: null, dim: false, oldLaws: false };
+    return { curves: null, laws: [], verdict: null, trained: null, dim: false, oldLaws: false };
   }
 
   // ---- what stands on the page ---------------------------------------------------------------
@@ -50,6 +50,10 @@ function playground(holder, spec, context) {
       results[side].trained = curves;
       cards[side].trained(step);
       redraw();
+    },
+    onVerdict: (side, verdict) => {
+      const told = verdict || results[side].verdict;
+      if (told) inFrames(`verdict ${side}`, () => cards[side].verdict(told));
     },
   });
   const cards = Object.fromEntries(SIDES.map((side) => [side, designCard(side, {
@@ -104,7 +108,10 @@ function playground(holder, spec, context) {
         Object.assign(results[side], { laws: part.laws, oldLaws: false });
         redraw();
       },
-      verdict: (part) => inFrames(`verdict ${side}`, () => cards[side].verdict(part.verdict)),
+      verdict: (part) => {
+        results[side].verdict = part.verdict;
+        inFrames(`verdict ${side}`, () => cards[side].verdict(part.verdict));
+      },
       error: (part) => fail(side, part),
       done: () => cards[side].busy(false),
     },
@@ -133,7 +140,8 @@ function playground(holder, spec, context) {
   function redraw() {
     grid.update(Object.fromEntries(SIDES.map((side) => {
       const { curves, laws, oldLaws, trained, dim } = results[side];
-      return [side, { curves: trained || curves, laws, oldLaws, dim }];
+      // Laws and bounds are those of the weights as drawn: pale beside curves of a trained model.
+      return [side, { curves: trained || curves, laws, oldLaws: oldLaws || trained !== null, dim }];
     })));
   }
 

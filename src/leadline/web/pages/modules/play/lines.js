@@ -42,10 +42,11 @@ export function linesOf(quantity, results, t, { letters = true } = {}) {
   }
   for (const { law, sides, dim } of laws.values()) {
     const shared = sides.length > 1 || !letters;
+    const label = t.or(`law.${law.label}`, law.label);
     lines.push({
       law: true,
-      label: shared ? law.label : `${sides[0].toUpperCase()}: ${law.label}`,
-      short: law.label, source: law.source, kind: law.kind,
+      label: shared ? label : `${sides[0].toUpperCase()}: ${label}`,
+      short: label, source: [law.formula, law.source].filter(Boolean).join(" · "), kind: law.kind,
       x: law.layers, values: law.values, exponents: law.exponents,
       colour: shared ? "soft" : sides[0], dash: law.kind === "law" ? "dash" : "dot", dim,
     });

@@ -60,7 +60,7 @@ export function curveRequests({ api, side, on, client = tabName() }) {
     } catch (error) {
       if (signal.aborted) return;
       failed = true;
-      on.error({ knob: error.details?.knob ?? null, reason: error.details?.reason || error.message });
+      on.error({ knob: null, reason: error.message });
     }
     if (!failed && !signal.aborted) on.done?.();
   });
