@@ -268,7 +268,7 @@ def _connect_to_read(path: Path, *, timeout: float = 5.0) -> sqlite3.Connection:
     writer = writer_of(path)
     if writer is not None and not writer.here and uses_write_ahead_log(path):
         return copy_of_file(path)
-    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    address = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro"
     connection = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=timeout)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()

@@ -294,7 +294,8 @@ class Lab:
         own = _POLICY.search(text)
         policy = "default-src 'none'" if own is None else _unescaped(own[1])
         headers = {"content-security-policy": document_policy(policy, self.settings.framed_by)}
-        return Response(text, media_type="text/html", headers=headers)
+        content = text.encode("utf-8", "replace")  # the name of a file may be no text
+        return Response(content, media_type="text/html", headers=headers)
 
     def _stream(self, source: AbstractAsyncContextManager[EventLog], after: int) -> Response:
         async def events() -> AsyncIterator[bytes]:

@@ -25,8 +25,13 @@ HEARTBEAT = 15.0
 
 
 def json_bytes(value: object) -> bytes:
-    """Return strict JSON without spaces, in UTF-8."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
+    r"""Return strict JSON without spaces, in UTF-8.
+
+    Half of a surrogate pair, as in the name of a file that is no UTF-8, has no bytes there: it is
+    written as JSON's own \ud800.
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)

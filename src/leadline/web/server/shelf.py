@@ -71,8 +71,9 @@ def _walk(folder: Path, *, depth: int) -> Iterator[Path]:
     except OSError:  # a folder that may not be read holds nothing for us
         return
     for entry in entries:
-        if entry.name.endswith(SUFFIX) and not entry.is_dir():
-            yield Path(entry.path)
+        with suppress(OSError):  # a link that leads to itself
+            if entry.name.endswith(SUFFIX) and not entry.is_dir():
+                yield Path(entry.path)
     for entry in entries:
         hidden = entry.name.startswith(".") or entry.name in _SKIPPED
         if depth and not hidden and entry.is_dir(follow_symlinks=False):

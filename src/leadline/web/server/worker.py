@@ -32,6 +32,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from leadline.web.server.events import json_bytes
+
 __all__ = ["JobControl", "JobStopped", "work"]
 
 
@@ -88,9 +90,8 @@ def work() -> None:
     number = 0
 
     def say(word: str, value: object) -> None:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
         with lock:
-            answers.write(f"{word} {number} {text}\n".encode())
+            answers.write(b"%b %d %b\n" % (word.encode(), number, json_bytes(value)))
             answers.flush()
 
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

@@ -284,3 +284,27 @@ def test_the_page_of_claims_is_served_with_its_own_policy(tmp_path):
         assert answer.status_code == 200 and "leadline-data" in answer.text
         assert "sha256-" in answer.headers["content-security-policy"]
         assert client.get("/claims", params={"token": "secret", "language": "x"}).status_code == 400
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are text there")
+def test_a_name_that_is_no_text_hides_no_other_record(tmp_path):
+    gpt2_record().save(tmp_path / "whole.leadline")
+    odd = os.fsencode(tmp_path) + b"/odd\xff.leadline"
+    try:
+        os.link(tmp_path / "whole.leadline", odd)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    with open_lab(tmp_path) as (_, client):
+        entries = settled(client)
+        assert {name: one["status"] for name, one in entries.items()} == {
+            "whole": "finished",
+            "odd\udcff": "finished",
+        }
+        answer = client.get(f"/report?record={entries['odd' + chr(0xDCFF)]['id']}&token=secret")
+        assert answer.status_code == 200 and "</html>" in answer.text
+
+
+def test_a_link_that_leads_to_itself_hides_no_other_record(tmp_path):
+    gpt2_record().save(tmp_path / "whole.leadline")
+    (tmp_path / "loop.leadline").symlink_to(tmp_path / "loop.leadline")
+    assert [file.relative for file in record_files(tmp_path)] == ["whole.leadline"]
