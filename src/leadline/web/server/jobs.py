@@ -114,14 +114,16 @@ class JobRoom:
     async def pause(self, job: BrowserJob) -> None:
         """Let a running job wait after its present step."""
         if job.state == "running" and job.process is not None:
-            await job.process.order("pause")
+            if job.process.lives:  # one that is only starting is told when it has its task
+                await job.process.order("pause")
             job.state = "paused"
             job.log.add({"event": "paused"})
 
     async def go_on(self, job: BrowserJob) -> None:
         """Let a paused job go on."""
         if job.state == "paused" and job.process is not None:
-            await job.process.order("continue")
+            if job.process.lives:
+                await job.process.order("continue")
             job.state = "running"
             job.log.add({"event": "continued"})
 
@@ -167,8 +169,10 @@ class JobRoom:
 
     async def _hear(self, job: BrowserJob, process: LabProcess) -> str:
         """Put what the job tells into its log; return why it has ended."""
+        if job.state == "paused":  # while the process was starting
+            await process.order("pause")
         await process.ask(job.call, job.arguments)
-        if job.stopping:  # while the process was starting
+        if job.stopping:
             await process.order("stop")
         reason = "finished"
         while (message := await process.message()) is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -163,3 +164,36 @@ def test_no_text_can_begin_an_event_of_its_own(text):
     log.close()
     (_, event) = drain(log)
     assert event.count(b"\n") == 3 and b"\r" not in event
+
+
+def test_a_job_that_is_only_starting_can_be_paused(tmp_path, monkeypatch):
+    start = jobs.LabProcess.start
+
+    async def start_late(process):
+        await asyncio.sleep(0.5)
+        await start(process)
+
+    with open_lab(tmp_path) as (lab, client):
+        monkeypatch.setattr(jobs.LabProcess, "start", start_late)
+        job = train(client, steps=5)
+        assert client.post(f"/api/jobs/{job}/pause").json()["state"] == "paused"
+        one = lab.jobs.get(job)
+        while not one.process.lives:
+            client.get("/api/session")
+        time.sleep(2.0)  # far longer than five steps take
+        assert one.log.last == 1 and one.state == "paused"
+        client.post(f"/api/jobs/{job}/continue")
+        words = [event["event"] for _, event in events(client, job)]
+        assert words == ["paused", "continued", *["step"] * 5, "end"]
+
+
+def test_half_of_a_letter_in_a_request_spoils_no_answer(tmp_path):
+    with open_lab(tmp_path) as (_, client):
+        content = '{"design": {"depth": 2, "\\ud800": "\\udfff"}, "training": {"steps": 1}}'
+        job = client.post("/api/train", content=content).json()["job"]
+        assert events(client, job)[-1][1]["event"] == "end"
+        (listed,) = client.get("/api/jobs").json()
+        assert "\ud800 \udfff" in listed["title"]
+        answer = client.post("/api/curves", content='{"design": {"\\ud800": 1}}')
+        first = json.loads(answer.text.splitlines()[0])
+        assert first == {"part": "curves", "design": {"\ud800": 1}, "curves": []}
