@@ -27,6 +27,7 @@ __all__ = ["KINDS", "check_request", "diagnose_events"]
 KINDS = ("hub", "folder", "gguf", "recipe", "random")
 _HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 LONGEST_NAME = 1_000
+LONGEST_PART = 255
 MOST_TEXT = 4_000
 
 
@@ -52,6 +53,11 @@ def check_request(request: Mapping[str, Any], *, code: bool) -> dict[str, Any]:
         raise InputError(
             f"No kind of model is called {str(kind)[:80]!r}. Known: {', '.join(KINDS)}."
         )
+    if any(len(part.encode("utf-8", "replace")) > LONGEST_PART for part in model.split("/")):
+        raise InputError(
+            f"{model[:40]}... is too long: no file, folder or hub id has a name of more than "
+            f"{LONGEST_PART} bytes."
+        )
     names_code = ":" in model and not Path(model).exists()
     if (kind == "function" or names_code) and not code:
         raise InputError(
@@ -63,18 +69,26 @@ def check_request(request: Mapping[str, Any], *, code: bool) -> dict[str, Any]:
 
 
 def _check_name(model: str, kind: str) -> None:
-    path = Path(model).expanduser()
+    place = _place(model)
     if kind == "hub" and not (_HUB.fullmatch(model) and ".." not in model):
         raise InputError(
             f"{model} is no hub id, which looks like `gpt2` or `owner/name`; for a folder or a file "
             "choose that kind."
         )
-    if kind == "folder" and not path.is_dir():
+    if kind == "folder" and not place.is_dir():
         raise LoadingError(f"There is no folder {model}; check the path.")
-    if kind == "gguf" and not (path.is_file() and path.suffix.lower() == ".gguf"):
+    if kind == "gguf" and not (place.is_file() and place.suffix.lower() == ".gguf"):
         raise LoadingError(f"There is no GGUF file {model}; check the path.")
     if kind == "recipe" and not re.fullmatch(r"[\w-]+", model):
         raise LoadingError(f"{model} is no name of a recipe; `leadline list recipes` names them.")
+
+
+def _place(model: str) -> Path:
+    """Where a name leads; `~somebody` whom this machine does not know is a name like others."""
+    try:
+        return Path(model).expanduser()
+    except RuntimeError:
+        return Path(model)
 
 
 def diagnose_events(request: Mapping[str, Any], *, control: JobControl) -> Iterator[dict[str, Any]]:
@@ -134,7 +148,7 @@ def _load(request: Mapping[str, Any]) -> LoadedModel:
     from leadline.models.loading import load_model
 
     kind, model = request["kind"], request["model"]
-    source = str(Path(model).expanduser()) if kind in ("folder", "gguf") else model
+    source = str(_place(model)) if kind in ("folder", "gguf") else model
     if kind == "hub" and Path(model).exists():
         raise LoadingError(
             f"{model} is a hub id, and a file or folder of that name stands where the lab was "

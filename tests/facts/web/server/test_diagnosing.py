@@ -109,3 +109,28 @@ def test_python_that_comes_with_a_model_does_not_run(tmp_path):
         told = diagnose(client, model=str(folder), kind="folder")
     assert told[-1]["reason"] == "failed"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "words"),
+    [
+        ("~nobody-of-this-name/model", "folder", "There is no folder ~nobody"),
+        ("~nobody-of-this-name/model.gguf", "gguf", "There is no GGUF file ~nobody"),
+        ("a" * 900, "folder", "has a name of more than 255 bytes"),
+        ("a" * 900, "hub", "has a name of more than 255 bytes"),
+        ("a" * 900, "random", "has a name of more than 255 bytes"),
+        ("a:" + "b" * 900, "hub", "has a name of more than 255 bytes"),
+        ("я" * 200, "folder", "has a name of more than 255 bytes"),
+        ("a\0b", "folder", "There is no folder a"),
+        ("\ud800", "folder", "There is no folder"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_a_sentence(model, kind, words):
+    with pytest.raises(LeadlineError, match=words):
+        check_request({"model": model, "kind": kind}, code=False)
+
+
+def test_half_of_a_letter_in_a_name_is_refused_as_any_other_name(tmp_path):
+    with open_lab(tmp_path) as (_, client):
+        answer = client.post("/api/diagnose", content='{"model": "\\ud800", "kind": "folder"}')
+        assert answer.status_code == 422 and "There is no folder" in answer.json()["error"]
