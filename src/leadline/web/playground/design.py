@@ -13,7 +13,6 @@ name of the knob to turn. `gain` multiplies the output projections of every bran
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,8 @@ LIMITS: dict[str, tuple[int, int]] = {"depth": (2, 96), "width": (16, 256), "hea
 MOST_OF_OPTION = {"lanes": 16, "iterations": 100, "hidden": 1024}
 """The largest whole number that an option of a part may be; others may be up to `MOST_OF_OTHERS`."""
 MOST_OF_OTHERS = 256
+MOST_OF_NUMBERS = 1e8
+"""Of any number of an option: products of weights far beyond are not finite in single precision."""
 MOST_GAIN = 4.0
 MOST_SEED = 2**31 - 1
 PART_KNOBS = ("connection", "placement", "norm", "init", "mlp", "positions")
@@ -221,14 +222,12 @@ def _check_integer(name: str, value: object, least: int, most: int) -> None:
 
 
 def _checked_gain(value: object) -> float:
-    gain = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        gain = float(value)
-    if not 0 <= gain <= MOST_GAIN:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= MOST_GAIN:  # before float(), which not every integer fits
         raise DesignError(
             f"The gain is {shown(value)}; give a number from 0 to {MOST_GAIN:g}.", knob="gain"
         )
-    return gain
+    return float(value)
 
 
 def _checked_text(value: object) -> str:
@@ -261,6 +260,12 @@ def _checked_part(name: str, value: object) -> str:
     except LeadlineError as error:
         raise DesignError(str(error), knob=name) from error
     for option, number in choice.options.items():
+        if isinstance(number, int | float) and not abs(number) <= MOST_OF_NUMBERS:
+            raise DesignError(
+                f"The option {option} of {choice.name} is {shown(number)}; the playground takes "
+                f"numbers up to {MOST_OF_NUMBERS:g}.",
+                knob=name,
+            )
         most = MOST_OF_OPTION.get(option, MOST_OF_OTHERS)
         if (
             type(number) is int

@@ -41,6 +41,11 @@ def test_json_goes_both_ways_and_spells_parts_in_one_way() -> None:
         ({"gain": 5}, "gain", "0 to 4"),
         ({"gain": float("nan")}, "gain", "0 to 4"),
         ({"gain": "2"}, "gain", "0 to 4"),
+        ({"gain": 10**400}, "gain", "0 to 4"),
+        ({"connection": "highway(bias=1e308)"}, "connection", "up to 1e+08"),
+        ({"connection": "multiplier(value=-1e39)"}, "connection", "up to 1e+08"),
+        ({"connection": f"weighted(alpha={10**400})"}, "connection", "up to 1e+08"),
+        ({"init": "gpt2(std=1e30)"}, "init", "up to 1e+08"),
         ({"mask": "windowed"}, "mask", "causal"),
         ({"text": "a"}, "text", "two bytes"),
         ({"text": 3}, "text", "words"),
@@ -69,6 +74,22 @@ def test_what_cannot_be_built_names_the_knob(fields: object, knob: str | None, w
     (part,) = parts_of(fields)
     assert part == {"part": "error", "knob": knob, "reason": str(error)}
     assert pickle.loads(pickle.dumps(error)).knob == knob
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"connection": "highway(bias=-1e8)"},
+        {"connection": "completep(reference=100000000.0)"},
+        {"connection": "weighted(alpha=1e8)"},
+        {"norm": "rmsnorm(offset=1e8)"},
+        {"init": "gpt2(std=1e8)"},
+        {"init": "xavier(gain=1e8)"},
+    ],
+)
+def test_the_largest_numbers_of_options_have_curves(fields: dict[str, object]) -> None:
+    parts = list(parts_of({"depth": 6, "gain": 4.0, **fields}))
+    assert [part["part"] for part in parts] == ["curves", "verdict", "laws", "end"]
 
 
 def test_text_is_cut_at_whole_letters() -> None:
