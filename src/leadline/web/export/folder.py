@@ -29,8 +29,7 @@ def check_place(folder: Path) -> Path:
         return place
     if not place.is_dir():
         raise InputError(f"{folder} is a file; name a folder that is not there yet.")
-    here = set(files_of(place))
-    if not here and not any(place.iterdir()):
+    if not any(place.iterdir()):
         return place
     try:
         mark = json.loads((place / MARK).read_text("utf-8"))
@@ -40,7 +39,8 @@ def check_place(folder: Path) -> Path:
             f"{folder} is not an export of the lab, so it is not replaced; name a folder that is not "
             "there yet."
         ) from error
-    if foreign := sorted(here - listed):
+    # Looked for behind its mark alone: what else is named may be a whole disk.
+    if foreign := sorted(set(files_of(place)) - listed):
         more = "" if len(foreign) == 1 else f" and {len(foreign) - 1} more"
         raise InputError(
             f"{folder} holds {foreign[0]}{more}, which no export wrote and which replacing it would "

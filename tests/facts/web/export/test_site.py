@@ -10,6 +10,7 @@ import pytest
 
 from leadline.errors import InputError
 from leadline.web.export import ExportedSite, export_site
+from leadline.web.export import folder as folder_module
 from leadline.web.export.computing import computed_families
 from leadline.web.export.folder import MARK, check_place, files_of, written_in_full
 from leadline.web.export.grid import GridFamily, site_grid
@@ -130,6 +131,13 @@ def test_files_and_marks_of_something_else_are_refused(tmp_path: Path):
         (folder / MARK).write_text(text, "utf-8")
         with pytest.raises(InputError, match="not an export"):
             check_place(folder)
+
+
+def test_a_folder_without_the_mark_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "file").write_text("mine", "utf-8")
+    monkeypatch.setattr(folder_module, "files_of", lambda _: pytest.fail("it may be a whole disk"))
+    with pytest.raises(InputError, match="not an export"):
+        check_place(tmp_path)
 
 
 def interrupted(place: Path) -> None:
