@@ -14,6 +14,8 @@ from tests.lab_stub import PRESETS, QUANTITIES, TOKEN, Stub, curves, defaults, k
 
 pytestmark = pytest.mark.browser
 
+expect = pytest.importorskip("playwright.sync_api").expect
+
 FACTS = {"parameters": 1, "tokens": 2, "seconds": 0.0}
 DESKTOP, PHONE = (1400, 900), (390, 844)
 LONG_TASKS = """
@@ -140,6 +142,26 @@ def test_without_a_token_the_printed_address_can_be_pasted(visit: Callable[..., 
     visited.page.get_by_label("Address").fill(f"{visited.origin}?token={TOKEN}#/")
     visited.page.keyboard.press("Enter")
     visited.settled()
+
+
+@pytest.mark.parametrize("pasted", ["слово", "http://127.0.0.1/?token=%E0%A4%A#/", "a\u2028b"])
+def test_what_is_no_token_is_asked_for_again_also_after_a_reload(
+    visit: Callable[..., Visit], pasted: str
+):
+    page = visit().go(token=False).page
+    page.get_by_label("Address").fill(pasted)
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Address")).to_have_value("")
+    page.reload()
+    page.get_by_label("Address").wait_for()
+
+
+@pytest.mark.parametrize(
+    "view", ["constructor", "__proto__", "toString", "nothing", "play%E0%A4%A"]
+)
+def test_an_address_of_no_view_opens_the_playground(visit: Callable[..., Visit], view: str):
+    visited = visit().go(f"#/{view}").settled()
+    assert visited.problems == []
 
 
 @pytest.mark.parametrize("side", ["a", "b"])

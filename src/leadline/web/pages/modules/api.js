@@ -28,7 +28,9 @@ export function takeToken() {
 
 export function keepToken(text) {
   const match = /[?&]token=([^&#\s]+)/.exec(text);
-  token = match ? decodeURIComponent(match[1]) : text.trim();
+  const stated = match ? match[1] : text.trim();
+  // Other letters are in no token, and many of them in no header: then the server asks again.
+  token = /^[\w-]*$/.test(stated) ? stated : "";
   storage("sessionStorage")?.setItem(KEY, token);
   storage("localStorage")?.setItem(KEY, token);
 }

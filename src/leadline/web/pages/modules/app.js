@@ -68,7 +68,7 @@ async function speak(code) {
 // Shows the view of the address. A view that listens to its own query is not built again for it.
 function show() {
   const { view, id } = readAddress();
-  const name = view in VIEWS ? view : "play";
+  const name = Object.hasOwn(VIEWS, view) ? view : "play"; // and not "constructor"
   const place = `${name}/${id}`;
   if (place === current) {
     main.dispatchEvent(new CustomEvent("address"));

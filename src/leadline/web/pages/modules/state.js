@@ -1,10 +1,19 @@
 // The address: the view, what it shows, and its state, all behind the "#".
 // #/play?depth=48&b.placement=pre  ->  { view: "play", id: "", query: URLSearchParams }
 
+// What no address of the page holds, such as half of a letter's bytes, stays as it is.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 export function readAddress() {
   const text = location.hash.replace(/^#\/?/, "");
   const [path, query] = text.split(/\?(.*)/s);
-  const [view, id] = path.split("/").map(decodeURIComponent);
+  const [view, id] = path.split("/").map(decoded);
   return { view: view || "play", id: id || "", query: new URLSearchParams(query || "") };
 }
 
