@@ -324,6 +324,23 @@ def test_the_views_speak_the_language_of_the_page(lab: VisitedLab, language: str
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
+def test_a_record_that_is_gone_or_damaged_is_told_where_several_overlay(lab: VisitedLab):
+    gpt2_record().save(lab.folder / "gpt2.leadline")
+    broken_record().save(lab.folder / "broken.leadline")
+    page = lab.open("#/records")
+    expect(row(page, "broken").locator(".level-mark")).to_have_text("✕serious", timeout=LONG)
+    names = [row(page, name).get_attribute("data-record") or "" for name in ("gpt2", "broken")]
+    page.evaluate("ids => location.hash = '#/record/' + ids", ",".join([*names, "gone"]))
+    expect(page.get_by_text("This record is not in the folder any more")).to_be_visible()
+    assert page.locator("iframe").count() == 0
+    page.evaluate("ids => location.hash = '#/record/' + ids", ",".join(names))
+    expect(page.frame_locator("iframe.report").locator("h1").first).to_be_visible(timeout=LONG)
+    (lab.folder / "broken.leadline").write_bytes(b"this is no record\n" * 40)
+    expect(page.locator(".record-said")).to_contain_text("broken: ", timeout=LONG)
+    expect(page.locator(".record-said")).to_contain_text("it is not an SQLite file")
+    assert page.locator("iframe").count() == 0
+
+
 def test_a_record_is_reached_with_the_keyboard_alone(lab: VisitedLab):
     gpt2_record().save(lab.folder / "gpt2.leadline")
     broken_record().save(lab.folder / "broken.leadline")

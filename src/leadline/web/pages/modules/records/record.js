@@ -48,14 +48,25 @@ export function recordPage(holder, context, ids) {
     live = null;
   }
 
+  // Several are one report, which a damaged one among them would leave empty.
+  function drawSeveral() {
+    const now = entry.status === "damaged" ? "damaged" : "report";
+    if (now === shown) return;
+    shown = now;
+    setText(title, t("records.several", { n: ids.length }));
+    apart.hidden = now === "damaged";
+    said.replaceChildren(...(now === "damaged" ? [element("span", { text: `${entry.name}: ${entry.verdict?.sentence ?? ""}` })] : []));
+    body.replaceChildren();
+    if (now === "report") showReport();
+  }
+
   // What stands below the head changes with the part alone; a run goes on by itself.
   function draw() {
+    if (!entry) return;
     if (several) {
-      if (shown !== "report") showReport();
-      shown = "report";
+      drawSeveral();
       return;
     }
-    if (!entry) return;
     const damaged = entry.status === "damaged";
     const run = isRun(entry) && !damaged;
     const wish = address.read().get("part");
@@ -96,14 +107,13 @@ export function recordPage(holder, context, ids) {
     body.replaceChildren();
   }
 
-  draw();
-  if (several) return () => {};
   const shelf = followShelf(api, (entries, state, reason) => {
     message.hidden = state === "open";
     message.replaceChildren(...(state === "lost" ? [t("records.lost")] : state === "gone"
       ? [element("span", { text: `${t("server.gone")}. ${reason} ` }), element("button", { type: "button", text: t("server.again"), onclick: () => shelf.again() })] : []));
     if (state === "gone") return;
-    entry = entries.get(ids[0]) || null;
+    const chosen = ids.map((id) => entries.get(id) || null);
+    entry = chosen.includes(null) ? null : chosen.find((one) => one.status === "damaged") || chosen[0];
     if (entry) draw();
     else missing();
   });
