@@ -13,6 +13,7 @@ name of the knob to turn. `gain` multiplies the output projections of every bran
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -222,12 +223,12 @@ def _check_integer(name: str, value: object, least: int, most: int) -> None:
 
 
 def _checked_gain(value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= MOST_GAIN:  # before float(), which not every integer fits
-        raise DesignError(
-            f"The gain is {shown(value)}; give a number from 0 to {MOST_GAIN:g}.", knob="gain"
-        )
-    return float(value)
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if 0 <= number <= MOST_GAIN:  # before float(), which not every integer fits
+        return float(number)
+    raise DesignError(
+        f"The gain is {shown(value)}; give a number from 0 to {MOST_GAIN:g}.", knob="gain"
+    )
 
 
 def _checked_text(value: object) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 
 import pytest
 
@@ -167,20 +166,26 @@ def test_no_text_can_begin_an_event_of_its_own(text):
 
 
 def test_a_job_that_is_only_starting_can_be_paused(tmp_path, monkeypatch):
-    start = jobs.LabProcess.start
+    start, ask = jobs.LabProcess.start, jobs.LabProcess.ask
+    asked = []
 
     async def start_late(process):
         await asyncio.sleep(0.5)
         await start(process)
 
+    async def ask_and_say(process, call, arguments):
+        asked.append(await ask(process, call, arguments))
+
     with open_lab(tmp_path) as (lab, client):
         monkeypatch.setattr(jobs.LabProcess, "start", start_late)
+        monkeypatch.setattr(jobs.LabProcess, "ask", ask_and_say)
         job = train(client, steps=5)
         assert client.post(f"/api/jobs/{job}/pause").json()["state"] == "paused"
         one = lab.jobs.get(job)
-        while not one.process.lives:
+        while not asked:
             client.get("/api/session")
-        time.sleep(2.0)  # far longer than five steps take
+        for _ in range(200):  # in which five steps would have come
+            client.get("/api/session")
         assert one.log.last == 1 and one.state == "paused"
         client.post(f"/api/jobs/{job}/continue")
         words = [event["event"] for _, event in events(client, job)]
