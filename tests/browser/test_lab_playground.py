@@ -342,6 +342,8 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     assert visited.page.locator(".run.a").inner_text() == paused
     card.get_by_role("button", name="Go on").click()
     card.get_by_role("button", name="Show the start").wait_for(timeout=20000)
+    # The loss has taken its place on the one screen, and has not pushed anything off it.
+    assert visited.page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
     assert "step 80" in visited.page.locator(".run.a").inner_text()
     assert "after 80 training steps" in card.inner_text()
     assert card.locator(".sentence").inner_text() == "Tokens became equal."
