@@ -8,7 +8,7 @@ export function presetRow(presets, { t, quantities, onChoose }) {
   const text = element("span", {});
   const look = element("span", { class: "look" });
   const changed = element("button", { type: "button", class: "quiet", text: t("play.again"), hidden: true });
-  const story = element("p", { class: "story", "aria-live": "polite" }, left, text, " ", look, changed);
+  const story = element("p", { class: "story", "aria-live": "polite" }, left, " ", text, " ", look, changed);
   let current = null;
   changed.addEventListener("click", () => onChoose(current));
   const chips = presets.map((preset) => element("button", {
