@@ -347,6 +347,19 @@ def test_a_server_that_is_gone_is_told_and_comes_back(visit: Callable[..., Visit
     assert "31 layers" in visited.card("a").locator(".sentence").inner_text()
 
 
+def test_what_an_address_holds_too_much_is_said_until_a_knob_is_turned(
+    visit: Callable[..., Visit],
+):
+    visited = visit().go("#/play?a.depth=12&dept=6&preset=nothing").settled()
+    left_out = visited.page.locator(".story .left-out")
+    assert left_out.inner_text().endswith("left out: a.depth, dept, preset=nothing.")
+    visited.card("a").locator(".depth input[type=number]").fill("6")
+    visited.card("a").locator(".depth input[type=number]").press("Enter")
+    left_out.wait_for(state="hidden")
+    visited.go("#/play?preset=none&b.placement=post").settled()
+    assert left_out.is_hidden()
+
+
 def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[..., Visit]):
     visited = visit().go("#/play?preset=post-against-pre").settled()
     start = visited.words_of("gradient.stream")
@@ -364,6 +377,8 @@ def test_training_moves_loss_and_gauges_and_can_stop_and_go_on(visit: Callable[.
     assert visited.page.locator(".run.a").inner_text() == paused
     card.get_by_role("button", name="Go on").click()
     card.get_by_role("button", name="Show the start").wait_for(timeout=20000)
+    # The loss has taken its place on the one screen, and has not pushed anything off it.
+    assert visited.page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
     assert "step 80" in visited.page.locator(".run.a").inner_text()
     assert "after 80 training steps" in card.inner_text()
     assert card.locator(".sentence").inner_text() == "Tokens became equal."

@@ -96,6 +96,25 @@ def test_the_list_leads_through_all_lessons(page, address):
     assert not page.complaints
 
 
+def test_a_figure_opens_in_the_playground_as_it_was_turned(page, address):
+    open_view(page, address, "lessons/pre-and-post")
+    link = page.locator(".figure-open")
+    link.wait_for()
+    depth = page.locator(".lesson-play .cell.b input[type=number]")
+    depth.fill("12")
+    depth.press("Enter")
+    query = parse_qs(link.get_attribute("href").partition("?")[2])
+    figure = next(
+        part for part in lesson_json("pre-and-post", "en")["parts"] if part["kind"] == "figure"
+    )
+    assert figure["other"]["placement"] == "post" and figure["base"]["init"] == "xavier"
+    assert query == {"init": ["xavier"], "b.placement": ["post"], "b.depth": ["12"]}
+    link.click()
+    page.wait_for_selector(".play .design.b")
+    assert page.locator(".design.b .depth input[type=number]").input_value() == "12"
+    assert not page.complaints
+
+
 def test_an_answer_opens_by_keyboard(page, address):
     open_view(page, address, "lessons/shortcut")
     question = page.locator(".lesson-question details")

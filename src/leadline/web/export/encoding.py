@@ -7,7 +7,7 @@ one design at all depths of the grid:
     depths   {"24": {"c": curves, "f": facts, "v": verdict, "l": laws}, ...}
 
     curve    [quantity, [line, ...]]                 line     [label, layers, values, exponents or 0]
-    law      [quantity, name, label, kind, source, layers, values, exponents or 0]
+    law      [quantity, name, label, kind, formula, source, layers, values, exponents or 0]
     layers   [first, last, step] where the steps are even, the layers in a list of their own otherwise
     values   a number where all are equal, else a list; six significant digits
 
@@ -23,6 +23,8 @@ from typing import Any
 
 __all__ = ["DIGITS", "LabelList", "decoded_parts", "encoded_parts", "rounded"]
 
+_HEADS = ("quantity", "name", "label", "kind", "formula", "source")
+"""The texts of a law, in the order in which they stand."""
 DIGITS = 6
 """Significant digits of a number in the export."""
 
@@ -77,10 +79,9 @@ def decoded_parts(
         {"quantity": words[quantity], "series": [_line_back(line, words) for line in lines]}
         for quantity, lines in short["c"]
     ]
-    heads = ("quantity", "name", "label", "kind", "source")
     laws = [
-        {name: words[place] for name, place in zip(heads, law[:5], strict=True)}
-        | _numbers_back(*law[5:])
+        {name: words[place] for name, place in zip(_HEADS, law[: len(_HEADS)], strict=True)}
+        | _numbers_back(*law[len(_HEADS) :])
         for law in short["l"]
     ]
     return [
@@ -97,8 +98,7 @@ def _curve(curve: Mapping[str, Any], words: LabelList) -> list[Any]:
 
 
 def _law(law: Mapping[str, Any], words: LabelList) -> list[Any]:
-    heads = (law["quantity"], law["name"], law["label"], law["kind"], law["source"])
-    return [*(words.place(head) for head in heads), *_numbers(law)]
+    return [*(words.place(law[head]) for head in _HEADS), *_numbers(law)]
 
 
 def _numbers(line: Mapping[str, Any]) -> tuple[Any, Any, Any]:

@@ -75,5 +75,12 @@ def _verdict(record: Record) -> dict[str, Any]:
     watched = bool({"watch", "outcome"} & record.provenance.keys())
     return {
         "level": "healthy" if looked or watched else None,
-        "sentence": sentences[0] if sentences else "The record holds no line over depth.",
+        "sentence": sentences[0] if sentences else _without_lines(record),
     }
+
+
+def _without_lines(record: Record) -> str:
+    """What is said of a record that holds no line over depth: a run may only just have begun."""
+    if record.integrity == "unclosed" and not max(record.last_steps().values(), default=0):
+        return "No step has been written so far."
+    return "The record holds no line over depth."

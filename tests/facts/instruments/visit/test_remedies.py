@@ -179,6 +179,22 @@ def test_after_the_remedy_the_finding_is_gone_and_nothing_new_is_found(code: str
     assert finding_of(diagnosed(model), code).verdict == finding_of(before, code).verdict
 
 
+def test_a_remedy_of_one_tensor_helps_though_another_of_the_same_layer_is_ill_too() -> None:
+    model = gpt2()
+    block = model.transformer.h[3]
+    with torch.no_grad():
+        scale([block.attn.c_proj.weight, block.mlp.c_proj.weight], 60.0)
+    before = diagnosed(model)
+    first, second = (one for one in before.findings if one.code == "W02")
+    assert first.layers == second.layers
+    proof = prove_remedy(model, before, first, diagnosed)
+    assert proof.gone and proof.helps and proof.new == ()
+    assert [one.verdict for one in proof.after.findings if one.code == "W02"] == [second.verdict]
+    sentence = proof.screen().text().partition("\n")[0]
+    assert sentence.startswith(f"The remedy helps: W02 {first.name} of ")
+    assert first.remedy["edit"]["parameter"] in sentence
+
+
 @pytest.mark.parametrize("code", ["W09", "N03", "N05"])
 def test_a_remedy_brings_back_what_the_healthy_model_computes(code: str) -> None:
     model, healthy = sick_model(code), SICK[code][0]()

@@ -14,6 +14,7 @@ from leadline.reading.watch.heat import heat_map, layer_series
 from leadline.reading.watch.history import History
 from leadline.record import Record
 from leadline.web.server.shelf import record_files
+from leadline.web.server.summaries import summary_of
 from tests.facts.web.server.labs import events_of, open_lab
 from tests.synthetic import broken_record, gpt2_record
 from tests.synthetic_sweep import sweep_record, training_record
@@ -68,6 +69,15 @@ def test_the_list_has_every_record_with_its_verdict(folder):
         assert entries[name]["status"] == "damaged"
         assert entries[name]["verdict"]["level"] == "serious"
         assert "record" in entries[name]["verdict"]["sentence"]
+
+
+def test_a_record_without_lines_says_whether_it_has_only_begun(tmp_path):
+    path = tmp_path / "run.leadline"
+    record = Record.create(path)
+    begun = summary_of(str(path))["verdict"]["sentence"]
+    record.close()
+    assert begun == "No step has been written so far."
+    assert summary_of(str(path))["verdict"]["sentence"] == "The record holds no line over depth."
 
 
 def test_a_summary_is_read_again_only_when_the_file_has_changed(folder):

@@ -212,7 +212,6 @@ def test_a_port_in_use_is_said(start, tmp_path):
         ([".", "tests"], "one folder, or files"),
         (["--port", "70000"], "0 to 65535"),
         (["--quiet", "--no-browser"], "nobody would learn the address"),
-        (["--export", "site"], "leadline.web.export is missing"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(arguments, sentence, monkeypatch, capsys, tmp_path):
@@ -220,7 +219,6 @@ def test_what_cannot_be_done_is_a_sentence(arguments, sentence, monkeypatch, cap
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").mkdir()
-    monkeypatch.setitem(sys.modules, "leadline.web.export", None)
     monkeypatch.setenv("COLUMNS", "400")
     with pytest.raises(SystemExit) as left:
         run(["lab", *arguments])

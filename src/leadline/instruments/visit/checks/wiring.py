@@ -59,7 +59,7 @@ class _Pair:
     """Values of every group of heads and what every head writes, [head, entry]."""
 
 
-class _Kept(BranchProducts):
+class _KeptProducts(BranchProducts):
     """Keeps every product of a pass; small inputs, so that this is little."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def wiring(patient: Patient) -> Iterator[VisitFact | CouldNot]:
         yield CouldNot(_NAMES, "the weights are as drawn: no two matrices know each other yet")
         return
     pairs: list[_Pair] = []
-    kept = _Kept()
+    kept = _KeptProducts()
     names = {p.data_ptr(): name for name, p in patient.model.named_parameters()}
     attentions: list[tuple[SeenAttention, int]] = []
 

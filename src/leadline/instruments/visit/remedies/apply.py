@@ -70,6 +70,7 @@ class Proof(Showable):
         return not any(
             one.code == self.finding.code
             and (not self.finding.layers or set(one.layers) & set(self.finding.layers))
+            and not _of_another_tensor(one, self.finding)
             for one in self.after.findings
         )
 
@@ -102,6 +103,8 @@ class Proof(Showable):
     def screen(self, *, everything: bool = False) -> Screen:
         """Return what is shown."""
         name = f"{self.finding.code} {self.finding.name}"
+        if self.gone and any(one.code == self.finding.code for one in self.after.findings):
+            name += f" of {_tensor_of(self.finding) or 'its layers'}"  # another one stays
         first = (
             f"The remedy helps: {name} is gone on a copy of the model."
             if self.helps
@@ -120,6 +123,16 @@ class Proof(Showable):
         elif not self.new:
             lines.append(Sentence("Nothing else is unusual."))
         return Screen(tuple(lines))
+
+
+def _of_another_tensor(one: Finding, other: Finding) -> bool:
+    """Whether two findings are remedied in different tensors, so that one may go and one stay."""
+    places = _tensor_of(one), _tensor_of(other)
+    return None not in places and places[0] != places[1]
+
+
+def _tensor_of(finding: Finding) -> str | None:
+    return (finding.remedy.get("edit") or {}).get("parameter")
 
 
 def prove_remedy(

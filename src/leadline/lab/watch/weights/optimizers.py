@@ -138,7 +138,7 @@ class _Taken(NamedTuple):
     settings: dict[str, Any]
 
 
-class _NumbersBefore(NamedTuple):
+class _Kept(NamedTuple):
     """Some of a parameter's numbers before the step."""
 
     name: str
@@ -160,7 +160,7 @@ class StepReading:
         self.unread: list[Unread] = []
         self._without: set[tuple[Site, Kind]] = set()
         """What is not said of which group, because a parameter of it cannot be read."""
-        self._before: list[_NumbersBefore] = []
+        self._before: list[_Kept] = []
         self._begun: set[int] = set()
         """The parameters that an optimizer is about to step, or has stepped in this update."""
         self._entries: list[tuple[Site, str, Tensor, float]] = []
@@ -211,7 +211,7 @@ class StepReading:
     def _keep(self, name: str, site: Site, parameter: nn.Parameter, *, has_gradient: bool) -> None:
         try:
             before = picked(_present(parameter))
-            self._before.append(_NumbersBefore(name, site, parameter, before, has_gradient))
+            self._before.append(_Kept(name, site, parameter, before, has_gradient))
         except Exception as error:
             self._leave_out("weight", name, site, error)
 

@@ -25,7 +25,7 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, onVerdict, tr
   const chart = lineChart(root, {
     title: t("train.loss"), about: t("train.loss.about"), scale: "linear", across: t("word.step"), t, empty: t("train.empty"), tools: [settings],
   });
-  chart.root.append(...sides.map((side) => lines[side]));
+  chart.root.append(element("div", { class: "runs" }, ...sides.map((side) => lines[side])));
   const buttons = Object.fromEntries(sides.map((side) => [side, buttonsOf(side)]));
 
   function fresh() {
@@ -112,7 +112,8 @@ export function trainingPanel(sides, { api, t, designOf, onGauges, onVerdict, tr
     } else if (event.event === "gauges") {
       onGauges(side, event.step, event.curves);
     } else if (event.event === "finding") {
-      run.finding = verdictText(event, t);
+      // With a level it stands on the card as the verdict, and is not said twice.
+      run.finding = event.level ? "" : verdictText(event, t);
       if (event.level) onVerdict?.(side, event);
     } else if (event.event === "end" || event.event === "error") {
       run.phase = "ended";

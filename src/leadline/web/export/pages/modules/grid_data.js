@@ -42,8 +42,9 @@ function partsOf({ words, depths }, design) {
     { part: "verdict", verdict: short.v },
     {
       part: "laws",
-      laws: short.l.map(([quantity, name, label, kind, source, ...numbers]) => ({
-        quantity: words[quantity], name: words[name], label: words[label], kind: words[kind], source: words[source],
+      laws: short.l.map(([quantity, name, label, kind, formula, source, ...numbers]) => ({
+        quantity: words[quantity], name: words[name], label: words[label], kind: words[kind],
+        formula: words[formula], source: words[source],
         ...numbersOf(numbers),
       })),
     },

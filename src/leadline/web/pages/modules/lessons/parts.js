@@ -37,7 +37,7 @@ function figurePart(part, context, say, ends) {
     element("p", {}, element("strong", { text: `${say("try")}: ` }), ...pieceNodes(part.try)), sides, holder);
   try {
     ends.push(figure(holder, context, {
-      base: part.base, other: part.other, knobs: part.knobs, curves: part.curves, caption: part.caption,
+      base: part.base, other: part.other, knobs: part.knobs, curves: part.curves, caption: part.caption, open: say("open"),
     }));
   } catch (error) {
     holder.append(element("p", { class: "reason", role: "alert", text: say("missing", { reason: error.message }) }),

@@ -58,6 +58,15 @@ export function designsOf(query, { knobs, presets }) {
   return { preset, a, b };
 }
 
+// What of an address is no state of this page, such as a knob whose name has a letter too many.
+export function unknownOf(query, { knobs, presets }) {
+  const names = new Set(["preset", ...knobs.flatMap(({ name }) => [name, `b.${name}`])]);
+  const preset = query.get("preset");
+  const odd = [...query.keys()].filter((name) => !names.has(name));
+  if (preset && preset !== NO_PRESET && !presets.some((one) => one.id === preset)) odd.push(`preset=${preset}`);
+  return odd;
+}
+
 export function queryOf({ preset, a, b }, { knobs }) {
   const query = new URLSearchParams();
   const defaults = defaultsOf(knobs);

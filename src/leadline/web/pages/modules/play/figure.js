@@ -1,13 +1,15 @@
 // A small playground inside a lesson.
-// figure(holder, context, { base, other, knobs, curves, caption }) -> function that takes it away
+// figure(holder, context, { base, other, knobs, curves, caption, open }) -> function that takes it away
 //   base, other  designs, as what differs from the defaults; with `other` there are two, A and B
 //   knobs        names of the knobs that the reader may turn
 //   curves       names of the quantities that are drawn
 //   caption      a sentence below
+//   open         words of a link to the playground, which opens the designs as they are turned here
 import { lineChart } from "../chart.js";
 import { element, setText } from "../elements.js";
 import { inFrames } from "../frames.js";
-import { defaultsOf, differing } from "./design.js";
+import { addressText } from "../state.js";
+import { defaultsOf, differing, queryOf } from "./design.js";
 import { quantityAbout, quantityLabel } from "./grid.js";
 import { knobTable } from "./knobs.js";
 import { linesOf } from "./lines.js";
@@ -31,7 +33,7 @@ export function figure(holder, context, options) {
   };
 }
 
-function draw(root, spec, context, { base, other, knobs, curves, caption }) {
+function draw(root, spec, context, { base, other, knobs, curves, caption, open }) {
   const { t, api } = context;
   const sides = other ? ["a", "b"] : ["a"];
   counted += 1;
@@ -46,6 +48,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
       if (state[side][knob] === value) return;
       state[side] = { ...state[side], [knob]: value };
       table.set(state);
+      aim();
       requests[side].ask(differing(state[side], spec.knobs));
     },
   });
@@ -53,8 +56,9 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
   const sentences = Object.fromEntries(sides.map((side) => [side, element("p", { class: `figure-verdict ${side}`, "aria-live": "polite" })]));
   const reason = element("p", { class: "reason", role: "alert", hidden: true });
   const holder = element("div", { class: "curves" });
+  const link = open ? element("a", { class: "figure-open", text: open }) : null;
   root.append(turned.length ? table.root : "", reason, ...sides.map((side) => sentences[side]), holder,
-    caption ? element("figcaption", { text: caption }) : "");
+    caption ? element("figcaption", { text: caption }) : "", link || "");
   const charts = (curves || []).map((one) => spec.quantities.find((quantity) => quantity.name === one)).filter(Boolean)
     .map((quantity) => [quantity.name, lineChart(holder, {
       title: quantityLabel(quantity, t), about: quantityAbout(quantity, t), unit: quantity.symbol || quantity.unit,
@@ -64,6 +68,12 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
   function heads() {
     return element("div", { class: "knob-head" }, element("div", { class: "knob-name" }),
       ...sides.map((side) => element("div", { class: `cell ${side}` }, element("span", { class: "letter", text: side.toUpperCase() }))));
+  }
+
+  function aim() {
+    if (!link) return;
+    const b = other ? state.b : state.a;
+    link.href = addressText("play", "", queryOf({ preset: null, a: state.a, b }, spec));
   }
 
   function redraw() {
@@ -97,6 +107,7 @@ function draw(root, spec, context, { base, other, knobs, curves, caption }) {
     },
   })]));
   table.set(state);
+  aim();
   sides.forEach((side) => requests[side].ask(differing(state[side], spec.knobs)));
 
   return () => {

@@ -3,7 +3,7 @@ import { element } from "../elements.js";
 import { inFrames } from "../frames.js";
 import { trainingPanel } from "../train.js";
 import { designCard } from "./card.js";
-import { designsOf, differing, queryOf, SIDES } from "./design.js";
+import { designsOf, differing, queryOf, SIDES, unknownOf } from "./design.js";
 import { chartGrid } from "./grid.js";
 import { knobTable } from "./knobs.js";
 import { presetRow, watchedNames } from "./presets.js";
@@ -96,7 +96,7 @@ function playground(holder, spec, context) {
     api, side,
     on: {
       curves: (part) => {
-        Object.assign(results[side], { curves: part.curves, dim: false, oldLaws: true });
+        Object.assign(results[side], { curves: part.curves, dim: false, failed: false, oldLaws: true });
         succeed(side);
         inFrames(`facts ${side}`, () => {
           cards[side].facts(part.facts);
@@ -134,10 +134,13 @@ function playground(holder, spec, context) {
       cards[side].busy(false);
     });
     results[side].dim = true;
+    results[side].failed = true;
     redraw();
   }
 
   function redraw() {
+    // Nothing is on its way when no design can be built: no chart says that it waits.
+    grid.root.classList.toggle("without", SIDES.every((side) => results[side].failed && !results[side].curves));
     grid.update(Object.fromEntries(SIDES.map((side) => {
       const { curves, laws, oldLaws, trained, dim } = results[side];
       // Laws and bounds are those of the weights as drawn: pale beside curves of a trained model.
@@ -155,7 +158,7 @@ function playground(holder, spec, context) {
     table.set(state);
     for (const side of SIDES) cards[side].set(state[side]);
     const clean = !state.preset || [...queryOf(state, spec).keys()].length === 1;
-    stories.set(state.preset, !clean);
+    stories.set(state.preset, !clean, state.unknown);
     grid.watch(watchedNames(state.preset, quantities));
   }
 
@@ -163,7 +166,7 @@ function playground(holder, spec, context) {
   function change(side, name, value, live) {
     const same = state[side][name] === value;
     if (same && live) return;
-    state[side] = { ...state[side], [name]: value };
+    state = { ...state, unknown: [], [side]: { ...state[side], [name]: value } };
     const query = queryOf(state, spec);
     shown = query.toString();
     const now = performance.now();
@@ -188,7 +191,7 @@ function playground(holder, spec, context) {
   function apply(query, how) {
     if (![...query.keys()].length && presets.length) query.set("preset", presets[0].id);
     const before = state;
-    state = designsOf(query, spec);
+    state = { ...designsOf(query, spec), unknown: unknownOf(query, spec) };
     shown = queryOf(state, spec).toString();
     if (how === "push") address.push(queryOf(state, spec));
     paint();

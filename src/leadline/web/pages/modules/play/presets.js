@@ -1,12 +1,14 @@
 // The stories: a row of chips, and the text of the story that is told.
 import { element } from "../elements.js";
 
-// `onChoose(preset)`; returns { root, set(preset, changed) }.
+// `onChoose(preset)`; returns { root, set(preset, changed, unknown) }, where `unknown` is what of the
+// address was left out.
 export function presetRow(presets, { t, quantities, onChoose }) {
+  const left = element("strong", { class: "left-out", hidden: true });
   const text = element("span", {});
   const look = element("span", { class: "look" });
   const changed = element("button", { type: "button", class: "quiet", text: t("play.again"), hidden: true });
-  const story = element("p", { class: "story", "aria-live": "polite" }, text, " ", look, changed);
+  const story = element("p", { class: "story", "aria-live": "polite" }, left, " ", text, " ", look, changed);
   let current = null;
   changed.addEventListener("click", () => onChoose(current));
   const chips = presets.map((preset) => element("button", {
@@ -17,9 +19,11 @@ export function presetRow(presets, { t, quantities, onChoose }) {
       element("span", { class: "chips-name", "aria-hidden": "true", text: t("play.stories") }), ...chips), story);
   return {
     root,
-    set: (preset, isChanged) => {
+    set: (preset, isChanged, unknown = []) => {
       current = preset;
       chips.forEach((chip, at) => chip.setAttribute("aria-pressed", String(presets[at] === preset)));
+      left.hidden = !unknown.length;
+      left.textContent = unknown.length ? t("play.unknown", { names: unknown.join(", ") }) : "";
       text.textContent = preset ? t.or(`preset.${preset.id}.story`, preset.story) : t("play.noStory");
       const names = watchedNames(preset, quantities).map((name) => quantities.find((one) => one.name === name));
       look.textContent = names.length
