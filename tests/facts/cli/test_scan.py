@@ -68,9 +68,8 @@ def test_broken_ones_are_told_while_the_others_go_on(leadline, engine, trained, 
     assert "and not among these sources, kept as they were: checkpoint-2." in one.err
 
 
-def test_a_scan_that_could_measure_nothing_fails(leadline, engine, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    said = leadline("scan", "nosuch", "--engine", "here", "-o", tmp_path / "s.leadline")
+def test_a_scan_that_could_measure_nothing_fails(leadline, engine, tmp_path):
+    said = leadline("scan", tmp_path / "nosuch", "--engine", "here", "-o", tmp_path / "s.leadline")
     assert said.code == 1
     assert "nosuch" in said.out
 
