@@ -212,7 +212,12 @@ def _told(how: str, place: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("how", "wrapper", "remedy"),
     [
-        ("fully_shard", "FSDP2 (torch.distributed.fsdp.fully_shard)", "before fully_shard"),
+        pytest.param(
+            "fully_shard",
+            "FSDP2 (torch.distributed.fsdp.fully_shard)",
+            "before fully_shard",
+            marks=pytest.mark.slow,
+        ),
         ("FullyShardedDataParallel", "FSDP (FullyShardedDataParallel)", "before it is wrapped"),
         ("parallelize_module", "is a DTensor", "full_tensor()"),
     ],
