@@ -10,6 +10,7 @@ from torch import nn
 
 from leadline.errors import InputError, TrainingStopped
 from leadline.lab.watch import bell, fence, gauges, layers, pace
+from leadline.lab.watch.exchange import Exchange
 from leadline.lab.watch.fence import Fence
 from leadline.lab.watch.hooks import LookingHook, has_compiled_parts
 from leadline.lab.watch.pace import Pace
@@ -311,3 +312,22 @@ def test_of_large_tensors_some_numbers_stand_for_all(count):
         assert spread < 1e-5
     else:
         assert 0.002 < spread < 0.03  # 1 / sqrt(4096) is 1.6 %, less where much of it is read
+
+
+def test_a_function_is_exchanged_until_the_last_who_needs_it_has_left():
+    class Owner:
+        @staticmethod
+        def say():
+            return "theirs"
+
+    original = Owner.say
+    exchange = Exchange(Owner, "say", lambda _: lambda: "ours")
+    first, second = exchange.begin(), exchange.begin()
+    assert Owner.say() == "ours"
+    first.remove()
+    first.remove()  # once more does nothing: the second still needs it
+    assert Owner.say() == "ours"
+    second.remove()
+    assert Owner.say is original
+    assert exchange.standing == 0
+    assert exchange.begin() and Owner.say() == "ours"
