@@ -35,12 +35,14 @@ UPDATES = 2
 LAST_LINE = {
     "Fence.shield", "Fence.__init__", "watch", "Watch.__init__", "Options.__init__", "Bell.__init__",
     "Pace.__init__", "History.__init__", "LossKeeper.__init__", "PassHooks.__init__",
+    "EngineRun.__init__", "ExchangeStay.__init__", "_mark_scaled",
 }  # fmt: skip
-"""What stands outside of every fence: the line itself, and what sets its attributes before it looks
-at anything."""
+"""What stands outside of every fence: the line itself, what sets its attributes before it looks at
+anything, and fences themselves."""
 REMOVERS = {
     "UpdateCounter.end", "LayerReader.disarm", "Sample.close", "PassHooks.end", "WatchCourse._disarm",
-    "WatchCourse._take_off", "WatchCourse.close", "Exchange.remove", "FencedSpy.stop", "_take_off", "_unwrap",
+    "WatchCourse._take_off", "WatchCourse.close", "Exchange.remove", "ExchangeStay.remove",
+    "_OfAll.remove", "FencedSpy.stop", "_take_off", "_unwrap",
 }  # fmt: skip
 """What takes hooks off: where it raises, they stay, and do nothing."""
 ASKED = {

@@ -141,7 +141,12 @@ class FencedTap(Tap):
         fenced = self.fenced(hook)
 
         def looking(*args: Any) -> Any:
-            return fenced(*args) if self.sample.looks else None
+            try:
+                looks = self.sample.looks
+            except Exception as error:
+                self.sample.fence.fault(error, "Looking at a pass")
+                return None
+            return fenced(*args) if looks else None
 
         return looking
 

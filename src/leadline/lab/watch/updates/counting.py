@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
 
@@ -126,11 +127,12 @@ class UpdateCounter:
             ]
 
     def end(self) -> None:
-        """Take the hooks off."""
+        """Take the hooks off, whatever fails on the way."""
         self._under_way = None
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        with ExitStack() as stack:
+            for handle in self._handles:
+                stack.callback(handle.remove)
+            self._handles = []
 
     def go_on(self) -> None:
         """The loop goes on to its next update: what has stepped so far was one.
