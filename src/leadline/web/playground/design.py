@@ -32,6 +32,7 @@ __all__ = [
     "PART_KNOBS",
     "Design",
     "DesignError",
+    "checked_fields",
     "scale_outputs",
 ]
 
@@ -64,6 +65,21 @@ class DesignError(RecipeError):
     def to_json(self) -> dict[str, Any]:
         """Return knob and reason."""
         return {"knob": self.knob, "reason": str(self)}
+
+
+def checked_fields(fields: object, known: list[str], *, what: str, part: str) -> dict[str, Any]:
+    """Return the fields of a request by name; DesignError where one is none of those known."""
+    if not isinstance(fields, Mapping):
+        raise DesignError(f"A {what} is a mapping of its {part}s, not {shown(fields)}.")
+    for name in fields:
+        if name not in known:
+            near = nearest_names(str(name), known, at_most=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise DesignError(
+                f"A {what} has no {part} {shown(name)}.{hint} Its {part}s: {', '.join(known)}.",
+                knob=str(name),
+            )
+    return {str(name): value for name, value in fields.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,18 +121,8 @@ class Design:
     @classmethod
     def from_json(cls, fields: object) -> Design:
         """Read a design; what is absent takes the default."""
-        if not isinstance(fields, Mapping):
-            raise DesignError(f"A design is a mapping of its knobs, not {shown(fields)}.")
         known = [field.name for field in dataclasses.fields(cls)]
-        for name in fields:
-            if name not in known:
-                near = nearest_names(str(name), known, at_most=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise DesignError(
-                    f"A design has no knob {shown(name)}.{hint} Its knobs: {', '.join(known)}.",
-                    knob=str(name),
-                )
-        return cls(**{str(name): value for name, value in fields.items()})
+        return cls(**checked_fields(fields, known, what="design", part="knob"))
 
     def to_json(self) -> dict[str, Any]:
         """Return every knob."""

@@ -18,21 +18,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from leadline.errors import LabError, LeadlineError, nearest_names, shown
+from leadline.errors import LabError, LeadlineError, shown
 from leadline.lab.optimizer import FlatAdamW
 from leadline.lab.tasks import Task, build_task
 from leadline.lab.trainer import refuse_misfit
 from leadline.lab.training import Training, learning_rate
 from leadline.numerics.denormals import flushed
 from leadline.web.playground.curves import curves_of_model
-from leadline.web.playground.design import MOST_TOKENS, Design, DesignError
+from leadline.web.playground.design import MOST_TOKENS, Design, DesignError, checked_fields
 from leadline.web.playground.verdict import PlayVerdict, verdict_on
 
 __all__ = ["LiveRun", "LiveSettings", "train_live"]
@@ -79,19 +79,8 @@ class LiveSettings:
     @classmethod
     def from_json(cls, fields: object) -> LiveSettings:
         """Read settings; what is absent takes the default."""
-        if not isinstance(fields, Mapping):
-            raise DesignError(f"The training is a mapping of its settings, not {shown(fields)}.")
         known = [field.name for field in dataclasses.fields(cls)]
-        for name in fields:
-            if name not in known:
-                near = nearest_names(str(name), known, at_most=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise DesignError(
-                    f"A training has no setting {shown(name)}.{hint} Its settings: "
-                    f"{', '.join(known)}.",
-                    knob=str(name),
-                )
-        return cls(**{str(name): value for name, value in fields.items()})
+        return cls(**checked_fields(fields, known, what="training", part="setting"))
 
     def training(self, mask: str) -> Training:
         """Return them as the lab has them."""
