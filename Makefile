@@ -5,7 +5,7 @@
 PYTHON ?= python3
 # For torch without CUDA: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
-# One benchmark: make bench ONLY=name
+# One benchmark or score: make bench ONLY=name
 ONLY ?=
 
 VENV := .venv
@@ -16,7 +16,7 @@ MODELS := .cache/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pair test test-all check coverage package docs rules bench models clean
+.PHONY: help demo pair test test-all check coverage package docs rules bench scores models clean
 .DELETE_ON_ERROR:
 
 help: ## say what each target does
@@ -79,8 +79,11 @@ rules: $(VENV)/.ready-dev ## run the example of every rule again (some minutes) 
 	OMP_NUM_THREADS=1 $(BIN)/python tools/rule_examples.py
 	$(BIN)/python docs/generate.py rules.md rules
 
-bench: $(VENV)/.ready-bench ## run the benchmarks (one with ONLY=name); write benchmarks/results.json
+bench: $(VENV)/.ready-bench $(MODELS)/.ready ## run the benchmarks (one with ONLY=name); write benchmarks/results.json
 	$(BIN)/python benchmarks/run.py $(if $(ONLY),--only $(ONLY))
+
+scores: $(VENV)/.ready-bench ## score diagnosis and watch (one with ONLY=name; an hour); write benchmarks/scores/results.json
+	$(BIN)/python benchmarks/run.py --scores $(if $(ONLY),--only $(ONLY))
 
 models: $(MODELS)/.ready ## fetch the two trained models that some tests use
 

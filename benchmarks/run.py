@@ -1,9 +1,13 @@
 """Run the benchmarks, print a table, write results.json.
 
-    python benchmarks/run.py              every bench_*.py
-    python benchmarks/run.py --only NAME  bench_NAME.py alone; the other results are kept
+    python benchmarks/run.py              every bench_*.py: how fast
+    python benchmarks/run.py --scores     every score_*.py of scores/: how often right
+    python benchmarks/run.py --only NAME  one of them alone; the other results are kept
 
-A missed target is said in the table. A benchmark that fails is said too, and ends with exit code 1.
+Scores stand apart from benchmarks: a share of right verdicts is the same on every processor, takes an hour,
+and belongs to the rules of its day, which are scored once. Every row names the processor and the
+commit that it was measured on. A missed target is said in the table. A benchmark that fails is said
+too, and ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +33,32 @@ sys.path.insert(0, str(HERE))
 
 from _harness import Result, load_file  # noqa: E402  (the folder is no package)
 
-RESULTS = HERE / "results.json"
+
+@dataclass(frozen=True)
+class Shelf:
+    """A folder of files that measure, and the results beside them."""
+
+    folder: Path
+    prefix: str
+    kind: str
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results.json"
+
+    def find(self, only: str | None) -> dict[str, Path]:
+        """Return the files by name, or the one that was asked for."""
+        paths = sorted(self.folder.glob(f"{self.prefix}_*.py"))
+        files = {path.stem.removeprefix(f"{self.prefix}_"): path for path in paths}
+        if only is None:
+            return files
+        if only not in files:
+            sys.exit(f"There is no {self.kind} {only!r}. Known: {', '.join(files) or 'none'}.")
+        return {only: files[only]}
 
 
-def find(only: str | None) -> dict[str, Path]:
-    """Return the benchmark files by name, or the one that was asked for."""
-    files = {path.stem.removeprefix("bench_"): path for path in sorted(HERE.glob("bench_*.py"))}
-    if only is None:
-        return files
-    if only not in files:
-        sys.exit(f"There is no benchmark {only!r}. Known: {', '.join(files) or 'none'}.")
-    return {only: files[only]}
+BENCHMARKS = Shelf(HERE, "bench", "benchmark")
+SCORES = Shelf(HERE / "scores", "score", "score")
 
 
 def table_of(results: Iterable[dict[str, Any]]) -> Table:
@@ -65,7 +86,8 @@ def table_of(results: Iterable[dict[str, Any]]) -> Table:
 def merge(old: list[dict[str, Any]], new: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """Put new results in the place of the old ones of the same files."""
     kept = [row for row in old if row["file"] not in new]
-    where = {"processor": processor()}  # rows of one file may come from several machines
+    # Rows of one file may come from several machines and commits.
+    where = {"processor": processor(), "commit": commit()}
     fresh = [{"file": file} | where | r.to_json() for file, results in new.items() for r in results]
     return sorted(kept + fresh, key=lambda row: (row["file"], row["name"]))
 
@@ -78,6 +100,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def commit() -> str:
+    """Return the commit of the code, and whether it has changed since."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"],
+        cwd=HERE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> dict[str, Any]:
@@ -95,8 +126,12 @@ def machine() -> dict[str, Any]:
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", metavar="NAME", help="the benchmark bench_NAME.py alone")
-    files = find(parser.parse_args().only)
+    parser.add_argument("--only", metavar="NAME", help="bench_NAME.py or score_NAME.py alone")
+    parser.add_argument("--scores", action="store_true", help="how often right, not how fast")
+    request = parser.parse_args()
+    shelf = SCORES if request.scores else BENCHMARKS
+    sys.path.insert(0, str(shelf.folder))
+    files = shelf.find(request.only)
     console = Console()
     new: dict[str, list[Result]] = {}
     failed: list[str] = []
@@ -112,11 +147,15 @@ def main() -> None:
         except Exception:
             traceback.print_exc()
             failed.append(name)
-    old = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
+    old = json.loads(shelf.results.read_text())["results"] if shelf.results.exists() else []
+    if request.only is None:
+        old = []  # a whole run says what stands on this commit, and nothing else
     results = merge(old, new)
     console.print(table_of(row for row in results if row["file"] in new))
-    RESULTS.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n")
-    console.print(f"Written to {os.path.relpath(RESULTS)}")
+    shelf.results.write_text(
+        json.dumps({"machine": machine(), "results": results}, indent=2) + "\n"
+    )
+    console.print(f"Written to {os.path.relpath(shelf.results)}")
     if failed:
         sys.exit(f"Failed: {', '.join(failed)}")
 

@@ -1,4 +1,4 @@
-"""Write docs/diagnosis-scores.md from the outcomes that `make bench ONLY=diagnosis` left in out/diagnosis.
+"""Write docs/diagnosis-scores.md from the outcomes that `make scores ONLY=diagnosis` left in out/diagnosis.
 
 python tools/diagnosis_scores.py out/diagnosis docs/diagnosis-scores.md
 
@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "scores")]
 
-import bench_diagnosis as bench
+import score_diagnosis as bench
 from leadline.testing.faults.fresh.rounds import round_of_fault
 from leadline.testing.faults.scoring import FaultOutcome, Share, score
 
@@ -25,7 +26,7 @@ A rule is scored on cases that nobody who wrote it had seen. In the first round 
 half of the [fault zoo](diagnosis.md) and of its healthy controls and scored on the other half and on the
 sealed wild faults. Then what had gone wrong was looked at, rules were changed, frozen again, and scored on
 a fresh round: other hosts, other seeds, new faults and new healthy models, dealt and committed before the
-rules changed. Intervals are those of Clopper and Pearson, 95 %. `make bench ONLY=diagnosis` scores again.
+rules changed. Intervals are those of Clopper and Pearson, 95 %. `make scores ONLY=diagnosis` scores again.
 """
 
 

@@ -21,8 +21,8 @@ def runner(monkeypatch, harness):
     return load("run", monkeypatch)
 
 
-def load(name, monkeypatch):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+def load(name, monkeypatch, folder=FOLDER):
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
@@ -125,5 +125,14 @@ def test_new_results_take_the_place_of_the_old_ones_of_the_same_file(harness, ru
 
 
 def test_an_unknown_benchmark_is_answered_with_the_known_ones(runner):
-    with pytest.raises(SystemExit, match="There is no benchmark 'nothing'"):
-        runner.find("nothing")
+    with pytest.raises(SystemExit, match="There is no benchmark 'nothing'.*throughput"):
+        runner.BENCHMARKS.find("nothing")
+    with pytest.raises(SystemExit, match="There is no score 'throughput'.*diagnosis, watch"):
+        runner.SCORES.find("throughput")
+
+
+@pytest.mark.parametrize("shelf", ["BENCHMARKS", "SCORES"])
+def test_every_result_that_is_kept_belongs_to_a_file_that_is_there(runner, shelf):
+    shelf = getattr(runner, shelf)
+    rows = json.loads(shelf.results.read_text())["results"]
+    assert {row["file"] for row in rows} <= set(shelf.find(None))

@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from tests.house.test_benchmarks import load
+from tests.house.test_benchmarks import FOLDER, load
 
 
 @pytest.fixture
 def runs(monkeypatch):
-    return load("_precursor_runs", monkeypatch)
+    return load("_precursor_runs", monkeypatch, FOLDER / "scores")
 
 
 @pytest.fixture
 def sets(monkeypatch, runs):
-    return load("_precursor_sets", monkeypatch)
+    return load("_precursor_sets", monkeypatch, FOLDER / "scores")
 
 
 def falling(count=100):

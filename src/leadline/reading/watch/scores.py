@@ -1,7 +1,7 @@
 """How early and how rightly each alarm has spoken, as it was measured.
 
 `scores.json` beside this file is written by tools/watch_scores.py from the outcomes of
-`make bench ONLY=watch_precursors`, with docs/watch-scores.md: runs that were made to fail, and healthy
+`make scores ONLY=watch`, with docs/watch-scores.md: runs that were made to fail, and healthy
 ones, on which no alarm was tuned.
 """
 

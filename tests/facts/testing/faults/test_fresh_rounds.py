@@ -140,8 +140,10 @@ def test_fresh_names_can_be_listed_without_torch():
 
 
 def test_the_benchmark_knows_the_rounds_by_name(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
-    import bench_diagnosis as bench
+    benchmarks = Path(__file__).parents[4] / "benchmarks"
+    monkeypatch.syspath_prepend(str(benchmarks))
+    monkeypatch.syspath_prepend(str(benchmarks / "scores"))
+    import score_diagnosis as bench
 
     listed = [name for name, _ in bench.cases("round-3")]
     assert listed == ["/".join(map(str, triple)) for triple in cases("round-3")]

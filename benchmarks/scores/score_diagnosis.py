@@ -5,7 +5,7 @@ healthy one; wild faults are ports of public threads. Shares come with their 95 
 fault and by host stands in docs/diagnosis-scores.md. Outcomes are kept in out/diagnosis as they come, so
 that an interrupted run goes on; remove the folder to score again.
 
-    python benchmarks/bench_diagnosis.py held-out    one side alone, in this process
+    python benchmarks/scores/score_diagnosis.py held-out    one side alone, in this process
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leadline.testing.faults.scoring import (
     write_outcome,
 )
 
-OUT = Path(__file__).parent.parent / "out" / "diagnosis"
+OUT = Path(__file__).parents[2] / "out" / "diagnosis"
 FRESH = {
     "round-2": "The rules of commit e9c013b on hosts, seeds and healthy models that no rule had been asked "
     "about: every fault of the first round, and 21 kinds of faults that it lacks.",

@@ -7,7 +7,7 @@ asked again as if every twentieth update had been sampled. Outcomes are kept in 
 interrupted run goes on; remove the folder to score again. docs/watch-scores.md is made of them by
 tools/watch_scores.py.
 
-    python benchmarks/bench_watch_precursors.py scoring    one set alone, in this process
+    python benchmarks/scores/score_watch.py scoring    one set alone, in this process
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from _precursor_runs import EVERY, Run, failure, failure_beside, train
 from _precursor_sets import KINDS, SETS, remembering_less
 from leadline.reading.map.binomial import binomial_interval
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "watch"
 ALARMS = tuple(
     f"src/leadline/reading/watch/{name}"
