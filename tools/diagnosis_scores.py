@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "scores")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "scores"))
 
 import score_diagnosis as bench
 from leadline.testing.faults.fresh.rounds import round_of_fault

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "scores")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "scores"))
 
 import score_watch as bench
 from _precursor_runs import EVERY, LASTING, MARGIN
-from score_watch import RunOutcome, lead_range, middle
 from leadline.reading.map.binomial import binomial_interval
 from leadline.reading.watch.alarm import ALARMS, Alarm
 from leadline.reading.watch.scores import KEPT
+from score_watch import RunOutcome, lead_range, middle
 
 HEAD = f"""# How early a watch warns
 

@@ -125,9 +125,9 @@ def test_new_results_take_the_place_of_the_old_ones_of_the_same_file(harness, ru
 
 
 def test_an_unknown_benchmark_is_answered_with_the_known_ones(runner):
-    with pytest.raises(SystemExit, match="There is no benchmark 'nothing'.*throughput"):
+    with pytest.raises(SystemExit, match=r"There is no benchmark 'nothing'.*throughput"):
         runner.BENCHMARKS.find("nothing")
-    with pytest.raises(SystemExit, match="There is no score 'throughput'.*diagnosis, watch"):
+    with pytest.raises(SystemExit, match=r"There is no score 'throughput'.*diagnosis, watch"):
         runner.SCORES.find("throughput")
 
 
