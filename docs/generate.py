@@ -473,6 +473,11 @@ def house_picture() -> str:
     return runpy.run_path(str(HERE / "house.py"))["house_picture"]()
 
 
+def speed_page() -> str:
+    """What the benchmarks measured, from what `make bench` kept."""
+    return runpy.run_path(str(HERE / "speed_page.py"))["speed_page"]()
+
+
 COVERAGE_INTRODUCTION = """\
 How much of the package the tests of `make test` run through, in lines and in branches (an `if` has
 two). `make coverage` measures it, writes `docs/coverage.json` and this page, and fails below the
@@ -531,6 +536,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "python.md": python_page,
     "quantities.md": quantities_page,
     "rules.md": rules_page,
+    "speed.md": speed_page,
 }
 
 
