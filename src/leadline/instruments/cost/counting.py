@@ -3,7 +3,7 @@
 Every operation that reaches torch's dispatcher is counted with its flops and bytes (`operations`),
 forward and backward, and every storage from its making to its end, so that the highest sum is the
 memory of the pass beside its weights. Nothing is known of families or formulas: the model's own
-code runs. What it asks of a number (`.item()`) is answered by zero; a model whose shapes hang on its
+code runs. What it asks of a number (`.item()`) is answered by zero or no; a model whose shapes hang on its
 numbers, such as experts that take as many tokens as chose them, is refused with the operation's name.
 """
 
@@ -76,6 +76,11 @@ class _Counting(TorchDispatchMode):
         self.alive = 0
         self.highest = 0
         self.listen: Callable[[str, tuple[Any, ...], Any, Operation | None], None] | None = None
+        self.judging = False
+        """What a question about numbers is answered: in the model "is anything wrong?", no; in the
+        loss "is there anything to predict?", yes."""
+        self.ends: dict[str, Tensor] = {}
+        """What left the last block of every stack so far."""
         self._sizes = {_key(tensor): 0 for tensor in known}
 
     def __torch_dispatch__(
@@ -88,7 +93,7 @@ class _Counting(TorchDispatchMode):
             if name != "_local_scalar_dense":
                 raise
             kind = args[0].dtype
-            return False if kind == torch.bool else 0.0 if kind.is_floating_point else 0
+            return self.judging if kind == torch.bool else 0.0 if kind.is_floating_point else 0
         if str(func).startswith("prim."):
             return output
         operation = operation_of(name, args, output)
@@ -156,8 +161,13 @@ def count_pass(
         try:
             with fake, counting:
                 output = _called(module, substitutes, run, inputs)
-                value = _sum_of(output) if loss is None else loss(output)
+                if gradients == "stream":
+                    value = sum((end.sum() for end in counting.ends.values()), torch.zeros(()))
+                else:
+                    counting.judging = True
+                    value = _sum_of(output) if loss is None else loss(output)
                 del output
+                counting.ends.clear()
                 held = counting.alive
                 if gradients != "none" and value.requires_grad:
                     counting.phase = "backward"
@@ -280,6 +290,8 @@ def _observed(
             if stream is not None:
                 shape.examples = stream.shape[0] if stream.ndim > 2 else 1
                 shape.tokens, shape.width = stream.shape[-2], stream.shape[-1]
+                if from_stream:
+                    counting.ends[shape.name] = stream
 
         return hook
 

@@ -4,6 +4,7 @@
     attention     flops a second of fused attention, forward and backward
     near, far     bytes a second of additions within the caches and beyond them
     functions     results of tanh a second
+    decompositions  flops a second of the eigenvalues of 128 x 128 matrices
     call          seconds that an operation takes beside its work: torch's dispatcher, the module
                   around it, and the graph; forward and backward of small layers
 
@@ -47,6 +48,7 @@ class Rates:
     near: float
     far: float
     functions: float
+    decompositions: float
     call: float
     double: float = 0.5
     """Products in float64 as a share of those in float32: registers hold half as many numbers."""
@@ -64,6 +66,8 @@ class Rates:
             return one.numbers / self.functions
         if one.kind == "attention":
             return one.flops / self.attention
+        if one.kind == "decomposition":
+            return one.flops / (self.decompositions * (self.double if one.double else 1.0))
         if not one.flops:
             return 0.0
         rate = between(one.side, SIDES, self.products)
@@ -123,6 +127,9 @@ def measured_rates(clock: Callable[[], float] = time.perf_counter) -> Rates:
         small, large = drawn(MIB // 4), drawn(16 * MIB // 4)
         near = 3 * small.nbytes / best(lambda: small + small, 20)
         far = 3 * large.nbytes / best(lambda: large + large)
+        grams = torch.stack([drawn(128, 128) for _ in range(2)])
+        grams = grams @ grams.mT
+        decompositions = 4 / 3 * 2 * 128**3 / best(lambda: torch.linalg.eigvalsh(grams))
         tanh = small.numel() / best(lambda: torch.tanh(small), 4)
     attention = _attention_rate(best, drawn)
     call = _call_seconds(best, drawn)
@@ -134,6 +141,7 @@ def measured_rates(clock: Callable[[], float] = time.perf_counter) -> Rates:
         near=near,
         far=far,
         functions=tanh,
+        decompositions=decompositions,
         call=call,
     )
 

@@ -2,6 +2,7 @@
 
     product     c x (m x k) (k x n)            2 c m n k flops, and (m k + k n + m n) c numbers moved
     attention   fused, of n queries, m keys    4 c n m d flops forward, c heads of d features
+    decomposition  eigenvalues, singular values  4/3 k^3 flops of k x k for eigenvalues alone
     function    exp, tanh, erf of one number   counted apart: it takes many times an addition
     moving      everything else                the bytes that are read and written
 
@@ -17,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["NO_WORK", "BlockWork", "Kind", "Operation", "Size", "Work", "functions", "moving", "product"]
+__all__ = ["NO_WORK", "BlockWork", "Kind", "Operation", "Size", "Work", "eigenvalues", "functions", "moving", "product"]
 
-Kind = Literal["product", "attention", "function", "moving"]
+Kind = Literal["product", "attention", "decomposition", "function", "moving"]
 MIB = 2**20
 
 
@@ -93,6 +94,18 @@ def moving(count: float, *, times: float = 1, double: bool = False) -> Work:
     return Work({Operation("moving", bytes=count * (8 if double else 4)): times})
 
 
+def eigenvalues(k: float, *, count: float = 1, times: float = 1, double: bool = False) -> Work:
+    """`times` calls that find all eigenvalues of `count` symmetric matrices k x k."""
+    one = Operation(
+        "decomposition",
+        flops=4 / 3 * count * k**3,
+        bytes=count * k * k * (8 if double else 4),
+        side=k,
+        double=double,
+    )
+    return Work({one: times})
+
+
 def functions(count: float, *, times: float = 1) -> Work:
     """`times` operations that compute exp, log or tanh of `count` numbers each."""
     return Work({Operation("function", bytes=8.0 * count, numbers=count): times})
@@ -131,6 +144,8 @@ class Size:
     """Calls of attention in the whole stack."""
     inner: int = 0
     """Features inside of the MLP."""
+    parameters: int = 0
+    """Numbers in the weights of all blocks."""
     lanes: int = 1
     block: BlockWork = BlockWork()
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -54,6 +55,10 @@ class GradientProbe:
 
     sees = ("gradient", "parameters")
     quantities = (STREAM, PARAMETERS)
+
+    def cost(self, size: Size) -> Work:
+        """Norms read the gradient of the stream twice at every site, and that of every weight once."""
+        return moving(size.numbers, times=2 * size.all_sites) + moving(size.parameters)
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         norms = g.norm if g.mask is None else g.norm * g.mask
