@@ -10,7 +10,7 @@ Of n queries, m keys and h heads in an example, c = h examples:
 
 from __future__ import annotations
 
-from leadline.instruments.cost.work import Size, Work, functions, moving, product
+from leadline.instruments.cost.work import Size, Work, calling, functions, moving, product
 
 __all__ = ["formed_work", "leading_work", "pattern_memory", "pattern_work"]
 
@@ -24,6 +24,9 @@ STEPS = 10
 random and with trained weights, 64 to 1,024 tokens, 6 to 16."""
 TOGETHER = 2**22
 """Numbers of matrices that stand in memory together."""
+CALLS = 800
+"""Small operations of a layer: sums over blocks of rows, and the steps of the Krylov space, in which
+vectors are made orthogonal one by one; counted by torch.profiler on six layers of 4 x 128 tokens."""
 COPIES = 6
 """Logits, weights, what is visible, and what is being made of them, one of them in float64."""
 
@@ -49,7 +52,7 @@ def leading_work(size: Size) -> Work:
     """The two largest singular values of every matrix, with their intervals."""
     products = moving(size.grid, times=2 * STEPS * size.attentions)
     certificate = moving(size.grid, times=4 * size.attentions, double=True)
-    return products + certificate
+    return products + certificate + calling(CALLS * size.attentions)
 
 
 def pattern_memory(size: Size) -> float:

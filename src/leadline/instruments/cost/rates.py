@@ -2,7 +2,8 @@
 
     products      flops a second of float32 matrix products with edges of 32, 128 and 512
     attention     flops a second of fused attention, forward and backward
-    near, far     bytes a second of additions within the caches and beyond them
+    bandwidth     bytes a second of additions of 256 kB, 4 MB and 64 MB: in the caches, beyond them,
+                  and in memory that the system hands out anew each time
     functions     results of tanh a second
     decompositions  flops a second of the eigenvalues of 128 x 128 matrices
     call          seconds that an operation takes beside its work: torch's dispatcher, the module
@@ -29,10 +30,10 @@ from torch.nn import functional as F
 
 from leadline.instruments.cost.work import MIB, Operation, Work
 
-__all__ = ["CACHED", "Rates", "measured_rates", "rates_here"]
+__all__ = ["Rates", "measured_rates", "rates_here"]
 
-CACHED = 4 * MIB
-"""Bytes of an operation up to which its tensors may have stayed in a cache since they were made."""
+TENSORS = (MIB // 4, 4 * MIB, 64 * MIB)
+"""Bytes of the tensors whose addition is timed. glibc maps what is larger than 32 MB anew each time."""
 SIDES = (32, 128, 512)
 ROUNDS = 7
 
@@ -45,8 +46,7 @@ class Rates:
     threads: int
     products: tuple[float, ...]
     attention: float
-    near: float
-    far: float
+    bandwidth: tuple[float, ...]
     functions: float
     decompositions: float
     call: float
@@ -58,7 +58,7 @@ class Rates:
         return sum(count * self._each(one) for one, count in work.operations.items())
 
     def _each(self, one: Operation) -> float:
-        moved = one.bytes / (self.near if one.bytes <= CACHED else self.far)
+        moved = one.bytes / between(one.bytes / 3, TENSORS, self.bandwidth)
         return max(moved, self._computing(one)) + self.call
 
     def _computing(self, one: Operation) -> float:
@@ -75,7 +75,11 @@ class Rates:
 
     def to_json(self) -> dict[str, Any]:
         """The rates, with what they were measured on."""
-        return {**asdict(self), "products": dict(zip(map(str, SIDES), self.products, strict=True))}
+        return {
+            **asdict(self),
+            "products": dict(zip(map(str, SIDES), self.products, strict=True)),
+            "bandwidth": dict(zip(map(str, TENSORS), self.bandwidth, strict=True)),
+        }
 
 
 def between(side: float, sides: tuple[int, ...], rates: tuple[float, ...]) -> float:
@@ -124,9 +128,12 @@ def measured_rates(clock: Callable[[], float] = time.perf_counter) -> Rates:
         for side in SIDES:
             a, b = drawn(side, side), drawn(side, side)
             products.append(2.0 * side**3 / best(lambda a=a, b=b: a @ b, 1 if side > 256 else 50))
-        small, large = drawn(MIB // 4), drawn(16 * MIB // 4)
-        near = 3 * small.nbytes / best(lambda: small + small, 20)
-        far = 3 * large.nbytes / best(lambda: large + large)
+        bandwidth: list[float] = []
+        for size in TENSORS:
+            tensor = torch.ones(size // 4)
+            seconds = best(lambda x=tensor: x + x, max(1, 4 * MIB // size))
+            bandwidth.append(3 * tensor.nbytes / seconds)
+        small = drawn(MIB // 4)
         grams = torch.stack([drawn(128, 128) for _ in range(2)])
         grams = grams @ grams.mT
         decompositions = 4 / 3 * 2 * 128**3 / best(lambda: torch.linalg.eigvalsh(grams))
@@ -138,8 +145,7 @@ def measured_rates(clock: Callable[[], float] = time.perf_counter) -> Rates:
         threads=torch.get_num_threads(),
         products=tuple(products),
         attention=attention,
-        near=near,
-        far=far,
+        bandwidth=tuple(bandwidth),
         functions=tanh,
         decompositions=decompositions,
         call=call,

@@ -60,7 +60,7 @@ def lines(estimate: Estimate) -> Iterator[str]:
         f"Rates of this machine ({rates['processor']}, {threads} "
         f"{'thread' if threads == 1 else 'threads'}), measured just now: {products / 1e9:.0f} Gflop/s in "
         f"matrix products, {rates['attention'] / 1e9:.0f} in fused attention, "
-        f"{rates['far'] / 1e9:.0f} GB/s, {1e6 * rates['call']:.1f} µs an operation."
+        f"{min(rates['bandwidth'].values()) / 1e9:.0f} GB/s, {1e6 * rates['call']:.1f} µs an operation."
     )
     yield (
         f"Memory: {in_bytes(estimate.weights)} of weights and {in_bytes(estimate.added)} beside them "

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["NO_WORK", "BlockWork", "Kind", "Operation", "Size", "Work", "eigenvalues", "functions", "moving", "product"]
+__all__ = ["NO_WORK", "BlockWork", "Kind", "Operation", "Size", "Work", "calling", "eigenvalues", "functions", "moving", "product"]
 
 Kind = Literal["product", "attention", "decomposition", "function", "moving"]
 MIB = 2**20
@@ -87,6 +87,11 @@ def product(
         double=double,
     )
     return Work({one: times})
+
+
+def calling(times: float) -> Work:
+    """`times` operations on so few numbers that only the call counts."""
+    return Work({Operation("moving"): times})
 
 
 def moving(count: float, *, times: float = 1, double: bool = False) -> Work:

@@ -44,7 +44,7 @@ from leadline.instruments.collapse.quantities import (
 )
 from leadline.instruments.collapse.weight_products import column_and_row_sums, product_gain
 from leadline.instruments.cost.attention import pattern_work
-from leadline.instruments.cost.work import Size, Work, eigenvalues, moving, product
+from leadline.instruments.cost.work import Size, Work, calling, eigenvalues, moving, product
 from leadline.instruments.passes.attention_facts import positions_of
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Refused, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
@@ -95,6 +95,10 @@ class _Weights:
     value: Tensor | str
 
 
+CALLS = 1000
+"""Small operations of a layer: sums over heads and examples, one by one."""
+
+
 @PROBES.register("collapse")
 class CollapseProbe:
     """Ingredients of the bounds on rank collapse: weights of heads and MLPs, gamma, alignment."""
@@ -112,7 +116,7 @@ class CollapseProbe:
             times=2 * size.attentions, double=True,
         )  # fmt: skip
         writes = moving(size.numbers, times=10 * size.depth * size.writes)
-        return pattern_work(size) + weights + gain + forms + writes
+        return pattern_work(size) + calling(CALLS * size.depth) + weights + gain + forms + writes
 
     def heads(self, at: At, heads: AttentionHeads) -> Iterator[Result]:
         if at.site.point == "cross-attention":

@@ -72,7 +72,8 @@ class AttentionProductProbe:
         once = product(
             size.tokens, size.keys, size.keys, count=size.examples, times=size.attentions, double=True
         )
-        norms = leading_work(replace(size, heads=2))
+        # Matrix by matrix: two norms in each example.
+        norms = 2 * size.examples * leading_work(replace(size, heads=1, examples=1))
         return formed_work(size) + moving(size.grid, times=3 * size.attentions) + once + norms
 
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:

@@ -53,9 +53,9 @@ class AttentionSpectrumProbe:
         self.ranks = check_count(ranks, name, error=ProbeError)
 
     def cost(self, size: Size) -> Work:
-        """The matrices are formed, and all their singular values found in float64: 8/3 of the cube."""
+        """The matrices are formed, and all their singular values found in float64: 16/3 of the cube."""
         every = eigenvalues(
-            size.keys, count=size.examples * size.heads, times=2 * size.attentions, double=True
+            size.keys, count=size.examples * size.heads, times=4 * size.attentions, double=True
         )
         return formed_work(size) + every
 
