@@ -84,7 +84,11 @@ class _Counting(TorchDispatchMode):
         self._sizes = {_key(tensor): 0 for tensor in known}
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name = str(func).split(".")[1]
         try:
@@ -141,6 +145,7 @@ def count_pass(
     `plain` counts it under the plain attention kernel. `rows` names the blocks of every stack, where
     they are known. ProbeError says why a model cannot be counted.
     """
+    # Blocks alone would not do: where there is no row of them, all of it is one part.
     rows = rows_of_blocks(module) if rows is None else rows
     blocks = {path for row in rows.values() for path in row}
     fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -194,7 +199,11 @@ def rows_of_blocks(module: nn.Module) -> dict[str, tuple[str, ...]]:
             continue
         children = dict(part.named_children())
         kinds = {type(child) for child in children.values()}
-        if len(children) < 2 or len(kinds) > 1 or next(next(iter(children.values())).children(), None) is None:
+        if (
+            len(children) < 2
+            or len(kinds) > 1
+            or next(next(iter(children.values())).children(), None) is None
+        ):
             continue
         rows[name] = tuple(f"{name}.{child}" if name else child for child in children)
     return rows
@@ -344,7 +353,9 @@ def _streams(output: Any) -> Iterator[Tensor]:
 def _sum_of(output: Any) -> Tensor:
     stream = next(iter(_streams(output)), None)
     if stream is None:
-        raise ProbeError(f"The model returns a {type(output).__name__} in which no tensor was found.")
+        raise ProbeError(
+            f"The model returns a {type(output).__name__} in which no tensor was found."
+        )
     return stream.float().sum() / math.sqrt(max(stream.numel(), 1))
 
 

@@ -15,7 +15,15 @@ from typing import Protocol
 
 from leadline.instruments.cost.work import Size, Work, moving, product
 
-__all__ = ["STEPS", "jacobian_work", "map_work", "pair_work", "qr_work", "stretches_work"]
+__all__ = [
+    "STEPS",
+    "jacobian_work",
+    "map_work",
+    "pair_work",
+    "qr_work",
+    "search_work",
+    "stretches_work",
+]
 
 RUNS = 4
 """Runs of a block until its map is known: with its graph, and three for finite differences."""
@@ -72,9 +80,7 @@ def search_work(size: Size, k: int, *, steps: int = STEPS) -> Work:
     products = block * steps * pair_work(size)
     # Each new block is made orthogonal to all before it, twice, on both sides.
     rows = size.tokens * size.width
-    against = product(
-        block, rows, block * (steps + 1) / 2, count=size.examples, times=8 * steps
-    )
+    against = product(block, rows, block * (steps + 1) / 2, count=size.examples, times=8 * steps)
     return products + against + qr_work(size, block, times=4 * steps)
 
 

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from leadline.instruments.cost.work import MIB, Operation, Work
 
-__all__ = ["Rates", "measured_rates", "rates_here"]
+__all__ = ["NO_TIME", "Rates", "measured_rates", "rates_here"]
 
 TENSORS = (MIB // 4, 4 * MIB, 64 * MIB)
 """Bytes of the tensors whose addition is timed. glibc maps what is larger than 32 MB anew each time."""
@@ -80,6 +80,10 @@ class Rates:
             "products": dict(zip(map(str, SIDES), self.products, strict=True)),
             "bandwidth": dict(zip(map(str, TENSORS), self.bandwidth, strict=True)),
         }
+
+
+NO_TIME = Rates("", 0, (1.0,) * 3, 1.0, (1.0,) * 3, 1.0, 1.0, 0.0)
+"""For who asks for memory alone: its seconds mean nothing."""
 
 
 def between(side: float, sides: tuple[int, ...], rates: tuple[float, ...]) -> float:
@@ -167,7 +171,9 @@ def _attention_rate(best: Callable[..., float], drawn: Callable[..., torch.Tenso
 
 def _call_seconds(best: Callable[..., float], drawn: Callable[..., torch.Tensor]) -> float:
     """Seconds of one operation in a chain of small modules, forward and backward together."""
-    chain = nn.Sequential(*(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.ReLU()) for _ in range(8)))
+    chain = nn.Sequential(
+        *(nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.ReLU()) for _ in range(8))
+    )
     x = drawn(4, 8)
     calls = 8 * CALLS_OF_THREE
 

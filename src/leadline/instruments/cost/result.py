@@ -94,9 +94,7 @@ class Estimate:
             "bytes": self.bytes,
             "passes": self.passes,
             "uncertainty": UNCERTAINTY,
-            "parts": [
-                {**vars(part), "passes": dict(part.passes)} for part in self.parts
-            ],
+            "parts": [{**vars(part), "passes": dict(part.passes)} for part in self.parts],
             "rates": dict(self.rates),
             "undeclared": list(self.undeclared),
             "remarks": list(self.remarks),

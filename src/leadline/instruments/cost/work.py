@@ -18,7 +18,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["NO_WORK", "BlockWork", "Kind", "Operation", "Size", "Work", "calling", "eigenvalues", "functions", "moving", "product"]
+__all__ = [
+    "NO_WORK",
+    "BlockWork",
+    "Kind",
+    "Operation",
+    "Size",
+    "Work",
+    "calling",
+    "eigenvalues",
+    "functions",
+    "moving",
+    "product",
+]
 
 Kind = Literal["product", "attention", "decomposition", "function", "moving"]
 MIB = 2**20

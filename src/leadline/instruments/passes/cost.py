@@ -11,31 +11,41 @@ record will hold under `passes`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
-from leadline.anatomy import Anatomy, Declaration
+from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.anatomy.families.family import FAMILIES, model_type
 from leadline.catalog import Choice
 from leadline.errors import LeadlineError
-from leadline.instruments.cost.rates import Rates, rates_here
+from leadline.instruments.cost.rates import NO_TIME, Rates, rates_here
 from leadline.instruments.cost.result import Estimate, Part
+from leadline.instruments.cost.room import check_room, free_on, surely_fits
 from leadline.instruments.cost.sizes import CountedModel, rows_of
 from leadline.instruments.cost.work import NO_WORK, Size, Work, calling, moving
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.probe import LINEAR
 from leadline.instruments.passes.probe_plan import Plan, plan
-from leadline.instruments.passes.running import FIT_LENGTH, few_threads
+from leadline.instruments.passes.running import FIT_LENGTH
 from leadline.models.inputs import Inputs, choose_loss, context_limit, random_inputs
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.inputs.losses import head_is_unknown
 from leadline.models.loading import LoadedModel
+from leadline.models.streaming.pager import pager_of
 
-__all__ = ["Costed", "anatomy_part", "counted", "estimate_measure", "part_of"]
+__all__ = [
+    "Costed",
+    "anatomy_part",
+    "counted",
+    "estimate_measure",
+    "estimate_of",
+    "part_of",
+    "refuse_too_large",
+]
 
 READ_ANEW = 3
 """Small passes by which discovery reads a model: whether it takes random inputs, the tree of its
@@ -98,6 +108,47 @@ def estimate_measure(
         if not isinstance(probe, Costed)
     )
     return estimate_of("measure", name, model_counted, parts, rates, undeclared)
+
+
+def refuse_too_large(
+    model: LoadedModel,
+    batch: Inputs,
+    choices: Sequence[Choice],
+    *,
+    loss: str | Callable[..., torch.Tensor],
+    anatomy: Anatomy | None,
+    seed: int,
+) -> None:
+    """MemoryLack where the passes need more memory than is free; a warning where they may.
+
+    Where the memory that is free or the passes cannot be told, nothing is refused.
+    """
+    if pager_of(model.model) is not None:
+        return  # a streamed model is judged by what its blocks need, when it is loaded
+    try:
+        free = free_on(batch.main.device)
+    except (OSError, KeyError, RuntimeError):
+        return
+    if surely_fits(model.model, batch, free):
+        return
+
+    def predict(inputs: Inputs) -> Estimate:
+        with untouched(model.model):
+            return estimate_measure(
+                model, inputs, probes=choices, loss=loss, anatomy=anatomy, seed=seed, rates=NO_TIME
+            )
+
+    def of_size(examples: int, tokens: int) -> Estimate:
+        return predict(random_inputs(model.model, examples=examples, length=tokens, seed=seed))
+
+    try:
+        estimate = predict(batch)
+    except LeadlineError:
+        return
+    drawn = "tokens" in batch.kind
+    remark = check_room(estimate, free=free, loaded=True, predict=of_size if drawn else None)
+    if remark is not None:
+        warnings.warn(remark, stacklevel=4)
 
 
 def estimate_of(

@@ -27,6 +27,7 @@ from leadline.errors import (
     check_text,
 )
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
+from leadline.instruments.passes.cost import refuse_too_large
 from leadline.instruments.passes.coverage import with_linear
 from leadline.instruments.passes.linear.linearising import Linearising
 from leadline.instruments.passes.measuring import MeasureOptions, gradients_on, prove, run_passes
@@ -89,6 +90,7 @@ def measure(
     source: str = "given",
     path: str | PathLike[str] | None = None,
     progress: Progress | None = None,
+    anyway: bool = False,
 ) -> Record:
     """Measure how signal and gradient travel through a model.
 
@@ -103,6 +105,8 @@ def measure(
     again. `path` is the record's file. Probes that go block by block (`jacobian`, `lyapunov`) write
     their rows to it after every block, and a measurement that was interrupted continues there when
     it is called again with the same arguments. A file that is no record is never overwritten.
+    A measurement that needs more memory than is free is refused before it begins, with what would
+    fit; with `anyway` it is tried.
 
     In a job of several processes a model that DDP wraps, that `fully_shard` or that
     `parallelize_module` has spread is measured by all of them: every process makes this call with
@@ -126,6 +130,7 @@ def measure(
             path=path,
             progress=progress,
             convoy=convoy,
+            anyway=anyway,
         )
 
 
@@ -144,6 +149,7 @@ def _measure(
     path: str | PathLike[str] | None,
     progress: Progress | None,
     convoy: Convoy | None,
+    anyway: bool,
 ) -> Record:
     started = time.perf_counter()
     seed = check_seed(seed)
@@ -164,6 +170,15 @@ def _measure(
     refuse_broken_inputs(batch)
     proved_before = known_anatomy(module, anatomy)
     options = MeasureOptions(probe_plan, loss, ablate, seed, say)
+    if convoy is None and not anyway:
+        refuse_too_large(
+            LoadedModel(module, name or type(module).__name__, source),
+            batch,
+            probe_plan.choices,
+            loss=loss,
+            anatomy=proved_before,
+            seed=seed,
+        )
     if convoy is not None:
         return measure_together(
             options,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["format_clock", "format_count", "format_number", "heights", "sparkline", "in_bytes"]
+__all__ = ["format_clock", "format_count", "format_number", "heights", "in_bytes", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars

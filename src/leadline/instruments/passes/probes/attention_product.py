@@ -70,7 +70,12 @@ class AttentionProductProbe:
     def cost(self, size: Size) -> Work:
         """The matrices are formed and averaged; one product in float64 and two norms a layer."""
         once = product(
-            size.tokens, size.keys, size.keys, count=size.examples, times=size.attentions, double=True
+            size.tokens,
+            size.keys,
+            size.keys,
+            count=size.examples,
+            times=size.attentions,
+            double=True,
         )
         # Matrix by matrix: two norms in each example.
         norms = 2 * size.examples * leading_work(replace(size, heads=1, examples=1))
