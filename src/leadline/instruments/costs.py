@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -28,7 +27,6 @@ from leadline.models.loading import LoadedModel
 __all__ = ["Instrument", "cost"]
 
 Instrument = Literal["measure", "jacobian", "lyapunov", "paths", "collapse", "diagnose"]
-_DIAGNOSED = "stream,tokens,rank,update,gradient,influence,lanes,attention,extremes"
 
 
 def cost(
@@ -52,19 +50,17 @@ def cost(
     of this machine that are measured in a fraction of a second. The arguments are those of the
     instrument. `print(cost(model))` is the answer in a sentence; `parts` is the table.
     """
-    if instrument in ("measure", "diagnose"):
-        diagnosed = instrument == "diagnose"
-        estimate = estimate_measure(
+    if instrument == "measure":
+        return estimate_measure(
             model,
             inputs,
-            probes=_DIAGNOSED if diagnosed else probes,
+            probes=probes,
             loss=loss,
             anatomy=anatomy,
             families=families,
             ablate=ablate,
             seed=seed,
         )
-        return _with_twin(estimate) if diagnosed else estimate
     counted_model, name = counted(model, inputs, loss=loss, anatomy=anatomy, seed=seed)
     rates = rates_here()
     parts = list(anatomy_part(counted_model, rates, anatomy=anatomy, families=families, seed=seed))
@@ -74,6 +70,8 @@ def cost(
         parts += lyapunov_of(counted_model, rates, k=k or 8)
     elif instrument == "paths":
         parts += paths_of(counted_model, rates)
+    elif instrument == "diagnose":
+        parts = _visit(counted_model, rates)
     elif instrument == "collapse":
         parts = collapse_of(counted_model, rates)
     else:
@@ -84,20 +82,13 @@ def cost(
     return estimate_of(instrument, name, counted_model, parts, rates)
 
 
-def _with_twin(estimate: Estimate) -> Estimate:
-    """The visit measures the model and a twin of random weights, which takes as long again."""
-    same = [part for part in estimate.parts if part.name != "anatomy"]
-    twin = Part(
-        "twin",
-        "the same of a model with random weights",
-        flops=sum(part.flops for part in same),
-        bytes=sum(part.bytes for part in same),
-        calls=sum(part.calls for part in same),
-        seconds=sum(part.seconds for part in same),
-        memory=max(part.memory for part in same) + estimate.weights,
-        passes={"twin_forward": 1, "twin_backward": 1},
-    )
-    remark = "Not in these numbers: the checks of the visit, small passes each, and remedies."
-    return replace(
-        estimate, instrument="diagnose", parts=(*estimate.parts, twin), remarks=(remark,)
-    )
+def _visit(model: CountedModel, rates: Rates) -> list[Part]:
+    """The passes of a visit, with a twin, as `diagnose` counts them before it begins."""
+    from leadline.instruments.visit.visit import visit_cost
+
+    count = visit_cost()
+    both = model.measuring
+    work = count * (both.forward + both.backward)
+    doing = f"about {count:.0f} forward and backward passes, of the model and its twin"
+    memory = both.memory + model.weights
+    return [part_of("visit", doing, work, rates, memory=memory, passes={"visit": round(count)})]

@@ -18,7 +18,8 @@ _SHARES = ((0.95, "nearly all"), (0.7, "three quarters"), (0.6, "two thirds"), (
 def answer(estimate: Estimate) -> str:
     """How long, how much memory, and what takes it."""
     main = f"About {as_seconds(estimate.seconds)} and {in_bytes(estimate.memory)} on this machine"
-    return f"{main}: {', and '.join(_passes(estimate))}{_largest(estimate)}."
+    passes = ", and ".join(_passes(estimate))
+    return f"{main}{': ' if passes else ''}{passes}{_largest(estimate)}."
 
 
 def _passes(estimate: Estimate) -> Iterator[str]:

@@ -49,6 +49,10 @@ PARAMETERS = Quantity(
 )
 
 
+TENSORS = 8
+"""Weights and biases of a block: each is reduced by itself, while it is in the caches."""
+
+
 @PROBES.register("gradient")
 class GradientProbe:
     """Gradient norm at every stream site and over every sublayer's parameters."""
@@ -58,7 +62,9 @@ class GradientProbe:
 
     def cost(self, size: Size) -> Work:
         """Norms read the gradient of the stream twice at every site, and that of every weight once."""
-        return moving(size.numbers, times=2 * size.all_sites) + moving(size.parameters)
+        return moving(size.numbers, times=2 * size.all_sites) + moving(
+            size.parameters / (TENSORS * size.depth), times=TENSORS * size.depth
+        )
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         norms = g.norm if g.mask is None else g.norm * g.mask
