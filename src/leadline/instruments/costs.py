@@ -12,14 +12,16 @@ from leadline.anatomy import Anatomy, Declaration
 from leadline.catalog import Choice
 from leadline.errors import InputError
 from leadline.instruments.collapse.cost import collapse_of
-from leadline.instruments.cost.rates import rates_here
+from leadline.instruments.cost.rates import Rates, rates_here
 from leadline.instruments.cost.result import Estimate, Part
+from leadline.instruments.cost.sizes import CountedModel
 from leadline.instruments.jacobian.cost import jacobian_of, lyapunov_of
 from leadline.instruments.passes.cost import (
     anatomy_part,
     counted,
     estimate_measure,
     estimate_of,
+    part_of,
 )
 from leadline.instruments.paths.cost import paths_of
 from leadline.models.loading import LoadedModel

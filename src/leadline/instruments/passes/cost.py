@@ -267,13 +267,13 @@ def _passes(
     unknown = loss in ("auto", "next-token") and head_is_unknown(model.module)
     if not probe_plan.backward:
         work = model.forward.forward + _tap(model)
-        memory, passes = model.forward.memory, {"forward": 1, "backward": 0}
+        memory, passes = model.forward.memory, {"forward": 1, "backward": 0, "anatomy_forward": 0}
         yield part_of("forward", "the measuring pass", work, rates, memory=memory, passes=passes)
     else:
         both = model.measuring
         work = both.forward + _tap(model)
         doing = "the measuring pass"
-        yield part_of("forward", doing, work, rates, memory=both.held, passes={"forward": 1})
+        yield part_of("forward", doing, work, rates, memory=both.held, passes={"forward": 1, "anatomy_forward": 0})
         doing = "the gradients of the stream and of the weights of blocks"
         passes = {"backward": 1}
         yield part_of("backward", doing, both.backward, rates, memory=both.memory, passes=passes)
