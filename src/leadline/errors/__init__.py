@@ -35,6 +35,7 @@ from leadline.errors.libraries import (
     require,
 )
 from leadline.errors.progress import (
+    Foreseeing,
     Progress,
     check_progress,
     no_progress,
@@ -53,6 +54,7 @@ __all__ = [
     "AnatomyError",
     "BalanceError",
     "CatalogError",
+    "Foreseeing",
     "InputError",
     "LabError",
     "LeadlineError",

@@ -64,6 +64,8 @@ class PassCount:
     held: int
     """Bytes that stand between the two passes: the graph."""
     stacks: tuple[StackShape, ...]
+    output: int = 0
+    """Numbers in the first tensor of what the model returns."""
 
 
 class _Counting(TorchDispatchMode):
@@ -166,6 +168,9 @@ def count_pass(
         try:
             with fake, counting:
                 output = _called(module, substitutes, run, inputs)
+                returned = next(_streams(output), None)
+                output_numbers = 0 if returned is None else returned.numel()
+                del returned
                 if gradients == "stream":
                     value = sum((end.sum() for end in counting.ends.values()), torch.zeros(()))
                 else:
@@ -186,7 +191,7 @@ def count_pass(
             ) from error
     forward, backward = (Work(dict(counting.phases[one])) for one in ("forward", "backward"))
     seen = tuple(shape for shape in shapes.values() if shape.tokens)
-    return PassCount(forward, backward, counting.highest, held, seen)
+    return PassCount(forward, backward, counting.highest, held, seen, output_numbers)
 
 
 def rows_of_blocks(module: nn.Module) -> dict[str, tuple[str, ...]]:

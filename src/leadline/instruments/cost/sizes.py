@@ -112,6 +112,7 @@ class CountedModel:
             attentions=shape.attentions,
             inner=shape.inner,
             parameters=parameters,
+            output=self.forward.output,
         )
 
 

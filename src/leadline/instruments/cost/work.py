@@ -164,6 +164,8 @@ class Size:
     parameters: int = 0
     """Numbers in the weights of all blocks."""
     lanes: int = 1
+    output: int = 0
+    """Numbers in what the model returns."""
     block: BlockWork = BlockWork()
 
     @property

@@ -21,7 +21,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.anatomy.families.family import FAMILIES, model_type
 from leadline.catalog import Choice
-from leadline.errors import LeadlineError
+from leadline.errors import Foreseeing, LeadlineError
 from leadline.instruments.cost.rates import NO_TIME, Rates, rates_here
 from leadline.instruments.cost.result import Estimate, Part
 from leadline.instruments.cost.room import check_room, free_on, surely_fits
@@ -43,6 +43,7 @@ __all__ = [
     "counted",
     "estimate_measure",
     "estimate_of",
+    "foretell",
     "part_of",
     "refuse_too_large",
 ]
@@ -149,6 +150,38 @@ def refuse_too_large(
     remark = check_room(estimate, free=free, loaded=True, predict=of_size if drawn else None)
     if remark is not None:
         warnings.warn(remark, stacklevel=4)
+
+
+LONG = 4e11
+"""Flops from which on a prediction, some tenths of a second, is worth its time: about 4 s of passes."""
+
+
+def foretell(
+    progress: Foreseeing,
+    module: nn.Module,
+    batch: Inputs,
+    choices: Sequence[Choice],
+    loss: str | Callable[..., torch.Tensor],
+    anatomy: Anatomy | Declaration | None,
+    families: bool,
+) -> None:
+    """Tell a progress how long the steps of `measure` may take, where they may take long.
+
+    The steps are those that `measure` tells: the anatomy, the passes, one for each layer of a chain
+    and each block of linear maps, and the record.
+    """
+    numbers = sum(parameter.numel() for parameter in module.parameters())
+    linear = bool(plan(choices).linear)
+    if linear or 8.0 * numbers * batch.main.numel() < LONG:
+        return  # linear maps tell many even steps, whose pace says more
+    try:
+        estimate = estimate_measure(
+            module, batch, probes=choices, loss=loss, anatomy=anatomy, families=families
+        )
+    except LeadlineError:
+        return
+    reading = sum(part.seconds for part in estimate.parts if part.name == "anatomy")
+    progress.foresee((reading, estimate.seconds - reading, 0.0))
 
 
 def estimate_of(
@@ -273,7 +306,14 @@ def _passes(
         both = model.measuring
         work = both.forward + _tap(model)
         doing = "the measuring pass"
-        yield part_of("forward", doing, work, rates, memory=both.held, passes={"forward": 1, "anatomy_forward": 0})
+        yield part_of(
+            "forward",
+            doing,
+            work,
+            rates,
+            memory=both.held,
+            passes={"forward": 1, "anatomy_forward": 0},
+        )
         doing = "the gradients of the stream and of the weights of blocks"
         passes = {"backward": 1}
         yield part_of("backward", doing, both.backward, rates, memory=both.memory, passes=passes)

@@ -19,6 +19,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.catalog import Choice
 from leadline.errors import (
+    Foreseeing,
     ProbeError,
     Progress,
     check_path,
@@ -27,7 +28,7 @@ from leadline.errors import (
     check_text,
 )
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.cost import refuse_too_large
+from leadline.instruments.passes.cost import foretell, refuse_too_large
 from leadline.instruments.passes.coverage import with_linear
 from leadline.instruments.passes.linear.linearising import Linearising
 from leadline.instruments.passes.measuring import MeasureOptions, gradients_on, prove, run_passes
@@ -208,6 +209,8 @@ def _measure(
         options.say("reading the anatomy", 0, 3)
         if pager is not None and progress is not None:
             pager.tell("reading the anatomy", options.say)
+        if isinstance(progress, Foreseeing) and unfinished is None:
+            foretell(progress, module, batch, probe_plan.choices, loss, anatomy, families)
         proved_anatomy, anatomy_passes = proved_before, 0
         if proved_anatomy is None:
             proved_anatomy, anatomy_passes = prove(module, batch, anatomy, families, seed)

@@ -19,7 +19,5 @@ def small_gpt2() -> Any:
     """Two layers of GPT-2."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        n_layer=2, n_embd=32, n_head=2, vocab_size=50, n_positions=32
-    )
+    config = transformers.GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=50, n_positions=32)
     return transformers.GPT2LMHeadModel(config).eval()
