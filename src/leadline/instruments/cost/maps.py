@@ -22,6 +22,7 @@ __all__ = [
     "pair_work",
     "qr_work",
     "search_work",
+    "stretches_memory",
     "stretches_work",
 ]
 
@@ -39,6 +40,11 @@ CUTS = 64
 """Places at most at which a text is cut to see whether later tokens reach earlier ones."""
 FORMED = 1024
 """Up to so many rows the matrix of a map is formed instead of approached."""
+
+
+def stretches_memory(size: Size) -> float:
+    """The streams of all sites; for a moment the outputs under both kernels, and how they differ."""
+    return size.stream * 2 * size.sites + 4 * 3 * size.output
 
 
 class Searching(Protocol):

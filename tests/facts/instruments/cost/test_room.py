@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
 
 
 def test_streaming_is_offered_where_it_would_fit():
-    with pytest.raises(MemoryLack, match="--stream, which needs about 3.1 GB"):
+    with pytest.raises(MemoryLack, match=r"--stream, which needs about 3\.1 GB"):
         check_room(_estimate(8, 4096), free=int(9e9), loaded=False, streamed=3.1e9)
 
 

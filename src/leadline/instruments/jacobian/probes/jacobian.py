@@ -37,7 +37,7 @@ import torch
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
-from leadline.instruments.cost.maps import STEPS, jacobian_work, map_work, stretches_work
+from leadline.instruments.cost.maps import STEPS, jacobian_work, map_work, stretches_memory, stretches_work
 from leadline.instruments.cost.work import Size, Work
 from leadline.instruments.jacobian.bidiagonal import SPARE, Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
@@ -154,7 +154,7 @@ class JacobianProbe(LinearProbe):
     def memory(self, size: Size) -> float:
         """The streams of all sites, two bases of directions, and the graph of one block, twice over."""
         directions = 2 * STEPS * (self.k + SPARE) + 3 * self.probes
-        return size.stream * (2 * size.sites + directions) + 2 * size.block.plain_held
+        return stretches_memory(size) + size.stream * (directions) + 2 * size.block.plain_held
 
     def gives(self, kind: Kind) -> tuple[Quantity, ...]:
         through = {PARTIAL: "chain", PRODUCT: "block", THROUGH: "product"}

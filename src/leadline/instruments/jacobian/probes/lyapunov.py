@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
-from leadline.instruments.cost.maps import map_work, qr_work, stretches_work
+from leadline.instruments.cost.maps import map_work, qr_work, stretches_memory, stretches_work
 from leadline.instruments.cost.work import Size, Work
 from leadline.instruments.jacobian.quantities import EXPONENT, GROWTH
 from leadline.instruments.passes.linear.probing import Tell, ranked, too_many, whole_number
@@ -68,7 +68,7 @@ class LyapunovProbe(LinearProbe):
 
     def memory(self, size: Size) -> float:
         """The streams of all sites, and the graph of one block with its directions."""
-        return size.stream * (2 * size.sites + 6 * self.k) + size.block.plain_held
+        return stretches_memory(size) + size.stream * (6 * self.k) + size.block.plain_held
 
     def gives(self, kind: Kind) -> tuple[Quantity, ...]:
         return self.quantities if kind == "chain" else ()
