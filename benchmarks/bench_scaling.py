@@ -55,9 +55,7 @@ def _works(axis: str, at: int) -> dict[str, Callable[[], object]]:
         n_positions=size["tokens"],
     )
     model: Any = GPT2LMHeadModel(config).eval()
-    inputs = leadline.random_tokens(
-        model, examples=size["examples"], length=size["tokens"], seed=0
-    )
+    inputs = leadline.random_tokens(model, examples=size["examples"], length=size["tokens"], seed=0)
     anatomy = leadline.anatomy_of(model, inputs)
     ids = inputs.tensors["input_ids"]
 

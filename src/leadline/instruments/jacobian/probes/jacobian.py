@@ -37,7 +37,13 @@ import torch
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
-from leadline.instruments.cost.maps import STEPS, jacobian_work, map_work, stretches_memory, stretches_work
+from leadline.instruments.cost.maps import (
+    STEPS,
+    jacobian_work,
+    map_work,
+    stretches_memory,
+    stretches_work,
+)
 from leadline.instruments.cost.work import Size, Work
 from leadline.instruments.jacobian.bidiagonal import SPARE, Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
