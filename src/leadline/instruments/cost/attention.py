@@ -20,8 +20,8 @@ REDUCED = 22
 """Times over the matrix: hidden keys, sums of rows and columns, entropy, both moments and the span of
 the logits, distances, the mean of the heads and its entropy; counted in `add_block`."""
 STEPS = 10
-"""Steps of the Krylov space until the two leading values are certain: seen on patterns of models with
-random and with trained weights, 64 to 1,024 tokens, 6 to 16."""
+"""Steps of the Krylov space until the two leading values are certain. An assumption that has not been
+measured yet: it hangs on the pattern."""
 TOGETHER = 2**22
 """Numbers of matrices that stand in memory together."""
 CALLS = 800

@@ -6,7 +6,7 @@
              products that compare them
 
 Block Golub-Kahan bidiagonalisation takes p = k + 2 products with J and p with J' a step; how many
-steps it takes hangs on the spectrum. `STEPS` is what it took here.
+steps it takes hangs on the spectrum. `STEPS` is assumed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CAPTURED = 3
 """Passes of the whole model: that of the streams, that of the other kernel, and one that looks for
 what goes past the stream."""
 STEPS = 8
-"""Steps of the bidiagonalisation for k = 4 to a tolerance of 1e-6: seen on blocks of GPT-2 and of our
-own models with random weights, 6 to 12."""
+"""Steps of the bidiagonalisation for k = 4 to a tolerance of 1e-6. An assumption that has not been
+measured yet: how many it takes hangs on the spectrum."""
 CUTS = 64
 """Places at most at which a text is cut to see whether later tokens reach earlier ones."""
 FORMED = 1024
