@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LeadlineError,
         LoadingError,
         MachineError,
+        MemoryLack,
         MissingExtra,
         ProbeError,
         ProcessError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from leadline.instruments.attacks.bounds import bounds
     from leadline.instruments.collapse.recording import collapse, collapse_weights
+    from leadline.instruments.costs import cost
     from leadline.instruments.jacobian.recording import jacobian, lyapunov
     from leadline.instruments.passes.measurement import anatomy_of, measure
     from leadline.instruments.paths.recording import paths
@@ -77,6 +79,7 @@ __all__ = [
     "LeadlineError",
     "LoadingError",
     "MachineError",
+    "MemoryLack",
     "MissingExtra",
     "ProbeError",
     "ProcessError",
@@ -97,6 +100,7 @@ __all__ = [
     "collapse",
     "collapse_weights",
     "compare",
+    "cost",
     "declare",
     "diagnose",
     "jacobian",
@@ -135,6 +139,7 @@ _HOME = (
         "collapse": "instruments.collapse.recording",
         "collapse_weights": "instruments.collapse.recording",
         "compare": "reading.compare.compare",
+        "cost": "instruments.costs",
         "declare": "anatomy",
         "diagnose": "instruments.visit.diagnose",
         "jacobian": "instruments.jacobian.recording",
@@ -155,6 +160,7 @@ _HOME = (
     }
     | {name: "errors" for name in __all__ if name.endswith("Error")}
     | {
+        "MemoryLack": "errors",
         "MissingExtra": "errors",
         "TrainingStopped": "errors",
         "UnknownName": "errors",

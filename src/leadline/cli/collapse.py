@@ -47,6 +47,7 @@ def collapse(
     ] = False,
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
     everything: o.Everything = False,
 ) -> None:
     """Follow how far tokens still differ, layer by layer, without cancellation.
@@ -58,6 +59,11 @@ def collapse(
     """
     check_outputs(output, html)
     request.check()
+    if dry_run:
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(voice, request, "collapse")
+        return
     with voice.progress("Loading the model") as gauge:
         from leadline.instruments.collapse.recording import collapse as follow
         from leadline.parts import Transformer

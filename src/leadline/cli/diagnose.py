@@ -134,6 +134,7 @@ def diagnose(
     ] = False,
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
     sarif: Annotated[
         Path | None, o.option("--sarif FILE", "Write the findings as SARIF 2.1.0.", o.OUTPUT)
     ] = None,
@@ -159,6 +160,13 @@ def diagnose(
         }
         if used := [option for option, value in for_models.items() if value]:
             raise InputError(f"{join_words(used)} needs the model, and {file} is a record.")
+    if dry_run:
+        if file is not None:
+            raise InputError(f"--dry-run needs the model, and {file} is a record.")
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(voice, request, "diagnose")
+        return
     from leadline.reading.diagnosis.diagnosis import choose_rules
 
     chosen, left_out = _words(select), _words(ignore)

@@ -35,6 +35,7 @@ def jacobian(
     stack: o.StackName = None,
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
 ) -> None:
     """Measure the Jacobian of one block of MODEL, or of a stretch of blocks.
 
@@ -49,6 +50,18 @@ def jacobian(
         raise InputError("--layer is one block, --from and --to are a stretch of them: give one.")
     if start is not None and end is None:
         raise InputError(f"--from {start} begins a stretch; say where it ends, such as --to 6.")
+    if dry_run:
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(
+            voice,
+            request,
+            "jacobian",
+            layer=layer if end is None else (start or 0, end),
+            k=k,
+            smallest=smallest,
+        )
+        return
     with voice.progress("Loading the model") as gauge, nothing_kept():
         from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
 

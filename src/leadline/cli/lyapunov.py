@@ -25,6 +25,7 @@ def lyapunov(
     stack: o.StackName = None,
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
 ) -> None:
     """Carry random directions through all blocks of MODEL and measure how they grow.
 
@@ -33,6 +34,11 @@ def lyapunov(
     """
     check_outputs(output, html)
     request.check()
+    if dry_run:
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(voice, request, "lyapunov", k=k)
+        return
     with voice.progress("Loading the model") as gauge, nothing_kept():
         from leadline.instruments.jacobian.recording import lyapunov as measure_lyapunov
 

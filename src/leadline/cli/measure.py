@@ -59,6 +59,11 @@ def measure(
         ),
     ] = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
+    anyway: Annotated[
+        bool,
+        o.option("--anyway", "Try it even if it needs more memory than is free.", o.MEASURING),
+    ] = False,
     everything: o.Everything = False,
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
@@ -70,6 +75,11 @@ def measure(
     check_outputs(output, html)
     request.check()
     choices = None if probes is None else split_choices(probes)
+    if dry_run:
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(voice, request, "measure", probes=choices, loss=loss, ablate=ablate)
+        return
     _say_one_process(voice)
 
     with voice.progress("Loading the model") as gauge:
@@ -92,6 +102,7 @@ def measure(
                 source=loaded.source,
                 path=output,
                 progress=gauge,
+                anyway=anyway,
             )
         except KeyboardInterrupt:
             raise ProbeError(_interrupted(output)) from None

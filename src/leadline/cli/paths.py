@@ -52,6 +52,7 @@ def paths(
         ),
     ] = None,
     html: o.HtmlFile = None,
+    dry_run: o.DryRun = False,
     everything: o.Everything = False,
 ) -> None:
     """Take one forward pass of MODEL apart by the number of attention hops.
@@ -61,6 +62,11 @@ def paths(
     """
     _check_outputs(output, html)
     request.check()
+    if dry_run:
+        from leadline.cli.screen.cost_screen import show_cost
+
+        show_cost(voice, request, "paths", loss=loss)
+        return
     with voice.progress("Loading the model") as gauge:
         from leadline.instruments.paths.recording import paths as measure_paths
 

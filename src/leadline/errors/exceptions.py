@@ -24,6 +24,7 @@ __all__ = [
     "LeadlineError",
     "LoadingError",
     "MachineError",
+    "MemoryLack",
     "MissingExtra",
     "ProbeError",
     "ProcessError",
@@ -71,6 +72,10 @@ class LoadingError(LeadlineError):
 
 class MachineError(LeadlineError):
     """Something that this machine, its processor or its system cannot do."""
+
+
+class MemoryLack(MachineError):
+    """A request that needs more memory than is free."""
 
 
 class MissingExtra(LeadlineError):

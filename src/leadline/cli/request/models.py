@@ -96,6 +96,23 @@ class ModelRequest:
             seed=self.seed,
         )
 
+    def load_weightless(self) -> tuple[LoadedModel, str | None]:
+        """The model without its weights, or with them and a reason why they had to be read."""
+        given = [x for x in (self.model, self.random_init, self.recipe) if x is not None]
+        if len(given) != 1:
+            return self.load(), None  # which refuses
+        from leadline.models.loading.weightless import load_weightless
+
+        return load_weightless(
+            given[0],
+            random_init=self.random_init is not None,
+            recipe=self.recipe is not None,
+            overrides=read_overrides(self.overrides or ()),
+            dtype=self.dtype,
+            trust_remote_code=self.trust_remote_code,
+            seed=self.seed,
+        )
+
     def inputs(self, loaded: LoadedModel) -> Inputs:
         """Make the inputs for a loaded model; where it refuses them, that is an input error."""
         return replace(self._read(loaded), made=True)

@@ -183,6 +183,14 @@ HtmlFile = Annotated[
 Everything = Annotated[
     bool, option("--all", "Show every row, not those alone that matter most.", OUTPUT)
 ]
+DryRun = Annotated[
+    bool,
+    option(
+        "--dry-run",
+        "Only say what it would take: passes, operations, memory and time, part by part.",
+        OUTPUT,
+    ),
+]
 AsJson = Annotated[
     bool, option("--json", "Print JSON to standard output, and nothing else.", OUTPUT)
 ]

@@ -21,10 +21,11 @@ import textwrap
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from leadline.cli.screen.forecast import Forecast
 from leadline.errors import RecordError, require
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Gauge:
         self._started = time.monotonic()
         self._counted: tuple[float, int, int | None] = (self._started, 0, None)
         self._later: deque[tuple[float, int]] = deque()
+        self._forecast: Forecast | None = None
         self._shown = False
         self._last = self._started
         self._waiting: list[str] = []
@@ -121,11 +123,18 @@ class Gauge:
                 self._counted = (time.monotonic(), done, total)
                 self._later.clear()
             self._state = (doing, done, total)
+            if self._forecast is not None:
+                self._forecast.reach(done, time.monotonic())
             self._keep_the_later_half(done)
             if self._bar is not None:
                 self._update(self._bar)
             elif self._shown and fresh:
                 self._print_if_due(after=pause_between_stages(time.monotonic() - self._started))
+
+    def foresee(self, seconds: Sequence[float]) -> None:
+        """Take the predicted seconds of all steps from now on."""
+        with self._lock:
+            self._forecast = Forecast(seconds, time.monotonic())
 
     def tell(self, result: str) -> None:
         """Print a result before all is done; where all is done at once it is not worth a line."""
@@ -204,6 +213,10 @@ class Gauge:
         since, first, _ = self._counted
         if total is None:
             return []
+        if self._forecast is not None and total == self._forecast.total and done < total:
+            from leadline.record.words.numbers import format_clock
+
+            return [f"{done}/{total}", f"about {format_clock(self._forecast.left(now))} left"]
         enough = done - first >= ENOUGH_STEPS or now - since >= ENOUGH_SECONDS
         if not (enough and first < done < total):
             return [f"{done}/{total}"]

@@ -19,6 +19,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.catalog import Choice
 from leadline.errors import (
+    Foreseeing,
     ProbeError,
     Progress,
     check_path,
@@ -27,6 +28,7 @@ from leadline.errors import (
     check_text,
 )
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
+from leadline.instruments.passes.cost import foretell, refuse_too_large
 from leadline.instruments.passes.coverage import with_linear
 from leadline.instruments.passes.linear.linearising import Linearising
 from leadline.instruments.passes.measuring import MeasureOptions, gradients_on, prove, run_passes
@@ -89,6 +91,7 @@ def measure(
     source: str = "given",
     path: str | PathLike[str] | None = None,
     progress: Progress | None = None,
+    anyway: bool = False,
 ) -> Record:
     """Measure how signal and gradient travel through a model.
 
@@ -103,6 +106,8 @@ def measure(
     again. `path` is the record's file. Probes that go block by block (`jacobian`, `lyapunov`) write
     their rows to it after every block, and a measurement that was interrupted continues there when
     it is called again with the same arguments. A file that is no record is never overwritten.
+    A measurement that needs more memory than is free is refused before it begins, with what would
+    fit; with `anyway` it is tried.
 
     In a job of several processes a model that DDP wraps, that `fully_shard` or that
     `parallelize_module` has spread is measured by all of them: every process makes this call with
@@ -126,6 +131,7 @@ def measure(
             path=path,
             progress=progress,
             convoy=convoy,
+            anyway=anyway,
         )
 
 
@@ -144,6 +150,7 @@ def _measure(
     path: str | PathLike[str] | None,
     progress: Progress | None,
     convoy: Convoy | None,
+    anyway: bool,
 ) -> Record:
     started = time.perf_counter()
     seed = check_seed(seed)
@@ -164,6 +171,15 @@ def _measure(
     refuse_broken_inputs(batch)
     proved_before = known_anatomy(module, anatomy)
     options = MeasureOptions(probe_plan, loss, ablate, seed, say)
+    if convoy is None and not anyway:
+        refuse_too_large(
+            LoadedModel(module, name or type(module).__name__, source),
+            batch,
+            probe_plan.choices,
+            loss=loss,
+            anatomy=proved_before,
+            seed=seed,
+        )
     if convoy is not None:
         return measure_together(
             options,
@@ -193,6 +209,8 @@ def _measure(
         options.say("reading the anatomy", 0, 3)
         if pager is not None and progress is not None:
             pager.tell("reading the anatomy", options.say)
+        if isinstance(progress, Foreseeing) and unfinished is None:
+            foretell(progress, module, batch, probe_plan.choices, loss, anatomy, families)
         proved_anatomy, anatomy_passes = proved_before, 0
         if proved_anatomy is None:
             proved_anatomy, anatomy_passes = prove(module, batch, anatomy, families, seed)

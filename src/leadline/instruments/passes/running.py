@@ -34,11 +34,11 @@ from leadline.models.inputs.lookup import lookup_refusal
 from leadline.models.inputs.model_facts import forward_names, is_pair
 from leadline.models.streaming.recomputing import recomputed
 
-__all__ = ["SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
+__all__ = ["FIT_LENGTH", "SMALL", "PassOutcome", "call", "few_threads", "fit_batch", "read", "run"]
 
 SMALL = 2**28
 """Weights times tokens below which several threads wait for each other longer than they work."""
-_FIT_LENGTH = 32
+FIT_LENGTH = 32
 """Tokens of the random examples on which the anatomy is fitted."""
 
 
@@ -127,7 +127,7 @@ def fit_batch(
     module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
 ) -> Inputs:
     """Two random examples that the model takes, or the first half of the real ones."""
-    length = min(_FIT_LENGTH, context_limit(module) or _FIT_LENGTH)
+    length = min(FIT_LENGTH, context_limit(module) or FIT_LENGTH)
     try:
         small = random_inputs(module, examples=2, length=length, seed=seed + 1)
         with torch.no_grad():

@@ -24,7 +24,7 @@ from leadline.models.loading.request import (
     unknown_type,
 )
 
-__all__ = ["from_random"]
+__all__ = ["default_dtype", "from_random"]
 
 
 def from_random(request: Request) -> LoadedModel:
@@ -40,7 +40,7 @@ def from_random(request: Request) -> LoadedModel:
     model_class = remote_class_of(config, request) or class_of(config)
     _refuse_giant(model_class, config, request)
     try:
-        with _default_dtype(request.dtype):
+        with default_dtype(request.dtype):
             model = model_class(config)
     except Exception as error:
         raise LoadingError(
@@ -65,7 +65,8 @@ def _refuse_giant(model_class: Any, config: Any, request: Request) -> None:
 
 
 @contextlib.contextmanager
-def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+def default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+    """Build what is built inside in this number type."""
     # Built under the default type, rotary frequencies stay in float32; `.to()` would round them.
     caller_dtype = torch.get_default_dtype()
     torch.set_default_dtype(dtype or caller_dtype)

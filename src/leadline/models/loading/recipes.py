@@ -12,7 +12,7 @@ from leadline.models.loading.request import LoadedModel, Request, read_json, ref
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE
 
-__all__ = ["DEFAULT", "from_recipe", "recipe_of"]
+__all__ = ["DEFAULT", "from_recipe", "named_recipe", "recipe_of"]
 
 DEFAULT = "default"
 """The name of the recipe in which no field is set."""
@@ -20,7 +20,7 @@ DEFAULT = "default"
 
 def from_recipe(request: Request, *, seed: int) -> LoadedModel:
     """Build the model with random weights; its name lists the fields that were changed."""
-    name, recipe = _named_recipe(request)
+    name, recipe = named_recipe(request)
     if name == DEFAULT:  # so that what follows from a field, such as the heads, follows from it
         changed = Recipe.from_json(request.overrides)
     else:
@@ -47,10 +47,10 @@ def recipe_of(source: str | None, changes: Mapping[str, Any]) -> Recipe:
     if source is None or source == DEFAULT:
         return Recipe.from_json(changes)
     request = Request(source, dict(changes), None, trust_remote_code=False)
-    return _named_recipe(request)[1].but(**changes)
+    return named_recipe(request)[1].but(**changes)
 
 
-def _named_recipe(request: Request) -> tuple[str, Recipe]:
+def named_recipe(request: Request) -> tuple[str, Recipe]:
     """The name and the recipe that a request means: of a folder, a file, or the catalog."""
     source, path = request.source, request.path
     if path.is_dir() and (path / RECIPE_FILE).is_file():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline.record.words.numbers import in_bytes
+
 __all__ = ["MemoryPeaks", "free_memory", "in_bytes", "read_from_disk", "return_freed_memory"]
 
 
@@ -87,17 +89,6 @@ class MemoryPeaks:
         own, files = lines["RssAnon"] * 1024, (lines["RssFile"] + lines["RssShmem"]) * 1024
         self.own, self.files = max(self.own, own), max(self.files, files)
         self.both = max(self.both, own + files)
-
-
-def in_bytes(count: float) -> str:
-    """A number of bytes in words.
-
-    >>> in_bytes(2_140_000_000), in_bytes(52_000_000), in_bytes(3_400)
-    ('2.1 GB', '52 MB', '3 kB')
-    """
-    if count >= 1e9:
-        return f"{count / 1e9:,.1f} GB"
-    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 def _lines(path: Path) -> dict[str, int]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from leadline.record.rows.quantity import AxisScale
 
-__all__ = ["format_clock", "format_count", "format_number", "heights", "sparkline"]
+__all__ = ["format_clock", "format_count", "format_number", "heights", "in_bytes", "sparkline"]
 
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.-=+*#@"  # for output that cannot carry the bars
@@ -112,3 +112,14 @@ def _bar(value: float, bottom: float, top: float, bars: str) -> str:
 def _mean(part: NDArray[np.float64]) -> float:
     odd = part[~np.isfinite(part)]
     return float(odd[0]) if len(odd) else float(part.mean())
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes in words.
+
+    >>> in_bytes(2_140_000_000), in_bytes(52_000_000), in_bytes(3_400)
+    ('2.1 GB', '52 MB', '3 kB')
+    """
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"

@@ -43,6 +43,8 @@ from leadline.instruments.collapse.quantities import (
     VALUE_OUTPUT_INF,
 )
 from leadline.instruments.collapse.weight_products import column_and_row_sums, product_gain
+from leadline.instruments.cost.attention import pattern_work
+from leadline.instruments.cost.work import Size, Work, calling, eigenvalues, moving, product
 from leadline.instruments.passes.attention_facts import positions_of
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Refused, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
@@ -93,12 +95,28 @@ class _Weights:
     value: Tensor | str
 
 
+CALLS = 1000
+"""Small operations of a layer: sums over heads and examples, one by one."""
+
+
 @PROBES.register("collapse")
 class CollapseProbe:
     """Ingredients of the bounds on rank collapse: weights of heads and MLPs, gamma, alignment."""
 
     sees = ("update", "heads", "perceptron")
     quantities = (*_OF_HEADS, LIPSCHITZ, ALIGNMENT, OVERLAP)
+
+    def cost(self, size: Size) -> Work:
+        """Patterns, products of the weights of each head, and two forms of the differences a layer."""
+        width, inner = size.width, size.head_width
+        weights = product(width, inner, width, count=size.heads, times=4 * size.attentions)
+        gain = eigenvalues(width, times=size.attentions, double=True)
+        forms = product(
+            size.tokens, width, size.keys, count=size.heads * size.examples,
+            times=2 * size.attentions, double=True,
+        )  # fmt: skip
+        writes = moving(size.numbers, times=10 * size.depth * size.writes)
+        return pattern_work(size) + calling(CALLS * size.depth) + weights + gain + forms + writes
 
     def heads(self, at: At, heads: AttentionHeads) -> Iterator[Result]:
         if at.site.point == "cross-attention":

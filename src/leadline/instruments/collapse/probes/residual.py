@@ -28,6 +28,7 @@ from leadline.instruments.collapse.composite_residual import (
     smallest_composite_residual,
     token_singular_values,
 )
+from leadline.instruments.cost.work import Size, Work, calling, eigenvalues, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Each, Result, Single
 from leadline.numerics.tokens import PerExample, Tokens
 from leadline.record import Quantity
@@ -35,6 +36,10 @@ from leadline.record import Quantity
 Tensor = torch.Tensor
 _SOURCE = "Dong, Cordonnier, Loukas 2021, arXiv 2103.03404"
 RANKS = 8
+STEP_CALLS = 40
+"""Operations of one step of a descent, most of them on one number per example."""
+STARTS = 4
+"""Descents of each search: three starts, and one along the rows alone."""
 """How many singular values are kept."""
 
 COMPOSITE = Quantity(
@@ -107,6 +112,15 @@ class ResidualProbe:
     def __init__(self, steps: int = STEPS) -> None:
         name = "The option steps of the probe residual"
         self.steps = check_count(steps, name, error=ProbeError)
+
+    def cost(self, size: Size) -> Work:
+        """Every step of the search goes about ten times over the tokens; then their singular values."""
+        short, long = sorted((size.tokens, size.width))
+        gram = product(short, long, short, count=size.examples, times=size.sites, double=True)
+        values = eigenvalues(short, count=size.examples, times=size.sites, double=True)
+        steps = moving(size.numbers, times=10 * STARTS * self.steps * size.sites)
+        small = calling(STEP_CALLS * STARTS * self.steps * size.sites / 2)
+        return steps + small + gram + values
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is not None or x.length < 2:

@@ -37,7 +37,15 @@ import torch
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
-from leadline.instruments.jacobian.bidiagonal import Singular, largest, smallest
+from leadline.instruments.cost.maps import (
+    STEPS,
+    jacobian_work,
+    map_work,
+    stretches_memory,
+    stretches_work,
+)
+from leadline.instruments.cost.work import Size, Work
+from leadline.instruments.jacobian.bidiagonal import SPARE, Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
 from leadline.instruments.jacobian.leak import leak_of
 from leadline.instruments.jacobian.quantities import (
@@ -143,6 +151,16 @@ class JacobianProbe(LinearProbe):
             "smallest": bool(self.smallest),
         }
         return tuple(step for step, wanted in steps.items() if wanted)
+
+    def cost(self, size: Size) -> Work:
+        """What every block costs until its map is known, and the products of each thing searched."""
+        each = size.depth * jacobian_work(size, self)
+        return stretches_work(size) + size.depth * map_work(size) + each
+
+    def memory(self, size: Size) -> float:
+        """The streams of all sites, two bases of directions, and the graph of one block, twice over."""
+        directions = 2 * STEPS * (self.k + SPARE) + 3 * self.probes
+        return stretches_memory(size) + size.stream * (directions) + 2 * size.block.plain_held
 
     def gives(self, kind: Kind) -> tuple[Quantity, ...]:
         through = {PARTIAL: "chain", PRODUCT: "block", THROUGH: "product"}

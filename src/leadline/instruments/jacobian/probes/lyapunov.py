@@ -23,6 +23,8 @@ from dataclasses import replace
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
+from leadline.instruments.cost.maps import map_work, qr_work, stretches_memory, stretches_work
+from leadline.instruments.cost.work import Size, Work
 from leadline.instruments.jacobian.quantities import EXPONENT, GROWTH
 from leadline.instruments.passes.linear.probing import Tell, ranked, too_many, whole_number
 from leadline.instruments.passes.probe import (
@@ -54,6 +56,19 @@ class LyapunovProbe(LinearProbe):
         if kind != "chain":
             return ()
         return tuple(_step(layer) for layer in range(stack.depth, 0, -1))
+
+    def cost(self, size: Size) -> Work:
+        """k products and QR a block, and what every block costs until its map is known."""
+        block = size.block.plain_backward
+        return (
+            stretches_work(size)
+            + size.depth * (map_work(size) + self.k * block)
+            + qr_work(size, self.k, times=size.depth)
+        )
+
+    def memory(self, size: Size) -> float:
+        """The streams of all sites, and the graph of one block with its directions."""
+        return stretches_memory(size) + size.stream * (6 * self.k) + size.block.plain_held
 
     def gives(self, kind: Kind) -> tuple[Quantity, ...]:
         return self.quantities if kind == "chain" else ()

@@ -19,6 +19,8 @@ from dataclasses import replace
 import torch
 
 from leadline.anatomy.tap.projections import Source
+from leadline.instruments.cost.attention import leading_work, pattern_memory, pattern_work
+from leadline.instruments.cost.work import Size, Work
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Result, Single
 from leadline.numerics.patterns.patterns import Patterns
 from leadline.record import Quantity
@@ -219,6 +221,14 @@ class AttentionProbe:
         SOFT_CAP,
         BIAS_RANGE,
     )
+
+    def cost(self, size: Size) -> Work:
+        """Each matrix is formed, weighted, proved, reduced, and its two largest values are found."""
+        return pattern_work(size) + leading_work(size)
+
+    def memory(self, size: Size) -> float:
+        """Matrices of a few heads at once, and some copies of them."""
+        return pattern_memory(size)
 
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
         m = patterns.measured

@@ -11,9 +11,12 @@ Layers of another shape, and attention to another stack's tokens, are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
+from leadline.instruments.cost.attention import formed_work, leading_work
+from leadline.instruments.cost.work import Size, Work, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.spectra.spectrum import spectral_norm
@@ -63,6 +66,20 @@ class AttentionProductProbe:
     def __init__(self) -> None:
         self._products: dict[tuple[str, int], torch.Tensor] = {}
         self._norms: dict[tuple[str, int], torch.Tensor] = {}
+
+    def cost(self, size: Size) -> Work:
+        """The matrices are formed and averaged; one product in float64 and two norms a layer."""
+        once = product(
+            size.tokens,
+            size.keys,
+            size.keys,
+            count=size.examples,
+            times=size.attentions,
+            double=True,
+        )
+        # Matrix by matrix: two norms in each example.
+        norms = 2 * size.examples * leading_work(replace(size, heads=1, examples=1))
+        return formed_work(size) + moving(size.grid, times=3 * size.attentions) + once + norms
 
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
         if at.site.point != "attention":

@@ -12,6 +12,8 @@ from dataclasses import replace
 import torch
 
 from leadline.errors import ProbeError, check_count
+from leadline.instruments.cost.attention import formed_work
+from leadline.instruments.cost.work import Size, Work, eigenvalues
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.spectra.spectrum import singular_values
@@ -49,6 +51,13 @@ class AttentionSpectrumProbe:
     def __init__(self, ranks: int = 16) -> None:
         name = "The option ranks of the probe attention_spectrum"
         self.ranks = check_count(ranks, name, error=ProbeError)
+
+    def cost(self, size: Size) -> Work:
+        """The matrices are formed, and all their singular values found in float64: 16/3 of the cube."""
+        every = eigenvalues(
+            size.keys, count=size.examples * size.heads, times=4 * size.attentions, double=True
+        )
+        return formed_work(size) + every
 
     def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
         if max(patterns.size(example)[1] for example in range(patterns.examples)) >= LONG:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 import torch
 
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -92,6 +93,11 @@ class ExtremesProbe:
 
     sees = ("stream", "update")
     quantities = (LARGEST, ROOM, KURTOSIS, MASSIVE, UPDATE)
+
+    def cost(self, size: Size) -> Work:
+        """Three times over it at every site and write; kurtosis and median some ten times more."""
+        everywhere = 3 * (size.all_sites + size.depth * size.writes)
+        return moving(size.numbers, times=everywhere + 10 * size.sites)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         rows = _real_rows(x)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -48,12 +49,22 @@ PARAMETERS = Quantity(
 )
 
 
+TENSORS = 8
+"""Weights and biases of a block: each is reduced by itself, while it is in the caches."""
+
+
 @PROBES.register("gradient")
 class GradientProbe:
     """Gradient norm at every stream site and over every sublayer's parameters."""
 
     sees = ("gradient", "parameters")
     quantities = (STREAM, PARAMETERS)
+
+    def cost(self, size: Size) -> Work:
+        """Norms read the gradient of the stream twice at every site, and that of every weight once."""
+        return moving(size.numbers, times=2 * size.all_sites) + moving(
+            size.parameters / (TENSORS * size.depth), times=TENSORS * size.depth
+        )
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         norms = g.norm if g.mask is None else g.norm * g.mask

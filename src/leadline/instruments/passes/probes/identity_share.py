@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import torch
 
 from leadline.anatomy import Stack
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, Refused, Result, Single
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -48,6 +49,10 @@ class IdentityShareProbe:
 
     def __init__(self) -> None:
         self._last: dict[str, torch.Tensor] = {}
+
+    def cost(self, size: Size) -> Work:
+        """Two inner products in float64, each over two copies."""
+        return moving(size.numbers, times=12 * size.all_sites, double=True)
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         why = _no_identity(at.stack)

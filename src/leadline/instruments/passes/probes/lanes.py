@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -46,6 +47,10 @@ class LanesProbe:
 
     sees = ("stream",)
     quantities = (NORM, COSINE)
+
+    def cost(self, size: Size) -> Work:
+        """Norms, units and their sum go over the lanes six times; nothing where there is one."""
+        return moving(size.numbers, times=0 if size.lanes == 1 else 6 * size.sites)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         lanes = at.stack.lanes

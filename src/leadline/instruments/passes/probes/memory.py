@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens, dot
 from leadline.record import Quantity
@@ -26,6 +27,10 @@ class MemoryProbe:
 
     sees = ("stream",)
     quantities = (COSINE,)
+
+    def cost(self, size: Size) -> Work:
+        """A product reads the stream and the one that entered."""
+        return moving(size.numbers, times=2 * size.sites)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is None and x.x.shape == start.x.shape:

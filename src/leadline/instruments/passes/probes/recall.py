@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.errors import ProbeError
+from leadline.instruments.cost.work import Size, Work, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.ridge import held_out_r2
 from leadline.numerics.tokens import Tokens
@@ -41,6 +42,15 @@ class RecallProbe:
             raise ProbeError(f"The seed of the probe 'recall' is {seed!r}; it must be an integer.")
         self.ridge = float(ridge)
         self.seed = seed
+
+    def cost(self, size: Size) -> Work:
+        """Half of the tokens fit the other half: two kernels and a solution in float64, every site."""
+        half = size.examples * size.tokens / 2
+        kernels = product(half, size.width, half, times=2 * size.sites, double=True)
+        # Least squares of half x half by a QR of 4/3 of its cube, then one right side per feature.
+        factors = product(half, 2 / 3 * half, half, times=size.sites, double=True)
+        solved = product(half, half, size.width, times=3 * size.sites, double=True)
+        return kernels + factors + solved + moving(size.numbers, times=12 * size.sites, double=True)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
         if at.site.sublayer is not None or x.x.shape != start.x.shape:

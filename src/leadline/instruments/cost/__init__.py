@@ -1,0 +1,1 @@
+"""What an instrument costs: work counted without running, time by the rates of this machine."""

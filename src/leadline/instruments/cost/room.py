@@ -1,0 +1,100 @@
+"""Whether a measurement fits into the memory that is free, and what would fit where it does not.
+
+A request is refused where its predicted memory exceeds what is free by more than the prediction may
+be off (`UNCERTAINTY`); between the two it is remarked on. What would fit is found by predicting
+smaller inputs, and by the streamed reading of the weights. Predicting takes some tenths of a second,
+so it is done only where a bound that costs nothing leaves it open (`surely_fits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from leadline.errors import MemoryLack
+from leadline.instruments.cost.result import UNCERTAINTY, Estimate
+from leadline.models.inputs import Inputs
+from leadline.models.streaming.memory import free_memory, in_bytes
+
+__all__ = ["check_room", "free_on", "surely_fits"]
+
+GENEROUS = 6
+"""Numbers that a pass may hold for each row and column of a weight and each token. GPT-2
+small holds 1.6 at 4 x 128 tokens; the attention matrices are counted apart."""
+HEADS = 64
+"""More heads than a layer usually has."""
+Predict = Callable[[int, int], Estimate]
+"""The estimate for so many examples of so many tokens."""
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that are free on a device: of the machine, or as torch says of an accelerator."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    module = getattr(torch, device.type, None)
+    if device.type not in ("cpu", "meta") and hasattr(module, "mem_get_info"):
+        return module.mem_get_info(device)[0]
+    return free_memory()
+
+
+def surely_fits(module: nn.Module, batch: Inputs, free: int) -> bool:
+    """Whether the passes need so little that nothing has to be predicted."""
+    main = batch.main
+    examples, tokens = (main.shape[0], main.shape[1]) if main.ndim > 1 else (1, main.numel())
+    matrices = [parameter for parameter in module.parameters() if parameter.ndim > 1]
+    edges = sum(sum(parameter.shape) for parameter in matrices)
+    grids = HEADS * examples * tokens**2 * len(matrices) / 4
+    return 4 * (GENEROUS * edges * examples * tokens + grids) < free
+
+
+def check_room(
+    estimate: Estimate,
+    *,
+    free: int,
+    loaded: bool,
+    predict: Predict | None = None,
+    streamed: float | None = None,
+) -> str | None:
+    """A remark where memory may not do; MemoryLack where it will not.
+
+    `loaded` says that the weights are in memory already. `predict` finds what would fit,
+    `streamed` is the memory of a streamed measurement.
+    """
+    needed = estimate.added if loaded else estimate.memory
+    size = f"{estimate.examples} x {estimate.tokens} tokens"
+    if needed <= free:
+        return None
+    if needed <= free * (1 + UNCERTAINTY):
+        return (
+            f"{estimate.model} at {size} may need {in_bytes(needed)} of memory, give or take "
+            f"{UNCERTAINTY:.0%}, and {in_bytes(free)} are free."
+        )
+    options = list(_fitting(estimate, free, loaded, predict)) if predict is not None else []
+    if streamed is not None and streamed <= free < estimate.memory:
+        options.append(f"--stream, which needs about {in_bytes(streamed)}")
+    advice = f" What would fit: {', or '.join(options)}." if options else ""
+    raise MemoryLack(
+        f"{estimate.instrument} was asked for {estimate.model} at {size}, which needs about "
+        f"{in_bytes(needed)} of memory{' beside the weights' if loaded else ''}; {in_bytes(free)} "
+        f"are free.{advice} To go on nevertheless: anyway=True (--anyway)."
+    )
+
+
+def _fitting(estimate: Estimate, free: int, loaded: bool, predict: Predict) -> Iterator[str]:
+    """Fewer examples, or shorter ones, that fit: the largest halves that do."""
+
+    def fits(examples: int, tokens: int) -> bool:
+        one = predict(examples, tokens)
+        return (one.added if loaded else one.memory) <= free
+
+    examples, tokens = estimate.examples // 2, estimate.tokens // 2
+    while examples >= 1 and not fits(examples, estimate.tokens):
+        examples //= 2
+    if examples >= 1:
+        yield f"{examples} x {estimate.tokens} tokens"
+    while tokens >= 2 and not fits(estimate.examples, tokens):
+        tokens //= 2
+    if tokens >= 2:
+        yield f"{estimate.examples} x {tokens} tokens"
