@@ -26,7 +26,7 @@ from leadline.instruments.passes.probe import (
 )
 from leadline.instruments.passes.processes.mailbox import Message
 from leadline.instruments.passes.reduction import joined_heads, real_tokens
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Site
 
 __all__ = ["PartCollector", "Piece", "pieces_in", "pieces_message"]
@@ -69,7 +69,7 @@ class PartCollector(Collector):
     def __init__(self, *args: Any, gradient_factor: float = 1.0, **options: Any) -> None:
         super().__init__(*args, **options)
         self._gradient_factor = gradient_factor
-        self._pieces: dict[Label, Piece] = {}
+        self._pieces: dict[Label, tuple[Piece, Single | None]] = {}
 
     def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
         scaled = g if self._gradient_factor == 1.0 else g * self._gradient_factor
@@ -77,14 +77,31 @@ class PartCollector(Collector):
 
     @property
     def pieces(self) -> list[Piece]:
-        """Everything that was read."""
-        pieces = dict(self._pieces)
+        """Everything that was read, fetched from the device."""
+        conditional = [one for _, one in self._pieces.values() if one is not None]
+        exist = [one.exists for one in conditional if one.exists is not None]
+        missing = {
+            id(one)
+            for one, truth in zip(
+                conditional, _fetched([[truth.reshape(1) for truth in exist]])[0], strict=True
+            )
+            if truth is not None and not truth.any()
+        }
+        for piece, one in self._pieces.values():
+            if one is not None and id(one) in missing and one.otherwise:
+                self.refused.append((Refused((one.quantity,), one.otherwise), piece.site))
+        pieces = {
+            label: piece for label, (piece, one) in self._pieces.items() if id(one) not in missing
+        }
+        self._pieces = {label: (piece, None) for label, piece in pieces.items()}
         for (name, site), results in self._heads.items():
             result = joined_heads(results)
             tables = (result.values, result.lower, result.upper)
             piece = Piece("heads", name, site, _flat(tables), heads=result.values.shape[1])
             pieces[piece.label] = piece
-        return [one for one in pieces.values() if not self._split(one.quantity, one.site)]
+        kept = [one for one in pieces.values() if not self._split(one.quantity, one.site)]
+        columns = _fetched([one.columns for one in kept])
+        return [replace(one, columns=row) for one, row in zip(kept, columns, strict=True)]
 
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
@@ -104,7 +121,8 @@ class PartCollector(Collector):
             if site.head is not None:
                 site = replace(site, head=site.head + heads_before)
             piece = _piece(result, site, None if tokens is None else tokens.mask)
-            self._pieces[piece.label] = piece
+            conditional = isinstance(result, Single) and result.exists is not None
+            self._pieces[piece.label] = piece, result if conditional else None
 
 
 def _piece(result: PerToken | Each | Single, site: Site, mask: Tensor | None) -> Piece:
@@ -121,7 +139,18 @@ def _piece(result: PerToken | Each | Single, site: Site, mask: Tensor | None) ->
 
 
 def _flat(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    return tuple(None if t is None else t.detach().double().cpu().flatten() for t in tensors)
+    return tuple(None if t is None else t.detach().flatten() for t in tensors)
+
+
+def _fetched(rows: Sequence[Sequence[Tensor | None]]) -> list[tuple[Tensor | None, ...]]:
+    """The same vectors in float64 on the CPU, by one transfer from each device."""
+    flat = [one for row in rows for one in row if one is not None]
+    there: dict[int, Tensor] = {}
+    for device in {one.device for one in flat}:
+        own = [one for one in flat if one.device == device]
+        together = torch.cat([one.to(widest_float(device)) for one in own]).cpu().double()
+        there |= zip(map(id, own), together.split([len(one) for one in own]), strict=True)
+    return [tuple(None if one is None else there[id(one)] for one in row) for row in rows]
 
 
 def pieces_message(pieces: Sequence[Piece]) -> Message:
