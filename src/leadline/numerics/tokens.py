@@ -188,7 +188,8 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 def real_rows(mask: Tensor) -> list[Tensor]:
     """The positions of the real tokens of every example; one transfer from the device."""
-    return [row.nonzero().flatten().to(mask.device) for row in mask.cpu()]
+    places = [[at for at, real in enumerate(row) if real] for row in mask.tolist()]
+    return [torch.tensor(row, dtype=torch.long, device=mask.device) for row in places]
 
 
 def row_norms(x: Tensor) -> Tensor:

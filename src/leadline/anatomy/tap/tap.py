@@ -438,18 +438,18 @@ class Tap:
                     f"The forward pass went through {walk.index + 1} of the {walk.stack.depth} "
                     f"layers of the {walk.stack.name}; the anatomy does not fit these inputs."
                 )
-        worst = dict(
-            zip(self._misses, _numbers([_worst(m) for m in self._misses.values()]), strict=True)
-        )
+        # NaN is not zero.
+        moved = [(ends != 0).any() for _, ends in self._ends]
+        numbers = _numbers([*map(_worst, self._misses.values()), *self._faint, *moved])
+        blocks, writes = len(self._misses), len(self._ends)
+        worst = dict(zip(self._misses, numbers, strict=False))
+        faint, moved = numbers[blocks : blocks + writes], numbers[blocks + writes :]
         finite = {key: value for key, value in worst.items() if value == value}
         unjudged = tuple(key for key, value in worst.items() if value != value)
         (stack, layer), eps = max(
             finite.items(), key=lambda item: item[1], default=(("", 0), float("nan"))
         )
         unit = torch.finfo(self._dtype).eps
-        faint = [number / unit for number in _numbers(self._faint)]
-        # NaN is not zero.
-        moved = _numbers([(ends != 0).any() for _, ends in self._ends])
         return Balance(
             eps=eps,
             stack=stack,
@@ -458,7 +458,7 @@ class Tap:
             layers=len(finite),
             per_layer=worst,
             unjudged=unjudged,
-            faintest=min((f for f in faint if f == f), default=float("nan")),
+            faintest=min((f / unit for f in faint if f == f), default=float("nan")),
             uncalled=tuple(self._uncalled),
             zero=tuple(
                 key for (key, _), any_moved in zip(self._ends, moved, strict=True) if not any_moved

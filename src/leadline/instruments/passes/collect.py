@@ -335,8 +335,10 @@ def _at(facts: dict[str, Any]) -> tuple[str, int, int | None]:
 
 
 def _same_memory(first: Tensor, second: Tensor) -> bool:
+    # By the storage and not by its address, which tensors without memory (meta, fake) do not have.
     return (
-        first.data_ptr() == second.data_ptr()
+        first.untyped_storage()._cdata == second.untyped_storage()._cdata
+        and first.storage_offset() == second.storage_offset()
         and first.shape == second.shape
         and first.dtype == second.dtype
         and first.stride() == second.stride()
