@@ -15,6 +15,7 @@ from leadline.instruments.passes.probes import DEFAULT, PROBES, plan
 from leadline.instruments.passes.running import call, run
 from leadline.models.inputs import Inputs, choose_loss
 from leadline.testing.synchronisations import Synchronisations
+from leadline.testing.tiny import Linear
 
 ITERATIVE = ("collapse",)
 """Finds singular values of weights step by step, and tells by their values which weights they are."""
@@ -101,20 +102,14 @@ class _Devices(TorchDispatchMode):
 
 def test_on_another_device_the_default_probes_make_no_tensor_elsewhere_and_ask_nothing() -> None:
     """The device "meta" has shapes and no numbers: a question for one of them is an error."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        n_layer=3, n_embd=16, n_head=2, vocab_size=11, n_positions=8,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
-    real = GPT2LMHeadModel(config).eval()
-    anatomy = leadline.anatomy_of(real, leadline.random_tokens(real, examples=2, length=6, seed=0))
+    real = Linear(depth=3)
+    anatomy = leadline.anatomy_of(real, torch.randn(2, 6, 16))
     collector = Collector(plan())
     model = real.to("meta")
-    tokens = torch.zeros(2, 6, dtype=torch.long, device="meta")
+    stream = torch.zeros(2, 6, 16, device="meta")
     with _Devices() as devices:
         with Tap(model, anatomy, collector, gradients=True) as tap:
-            output = model(tokens, use_cache=False, return_dict=False)[0]
+            output = model(stream)
         output.square().sum().backward()
         collector._flush()
     assert devices.kinds["meta"] > 100
