@@ -120,15 +120,20 @@ class PartCollector(Collector):
             site = result.site if result.site is not None else at.site
             if site.head is not None:
                 site = replace(site, head=site.head + heads_before)
-            piece = _piece(result, site, None if tokens is None else tokens.mask)
-            conditional = isinstance(result, Single) and result.exists is not None
-            self._pieces[piece.label] = piece, result if conditional else None
+            mask = None if tokens is None else tokens.mask
+            piece = _piece(result, site, mask, self._rows(mask))
+            conditional = (
+                result if isinstance(result, Single) and result.exists is not None else None
+            )
+            self._pieces[piece.label] = piece, conditional
 
 
-def _piece(result: PerToken | Each | Single, site: Site, mask: Tensor | None) -> Piece:
+def _piece(
+    result: PerToken | Each | Single, site: Site, mask: Tensor | None, rows: list[Tensor] | None
+) -> Piece:
     name = result.quantity.name
     if isinstance(result, PerToken):
-        every, rest = real_tokens(result.values.unsqueeze(0), mask)
+        every, rest = real_tokens(result.values.unsqueeze(0), mask, rows)
         return Piece("tokens", name, site, _flat((every, rest)))
     if isinstance(result, Each):
         tables = (result.values, result.lower, result.upper)
