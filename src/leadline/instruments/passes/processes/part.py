@@ -69,39 +69,37 @@ class PartCollector(Collector):
     def __init__(self, *args: Any, gradient_factor: float = 1.0, **options: Any) -> None:
         super().__init__(*args, **options)
         self._gradient_factor = gradient_factor
-        self._pieces: dict[Label, tuple[Piece, Single | None]] = {}
+        self._pieces: dict[Label, Piece] = {}
+        self._conditions: dict[Label, Single] = {}
 
     def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
         scaled = g if self._gradient_factor == 1.0 else g * self._gradient_factor
         super().gradient(stack, layer, sublayer, scaled)
 
-    @property
     def pieces(self) -> list[Piece]:
-        """Everything that was read, fetched from the device."""
-        conditional = [one for _, one in self._pieces.values() if one is not None]
-        exist = [one.exists for one in conditional if one.exists is not None]
-        missing = {
-            id(one)
-            for one, truth in zip(
-                conditional, _fetched([[truth.reshape(1) for truth in exist]])[0], strict=True
-            )
-            if truth is not None and not truth.any()
-        }
-        for piece, one in self._pieces.values():
-            if one is not None and id(one) in missing and one.otherwise:
-                self.refused.append((Refused((one.quantity,), one.otherwise), piece.site))
-        pieces = {
-            label: piece for label, (piece, one) in self._pieces.items() if id(one) not in missing
-        }
-        self._pieces = {label: (piece, None) for label, piece in pieces.items()}
+        """Everything that was read, fetched from the device; what turned out not to exist is refused."""
+        pieces = dict(self._pieces)
         for (name, site), results in self._heads.items():
             result = joined_heads(results)
             tables = (result.values, result.lower, result.upper)
             piece = Piece("heads", name, site, _flat(tables), heads=result.values.shape[1])
             pieces[piece.label] = piece
         kept = [one for one in pieces.values() if not self._split(one.quantity, one.site)]
-        columns = _fetched([one.columns for one in kept])
-        return [replace(one, columns=row) for one, row in zip(kept, columns, strict=True)]
+        conditions = [self._conditions.get(one.label) for one in kept]
+        rows = _fetched(
+            [
+                (*one.columns, *_flat([None if condition is None else condition.exists]))
+                for one, condition in zip(kept, conditions, strict=True)
+            ]
+        )
+        existing: list[Piece] = []
+        for piece, condition, (*columns, exists) in zip(kept, conditions, rows, strict=True):
+            if exists is None or bool(exists.any()):
+                existing.append(replace(piece, columns=tuple(columns)))
+            elif condition is not None and condition.otherwise:
+                refused = Refused((condition.quantity,), condition.otherwise)
+                self.refused.append((refused, piece.site))
+        return existing
 
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
@@ -122,10 +120,9 @@ class PartCollector(Collector):
                 site = replace(site, head=site.head + heads_before)
             mask = None if tokens is None else tokens.mask
             piece = _piece(result, site, mask, self._rows(mask))
-            conditional = (
-                result if isinstance(result, Single) and result.exists is not None else None
-            )
-            self._pieces[piece.label] = piece, conditional
+            self._pieces[piece.label] = piece
+            if isinstance(result, Single) and result.exists is not None:
+                self._conditions[piece.label] = result
 
 
 def _piece(
