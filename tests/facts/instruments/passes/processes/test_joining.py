@@ -98,7 +98,7 @@ def test_copies_that_differ_by_more_than_rounding_are_noticed():
 
 @pytest.mark.parametrize("kind", [Collector, PartCollector])
 def test_a_number_that_turns_out_not_to_exist_is_refused_when_numbers_are_fetched(kind):
-    start, x, mask = batch()
+    _, x, mask = batch()
     collector = kind(plan("identity_share,extremes"), mask)
     collector.gradient(STACK, 1, None, x)
     collector.gradient(STACK, 0, None, torch.zeros_like(x))
