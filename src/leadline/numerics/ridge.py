@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import torch
 
+from leadline.numerics.tokens import widest_float
+
 __all__ = ["held_out_r2"]
 
 Tensor = torch.Tensor
@@ -21,14 +23,16 @@ Tensor = torch.Tensor
 def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> Tensor:
     """R^2 of target [token, width] from source [token, width]; NaN below four tokens or if not finite."""
     tokens = source.shape[0]
+    wide = widest_float(source.device)
     if tokens < 4:
-        return torch.tensor(float("nan"), dtype=torch.float64)
+        return torch.full((), float("nan"), dtype=wide, device=source.device)
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(tokens, generator=generator).to(source.device)
     train, test = order[: tokens // 2], order[tokens // 2 :]
-    x, y = source.double(), target.double()
-    if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
-        return torch.tensor(float("nan"), dtype=torch.float64)
+    x, y = source.to(wide), target.to(wide)
+    # The solver refuses what is not finite: zeros go through, and NaN comes out.
+    finite = torch.isfinite(x).all() & torch.isfinite(y).all()
+    x, y = torch.where(finite, x, 0.0), torch.where(finite, y, 0.0)
     x_mean, y_mean = x[train].mean(0), y[train].mean(0)
     x_train, x_test = x[train] - x_mean, x[test] - x_mean
     y_train, y_test = y[train] - y_mean, y[test] - y_mean
@@ -37,4 +41,5 @@ def held_out_r2(source: Tensor, target: Tensor, *, ridge: float, seed: int) -> T
     identity = torch.eye(len(train), dtype=x.dtype, device=x.device)
     weights = torch.linalg.lstsq(kernel + strength * identity, y_train).solution
     error = y_test - (x_test @ x_train.T) @ weights
-    return 1 - error.square().sum() / y_test.square().sum()
+    share = 1 - error.square().sum() / y_test.square().sum()
+    return torch.where(finite, share, float("nan"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.numerics import reference
-from leadline.numerics.tokens import Tokens, dot, ranks, row_norms
+from leadline.numerics.tokens import Tokens, dot, ranks, real_rows, row_norms
 
 
 def _draw(seed: int, *, tokens: int, width: int, collapse: float, massive: float) -> torch.Tensor:
@@ -184,3 +185,39 @@ def test_norms_whose_squares_leave_float32_are_those_of_float64() -> None:
     assert norms[1] == torch.linalg.vector_norm(x[1])
     assert norms[3] == 0
     assert row_norms(torch.zeros(3, 0)).tolist() == [0, 0, 0]
+
+
+def _exact(row: torch.Tensor) -> float:
+    return float(mpmath.sqrt(mpmath.fsum(mpmath.mpf(value) ** 2 for value in row.tolist())))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e-22, 3e-15, 1e14, 1e18, 1e25, 1e30])
+def test_norms_are_right_at_every_scale(scale: float) -> None:
+    x = torch.randn(1, 5, 64, generator=torch.Generator().manual_seed(0)) * scale
+    found = row_norms(x[0])
+    for row, norm in zip(x[0], found, strict=True):
+        assert float(norm) == pytest.approx(_exact(row), rel=1e-6)
+
+
+def test_rows_of_all_scales_stand_in_one_batch() -> None:
+    rows = [
+        torch.full((9,), value) for value in (0.0, 1e-40, 1e-25, 2.0, 1e25, torch.inf, torch.nan)
+    ]
+    found = row_norms(torch.stack(rows))
+    assert found[:6].tolist() == pytest.approx([0.0, 3e-40, 3e-25, 6.0, 3e25, torch.inf], rel=1e-4)
+    assert found[6].isnan()
+
+
+def test_norms_are_those_of_torch_to_the_last_bit_where_squares_are_numbers() -> None:
+    x = torch.randn(64, 96, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(row_norms(x), torch.linalg.vector_norm(x, dim=-1))
+
+
+def test_scales_are_exact_powers_of_two_over_the_range_of_float32() -> None:
+    powers = torch.arange(-126.0, 127.0)
+    assert torch.exp2(powers).tolist() == [2.0**power for power in powers.int().tolist()]
+
+
+def test_places_of_real_tokens_are_those_of_the_mask() -> None:
+    mask = torch.tensor([[0, 1, 1], [1, 0, 1], [0, 0, 0]])
+    assert [row.tolist() for row in real_rows(mask)] == [[1, 2], [0, 2], []]

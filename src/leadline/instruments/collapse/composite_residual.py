@@ -229,7 +229,7 @@ def _examples(tokens: Tokens) -> Iterator[Tensor]:
     if tokens.mask is None:
         yield tokens.x
         return
-    for x, keep in zip(tokens.x, tokens.mask, strict=True):
+    for x, keep in zip(tokens.x, tokens.rows, strict=True):
         yield x[keep].unsqueeze(0)
 
 

@@ -2,6 +2,9 @@
 
 Per-token numbers are held until about a million have gathered; then means and medians are taken
 for all sites at once. Padding never enters: a mask is looked up for every stack by its shape.
+
+Nothing is asked of the device while the model runs. All numbers stay there until `readings`, which
+fetches them together; of a mask the places of the real tokens are fetched once.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ from leadline.instruments.passes.branches import Branches
 from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.reduction import (
-    Interval,
     head_readings,
     joined_heads,
     means_of,
@@ -29,7 +31,7 @@ from leadline.instruments.passes.reduction import (
     token_columns,
 )
 from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, real_rows, widest_float
 from leadline.record import Finding, Reading, Site
 
 __all__ = ["Collector", "checked_results"]
@@ -44,6 +46,7 @@ class _Pending:
     """Per-token numbers of many sites that share one mask."""
 
     mask: Tensor | None
+    rows: list[Tensor] | None
     labels: list[tuple[str, Site]] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
 
@@ -90,9 +93,11 @@ class Collector:
         self._starts: dict[str, Tokens] = {}
         self._latest: dict[str, list[tuple[Tensor, int, Tokens]]] = {}
         self._pending: dict[tuple[int, tuple[int, ...]], _Pending] = {}
-        self._masks: dict[tuple[int, str], Tensor] = {}
+        self._masks: dict[tuple[int, str], tuple[Tensor, list[Tensor]]] = {}
+        self._padded: dict[int, bool] = {}
+        self._columns: list[tuple[str, list[tuple[str, Site]], Tensor]] = []
         self._held_values = 0
-        self._singles: list[tuple[str, Site, str, Interval]] = []
+        self._singles: list[tuple[Single, Site]] = []
         self._readings: list[Reading] = []
 
     # --- the tap's listener ----------------------------------------------------------------
@@ -115,7 +120,7 @@ class Collector:
             if not self._updates:
                 return
             tokens_before = self._tokens(stack, x)
-            update = Tokens(u, tokens_before.mask)
+            update = Tokens(u, tokens_before.mask, self._rows(tokens_before.mask))
             for probe in self._updates:
                 self._take(at, update, probe.update(at, update, tokens_before))
 
@@ -133,7 +138,7 @@ class Collector:
         if not self._gradients:
             return
         at = At(stack, Site(stack.name, layer, sublayer))
-        tokens = Tokens(g, self._mask(stack, g))
+        tokens = self._fresh_tokens(stack, g)
         for probe in self._gradients:
             self._take(at, tokens, probe.gradient(at, tokens))
 
@@ -182,10 +187,14 @@ class Collector:
             # was changed in place since.
             if _same_memory(tensor, x) and x._version == version:
                 return tokens
-        tokens = Tokens(x, self._mask(stack, x))
+        tokens = self._fresh_tokens(stack, x)
         latest.append((x, x._version, tokens))
         del latest[:-2]
         return tokens
+
+    def _fresh_tokens(self, stack: Stack, x: Tensor) -> Tokens:
+        mask = self._mask(stack, x)
+        return Tokens(x, mask, self._rows(mask))
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.pair and "decoder" in stack.name
@@ -193,7 +202,7 @@ class Collector:
             # In a model of two towers the mask is that of the text.
             return None
         mask = self.decoder_mask if decoder else self.main_mask
-        if mask is None or bool(mask.bool().all()):
+        if mask is None or not self._is_padded(mask):
             return None
         if mask.shape != x.shape[:2]:
             self.unmasked.add(stack.name)
@@ -219,12 +228,23 @@ class Collector:
             keys = queries if far == grid.shape[2] else None
         return queries, keys
 
+    def _is_padded(self, mask: Tensor) -> bool:
+        """Whether a mask hides any token; asked once of every mask."""
+        if id(mask) not in self._padded:
+            self._padded[id(mask)] = not bool(mask.bool().all())
+        return self._padded[id(mask)]
+
     def _on(self, mask: Tensor, device: torch.device) -> Tensor:
         """The mask on the device, made once: sites that share a mask are summed up together."""
         key = (id(mask), str(device))
         if key not in self._masks:
-            self._masks[key] = mask.bool().to(device)
-        return self._masks[key]
+            there = mask.bool().to(device)
+            self._masks[key] = (there, real_rows(there))
+        return self._masks[key][0]
+
+    def _rows(self, mask: Tensor | None) -> list[Tensor] | None:
+        """The places of the real tokens under a mask that `_on` has returned."""
+        return next((rows for known, rows in self._masks.values() if known is mask), None)
 
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
@@ -242,17 +262,17 @@ class Collector:
             if site.head is not None:
                 site = replace(site, head=site.head + heads_before)
             if isinstance(result, Single):
-                interval = (result.value, result.lower, result.upper)
-                self._singles.append((name, site, result.statistic, interval))
+                self._singles.append((result, site))
             elif isinstance(result, Each):
-                for statistic, interval in means_of(result):
-                    self._singles.append((name, site, statistic, interval))
+                for statistic, (value, lower, upper) in means_of(result):
+                    one = Single(result.quantity, value, statistic, lower=lower, upper=upper)
+                    self._singles.append((one, site))
             elif isinstance(result, PerToken):
                 self._hold(name, site, result.values, None if tokens is None else tokens.mask)
 
     def _hold(self, name: str, site: Site, values: Tensor, mask: Tensor | None) -> None:
         key = (id(mask) if mask is not None else 0, tuple(values.shape))
-        pending = self._pending.setdefault(key, _Pending(mask))
+        pending = self._pending.setdefault(key, _Pending(mask, self._rows(mask)))
         pending.labels.append((name, site))
         pending.values.append(values)
         self._held_values += values.numel()
@@ -260,11 +280,11 @@ class Collector:
             self._flush()
 
     def _flush(self) -> None:
+        """Reduce what is held to means and medians, on the device."""
         for pending in self._pending.values():
-            columns = token_columns(*real_tokens(torch.stack(pending.values), pending.mask))
-            for statistic, column in columns.items():
-                for (name, site), value in zip(pending.labels, column.tolist(), strict=True):
-                    self._readings.append(Reading(name, site, statistic, value))
+            table = torch.stack(pending.values)
+            columns = token_columns(*real_tokens(table, pending.mask, pending.rows))
+            self._columns += [(name, pending.labels, column) for name, column in columns.items()]
         self._pending.clear()
         self._held_values = 0
 
@@ -274,23 +294,36 @@ class Collector:
         for (_, site), results in self._heads.items():
             self._readings += head_readings(joined_heads(results), site)
         self._heads.clear()
-        unsplit = [one for one in self._singles if not self._split(one[0], one[1])]
-        self.measured -= {one[0] for one in self._singles} - {one[0] for one in unsplit}
-        self._singles = unsplit
-        if self._singles:
-            # One transfer from the device for all of them.
-            ends_known = [end for *_, ends in self._singles for end in ends if end is not None]
-            # Numbers of weights may stand on the CPU while the stream does not.
-            far = next((end.device for end in ends_known if end.device.type != "cpu"), "cpu")
-            numbers = iter(
-                torch.stack([end.detach().to(far).double() for end in ends_known]).tolist()
-            )
-            for name, site, statistic, ends in self._singles:
-                value, lower, upper = (None if end is None else next(numbers) for end in ends)
-                assert value is not None
-                self._readings.append(Reading(name, site, statistic, value, lower, upper))
-            self._singles.clear()
+        unsplit = [one for one in self._singles if not self._split(one[0].quantity.name, one[1])]
+        names = {one.quantity.name for one, _ in self._singles}
+        columns, singles = self._columns, unsplit
+        self._columns, self._singles = [], []
+        ends = [(one.value, one.lower, one.upper, one.exists) for one, _ in singles]
+        known = [end.detach().reshape(1) for row in ends for end in row if end is not None]
+        numbers = iter(_fetched([*(column for *_, column in columns), *known]))
+        for statistic, labels, _ in columns:
+            for name, site in labels:
+                self._readings.append(Reading(name, site, statistic, next(numbers)))
+        for (one, site), row in zip(singles, ends, strict=True):
+            value, lower, upper, exists = (None if end is None else next(numbers) for end in row)
+            assert value is not None
+            if exists == 0:
+                if one.otherwise:
+                    self.refused.append((Refused((one.quantity,), one.otherwise), site))
+                continue
+            name = one.quantity.name
+            self._readings.append(Reading(name, site, one.statistic, value, lower, upper))
+        self.measured -= names - {one.quantity for one in self._readings}
         return self._readings
+
+
+def _fetched(tensors: list[Tensor]) -> list[float]:
+    """The numbers of vectors, by one transfer from the device for all of them."""
+    if not tensors:
+        return []
+    # Numbers of weights may stand on the CPU while the stream does not.
+    far = next((one.device for one in tensors if one.device.type != "cpu"), tensors[0].device)
+    return torch.cat([one.to(far, widest_float(far)) for one in tensors]).tolist()
 
 
 def _place(site: Site) -> tuple[str, int, int | None]:
@@ -302,8 +335,10 @@ def _at(facts: dict[str, Any]) -> tuple[str, int, int | None]:
 
 
 def _same_memory(first: Tensor, second: Tensor) -> bool:
+    # By the storage and not by its address, which tensors without memory (meta, fake) do not have.
     return (
-        first.data_ptr() == second.data_ptr()
+        first.untyped_storage()._cdata == second.untyped_storage()._cdata
+        and first.storage_offset() == second.storage_offset()
         and first.shape == second.shape
         and first.dtype == second.dtype
         and first.stride() == second.stride()

@@ -34,7 +34,7 @@ import torch
 
 from leadline.anatomy import Stack
 from leadline.catalog import Catalog
-from leadline.numerics.tokens import PerExample
+from leadline.numerics.tokens import PerExample, widest_float
 from leadline.record import Quantity, Site
 
 __all__ = [
@@ -163,6 +163,10 @@ class Single:
     the whole; "beside largest" takes it from the part with the largest value of the same quantity.
     A ratio, such as a mean, gives its `parts` instead, numerator and denominator, which are added up.
     Without either it is left out there.
+
+    A site may turn out to have no such number (a ratio to zero). That is known on the device only:
+    `exists` is a tensor with one truth value, which is fetched with all numbers, and `otherwise`
+    says for the coverage why there is none.
     """
 
     quantity: Quantity
@@ -173,13 +177,16 @@ class Single:
     upper: torch.Tensor | None = None
     join: Join | None = None
     parts: tuple[torch.Tensor, torch.Tensor] | None = None
+    exists: torch.Tensor | None = None
+    otherwise: str = ""
 
     @classmethod
     def mean(
         cls, quantity: Quantity, values: torch.Tensor, statistic: str, site: Site | None = None
     ) -> Single:
         """The mean of numbers."""
-        total, count = values.double().sum(), values.new_tensor(values.numel(), dtype=torch.float64)
+        wide = widest_float(values.device)
+        total, count = values.to(wide).sum(), values.new_tensor(values.numel(), dtype=wide)
         return cls(quantity, values.mean(), statistic, site, parts=(total, count))
 
 

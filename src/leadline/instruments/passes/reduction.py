@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from leadline.instruments.passes.probe import Each, PerHead
+from leadline.numerics.tokens import real_rows, widest_float
 from leadline.record import Reading, Site
 
 __all__ = [
@@ -25,18 +26,28 @@ Interval = tuple[Tensor, Tensor | None, Tensor | None]
 """A value, and the lower and upper end around it."""
 
 
-def real_tokens(table: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """[site, example, token] -> the real tokens of every site, and those after the first."""
+def real_tokens(
+    table: Tensor, mask: Tensor | None, rows: Sequence[Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """[site, example, token] -> the real tokens of every site, and those after the first.
+
+    `rows` are those of `numerics.tokens.real_rows`, for a caller that has them.
+    """
     if mask is None:
-        mask = torch.ones(table.shape[1:], dtype=torch.bool, device=table.device)
-    return table[:, mask], table[:, mask & (mask.cumsum(1) > 1)]
+        return table.flatten(1), table[:, :, 1:].flatten(1)
+    rows = real_rows(mask) if rows is None else rows
+    return (
+        torch.cat([table[:, e, keep] for e, keep in enumerate(rows)], 1),
+        torch.cat([table[:, e, keep[1:]] for e, keep in enumerate(rows)], 1),
+    )
 
 
 def token_columns(every: Tensor, rest: Tensor) -> dict[str, Tensor]:
     """Mean and median of every row, with all tokens and without the first where there are others."""
-    columns = {"mean": every.mean(1, dtype=torch.float64), "median": _median(every)}
+    wide = widest_float(every.device)
+    columns = {"mean": every.mean(1, dtype=wide), "median": _median(every)}
     if rest.shape[1]:
-        columns["mean_without_first"] = rest.mean(1, dtype=torch.float64)
+        columns["mean_without_first"] = rest.mean(1, dtype=wide)
         columns["median_without_first"] = _median(rest)
     return columns
 
@@ -103,13 +114,14 @@ def _by_head(table: Tensor | None, reduce: Any, heads: int) -> list[float | None
     """One number per head, then one for all of them."""
     if table is None:
         return [None] * (heads + 1)
-    each = reduce(table.double(), 0)
-    return [*each.tolist(), float(reduce(each, 0))]
+    each = reduce(table.to(widest_float(table.device)), 0)
+    return torch.cat([each, reduce(each, 0).reshape(1)]).tolist()
 
 
 def _median(table: Tensor) -> Tensor:
     """Row by row; the mean of the two middle values for an even count. NaN in, NaN out."""
     count = table.shape[1]
-    low = table.kthvalue((count + 1) // 2, dim=1).values.double()
-    high = table.kthvalue(count // 2 + 1, dim=1).values.double() if count % 2 == 0 else low
+    wide = widest_float(table.device)
+    low = table.kthvalue((count + 1) // 2, dim=1).values.to(wide)
+    high = table.kthvalue(count // 2 + 1, dim=1).values.to(wide) if count % 2 == 0 else low
     return torch.where(table.isnan().any(1), float("nan"), (low + high) / 2)

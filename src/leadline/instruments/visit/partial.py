@@ -53,9 +53,10 @@ def measure_unbalanced(
         head, _ = head_of(module, batch, anatomy, "auto", seed)
         loss, batch = choose_loss(module, batch, "auto", seed=seed, head=head)
         outcome = run(module, anatomy, chosen, batch, loss)
+        # First the numbers: only they tell which of them there are none of.
+        readings = outcome.collector.readings()
         coverage = coverage_of(module, batch, chosen, outcome, anatomy, frozen=frozen)
     record = Record()
-    readings = outcome.collector.readings()
     for quantity in chosen.quantities:
         if quantity.name in outcome.collector.measured:
             record.describe(quantity)

@@ -26,38 +26,16 @@ from leadline.instruments.passes.probes.update import NORM as UPDATE_NORM
 from leadline.instruments.passes.token_quantities import COSINE
 from leadline.numerics.bf16 import write_loss
 from leadline.numerics.patterns.matrix_group import EMPTY, HIDDEN
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Reading
 
 __all__ = [
     "AttentionGauges",
     "LayerGauges",
     "attention_results",
-    "norms_of",
     "watch_plan",
     "without_endless_room",
 ]
-
-
-SAFE = 1e15
-"""Norms between 1 / SAFE and SAFE have squares within the range of float32."""
-
-
-def norms_of(tokens: Tokens) -> torch.Tensor:
-    """[example, token], the norms that `Tokens.norm` gives, kept in its place.
-
-    `Tokens` asks for the largest value of every row beforehand, which takes torch forty times as long
-    as the norm on a CPU. There only rows whose sum of squares left the range of float32 are looked at
-    again; elsewhere that question would make the host wait for the device.
-    """
-    x = tokens.x
-    if x.device.type == "cpu" and "norm" not in vars(tokens):
-        norms = torch.linalg.vector_norm(x, dim=-1)
-        unsafe = ~((norms > 1 / SAFE) & (norms < SAFE))
-        if x.dtype != torch.float64 and bool(unsafe.any()):
-            norms[unsafe] = torch.linalg.vector_norm(x[unsafe].double(), dim=-1).to(norms.dtype)
-        vars(tokens)["norm"] = norms
-    return tokens.norm
 
 
 def _largest(x: torch.Tensor) -> torch.Tensor:
@@ -81,27 +59,29 @@ class LayerGauges:
     quantities = (NORM, LARGEST, ROOM, COSINE, UPDATE_NORM, RATIO, BF16, STREAM)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
-        yield PerToken(NORM, norms_of(x))
-        rows = x.x if x.mask is None else x.x[x.mask]
+        yield PerToken(NORM, x.norm)
+        rows = x.real
         if rows.numel():
             largest = _largest(rows)
             yield Single(LARGEST, largest)
-            yield Single(ROOM, FLOAT16_MAX / largest.double())
+            yield Single(ROOM, FLOAT16_MAX / largest.to(widest_float(largest.device)))
         if x.length > 1:
             yield Each(COSINE, x.cosine)
 
     def update(self, at: At, u: Tokens, x: Tokens) -> Iterator[Result]:
-        size, stream = norms_of(u), norms_of(x)
+        size, stream = u.norm, x.norm
         yield PerToken(UPDATE_NORM, size)
         yield PerToken(RATIO, torch.where(stream > 0, size / stream, float("nan")))
         first = slice(0, 1)
         mask = None if u.mask is None else u.mask[first]
         lost = write_loss(Tokens(u.x[first], mask), Tokens(x.x[first], mask))
-        yield Single(BF16, (lost if mask is None else lost[mask]).mean(), "mean")
+        real = lost if mask is None else lost[:, u.rows[0]]
+        yield Single(BF16, real.mean(), "mean")
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
-        norms = norms_of(g) if g.mask is None else norms_of(g) * g.mask
-        yield Single(STREAM, torch.linalg.vector_norm(norms.double()), "total")
+        norms = g.norm if g.mask is None else g.norm * g.mask
+        total = torch.linalg.vector_norm(norms.to(widest_float(norms.device)))
+        yield Single(STREAM, total, "total")
 
 
 class AttentionGauges:
@@ -124,9 +104,9 @@ def attention_results(
     logit span   max_i (max_j l_ij - min_j l_ij)
     entropy      mean_i -sum_j A_ij log A_ij
 
-    `queries` marks the tokens i of every example that are no padding.
+    `queries` are the tokens i of the first example that are no padding.
     """
-    rows = slice(None) if queries is None else queries[0].nonzero()[:, 0]
+    rows = slice(None) if queries is None else queries
     logits = sees = None
     scores = _scores(attention)
     if scores is not None:

@@ -157,14 +157,9 @@ class ResidualProbe:
 
 def _largest(quantity: Quantity, value: Tensor, lower: Tensor, away: Tensor) -> Single:
     """The example in which tokens differ most: bounds are about one example, not about a mean."""
-    at = value.argmax()
-    return Single(
-        quantity,
-        value[at],
-        "max",
-        lower=(lower[at] - away[at]).clamp_min(0),
-        upper=value[at] + away[at],
-    )
+    # `take`, because an index asks the device which number it is.
+    value, lower, away = (one.take(value.argmax()) for one in (value, lower, away))
+    return Single(quantity, value, "max", lower=(lower - away).clamp_min(0), upper=value + away)
 
 
 def _over(first: Tensor, second: Tensor) -> Tensor:

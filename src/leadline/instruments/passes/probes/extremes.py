@@ -18,7 +18,7 @@ import torch
 
 from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Quantity
 
 LARGEST = Quantity(
@@ -100,7 +100,7 @@ class ExtremesProbe:
         return moving(size.numbers, times=everywhere + 10 * size.sites)
 
     def stream(self, at: At, x: Tokens, start: Tokens) -> Iterator[Result]:
-        rows = _real_rows(x)
+        rows = x.real
         if rows.numel() == 0:
             return
         sizes = rows.abs()
@@ -108,40 +108,34 @@ class ExtremesProbe:
         yield Single(LARGEST, largest, join="largest")
         if at.site.sublayer is not None:
             return
-        token, feature = int(place) // x.x.shape[-1], place % x.x.shape[-1] + 1
-        yield Single(LARGEST, _token_of(x, token), "token", join="beside largest")
-        yield Single(LARGEST, feature, "feature", join="beside largest")
-        if not largest:
-            return
+        width = x.x.shape[-1]
+        token = _token_of(x, place.div(width, rounding_mode="floor"))
+        yield Single(LARGEST, token, "token", join="beside largest")
+        yield Single(LARGEST, place % width + 1, "feature", join="beside largest")
+        # Nothing can be divided by a stream of zeros; NaN is not zero.
+        exists = largest != 0
+        wide = largest.to(widest_float(largest.device))
         for statistic, most in (("value", FLOAT16_MAX), ("bfloat16", BFLOAT16_MAX)):
-            yield Single(ROOM, most / largest.double(), statistic, join="smallest")
-        yield Single(KURTOSIS, _kurtosis(rows))
+            yield Single(ROOM, most / wide, statistic, join="smallest", exists=exists)
+        yield Single(KURTOSIS, _kurtosis(rows), exists=exists)
         # An odd step is no multiple of the usual widths, so that all features are sampled.
         middle = sizes.flatten()[:: -(-sizes.numel() // MOST_ENTRIES) | 1].median()
-        if middle:
-            yield Single(MASSIVE, largest / middle)
+        yield Single(MASSIVE, largest / middle, exists=exists & (middle != 0))
 
     def update(self, at: At, u: Tokens, x: Tokens) -> Iterator[Result]:
-        rows = _real_rows(u)
+        rows = u.real
         if rows.numel():
             yield Single(UPDATE, rows.abs().max(), join="largest")
 
 
-def _real_rows(x: Tokens) -> torch.Tensor:
-    """[token, width]: the tokens of all examples without padding."""
-    return x.x.flatten(0, 1) if x.mask is None else x.x[x.mask]
-
-
-def _token_of(x: Tokens, row: int) -> torch.Tensor:
+def _token_of(x: Tokens, row: torch.Tensor) -> torch.Tensor:
     """The position in its example of a row of the real tokens, from 1 on, padding not counted."""
     if x.mask is None:
-        return torch.tensor(row % x.length + 1)
-    lengths = x.mask.sum(1).tolist()
-    for length in lengths:
-        if row < length:
-            break
-        row -= length
-    return torch.tensor(row + 1)
+        return row % x.length + 1
+    ends = x.mask.sum(1).cumsum(0)
+    # The last example that ended before this row.
+    before = torch.where(ends <= row, ends, 0).amax()
+    return row - before + 1
 
 
 def _kurtosis(rows: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 
 from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Quantity
 
 STREAM = Quantity(
@@ -68,7 +68,7 @@ class GradientProbe:
 
     def gradient(self, at: At, g: Tokens) -> Iterator[Result]:
         norms = g.norm if g.mask is None else g.norm * g.mask
-        total = torch.linalg.vector_norm(norms.double())
+        total = torch.linalg.vector_norm(norms.to(widest_float(norms.device)))
         yield Single(STREAM, total, "total", join="root of squares")
         yield PerToken(STREAM, g.norm)
 

@@ -24,7 +24,7 @@ import torch
 from leadline.anatomy import Stack
 from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, Refused, Result, Single
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Quantity
 
 SHARE = Quantity(
@@ -72,11 +72,14 @@ class IdentityShareProbe:
         square = _inner(here, here)
         if at.site.layer == 0:
             del self._last[at.stack.name]
-        if float(square) == 0:
-            yield Refused((SHARE,), "the gradient is zero there, and nothing has no shares")
-            return
         shared = _inner(last, here)
-        yield Single(SHARE, shared / square, parts=(shared, square))
+        yield Single(
+            SHARE,
+            shared / square,
+            parts=(shared, square),
+            exists=square != 0,
+            otherwise="the gradient is zero there, and nothing has no shares",
+        )
 
 
 def _no_identity(stack: Stack) -> str:
@@ -96,4 +99,5 @@ def _no_identity(stack: Stack) -> str:
 
 def _inner(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """The inner product over everything, in float64: squares of a gradient of 1e-25 must not be 0."""
-    return (first.double() * second.double()).sum()
+    wide = widest_float(first.device)
+    return (first.to(wide) * second.to(wide)).sum()

@@ -17,7 +17,7 @@ from torch import nn
 
 from leadline.anatomy.spread import is_addend, is_counted, is_spread, local_part, whole
 from leadline.instruments.passes.processes.convoy import Convoy
-from leadline.numerics.tokens import row_norms
+from leadline.numerics.tokens import row_norms, widest_float
 
 __all__ = ["gradient_norm", "whole_norms"]
 
@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 def gradient_norm(gradient: Tensor) -> Tensor:
     """The Euclidean norm; by rows first, because one long float32 sum is biased."""
     rows = row_norms(gradient) if gradient.ndim else gradient
-    return torch.linalg.vector_norm(rows.double())
+    return torch.linalg.vector_norm(rows.to(widest_float(rows.device)))
 
 
 def whole_norms(

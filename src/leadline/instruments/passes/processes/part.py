@@ -26,7 +26,7 @@ from leadline.instruments.passes.probe import (
 )
 from leadline.instruments.passes.processes.mailbox import Message
 from leadline.instruments.passes.reduction import joined_heads, real_tokens
-from leadline.numerics.tokens import Tokens
+from leadline.numerics.tokens import Tokens, widest_float
 from leadline.record import Site
 
 __all__ = ["PartCollector", "Piece", "pieces_in", "pieces_message"]
@@ -70,21 +70,36 @@ class PartCollector(Collector):
         super().__init__(*args, **options)
         self._gradient_factor = gradient_factor
         self._pieces: dict[Label, Piece] = {}
+        self._conditions: dict[Label, Single] = {}
 
     def gradient(self, stack: Stack, layer: int, sublayer: int | None, g: Tensor) -> None:
         scaled = g if self._gradient_factor == 1.0 else g * self._gradient_factor
         super().gradient(stack, layer, sublayer, scaled)
 
-    @property
     def pieces(self) -> list[Piece]:
-        """Everything that was read."""
+        """Everything that was read, fetched from the device; what turned out not to exist is refused."""
         pieces = dict(self._pieces)
         for (name, site), results in self._heads.items():
             result = joined_heads(results)
             tables = (result.values, result.lower, result.upper)
             piece = Piece("heads", name, site, _flat(tables), heads=result.values.shape[1])
             pieces[piece.label] = piece
-        return [one for one in pieces.values() if not self._split(one.quantity, one.site)]
+        kept = [one for one in pieces.values() if not self._split(one.quantity, one.site)]
+        conditions = [self._conditions.get(one.label) for one in kept]
+        rows = _fetched(
+            [
+                (*one.columns, *_flat([None if condition is None else condition.exists]))
+                for one, condition in zip(kept, conditions, strict=True)
+            ]
+        )
+        existing: list[Piece] = []
+        for piece, condition, (*columns, exists) in zip(kept, conditions, rows, strict=True):
+            if exists is None or bool(exists.any()):
+                existing.append(replace(piece, columns=tuple(columns)))
+            elif condition is not None and condition.otherwise:
+                refused = Refused((condition.quantity,), condition.otherwise)
+                self.refused.append((refused, piece.site))
+        return existing
 
     def _take(
         self, at: At, tokens: Tokens | None, results: Iterable[Result], heads_before: int = 0
@@ -103,14 +118,19 @@ class PartCollector(Collector):
             site = result.site if result.site is not None else at.site
             if site.head is not None:
                 site = replace(site, head=site.head + heads_before)
-            piece = _piece(result, site, None if tokens is None else tokens.mask)
+            mask = None if tokens is None else tokens.mask
+            piece = _piece(result, site, mask, self._rows(mask))
             self._pieces[piece.label] = piece
+            if isinstance(result, Single) and result.exists is not None:
+                self._conditions[piece.label] = result
 
 
-def _piece(result: PerToken | Each | Single, site: Site, mask: Tensor | None) -> Piece:
+def _piece(
+    result: PerToken | Each | Single, site: Site, mask: Tensor | None, rows: list[Tensor] | None
+) -> Piece:
     name = result.quantity.name
     if isinstance(result, PerToken):
-        every, rest = real_tokens(result.values.unsqueeze(0), mask)
+        every, rest = real_tokens(result.values.unsqueeze(0), mask, rows)
         return Piece("tokens", name, site, _flat((every, rest)))
     if isinstance(result, Each):
         tables = (result.values, result.lower, result.upper)
@@ -121,7 +141,18 @@ def _piece(result: PerToken | Each | Single, site: Site, mask: Tensor | None) ->
 
 
 def _flat(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    return tuple(None if t is None else t.detach().double().cpu().flatten() for t in tensors)
+    return tuple(None if t is None else t.detach().flatten() for t in tensors)
+
+
+def _fetched(rows: Sequence[Sequence[Tensor | None]]) -> list[tuple[Tensor | None, ...]]:
+    """The same vectors in float64 on the CPU, by one transfer from each device."""
+    flat = [one for row in rows for one in row if one is not None]
+    there: dict[int, Tensor] = {}
+    for device in {one.device for one in flat}:
+        own = [one for one in flat if one.device == device]
+        together = torch.cat([one.to(widest_float(device)) for one in own]).cpu().double()
+        there |= zip(map(id, own), together.split([len(one) for one in own]), strict=True)
+    return [tuple(None if one is None else there[id(one)] for one in row) for row in rows]
 
 
 def pieces_message(pieces: Sequence[Piece]) -> Message:

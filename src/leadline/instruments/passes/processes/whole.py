@@ -104,7 +104,7 @@ def whole_readings(
     collector: PartCollector, shares: BatchShares, convoy: Convoy, plan: Plan
 ) -> tuple[list[Reading], list[str]] | None:
     """The readings of the whole batch and what cannot be joined, in the first process."""
-    pieces = collector.pieces
+    pieces = collector.pieces()
     messages = convoy.gather("the readings", pieces_message(pieces))
     if not messages:
         return None

@@ -10,9 +10,10 @@ import torch
 from leadline.anatomy import Block, SeenAttention, Stack, Sublayer
 from leadline.instruments.passes.collect import Collector
 from leadline.instruments.passes.probe import At, Each, Result
+from leadline.instruments.passes.reduction import real_tokens
 from leadline.lab.watch.gauges import AttentionGauges, attention_results
-from leadline.numerics.tokens import Tokens
-from leadline.record import Reading, Site
+from leadline.numerics.tokens import Tokens, widest_float
+from leadline.record import Site
 
 __all__ = ["SampleCollector"]
 
@@ -40,7 +41,8 @@ class SampleCollector(Collector):
             super().attention(stack, block, write, attention)
             return
         at = At(stack, Site(stack.name, block.layer, write.sublayer, write.role))
-        queries, _ = self._attention_masks(stack, write, attention)
+        rows = self._rows(self._attention_masks(stack, write, attention)[0])
+        queries = None if rows is None else rows[0]
         self._take(at, None, attention_results(attention, queries=queries))
 
     def _take(
@@ -57,12 +59,10 @@ class SampleCollector(Collector):
 
     def _flush(self) -> None:
         for pending in self._pending.values():
-            table = torch.stack(pending.values)
-            mask = pending.mask
-            every = table.flatten(1) if mask is None else table[:, mask]
-            means = every.mean(1, dtype=torch.float64)
-            for (name, site), value in zip(pending.labels, means.tolist(), strict=True):
-                self._readings.append(Reading(name, site, "mean", value))
+            every, _ = real_tokens(torch.stack(pending.values), pending.mask, pending.rows)
+            means = every.mean(1, dtype=widest_float(every.device))
+            self._columns.append(("mean", pending.labels, means))
+            for name, site in pending.labels:
                 self.counts[name, site] = float(every.shape[1])
         self._pending.clear()
         self._held_values = 0

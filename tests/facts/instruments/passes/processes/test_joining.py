@@ -35,7 +35,7 @@ def batch(examples=5, tokens=7):
 
 def parts_of(start, x, mask, cuts=(0, 2, 5)):
     return [
-        read(PartCollector(plan(PROBES), mask[a:b]), start[a:b], x[a:b]).pieces
+        read(PartCollector(plan(PROBES), mask[a:b]), start[a:b], x[a:b]).pieces()
         for a, b in itertools.pairwise(cuts)
     ]
 
@@ -80,8 +80,8 @@ def test_pieces_arrive_as_they_were_sent():
 
 def test_gradients_of_a_share_are_scaled_back():
     start, x, mask = batch()
-    plain = read(PartCollector(plan("gradient"), mask), start, x).pieces
-    scaled = read(PartCollector(plan("gradient"), mask, gradient_factor=2.0), start, x).pieces
+    plain = read(PartCollector(plan("gradient"), mask), start, x).pieces()
+    scaled = read(PartCollector(plan("gradient"), mask, gradient_factor=2.0), start, x).pieces()
     for one, other in zip(plain, scaled, strict=True):
         assert torch.equal(other.columns[0], 2 * one.columns[0])
 
@@ -94,3 +94,22 @@ def test_copies_that_differ_by_more_than_rounding_are_noticed():
     assert difference(pieces, near) == ""
     assert "stream.norm at decoder layer 1 stream" in difference(pieces, far)
     assert difference(pieces, near[:-1]).startswith("only one of them has")
+
+
+@pytest.mark.parametrize("kind", [Collector, PartCollector])
+def test_a_number_that_turns_out_not_to_exist_is_refused_when_numbers_are_fetched(kind):
+    _, x, mask = batch()
+    collector = kind(plan("identity_share,extremes"), mask)
+    collector.gradient(STACK, 1, None, x)
+    collector.gradient(STACK, 0, None, torch.zeros_like(x))
+    collector.stream(STACK, 1, None, torch.zeros_like(x))
+    rows_or_pieces = collector.pieces() if kind is PartCollector else collector.readings()
+    assert {(one.quantity, one.site.layer) for one in rows_or_pieces} == {
+        ("gradient.identity_share", 1),
+        ("stream.largest", 1),
+    }
+    (refused,) = collector.refused
+    assert "gradient is zero" in refused[0].why
+    assert refused[1].layer == 0
+    if kind is Collector:
+        assert collector.measured == {"gradient.identity_share", "stream.largest"}
