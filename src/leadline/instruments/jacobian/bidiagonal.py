@@ -4,23 +4,25 @@ Block Golub-Kahan bidiagonalisation: bases V and U grow by p vectors a step,
 
     J V_j = U_1..j H_1..j,j         J' U_j = V_1..j (H_j,1..j)' + V_(j+1) B_j
 
-every new block made orthogonal to all before it, twice. All coefficients are kept, not only the
-two diagonals, so that H = U' J V is the projection of J also where rounding bends the recurrence.
-The singular values theta of H approach those of J; with z the last p entries of a left singular
-vector of H, the residual of that triplet is r = |B_j z|, and J v = theta u holds exactly.
+every new block made orthogonal to the one before it, and then to all. All coefficients are kept,
+not only the two diagonals, so that H = U' J V is the projection of J also where rounding bends the
+recurrence. The singular values theta of H approach those of J; with z the last p entries of a left
+singular vector of H, the residual of that triplet is r = |B_j z|, and J v = theta u holds exactly.
 
 What is known about the error of theta_i (Golub and Van Loan 2013, sections 8.1 and 10.4):
 some singular value lies within r_i, and once the j largest have parted from the rest
 
-    |sigma_i - theta_i| <= (r_1^2 + ... + r_j^2) / (theta_i - sigma_(j+1))        j >= i
+    sigma_i^2 - theta_i^2 <= (theta_1^2 r_1^2 + ... + theta_j^2 r_j^2) / (theta_i^2 - sigma_(j+1)^2)
 
-`errors` is the smaller of the two, the best j taken and theta_(j+1) + r_(j+1) for the unknown
+for any j >= i: theta_i^2 are Ritz values of J'J with the residuals theta_i r_i, and what J'J does
+outside of the j vectors is at most sigma_(j+1)^2. Divided by 2 theta_i it is about sigma_i. `errors` is the smaller of the two, the best j taken and theta_(j+1) + r_(j+1) for the unknown
 sigma_(j+1), plus rounding. Both are about values that have come out of the crowd: theta_i lies
 above the median theta by more than r_i / `OUT`. Before that, a value far above may be hidden: a
 random start of m directions has m / N of it and shows sqrt(m / N) of its distance as a residual.
 So r_i sqrt(N / m) is the estimate there. It is an estimate and no proof in either case: a start
-that is orthogonal to a singular vector would never see it. The start is random, and has more
-directions than values are wanted.
+that is orthogonal to a singular vector would never see it. The start is random, and has as many
+directions as values are wanted: from fewer, one of several equal values would not be seen to be
+several; with more, there are more products for every power of J'J.
 
 Smallest values come from the same bases. theta is then, but for rounding, never below the truth: it
 is |J v| for a unit vector v. They converge slowly, and the error is the residual alone. Where N is
@@ -37,7 +39,7 @@ from dataclasses import dataclass
 import torch
 
 from leadline.errors import InputError, ProbeError
-from leadline.numerics.linear.frames import orthonormal
+from leadline.numerics.linear.frames import orthonormal_rows
 from leadline.numerics.linear.linear_maps import LinearMap, Shifted, dense
 
 __all__ = ["ROUNDING", "SMALL_ENOUGH", "Singular", "largest", "smallest"]
@@ -53,7 +55,10 @@ OUT = 0.1
 SMALL_ENOUGH = 1024
 """Up to so many rows the matrix is formed instead of approached by its products."""
 SPARE = 2
-"""Directions of a block beyond the values that are wanted: a wider block costs more products."""
+"""Directions of a block beyond the smallest values that are wanted, which part slowly. The largest
+need none: 4 of a block of 32 x 128 took 96 products in blocks of 4, 110 of 5, 120 to 132 of 6."""
+ROOM = 32
+"""Directions for which a basis has room at first; it doubles when they are used up."""
 FAINTEST = 1.0
 """In eps of a product: what is left of it outside the basis below this is no direction."""
 MOST = 512
@@ -88,7 +93,7 @@ def largest(
     leaves, or after `most` directions.
     """
     size = _check_count(linear_map, k)
-    basis = _Bases(linear_map, min(block or k + SPARE, size), min(most or MOST, size), seed, tell)
+    basis = _Bases(linear_map, min(block or k, size), min(most or MOST, size), seed, tell)
     while True:
         u, theta, v, residuals = basis.step()
         values = theta[:, :k]
@@ -161,15 +166,17 @@ def _floor(linear_map: LinearMap, largest_value: Tensor) -> Tensor:
 
 def _errors(theta: Tensor, residuals: Tensor, size: int) -> Tensor:
     """Estimated errors of the largest values, without rounding: the module gives the formula."""
-    together = residuals.square().cumsum(1)
+    squares = theta.square()
+    together = (squares * residuals.square()).cumsum(1)
     following = torch.cat([theta[:, 1:] + residuals[:, 1:], torch.zeros_like(theta[:, :1])], 1)
-    gap = theta.unsqueeze(2) - following.unsqueeze(1)
+    gap = squares.unsqueeze(2) - following.square().unsqueeze(1)
     count = theta.shape[1]
     later = torch.ones(count, count, dtype=torch.bool, device=theta.device).triu()
     # Nothing is known of what comes after the last of the directions.
     later[:, -1] = False
+    below = 2.0 * theta.unsqueeze(2) * gap
     quadratic = torch.where(
-        later & (gap > 0), together.unsqueeze(1) / gap.clamp(min=1e-300), torch.inf
+        later & (gap > 0), together.unsqueeze(1) / below.clamp(min=1e-300), torch.inf
     )
     hidden = _hidden(theta, residuals, size)
     return torch.where(hidden > residuals, hidden, torch.minimum(residuals, quadratic.amin(2)))
@@ -196,31 +203,32 @@ class _Bases:
         self.generator = torch.Generator().manual_seed(seed)
         examples, tokens, width = linear_map.shape
         self.rows = (examples, tokens * width)
-        self._v = self._empty()
-        self._u = self._empty()
+        self.count = 0
+        empty = torch.zeros(examples, 0, tokens * width, dtype=linear_map.dtype)
+        self._v = self._u = empty.to(linear_map.device)
         self._h = torch.zeros(examples, 0, 0, dtype=torch.float64, device=linear_map.device)
         self._next, _ = self._against(self._v, self._drawn(block))
 
     @property
     def full(self) -> bool:
         """No room for one more block."""
-        return self._v.shape[1] + self.block > self.most
+        return self.count + self.block > self.most
 
     def step(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """One more block on both sides: u, theta, v of H, and the residual of every triplet."""
-        before = self._v.shape[1]
-        self._v = torch.cat([self._v, self._next], 1)
+        before, self.count = self.count, self.count + self.block
+        self._v = _with(self._v, before, self._next)
         moved = self._product(self._next, adjoint=False)
-        fresh, coefficients = self._against(self._u, moved)
-        self._u = torch.cat([self._u, fresh], 1)
-        grown = self._h.new_zeros(self.rows[0], before + self.block, before + self.block)
+        fresh, coefficients = self._against(self._u[:, :before], moved)
+        self._u = _with(self._u, before, fresh)
+        grown = self._h.new_zeros(self.rows[0], self.count, self.count)
         grown[:, :before, :before] = self._h
         grown[:, :, before:] = coefficients
         self._h = grown
         u, theta, vt = torch.linalg.svd(self._h)
         pulled = self._product(fresh, adjoint=True)
-        self._next, back = self._against(self._v, pulled)
-        beyond = back[:, before + self.block :]
+        self._next, back = self._against(self._v[:, : self.count], pulled)
+        beyond = back[:, self.count :]
         residuals = torch.linalg.vector_norm(beyond @ u[:, before:, :], dim=1)
         return u, theta, vt.mT, residuals
 
@@ -233,18 +241,12 @@ class _Bases:
         return self._combined(self._v, v)
 
     def _combined(self, basis: Tensor, weights: Tensor) -> Tensor:
-        vectors = weights.to(basis.dtype).mT @ basis
+        vectors = weights.to(basis.dtype).mT @ basis[:, : self.count]
         return vectors.transpose(0, 1).reshape(-1, *self.map.shape)
 
     def _product(self, rows: Tensor, *, adjoint: bool) -> Tensor:
         vectors = rows.transpose(0, 1).reshape(-1, *self.map.shape)
         products = self.map.adjoint(vectors) if adjoint else self.map.forward(vectors)
-        if not bool(torch.isfinite(products).all()):
-            raise ProbeError(
-                "A product with the Jacobian is not finite: it leaves the range of "
-                f"{str(self.map.dtype).removeprefix('torch.')}; measure fewer layers at once, or "
-                "the model in float64."
-            )
         self.products += self.block
         if self.tell is not None:
             self.tell(self.products)
@@ -257,21 +259,32 @@ class _Bases:
         end, or two directions are one) is replaced by a random one with a coefficient of zero.
         """
         inside = self._h.new_zeros(self.rows[0], basis.shape[1], rows.shape[1])
-        upper = torch.eye(rows.shape[1]).to(self._h).expand(self.rows[0], -1, -1)
-        scale = torch.linalg.vector_norm(rows.double(), dim=2, keepdim=True)
-        for _ in range(2):
-            shares = basis @ rows.mT
-            rows = rows - shares.mT @ basis
-            inside = inside + shares.double() @ upper
-            spread, r = orthonormal(rows.transpose(0, 1).reshape(-1, *self.map.shape))
-            rows = spread.reshape(-1, *self.rows).transpose(0, 1)
+        upper = torch.eye(rows.shape[1], dtype=torch.float64, device=rows.device)
+        # All of a product but rounding lies in the latest block and outside, so that the first of
+        # the two passes needs no other block.
+        for part in (basis[:, -self.block :], basis):
+            shares = rows @ part.mT
+            rows, r = orthonormal_rows(torch.baddbmm(rows, shares, part, alpha=-1.0))
+            inside[:, inside.shape[1] - part.shape[1] :] += shares.mT.double() @ upper
             upper = r @ upper
+        coefficients = torch.cat([inside, upper], 1)
+        # The columns are as long as the rows were.
+        scale = torch.linalg.vector_norm(coefficients, dim=1).unsqueeze(2)
         faintest = FAINTEST * torch.finfo(self.map.dtype).eps * scale
-        lost = upper.diagonal(dim1=-2, dim2=-1).unsqueeze(2) <= faintest
-        if bool(lost.any()):
-            rows = self._replaced(basis, rows, lost)
-            upper = torch.where(lost, 0.0, upper)
-        return rows, torch.cat([inside, upper], 1)
+        present = upper.diagonal(dim1=-2, dim2=-1).unsqueeze(2) > faintest
+        if bool(present.all()):  # false too for what is not a number
+            return rows, coefficients
+        self._refuse_not_finite(coefficients)
+        lost = ~present
+        return self._replaced(basis, rows, lost), torch.cat([inside, upper.where(present, 0.0)], 1)
+
+    def _refuse_not_finite(self, coefficients: Tensor) -> None:
+        if not bool(torch.isfinite(coefficients).all()):
+            raise ProbeError(
+                "A product with the Jacobian is not finite: it leaves the range of "
+                f"{str(self.map.dtype).removeprefix('torch.')}; measure fewer layers at once, or "
+                "the model in float64."
+            )
 
     def _replaced(self, basis: Tensor, rows: Tensor, lost: Tensor) -> Tensor:
         """Random directions outside the basis and the other rows in the place of the lost ones."""
@@ -281,22 +294,25 @@ class _Bases:
             # The lost ones last in the order, so that the others stay what they are.
             order = torch.argsort(lost[:, :, 0].to(torch.int8), dim=1, stable=True).unsqueeze(2)
             sorted_rows = torch.take_along_dim(rows, order, 1)
-            spread, _ = orthonormal(sorted_rows.transpose(0, 1).reshape(-1, *self.map.shape))
-            rows = torch.empty_like(rows).scatter_(
-                1,
-                order.expand_as(rows),
-                spread.reshape(-1, *self.rows).transpose(0, 1),
-            )
+            spread, _ = orthonormal_rows(sorted_rows)
+            rows = torch.empty_like(rows).scatter_(1, order.expand_as(rows), spread)
         return rows
 
     def _drawn(self, count: int) -> Tensor:
         drawn = torch.randn(self.rows[0], count, self.rows[1], generator=self.generator)
         return drawn.to(self.map.device, self.map.dtype)
 
-    def _empty(self) -> Tensor:
-        return torch.zeros(
-            self.rows[0], 0, self.rows[1], dtype=self.map.dtype, device=self.map.device
-        )
+
+def _with(basis: Tensor, count: int, rows: Tensor) -> Tensor:
+    """The basis with rows behind its first `count`, in a larger one where there is no room."""
+    end = count + rows.shape[1]
+    if end > basis.shape[1]:
+        room = max(ROOM, 2 * count, end)
+        larger = basis.new_empty(basis.shape[0], room, basis.shape[2])
+        larger[:, :count] = basis[:, :count]
+        basis = larger
+    basis[:, count:end] = rows
+    return basis
 
 
 def _by_dense_svd(linear_map: LinearMap, k: int, *, largest_first: bool = False) -> Singular:

@@ -84,28 +84,41 @@ def compute_lyapunov(
 
 
 class _Carried:
-    """What a frame left behind on its way through all blocks."""
+    """What a frame left behind on its way through all blocks.
 
-    def __init__(self, depth: int, frame: Frame) -> None:
-        examples, k = frame.total.shape
-        self.shape: tuple[int, int, int] = (0, 0, 0)
-        self.growth = np.zeros((depth, examples, k))
-        self.log10_norm = np.zeros((depth + 1, examples))
-        self.log10_norm_error = np.zeros((depth + 1, examples))
-        self.total = array_of(frame.total)
-        self.remarks: list[str] = []
+    Numbers stay on the device until `fetch`.
+    """
 
-    def note(self, site: int, frame: Frame, size: int) -> None:
-        """log10 of |P|_F / sqrt(N) at a site, with the standard error over the directions."""
+    def __init__(self, shape: tuple[int, int, int], remarks: list[str]) -> None:
+        self.shape = shape
+        self.remarks = remarks
+        self._growth: list[torch.Tensor] = []
+        self._notes: list[torch.Tensor] = []
+
+    def note(self, frame: Frame) -> None:
+        """Keep what is known of a site: its growth, and log |P|_F with the error of its square."""
         squares, level = frame.squares
         mean = squares.mean(1)
-        log = 2 * level + mean.log()
-        self.log10_norm[site] = array_of(log) / (2 * np.log(10))
-        # A Gaussian start has |u|^2 = N in the mean.
-        self.log10_norm[site] -= 0.5 * np.log10(size)
         k = squares.shape[1]
         spread = squares.std(1) if k > 1 else torch.full_like(mean, torch.nan)
-        self.log10_norm_error[site] = array_of(spread / k**0.5 / mean) / (2 * np.log(10))
+        self._growth.append(frame.growth)
+        self._notes.append(torch.stack([2 * level + mean.log(), spread / k**0.5 / mean]))
+
+    def fetch(self, frame: Frame, *, backward: bool) -> None:
+        """Fetch growth [layer, example, k] and log10 norms [site, example], the first site first.
+
+        log10 of |P|_F / sqrt(N) at a site comes with the standard error over the directions.
+        """
+        way = slice(None, None, -1 if backward else 1)
+        size = self.shape[1] * self.shape[2]
+        logs, errors = array_of(torch.stack(self._notes, 1))
+        self.total = array_of(frame.total)
+        # The start has no growth.
+        self.growth = np.ascontiguousarray(array_of(torch.stack(self._growth[1:]))[way])
+        # A Gaussian start has |u|^2 = N in the mean.
+        log10_norm = logs / (2 * np.log(10)) - 0.5 * np.log10(size)
+        self.log10_norm = np.ascontiguousarray(log10_norm[way])
+        self.log10_norm_error = np.ascontiguousarray(errors[way] / (2 * np.log(10)))
 
 
 def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: Steps) -> _Carried:
@@ -119,21 +132,17 @@ def _carried(stretches: Stretches, k: int, *, backward: bool, seed: int, steps: 
     for layer in order:
         steps.next("carrying directions")
         block = Linearised(*stretches.function(layer - 1, layer))
-        if frame is None:
+        if frame is None or carried is None:
             size = block.shape[1] * block.shape[2]
             if k > size:
                 raise InputError(f"{k} directions were asked for; the stream has {size}.")
             frame = Frame.random(block.shape, k, dtype=block.dtype, seed=seed, device=block.device)
-            carried = _Carried(depth, frame)
-            carried.shape = block.shape
-            carried.note(depth if backward else 0, frame, size)
-        assert carried is not None
+            carried = _Carried(block.shape, remarks)
+            carried.note(frame)
         frame = frame.through(block, adjoint=backward)
-        carried.growth[layer - 1] = array_of(frame.growth)
-        carried.note(layer - 1 if backward else layer, frame, block.shape[1] * block.shape[2])
+        carried.note(frame)
     assert frame is not None and carried is not None
-    carried.total = array_of(frame.total)
-    carried.remarks += remarks
+    carried.fetch(frame, backward=backward)
     return carried
 
 

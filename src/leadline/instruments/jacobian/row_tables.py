@@ -52,15 +52,14 @@ def summaries(
     quantity: Quantity, values: Floats, errors: Floats | None, site: Site
 ) -> Iterator[Reading]:
     """Mean and largest over the examples of [example] numbers, with the interval of each."""
-    spread = np.full_like(values, np.nan) if errors is None else errors
     worst = int(values.argmax())
     for statistic, some in (("mean", slice(None)), ("max", slice(worst, worst + 1))):
+        low = high = None
         with np.errstate(invalid="ignore", over="ignore"):  # numbers that are infinite
-            low, value, high = (
-                float(column[some].mean()) for column in (values - spread, values, values + spread)
-            )
-        ends = (None, None) if errors is None else (low, high)
-        yield Reading(quantity.name, site, statistic, value, *ends)
+            value = float(values[some].mean())
+            if errors is not None:
+                low, high = (float(end[some].mean()) for end in (values - errors, values + errors))
+        yield Reading(quantity.name, site, statistic, value, low, high)
 
 
 def _examples(

@@ -12,6 +12,7 @@ from leadline.instruments.jacobian.bidiagonal import (
     FAINTEST,
     MOST,
     OUT,
+    ROOM,
     ROUNDING,
     SMALL_ENOUGH,
     SPARE,
@@ -80,13 +81,39 @@ def test_a_tighter_tolerance_costs_more_products() -> None:
     assert counts == sorted(set(counts))
 
 
-def test_a_block_has_spare_directions() -> None:
-    """On the identity one step is enough: p products with J and p with J'."""
-    given = Dense(_kinds()["identity"])
-    for k in (1, 4):
-        assert largest(given, k).products == 2 * (k + 2)
-    assert SPARE == 2
-    assert largest(given, 3, block=7).products == 14
+def test_a_block_has_as_many_directions_as_values_are_wanted() -> None:
+    """On a few values far above the others one step more than the last of them needs is enough."""
+    apart = torch.diag(torch.cat([torch.tensor([5.0] * 4), torch.ones(156)])).double().unsqueeze(0)
+    assert largest(Dense(apart), 4).products == 2 * 2 * 4
+    assert largest(Dense(apart), 4, block=7).products == 2 * 2 * 7
+    assert SPARE == 2  # of the smallest values alone
+
+
+def test_wider_blocks_cost_more_products() -> None:
+    """Why the largest values have no spare directions."""
+    given = Dense(_kinds()["noise"])
+    counts = [largest(given, 4, tolerance=1e-5, block=block).products for block in (4, 5, 6, 8)]
+    assert counts[0] < counts[2] < counts[3] and counts[0] <= counts[1]
+
+
+def test_equal_values_are_not_taken_for_one() -> None:
+    """As many copies as values are wanted, in a crowd; a block of one would see one of each."""
+    sizes = torch.cat([torch.full((4,), 2.0), torch.linspace(0.1, 1.9, 156)]).double()
+    turn = torch.linalg.qr(_noise(160, 160)).Q
+    matrices = (turn * sizes @ turn.mT).unsqueeze(0)
+    for seed in range(5):
+        found = largest(Dense(matrices), 4, tolerance=1e-5, seed=seed)
+        torch.testing.assert_close(
+            found.values, torch.full((1, 4), 2.0).double(), rtol=1e-5, atol=0
+        )
+
+
+def test_bases_that_outgrow_their_room_stay_what_they_are() -> None:
+    assert ROOM == 32
+    matrices = _noise(2, 160, 160)
+    found = largest(Dense(matrices), 4, tolerance=1e-12)
+    assert found.products > 2 * 2 * ROOM
+    _check_vectors(matrices, found, atol=1e-5)  # the root of the values' tolerance
 
 
 def _check_vectors(matrices: Tensor, found: Singular, atol: float) -> None:
@@ -124,11 +151,11 @@ def test_the_search_ends_at_the_most_directions_and_says_so() -> None:
 
 
 def test_without_a_limit_the_search_ends_after_512_directions() -> None:
-    """The upper end of these values is so crowded that 85 steps do not part them."""
+    """The upper end of these values is so crowded that 128 steps do not part them."""
     assert MOST == 512
     crowded = torch.cos(torch.arange(1200.0).double() / 1200)
     found = largest(Dense(torch.diag(crowded).unsqueeze(0)), 4, tolerance=1e-12)
-    assert found.products == 2 * (MOST // 6) * 6
+    assert found.products == 2 * (MOST // 4) * 4
     assert not bool(found.converged)
 
 
@@ -178,7 +205,7 @@ def test_a_smallest_value_that_was_not_reached_lies_above_the_truth(
 def test_every_product_is_told() -> None:
     told: list[int] = []
     found = largest(Dense(_kinds()["noise"]), 4, tell=told.append)
-    assert told == list(range(6, found.products + 1, 6))
+    assert told == list(range(4, found.products + 1, 4))
 
 
 @pytest.mark.parametrize("k", [0, -1, 161, 1.0, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from leadline.errors import ProbeError
 from leadline.numerics.linear.linear_maps import dense
-from leadline.numerics.linear.linearised import TOGETHER, Linearised
+from leadline.numerics.linear.linearised import ITERATED, TOGETHER, Linearised
 
 TOKENS, WIDTH = 5, 6
 
@@ -187,3 +189,54 @@ def test_so_many_vectors_go_at_once_as_hold_32768_numbers(width: int, calls: int
     u = torch.randn(8, 1, 1, width, generator=torch.Generator().manual_seed(0))
     assert torch.equal(Linearised(f, x).adjoint(u), 2.0 * u)
     assert len(seen) == calls
+
+
+def test_an_iterated_map_runs_on_copies_and_stays_what_it_is() -> None:
+    """The first J v goes through the graph of one x, the next ones through that of several."""
+    assert ITERATED == 2
+    x = _stream()
+    v = torch.stack([_stream(seed=seed) for seed in (2, 3, 4)])
+    runs: list[int] = []
+
+    def f(z: Tensor) -> Tensor:
+        runs.append(1)
+        return _block(z)
+
+    given = Linearised(f, x)
+    before = given.forward(v), given.adjoint(v)
+    assert len(runs) == 1
+    after = given.forward(v), given.adjoint(v)
+    assert len(runs) == 2
+    for one, other in zip(before, after, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
+    # Another number of vectors goes its own way, and nothing is built again.
+    torch.testing.assert_close(given.adjoint(v[:2]), before[1][:2], rtol=1e-13, atol=1e-13)
+    given.forward(v)
+    assert len(runs) == 2
+
+
+def _that_asks(z: Tensor) -> Tensor:
+    """Asks for a number, which vmap cannot give."""
+    return 2.0 * z if z.detach().sum().item() != 0.5 else z
+
+
+def _that_counts() -> Callable[[Tensor], Tensor]:
+    """Another function at every call."""
+    calls: list[int] = []
+
+    def f(z: Tensor) -> Tensor:
+        calls.append(1)
+        return len(calls) * z
+
+    return f
+
+
+@pytest.mark.parametrize(("f", "gain"), [(_that_asks, 2.0), (_that_counts(), 1.0)])
+def test_copies_that_do_not_run_or_are_another_function_are_not_used(
+    f: Callable[[Tensor], Tensor], gain: float
+) -> None:
+    v = torch.stack([_stream(seed=seed) for seed in (2, 3)])
+    given = Linearised(f, _stream())
+    for _ in range(3):
+        torch.testing.assert_close(given.forward(v), gain * v)
+        torch.testing.assert_close(given.adjoint(v), gain * v)
