@@ -96,8 +96,10 @@ def compute_paths(
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _PathsRun(module, one_stack(model_anatomy, module), batch, chosen, say)
         with torch.no_grad():
+            # The plain pass comes first: `untouched` watches every operation of the first pass.
+            plain_stream, plain_output = run.undisturbed()
             passed, journey = run.carried(logits=logits)
-            plain_output = run.plain_output_of(passed)
+            run.refuse_difference(passed, plain_stream, plain_output)
             numbers = run.numbers(passed, journey, plain_output, logits=logits)
             counted = counts_of(passed, numbers.output)
             sampled = None
@@ -175,9 +177,12 @@ class _PathsRun:
             )
         return passed, journey
 
-    def plain_output_of(self, passed: Passed) -> Any:
-        """What the model returns undisturbed; ProbeError where the carried pass differs from it."""
-        stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+    def undisturbed(self) -> tuple[torch.Tensor | None, Any]:
+        """The stream behind the last block and the output of a pass with nothing exchanged."""
+        return undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+
+    def refuse_difference(self, passed: Passed, stream: torch.Tensor | None, output: Any) -> None:
+        """Raise a ProbeError where the carried pass differs from the undisturbed one."""
         pairs = {"the stream after the last layer": (passed.stream, stream)}
         if passed.output is not None:
             outputs = (raw_logits(one, self.module, self.loss) for one in (passed.output, output))
@@ -195,7 +200,6 @@ class _PathsRun:
                     "the model may look at the kind of its tensors, keep something between two "
                     "passes, or depend on chance."
                 )
-        return output
 
     def numbers(
         self, passed: Passed, journey: Journey, plain_output: Any, *, logits: bool

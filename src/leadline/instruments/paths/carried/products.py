@@ -284,7 +284,14 @@ def _may_gate(journey: Journey, x: Carried, factor: Operand, *, like: Tensor) ->
         return True
     if _is_outer(x.value, factor.value, like):
         return False
-    return not journey.inside or is_own_gate(factor.tokens, x.tokens, like.shape)
+    if not journey.inside:
+        return True
+    about = factor.tokens, x.tokens
+    return journey.answer(
+        ("gate", like.shape, *(tuple(map(id, tokens)) for tokens in about)),
+        lambda: is_own_gate(*about, like.shape),
+        about=about,
+    )
 
 
 def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
@@ -317,7 +324,12 @@ def contracted(
     function = _from_left(factor) if right is not None else _from_right(factor)
     if not isinstance(other, Carried):
         return each(journey, parts, function, like=like)._replace(activated=False)
-    met = meeting(other.tokens, carried_factor.tokens, from_left=right is not None)
+    about = other.tokens, carried_factor.tokens
+    met = journey.answer(
+        ("meeting", right is None, *(tuple(map(id, tokens)) for tokens in about)),
+        lambda: meeting(*about, from_left=right is not None),
+        about=about,
+    )
     if met is None:
         return FrozenBy("mm" if like.ndim == 2 else "bmm", journey.module, _NO_PATTERN)
     event = journey.hop(parts.inputs, met, features=-1 if right is not None else -2)
