@@ -53,7 +53,7 @@ from leadline.models.inputs import Inputs, Loss, choose_loss
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
-__all__ = ["ALLOWED", "compute_paths"]
+__all__ = ["ALLOWED", "compute_paths", "paths_and_anatomy"]
 
 ALLOWED = 16.0
 """Rounding allowed for one write, in eps; that of independent writes adds up like their root."""
@@ -78,6 +78,34 @@ def compute_paths(
     progress: Progress | None = None,
 ) -> Paths:
     """Take one forward pass apart by the number of attention hops, as `leadline.paths` says."""
+    return paths_and_anatomy(
+        model,
+        inputs,
+        logits=logits,
+        samples=samples,
+        seed=seed,
+        loss=loss,
+        anatomy=anatomy,
+        families=families,
+        name=name,
+        progress=progress,
+    )[0]
+
+
+def paths_and_anatomy(
+    model: nn.Module | LoadedModel,
+    inputs: Any,
+    *,
+    logits: bool,
+    samples: int,
+    seed: int,
+    loss: str | Callable[..., torch.Tensor],
+    anatomy: Anatomy | Declaration | None,
+    families: bool,
+    name: str | None,
+    progress: Progress | None,
+) -> tuple[Paths, Anatomy]:
+    """Compute the paths, and return the anatomy that was proved on the way as well."""
     if isinstance(model, LoadedModel):
         name = name or model.name
     original, module = modules_of(model)
@@ -96,7 +124,7 @@ def compute_paths(
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _PathsRun(module, one_stack(model_anatomy, module), batch, chosen, say)
         with torch.no_grad():
-            # The plain pass comes first: `untouched` watches every operation of the first pass.
+            # The plain pass comes first: `untouched` watches the operations of a first pass.
             plain_stream, plain_output = run.undisturbed()
             passed, journey = run.carried(logits=logits)
             run.refuse_difference(passed, plain_stream, plain_output)
@@ -111,7 +139,7 @@ def compute_paths(
     assert passed.stream.parts is not None
     coarsest = passed.stream.parts.coarsest
     say("done", 1, 1)
-    return Paths(
+    result = Paths(
         model=facts["name"],
         dtype=facts["dtype"],
         heads=tuple(layer.heads for layer in passed.attentions),
@@ -128,6 +156,7 @@ def compute_paths(
         input=batch.summary(),
         remarks=(*numbers.remarks, *counted.remarks, *left_out),
     )
+    return result, model_anatomy
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,7 @@ class Journey:
     def module(self) -> str:
         return self.running[-1] if self.running else ""
 
-    def answer(
-        self, question: Hashable, compute: Callable[[], T], *, about: Sequence[Tokens]
-    ) -> T:
+    def answer(self, question: Hashable, compute: Callable[[], T], *, about: Sequence[Tokens]) -> T:
         """What follows from these owners; it is remembered unless somebody writes into them."""
         if self.sheets and any(_storage(one) in self.sheets for tokens in about for one in tokens):
             return compute()
@@ -216,7 +214,6 @@ class _Operation:
     """What is known of one of torch's operations before it runs."""
 
     name: str
-    rule: Rule | None
     writes: tuple[tuple[int, str], ...] | None
     """The arguments that it writes into; None where it writes into none."""
     makes_memory: bool
@@ -232,7 +229,7 @@ def _known(func: Any) -> _Operation:
         if argument.alias_info is not None and argument.alias_info.is_write
     )
     writes = writes if func._schema.is_mutable else None
-    return _Operation(name, RULES.get(name), writes, name in ALLOCATED, name in CHOOSING)
+    return _Operation(name, writes, name in ALLOCATED, name in CHOOSING)
 
 
 def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -255,9 +252,10 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     single = isinstance(out, Tensor)
     if not single and not (isinstance(out, list | tuple) and _has_tensor(out)):
         return out
+    rule = RULES.get(name)
     ruled = None
-    if operation.rule is not None and any(one.parts is not None for one in tracked):
-        ruled = operation.rule(journey, func, args, kwargs, out)
+    if rule is not None and any(one.parts is not None for one in tracked):
+        ruled = rule(journey, func, args, kwargs, out)
     origin = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
     results = (out,) if single else tuple(out)
     components: tuple[Parts | None, ...] = (None,) * len(results)

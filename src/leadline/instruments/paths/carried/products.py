@@ -9,12 +9,19 @@ an activation: that one is frozen as a whole (SwiGLU, GEGLU).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from leadline.instruments.paths.carried.carried import Carried, FrozenBy, Journey, Parts
-from leadline.instruments.paths.carried.rows import ComponentRows, Form, mapped_rows
+from leadline.instruments.paths.carried.rows import (
+    ComponentRows,
+    Form,
+    added_rows,
+    mapped_rows,
+    narrow_form,
+)
 from leadline.instruments.paths.carried.tokens import is_own_gate, meeting
 
 __all__ = [
@@ -51,13 +58,23 @@ def value_of(operand: Operand) -> Any:
     return operand.value if isinstance(operand, Carried) else operand
 
 
+Narrowed = Callable[[ComponentRows, int, int], ComponentRows | None]
+"""Rows and a range of features of what a function makes of them -> these features alone."""
+
+
 def each(
-    journey: Journey, parts: Parts, function: Callable[[Tensor], Tensor], *, like: Tensor
+    journey: Journey,
+    parts: Parts,
+    function: Callable[[Tensor], Tensor],
+    *,
+    like: Tensor,
+    narrowed: Narrowed | None = None,
 ) -> Parts:
     """Apply a linear function of stacked rows to both families of components."""
 
     def rows(stack: ComponentRows) -> ComponentRows:
-        return mapped_rows(journey.book, [stack], function, like=like)
+        features = None if narrowed is None else partial(narrowed, stack)
+        return mapped_rows(journey.book, [stack], function, like=like, narrowed=features)
 
     sources = None if parts.sources is None else rows(parts.sources)
     return Parts(rows(parts.inputs), sources, parts.activated)
@@ -87,23 +104,9 @@ def total(
         if parts.sources is not None:
             sources.append((_fitted(journey, parts.sources, like), factor))
     return Parts(
-        _added(journey, inputs, like=like),
-        _added(journey, sources, like=like) if sources else None,
+        added_rows(journey.book, inputs, like=like),
+        added_rows(journey.book, sources, like=like) if sources else None,
     )
-
-
-def _added(
-    journey: Journey, terms: list[tuple[ComponentRows, float]], *, like: Tensor
-) -> ComponentRows:
-    factors = [factor for _, factor in terms]
-
-    def function(*stacks: Tensor) -> Tensor:
-        result = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
-        for stack, factor in zip(stacks[1:], factors[1:], strict=True):
-            result = torch.add(result, stack, alpha=factor)
-        return result
-
-    return mapped_rows(journey.book, [rows for rows, _ in terms], function, like=like)
 
 
 def with_source(journey: Journey, parts: Parts, tensor: Tensor, *, like: Tensor) -> Parts:
@@ -323,7 +326,16 @@ def contracted(
     factor = value_of(other)
     function = _from_left(factor) if right is not None else _from_right(factor)
     if not isinstance(other, Carried):
-        return each(journey, parts, function, like=like)._replace(activated=False)
+
+        def narrowed(rows: ComponentRows, first: int, end: int) -> ComponentRows:
+            form = narrow_form(like, first=first, end=end)
+            return mapped_rows(journey.book, [rows], _from_right(factor[:, first:end]), like=form)
+
+        by_columns = right is None and factor.ndim == 2
+        product = each(
+            journey, parts, function, like=like, narrowed=narrowed if by_columns else None
+        )
+        return product._replace(activated=False)
     about = other.tokens, carried_factor.tokens
     met = journey.answer(
         ("meeting", right is None, *(tuple(map(id, tokens)) for tokens in about)),

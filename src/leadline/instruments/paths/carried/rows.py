@@ -29,7 +29,10 @@ __all__ = [
     "Form",
     "Hop",
     "Ways",
+    "added_rows",
+    "constant",
     "mapped_rows",
+    "narrow_form",
 ]
 
 Tensor = torch.Tensor
@@ -70,19 +73,46 @@ class ComponentRows:
         *,
         parents: Sequence[ComponentRows] = (),
         ways: Ways | None = None,
+        narrowed: Callable[[int, int], ComponentRows | None] | None = None,
     ) -> None:
         self.lengths = tuple(lengths)
         self.shape = like.shape
         self.dtype, self.device = like.dtype, like.device
-        row_bytes = like.shape.numel() * like.dtype.itemsize
-        self.bytes = max([row_bytes, *(parent.bytes for parent in parents if parent.held is None)])
-        """Of the widest tensor on the way to one row."""
-        types = [self.dtype, *(parent.coarsest for parent in parents)]
-        self.coarsest = max(types, key=lambda one: torch.finfo(one).eps)
-        """The number type with the largest eps on the way to these rows."""
-        self.ways = _all_ways(parents) if ways is None else ways
         self.held: Tensor | None = None
         self._compute: Callable[[int, int], Tensor] | None = compute
+        self._narrowed = narrowed
+        self._parents = tuple(parents)
+        self._ways = ways
+        self._coarsest: torch.dtype | None = None
+
+    # Most rows are never computed, so what only those need waits until somebody asks for it.
+
+    @property
+    def bytes(self) -> int:
+        """Of the widest tensor on the way to one row."""
+        row_bytes = self.shape.numel() * self.dtype.itemsize
+        return max([row_bytes, *(one.bytes for one in self._parents if one.held is None)])
+
+    @property
+    def coarsest(self) -> torch.dtype:
+        """The number type with the largest eps on the way to these rows."""
+        if self._coarsest is None:
+            types = {self.dtype, *(parent.coarsest for parent in self._parents)}
+            self._coarsest = max(types, key=lambda one: torch.finfo(one).eps)
+        return self._coarsest
+
+    @property
+    def ways(self) -> Ways:
+        """By which paths these rows were reached."""
+        if self._ways is None:
+            self._ways = _all_ways(self._parents)
+        return self._ways
+
+    def features(self, first: int, end: int) -> ComponentRows | None:
+        """The features first to end - 1 of all rows, computed alone; None where that cannot be."""
+        if self.held is not None or self._narrowed is None:
+            return None
+        return self._narrowed(first, end)
 
     @property
     def count(self) -> int:
@@ -119,8 +149,8 @@ class ComponentRows:
         return self.held
 
     def _keep(self, rows: Tensor) -> None:
-        self.held, self._compute = rows, None
-        self.bytes = self.shape.numel() * self.dtype.itemsize
+        assert self.coarsest and self.ways  # both are read off the parents, which go now
+        self.held, self._compute, self._narrowed, self._parents = rows, None, None, ()
 
     def zeros(self, count: int) -> Tensor:
         """So many rows of zeros."""
@@ -128,6 +158,8 @@ class ComponentRows:
 
 
 def _all_ways(parents: Sequence[ComponentRows]) -> Ways:
+    if len(parents) == 1:
+        return parents[0].ways
     fresh = not parents or any(parent.ways.fresh for parent in parents)
     return Ways(fresh, frozenset[int]().union(*(parent.ways.last for parent in parents)))
 
@@ -181,6 +213,8 @@ class ByLength:
         return constant(tensor, like)
 
     def joined(self, stacks: Sequence[ComponentRows]) -> list[ComponentRows]:
+        if len(stacks) == 1:
+            return list(stacks)
         most = max(rows.count for rows in stacks)
         return [rows if rows.count == most else _taller(rows, most) for rows in stacks]
 
@@ -244,13 +278,23 @@ class ByPlan:
         return behind
 
 
-def constant(tensor: Tensor, like: Tensor) -> ComponentRows:
+def constant(tensor: Tensor, like: Tensor | Form) -> ComponentRows:
     """One row without a hop behind it."""
 
     def compute(first: int, end: int) -> Tensor:
         return tensor.expand(like.shape).unsqueeze(0)
 
-    return ComponentRows([0], like, compute)
+    def narrowed(first: int, end: int) -> ComponentRows:
+        return constant(
+            tensor.expand(like.shape)[..., first:end], narrow_form(like, first=first, end=end)
+        )
+
+    return ComponentRows([0], like, compute, narrowed=narrowed)
+
+
+def narrow_form(like: Tensor | Form, *, first: int, end: int) -> Form:
+    """The form of a row with a part of its features."""
+    return Form(torch.Size((*like.shape[:-1], end - first)), like.dtype, like.device)
 
 
 def mapped_rows(
@@ -259,14 +303,67 @@ def mapped_rows(
     function: Callable[..., Tensor],
     *,
     like: Tensor | Form,
+    narrowed: Callable[[int, int], ComponentRows | None] | None = None,
 ) -> ComponentRows:
-    """Apply a function, linear in all its arguments together, to the rows of one or more stacks."""
+    """Apply a function, linear in all its arguments together, to the rows of one or more stacks.
+
+    `narrowed` computes a part of the features alone, where that is less work.
+    """
     level = book.joined(stacks)
 
     def compute(first: int, end: int) -> Tensor:
         return function(*(rows.take(first, end) for rows in level))
 
-    return ComponentRows(level[0].lengths, like, compute, parents=level)
+    return ComponentRows(level[0].lengths, like, compute, parents=level, narrowed=narrowed)
+
+
+def added_rows(
+    book: Book, terms: Sequence[tuple[ComponentRows, float]], *, like: Tensor | Form
+) -> ComponentRows:
+    """The sum of factor times rows. Rows that a lower stack does not have are copied."""
+    stacks, factors = [rows for rows, _ in terms], [factor for _, factor in terms]
+
+    def narrowed(first: int, end: int) -> ComponentRows | None:
+        parts = [rows.features(first, end) for rows in stacks]
+        kept = [
+            (part, factor) for part, factor in zip(parts, factors, strict=True) if part is not None
+        ]
+        form = narrow_form(like, first=first, end=end)
+        return added_rows(book, kept, like=form) if len(kept) == len(parts) else None
+
+    if len(terms) != 2 or not isinstance(book, ByLength) or factors[0] != 1:
+
+        def function(*stacks: Tensor) -> Tensor:
+            result = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
+            for stack, factor in zip(stacks[1:], factors[1:], strict=True):
+                result = torch.add(result, stack, alpha=factor)
+            return result
+
+        return mapped_rows(book, stacks, function, like=like, narrowed=narrowed)
+
+    one, other = stacks
+    tall, factor = (one, 1) if one.count >= other.count else (other, factors[1])
+
+    def compute(first: int, end: int) -> Tensor:
+        both = max(first, min(end, one.count, other.count))
+        if both == end:
+            return torch.add(one.take(first, end), other.take(first, end), alpha=factors[1])
+        stack = tall.take(first, end)
+        if both == first and factor == 1:
+            return stack
+        total = torch.empty((end - first, *like.shape), dtype=like.dtype, device=like.device)
+        short = (other if tall is one else one).take(first, both) if both > first else None
+        if short is not None:
+            terms = (
+                (stack[: both - first], short) if tall is one else (short, stack[: both - first])
+            )
+            torch.add(*terms, alpha=factors[1], out=total[: both - first])
+        total[both - first :] = (
+            stack[both - first :] if factor == 1 else factor * stack[both - first :]
+        )
+        return total
+
+    return ComponentRows(tall.lengths, like, compute, parents=stacks, narrowed=narrowed)
 
 
 def _taller(rows: ComponentRows, count: int) -> ComponentRows:
