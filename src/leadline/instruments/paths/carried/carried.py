@@ -38,7 +38,15 @@ import torch
 from leadline.errors import ProbeError
 from leadline.instruments.paths.carried.heads import heads_of_rows
 from leadline.instruments.paths.carried.ledger import Ledger
-from leadline.instruments.paths.carried.rows import ENTRY, Book, ByLength, ComponentRows, Ways
+from leadline.instruments.paths.carried.rows import (
+    ENTRY,
+    Book,
+    ByLength,
+    ComponentRows,
+    Ways,
+    both_families,
+    family,
+)
 from leadline.instruments.paths.carried.tokens import (
     ALLOCATED,
     CHOOSING,
@@ -64,19 +72,37 @@ Tensor = torch.Tensor
 T = TypeVar("T")
 
 
-class Parts(NamedTuple):
-    """The components of a tensor. `activated`: it came through an activation or a gate."""
+class Parts:
+    """The components of a tensor. `activated`: it came through an activation or a gate.
 
-    inputs: ComponentRows
-    sources: ComponentRows | None = None
-    activated: bool = False
+    Inputs and sources may come as one stack, in which they are carried.
+    """
+
+    __slots__ = ("activated", "rows")
+
+    def __init__(
+        self,
+        inputs: ComponentRows,
+        sources: ComponentRows | None = None,
+        activated: bool = False,
+    ) -> None:
+        self.rows = inputs if sources is None else both_families(inputs, sources)
+        self.activated = activated
+
+    @property
+    def inputs(self) -> ComponentRows:
+        """What came from the stream as it entered, by hops."""
+        return family(self.rows, sources=False)
+
+    @property
+    def sources(self) -> ComponentRows | None:
+        """What joined on the way, by hops since; None: nothing did."""
+        return family(self.rows, sources=True) if self.rows.sources else None
 
     @property
     def coarsest(self) -> torch.dtype:
         """The number type with the largest eps that the components went through."""
-        families = [rows for rows in (self.inputs, self.sources) if rows is not None]
-        types = [rows.coarsest for rows in families]
-        return max(types, key=lambda one: torch.finfo(one).eps)
+        return self.rows.coarsest
 
 
 class FrozenBy(NamedTuple):
@@ -142,7 +168,7 @@ class Journey:
 
     def hop(self, rows: ComponentRows, met: Meeting, *, features: int) -> Event:
         """Note a hop of these rows of values."""
-        event = Event(len(self.events), self.module, rows.count, met, features, rows.ways)
+        event = Event(len(self.events), self.module, rows.inputs, met, features, rows.ways)
         self.events.append(event)
         return event
 
@@ -209,7 +235,7 @@ def enter(x: Tensor, journey: Journey, *, token_axis: int = 1) -> Carried:
     return carried(x, Parts(journey.book.opened(x)), journey, tokens=tokens)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Operation:
     """What is known of one of torch's operations before it runs."""
 
@@ -236,7 +262,7 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the values, then on the components by its rule."""
     operation = _known(func)
     leaves: list[Tensor] = []
-    question: list[Any] = [func]
+    question: list[Any] = [operation]
     plain = _values(args, leaves, question)
     plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
     question += kwargs

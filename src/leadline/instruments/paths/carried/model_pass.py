@@ -119,13 +119,12 @@ class _CarriedWalk:
                 f"The stream is not finite behind layer {block.layer} ('{block.module}'), so it "
                 "has no shares; measure the model with leadline.measure to see where it grows."
             )
-        for rows in (stream.parts.inputs, stream.parts.sources):
-            if rows is not None:
-                rows.hold()
+        rows = stream.parts.rows
+        rows.hold()
         if isinstance(self.journey.book, ByLength):
             hops = [e for e in self.journey.events[self.events :] if e.index in self.journey.taken]
             self.attentions += self._attention_of(block, hops)
-            self.rows, self.ways = stream.parts.inputs.count, stream.parts.inputs.ways
+            self.rows, self.ways = rows.inputs, rows.ways
         stream.tokens = self._labels(stream)
         self.journey.ledger.turn()
         self.say(self.index + 1)

@@ -156,16 +156,11 @@ def _features_of(
                 return alone[0].take(first, end)
             return function(rows.take(first, end))[at]
 
-        return ComponentRows(rows.lengths, results[at], compute, parents=[rows])
-
-    return [
-        Parts(
-            piece(parts.inputs, at),
-            None if parts.sources is None else piece(parts.sources, at),
-            parts.activated,
+        return ComponentRows(
+            rows.lengths, results[at], compute, sources=rows.sources, parents=[rows]
         )
-        for at in range(len(results))
-    ]
+
+    return [Parts(piece(parts.rows, at), activated=parts.activated) for at in range(len(results))]
 
 
 _AXES = {
@@ -203,7 +198,7 @@ def gate(of: Callable[[Tensor], Tensor]) -> Rule:
         x = args[0].value
         wide = torch.promote_types(x.dtype, torch.float32)
         factor = of(x.to(wide)).to(x.dtype)
-        return each(journey, parts, lambda rows: rows * factor, like=out)._replace(activated=True)
+        return each(journey, parts, lambda rows: rows * factor, like=out, activated=True)
 
     return rule
 
@@ -242,7 +237,7 @@ def layer_norm(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) ->
         wide = (wide - wide.mean(axes, keepdim=True)) * scale
         return wide if weight is None else wide * weight
 
-    components = each(journey, parts, function, like=normed)._replace(activated=False)
+    components = each(journey, parts, function, like=normed, activated=False)
     if bias is not None:
         components = with_source(journey, components, bias, like=normed)
     return components, None, None

@@ -57,9 +57,9 @@ def spread(
     """
     ways = [_Way(view, view(value)) for view in views.values()]
     running: Tensor | None = None
-    count = max(parts.inputs.count, 0 if parts.sources is None else parts.sources.count)
-    for k in range(count):
-        z, b = _row(parts.inputs, k), _row(parts.sources, k)
+    inputs, sources = parts.inputs, parts.sources
+    for k in range(max(inputs.count, 0 if sources is None else sources.count)):
+        z, b = _row(inputs, k), _row(sources, k)
         for way in ways:
             way.add(z, b)
         for row in (z, b):
