@@ -53,7 +53,7 @@ from leadline.models.inputs import Inputs, Loss, choose_loss
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
-__all__ = ["ALLOWED", "compute_paths"]
+__all__ = ["ALLOWED", "compute_paths", "paths_and_anatomy"]
 
 ALLOWED = 16.0
 """Rounding allowed for one write, in eps; that of independent writes adds up like their root."""
@@ -78,6 +78,34 @@ def compute_paths(
     progress: Progress | None = None,
 ) -> Paths:
     """Take one forward pass apart by the number of attention hops, as `leadline.paths` says."""
+    return paths_and_anatomy(
+        model,
+        inputs,
+        logits=logits,
+        samples=samples,
+        seed=seed,
+        loss=loss,
+        anatomy=anatomy,
+        families=families,
+        name=name,
+        progress=progress,
+    )[0]
+
+
+def paths_and_anatomy(
+    model: nn.Module | LoadedModel,
+    inputs: Any,
+    *,
+    logits: bool,
+    samples: int,
+    seed: int,
+    loss: str | Callable[..., torch.Tensor],
+    anatomy: Anatomy | Declaration | None,
+    families: bool,
+    name: str | None,
+    progress: Progress | None,
+) -> tuple[Paths, Anatomy]:
+    """Compute the paths, and return the anatomy that was proved on the way as well."""
     if isinstance(model, LoadedModel):
         name = name or model.name
     original, module = modules_of(model)
@@ -96,8 +124,10 @@ def compute_paths(
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _PathsRun(module, one_stack(model_anatomy, module), batch, chosen, say)
         with torch.no_grad():
+            # The plain pass comes first: `untouched` watches the operations of a first pass.
+            plain_stream, plain_output = run.undisturbed()
             passed, journey = run.carried(logits=logits)
-            plain_output = run.plain_output_of(passed)
+            run.refuse_difference(passed, plain_stream, plain_output)
             numbers = run.numbers(passed, journey, plain_output, logits=logits)
             counted = counts_of(passed, numbers.output)
             sampled = None
@@ -109,7 +139,7 @@ def compute_paths(
     assert passed.stream.parts is not None
     coarsest = passed.stream.parts.coarsest
     say("done", 1, 1)
-    return Paths(
+    result = Paths(
         model=facts["name"],
         dtype=facts["dtype"],
         heads=tuple(layer.heads for layer in passed.attentions),
@@ -126,6 +156,7 @@ def compute_paths(
         input=batch.summary(),
         remarks=(*numbers.remarks, *counted.remarks, *left_out),
     )
+    return result, model_anatomy
 
 
 @dataclass(frozen=True)
@@ -175,9 +206,12 @@ class _PathsRun:
             )
         return passed, journey
 
-    def plain_output_of(self, passed: Passed) -> Any:
-        """What the model returns undisturbed; ProbeError where the carried pass differs from it."""
-        stream, output = undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+    def undisturbed(self) -> tuple[torch.Tensor | None, Any]:
+        """The stream behind the last block and the output of a pass with nothing exchanged."""
+        return undisturbed(self.module, self.stack, lambda: call(self.module, self.batch))
+
+    def refuse_difference(self, passed: Passed, stream: torch.Tensor | None, output: Any) -> None:
+        """Raise a ProbeError where the carried pass differs from the undisturbed one."""
         pairs = {"the stream after the last layer": (passed.stream, stream)}
         if passed.output is not None:
             outputs = (raw_logits(one, self.module, self.loss) for one in (passed.output, output))
@@ -195,7 +229,6 @@ class _PathsRun:
                     "the model may look at the kind of its tensors, keep something between two "
                     "passes, or depend on chance."
                 )
-        return output
 
     def numbers(
         self, passed: Passed, journey: Journey, plain_output: Any, *, logits: bool

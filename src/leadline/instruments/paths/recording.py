@@ -10,14 +10,11 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
-from leadline.errors import Progress, check_count, check_progress, check_seed
-from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.measurement import anatomy_of
-from leadline.instruments.passes.not_finite import refuse_broken
+from leadline.errors import Progress
+from leadline.instruments.passes.arguments import modules_of
 from leadline.instruments.passes.provenance import model_facts, versions
-from leadline.instruments.paths.measure import compute_paths
+from leadline.instruments.paths.measure import paths_and_anatomy
 from leadline.instruments.paths.rows import paths_record
-from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 from leadline.record import Record
 
@@ -53,31 +50,21 @@ def paths(
     """
     if isinstance(model, LoadedModel):
         name = name or model.name
-    original, module = modules_of(model)
-    samples = check_count(samples, "samples", least=0)
-    seed = check_seed(seed)
-    say = check_progress(progress)
-    # The anatomy is read here, and handed on as known: the record says what it is.
-    proved = known_anatomy(module, anatomy)
-    batch = batch_for(module, inputs, seed, tokenizer=tokenizer_for(model, inputs))
-    if proved is None:
-        refuse_broken(module, batch)
-        say("reading the anatomy", 0, 1)
-        proved = anatomy_of(module, batch, anatomy=anatomy, families=families, seed=seed)
-    result = compute_paths(
+    result, proved = paths_and_anatomy(
         model,
-        batch,
+        inputs,
         logits=logits,
         samples=samples,
         seed=seed,
         loss=loss,
-        anatomy=proved,
+        anatomy=anatomy,
+        families=families,
         name=name,
         progress=progress,
     )
     stack = proved.stacks[0]
     facts = {
-        "model": model_facts(original, name, "given"),
+        "model": model_facts(modules_of(model)[0], name, "given"),
         "anatomy": proved.to_json(),
         "versions": versions(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

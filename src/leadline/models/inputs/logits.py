@@ -59,12 +59,16 @@ def find_logits(output: Any, model: nn.Module, shape: tuple[int, ...]) -> Tensor
         return None
     examples, tokens = shape
     table = token_embedding(model)
-    widths = _vocabulary_widths(model)
+    size = vocabulary_size(model)
+    widths = {one for one in (size, table and table.num_embeddings) if one}
     possible: list[tuple[int, Tensor]] = []
     for name, tensor in real_tensors(output):
         flat = tensor.ndim == 2 and tokens > 1 and tensor.shape[0] == examples * tokens
         rows = tensor.unflatten(0, (examples, tokens)) if flat else tensor
-        if rows.ndim != 3 or rows.shape[0] != examples or rows.shape[2] not in widths:
+        if rows.ndim != 3 or rows.shape[0] != examples:
+            continue
+        # All modules are walked through only where the table does not say it.
+        if rows.shape[2] not in widths and not _is_vocabulary(rows.shape[2], size, model):
             continue
         rank = _rank(name)
         if rank == _NAMELESS and table is not None and rows.shape[2] == table.embedding_dim:
@@ -112,20 +116,14 @@ def real_tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[s
         yield from real_tensors(inner, key, depth + 1)
 
 
-def _vocabulary_widths(model: nn.Module) -> set[int]:
-    """How long the last axis of logits may be."""
-    size, table = vocabulary_size(model), token_embedding(model)
-    widths = {one for one in (size, table and table.num_embeddings) if one}
-    if size:
-        padded = {-(-size // multiple) * multiple for multiple in _MULTIPLES}
-        allowed = {one for one in padded if one <= _MOST_PADDING * size}
-        heads = {
-            module.out_features
-            for module in configured_model(model).modules()
-            if isinstance(module, nn.Linear)
-        }
-        widths |= allowed & heads
-    return widths
+def _is_vocabulary(width: int, size: int | None, model: nn.Module) -> bool:
+    """Whether a head has so many rows, those of the vocabulary and padding."""
+    if not size or not size <= width <= _MOST_PADDING * size:
+        return False
+    if all(width != -(-size // multiple) * multiple for multiple in _MULTIPLES):
+        return False
+    modules = configured_model(model).modules()
+    return any(isinstance(one, nn.Linear) and one.out_features == width for one in modules)
 
 
 def moves_earlier(before: Tensor, after: Tensor) -> bool:

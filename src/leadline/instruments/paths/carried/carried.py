@@ -28,18 +28,28 @@ carried tensor that belongs to no single token is frozen, and a gate is made of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
 
 from leadline.errors import ProbeError
 from leadline.instruments.paths.carried.heads import heads_of_rows
-from leadline.instruments.paths.carried.rows import ENTRY, Book, ByLength, ComponentRows, Ways
+from leadline.instruments.paths.carried.ledger import Ledger
+from leadline.instruments.paths.carried.rows import (
+    ENTRY,
+    Book,
+    ByLength,
+    ComponentRows,
+    Ways,
+    both_families,
+    family,
+)
 from leadline.instruments.paths.carried.tokens import (
     ALLOCATED,
+    CHOOSING,
     Meeting,
     Tokens,
     follow_owners,
@@ -59,21 +69,40 @@ __all__ = [
 ]
 
 Tensor = torch.Tensor
+T = TypeVar("T")
 
 
-class Parts(NamedTuple):
-    """The components of a tensor. `activated`: it came through an activation or a gate."""
+class Parts:
+    """The components of a tensor. `activated`: it came through an activation or a gate.
 
-    inputs: ComponentRows
-    sources: ComponentRows | None = None
-    activated: bool = False
+    Inputs and sources may come as one stack, in which they are carried.
+    """
+
+    __slots__ = ("activated", "rows")
+
+    def __init__(
+        self,
+        inputs: ComponentRows,
+        sources: ComponentRows | None = None,
+        activated: bool = False,
+    ) -> None:
+        self.rows = inputs if sources is None else both_families(inputs, sources)
+        self.activated = activated
+
+    @property
+    def inputs(self) -> ComponentRows:
+        """What came from the stream as it entered, by hops."""
+        return family(self.rows, sources=False)
+
+    @property
+    def sources(self) -> ComponentRows | None:
+        """What joined on the way, by hops since; None: nothing did."""
+        return family(self.rows, sources=True) if self.rows.sources else None
 
     @property
     def coarsest(self) -> torch.dtype:
         """The number type with the largest eps that the components went through."""
-        families = [rows for rows in (self.inputs, self.sources) if rows is not None]
-        types = [rows.coarsest for rows in families]
-        return max(types, key=lambda one: torch.finfo(one).eps)
+        return self.rows.coarsest
 
 
 class FrozenBy(NamedTuple):
@@ -124,14 +153,22 @@ class Journey:
     """Modules that changed the stream in place."""
     sheets: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     """The owners of memory that was made to be written into, by where they are stored."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What followed from owners so far."""
 
     @property
     def module(self) -> str:
         return self.running[-1] if self.running else ""
 
+    def answer(self, question: Hashable, compute: Callable[[], T], *, about: Sequence[Tokens]) -> T:
+        """What follows from these owners; it is remembered unless somebody writes into them."""
+        if self.sheets and any(_storage(one) in self.sheets for tokens in about for one in tokens):
+            return compute()
+        return self.ledger.answer(question, compute, about=about)
+
     def hop(self, rows: ComponentRows, met: Meeting, *, features: int) -> Event:
         """Note a hop of these rows of values."""
-        event = Event(len(self.events), self.module, rows.count, met, features, rows.ways)
+        event = Event(len(self.events), self.module, rows.inputs, met, features, rows.ways)
         self.events.append(event)
         return event
 
@@ -198,49 +235,115 @@ def enter(x: Tensor, journey: Journey, *, token_axis: int = 1) -> Carried:
     return carried(x, Parts(journey.book.opened(x)), journey, tokens=tokens)
 
 
+@dataclass(frozen=True, eq=False)
+class _Operation:
+    """What is known of one of torch's operations before it runs."""
+
+    name: str
+    writes: tuple[tuple[int, str], ...] | None
+    """The arguments that it writes into; None where it writes into none."""
+    makes_memory: bool
+    is_choice: bool
+
+
+@cache
+def _known(func: Any) -> _Operation:
+    name = func.overloadpacket.__name__
+    writes = tuple(
+        (at, argument.name)
+        for at, argument in enumerate(func._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    writes = writes if func._schema.is_mutable else None
+    return _Operation(name, writes, name in ALLOCATED, name in CHOOSING)
+
+
 def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation on the values, then on the components by its rule."""
-    leaves = tree_flatten((args, kwargs))[0]
+    operation = _known(func)
+    leaves: list[Tensor] = []
+    question: list[Any] = [operation]
+    plain = _values(args, leaves, question)
+    plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
+    question += kwargs
     tracked = [leaf for leaf in leaves if isinstance(leaf, Carried)]
     journey = tracked[0].journey
-    name = func.overloadpacket.__name__
-    written = _written(func, args, kwargs)
-    if written is not None:
+    if operation.writes is not None:
+        written = _written(operation.writes, args, kwargs)
         return _in_place(func, written, args, kwargs, journey=journey)
+    name = operation.name
     if name == "_local_scalar_dense" and tracked[0].value.dtype != torch.bool:
         raise _unfollowed(journey, "reads a number out of the stream")
-    plain = tree_map(_value, args), tree_map(_value, kwargs)
-    out = func(*plain[0], **plain[1])
-    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(out)[0]):
+    out = func(*plain, **plain_kwargs)
+    single = isinstance(out, Tensor)
+    if not single and not (isinstance(out, list | tuple) and _has_tensor(out)):
         return out
     rule = RULES.get(name)
     ruled = None
     if rule is not None and any(one.parts is not None for one in tracked):
         ruled = rule(journey, func, args, kwargs, out)
     origin = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
-    results = (out,) if isinstance(out, Tensor) else tuple(out)
+    results = (out,) if single else tuple(out)
     components: tuple[Parts | None, ...] = (None,) * len(results)
     if ruled is not None and not isinstance(ruled, FrozenBy):
-        components = (ruled,) if isinstance(out, Tensor) else tuple(ruled)
-    arguments = [
-        (_value(leaf), *_whose(leaf, any(components)))
-        for leaf in leaves
-        if isinstance(leaf, Tensor)
-    ]
-    tokens = follow_owners(func, arguments, *plain, out)
-    if name in ALLOCATED:
+        components = (ruled,) if single else tuple(ruled)
+    kept = any(one is not None for one in components)
+
+    def follow() -> list[Tokens]:
+        arguments = [(_value(leaf), *_whose(leaf, kept)) for leaf in leaves]
+        return follow_owners(func, arguments, plain, plain_kwargs, out)
+
+    if operation.makes_memory or (operation.is_choice and len(leaves) > 1):
+        tokens = follow()
+    else:
+        question.append(kept)
+        question += [one.shape if isinstance(one, Tensor) else None for one in results]
+        about = [one.tokens for one in tracked]
+        tokens = journey.answer(tuple(question), follow, about=about)
+    if operation.makes_memory:
         journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
     wrapped: list[Any] = []
     for value, parts, whose in zip(results, components, tokens, strict=True):
-        mixed = parts is not None and journey.inside and len(whose) != 1
-        kept = None if mixed else parts
-        why = FrozenBy(name, journey.module, _MIXED) if mixed else origin
-        wrapped.append(
-            carried(value, kept, journey, origin=None if kept else why, tokens=whose)
-            if isinstance(value, Tensor)
-            else value
-        )
-    return wrapped[0] if isinstance(out, Tensor) else type(out)(wrapped)
+        if not isinstance(value, Tensor):
+            wrapped.append(value)
+            continue
+        if parts is not None and journey.inside and len(whose) != 1:
+            why = FrozenBy(name, journey.module, _MIXED)
+            wrapped.append(carried(value, None, journey, origin=why, tokens=whose))
+            continue
+        why = origin if parts is None else None
+        wrapped.append(carried(value, parts, journey, origin=why, tokens=whose))
+    return wrapped[0] if single else type(out)(wrapped)
+
+
+def _values(arguments: Iterable[Any], leaves: list[Tensor], question: list[Any]) -> list[Any]:
+    """Arguments with the values of carried tensors.
+
+    `leaves` gets their tensors, `question` what they say without the numbers in tensors: shapes,
+    owners, and everything else as it is. Operations of torch take no deeper containers than lists.
+    """
+    values: list[Any] = []
+    for one in arguments:
+        if isinstance(one, Carried):
+            leaves.append(one)
+            question.append((one.value.shape, one.parts is None, *map(id, one.tokens)))
+            values.append(one.value)
+        elif isinstance(one, Tensor):
+            leaves.append(one)
+            question.append((one.shape,))
+            values.append(one)
+        elif isinstance(one, list | tuple):
+            inner: list[Any] = []
+            values.append(_values(one, leaves, inner))
+            question.append(tuple(inner))
+        else:
+            question.append(one)
+            values.append(one)
+    return values
+
+
+def _has_tensor(results: Iterable[Any]) -> bool:
+    return any(isinstance(one, Tensor) for one in results)
 
 
 _MIXED = "mixes tokens, and not by a pattern that meets values"
@@ -290,15 +393,14 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-    """The arguments that an operation writes into; None where it writes into none."""
-    if not func._schema.is_mutable:
-        return None
+def _written(
+    writes: Iterable[tuple[int, str]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    """The arguments that an operation writes into."""
     targets: list[Any] = []
-    for at, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            target = args[at] if at < len(args) else kwargs.get(argument.name)
-            targets += target if isinstance(target, list | tuple) else [target]
+    for at, name in writes:
+        target = args[at] if at < len(args) else kwargs.get(name)
+        targets += target if isinstance(target, list | tuple) else [target]
     return targets
 
 

@@ -23,6 +23,7 @@ from leadline.errors import LeadlineError, ProbeError
 from leadline.instruments.paths.carried.carried import Carried, Event, Journey, enter
 from leadline.instruments.paths.carried.heads import LayerHeads, declared_heads, heads_of_layer
 from leadline.instruments.paths.carried.rows import ENTRY, ByLength, Ways
+from leadline.instruments.paths.carried.tokens import Tokens
 
 __all__ = ["AttentionLayer", "Passed", "carry_through", "check_stack", "plain_kernels"]
 
@@ -78,6 +79,7 @@ class _CarriedWalk:
     events: int = 0
     places: int = 0
     tokens: int = 0
+    entered: Tokens = ()
     stream: Carried | None = None
     attentions: list[AttentionLayer] = field(default_factory=list[AttentionLayer])
 
@@ -101,7 +103,7 @@ class _CarriedWalk:
         self.places = x.shape[:-1].numel()
         self.tokens = self.places // (1 if x.ndim == 2 else x.shape[0 if x.ndim > 3 else 1 - axis])
         carried = enter(x, self.journey, token_axis=axis)
-
+        self.entered = carried.tokens
         return _exchanged(args, x, carried), _exchanged(kwargs, x, carried)
 
     def leaving(self, module: nn.Module, args: Any, output: object) -> None:
@@ -117,18 +119,32 @@ class _CarriedWalk:
                 f"The stream is not finite behind layer {block.layer} ('{block.module}'), so it "
                 "has no shares; measure the model with leadline.measure to see where it grows."
             )
-        for rows in (stream.parts.inputs, stream.parts.sources):
-            if rows is not None:
-                rows.hold()
+        rows = stream.parts.rows
+        rows.hold()
         if isinstance(self.journey.book, ByLength):
             hops = [e for e in self.journey.events[self.events :] if e.index in self.journey.taken]
             self.attentions += self._attention_of(block, hops)
-            self.rows, self.ways = stream.parts.inputs.count, stream.parts.inputs.ways
+            self.rows, self.ways = rows.inputs, rows.ways
+        stream.tokens = self._labels(stream)
+        self.journey.ledger.turn()
         self.say(self.index + 1)
         if self.index + 1 == self.stack.depth:
             self.stream = stream
             if not self.to_the_end:
                 raise _Enough
+
+    def _labels(self, stream: Carried) -> Tokens:
+        """The owners of the stream, as the very object that they were at the first block.
+
+        So the ledger knows in the next block what it was asked in this one.
+        """
+        same = [
+            bool(torch.equal(one, other))
+            for one, other in zip(stream.tokens, self.entered, strict=False)
+        ]
+        if len(same) == len(self.entered) == len(stream.tokens) and all(same):
+            return self.entered
+        return stream.tokens
 
     def _attention_of(self, block: Block, hops: list[Event]) -> list[AttentionLayer]:
         """The hops of a block; those that lie side by side are one attention layer."""
@@ -145,7 +161,11 @@ class _CarriedWalk:
         layers: list[AttentionLayer] = []
         for sublayer, at in zip(mixing, sorted(levels), strict=False):
             met = [hop.meeting for hop in levels[at] if hop.meeting is not None]
-            counted = heads_of_layer(met, places=self.places, tokens=self.tokens)
+            counted = self.journey.ledger.answer(
+                ("heads", *map(id, met)),
+                lambda met=met: heads_of_layer(met, places=self.places, tokens=self.tokens),
+                about=met,
+            )
             skip = sublayer.law is not None or sublayer.keep != 0
             doubt = _doubt(counted.number, declared, block)
             counted = LayerHeads(None) if doubt else counted

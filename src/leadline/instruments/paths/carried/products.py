@@ -9,12 +9,19 @@ an activation: that one is frozen as a whole (SwiGLU, GEGLU).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from leadline.instruments.paths.carried.carried import Carried, FrozenBy, Journey, Parts
-from leadline.instruments.paths.carried.rows import ComponentRows, Form, mapped_rows
+from leadline.instruments.paths.carried.rows import (
+    ComponentRows,
+    Form,
+    added_rows,
+    mapped_rows,
+    narrow_form,
+)
 from leadline.instruments.paths.carried.tokens import is_own_gate, meeting
 
 __all__ = [
@@ -51,16 +58,24 @@ def value_of(operand: Operand) -> Any:
     return operand.value if isinstance(operand, Carried) else operand
 
 
+Narrowed = Callable[[ComponentRows, int, int], ComponentRows | None]
+"""Rows and a range of features of what a function makes of them -> these features alone."""
+
+
 def each(
-    journey: Journey, parts: Parts, function: Callable[[Tensor], Tensor], *, like: Tensor
+    journey: Journey,
+    parts: Parts,
+    function: Callable[[Tensor], Tensor],
+    *,
+    like: Tensor,
+    activated: bool | None = None,
+    narrowed: Narrowed | None = None,
 ) -> Parts:
-    """Apply a linear function of stacked rows to both families of components."""
+    """Apply a linear function of stacked rows. `activated`: what the result is, if not as before."""
 
-    def rows(stack: ComponentRows) -> ComponentRows:
-        return mapped_rows(journey.book, [stack], function, like=like)
-
-    sources = None if parts.sources is None else rows(parts.sources)
-    return Parts(rows(parts.inputs), sources, parts.activated)
+    features = None if narrowed is None else partial(narrowed, parts.rows)
+    rows = mapped_rows(journey.book, [parts.rows], function, like=like, narrowed=features)
+    return Parts(rows, activated=parts.activated if activated is None else activated)
 
 
 # --- sums -----------------------------------------------------------------------------------------
@@ -70,8 +85,7 @@ def total(
     journey: Journey, terms: Sequence[tuple[Operand | Parts, float]], *, like: Tensor
 ) -> Parts | None:
     """The sum of factor times operand. A frozen term freezes it; a plain one is a source."""
-    inputs: list[tuple[ComponentRows, float]] = []
-    sources: list[tuple[ComponentRows, float]] = []
+    rows: list[tuple[ComponentRows, float]] = []
     for operand, factor in terms:
         if is_frozen(operand):
             return None
@@ -81,29 +95,10 @@ def total(
             if tensor.ndim > 1 and tensor.shape == like.shape and tensor.shape[-2] > 1:
                 journey.joined.add(journey.module)
             joining = journey.book.source(tensor.to(like.dtype), like)
-            sources += [] if joining is None else [(joining, factor)]
+            rows += [] if joining is None else [(joining, factor)]
             continue
-        inputs.append((_fitted(journey, parts.inputs, like), factor))
-        if parts.sources is not None:
-            sources.append((_fitted(journey, parts.sources, like), factor))
-    return Parts(
-        _added(journey, inputs, like=like),
-        _added(journey, sources, like=like) if sources else None,
-    )
-
-
-def _added(
-    journey: Journey, terms: list[tuple[ComponentRows, float]], *, like: Tensor
-) -> ComponentRows:
-    factors = [factor for _, factor in terms]
-
-    def function(*stacks: Tensor) -> Tensor:
-        result = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
-        for stack, factor in zip(stacks[1:], factors[1:], strict=True):
-            result = torch.add(result, stack, alpha=factor)
-        return result
-
-    return mapped_rows(journey.book, [rows for rows, _ in terms], function, like=like)
+        rows.append((_fitted(journey, parts.rows, like), factor))
+    return Parts(added_rows(journey.book, rows, like=like))
 
 
 def with_source(journey: Journey, parts: Parts, tensor: Tensor, *, like: Tensor) -> Parts:
@@ -183,32 +178,24 @@ def concatenate(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -
     if any(is_frozen(one) for one in tensors):
         return None
     components = [parts_of(one) for one in tensors]
-
-    def side_by_side(stacks: list[ComponentRows | None]) -> ComponentRows | None:
-        there = [stack for stack in stacks if stack is not None]
-        if not there:
-            return None
-
-        def function(*stacked: Tensor) -> Tensor:
-            count, filled = stacked[0].shape[0], iter(stacked)
-            pieces = [
-                next(filled)
-                if stack is not None
-                else torch.zeros((count, *one.shape), dtype=out.dtype, device=out.device)
-                for stack, one in zip(stacks, tensors, strict=True)
-            ]
-            return func(pieces, axis + 1 if axis >= 0 else axis)
-
-        return mapped_rows(journey.book, there, function, like=out)
-
-    sources = [
-        journey.book.source(value_of(one), value_of(one)) if parts is None else parts.sources
+    there = [
+        journey.book.source(value_of(one), value_of(one)) if parts is None else parts.rows
         for one, parts in zip(tensors, components, strict=True)
     ]
-    inputs = side_by_side([None if parts is None else parts.inputs for parts in components])
-    assert inputs is not None
+
+    def function(*stacked: Tensor) -> Tensor:
+        count, filled = stacked[0].shape[0], iter(stacked)
+        pieces = [
+            next(filled)
+            if rows is not None
+            else torch.zeros((count, *one.shape), dtype=out.dtype, device=out.device)
+            for rows, one in zip(there, tensors, strict=True)
+        ]
+        return func(pieces, axis + 1 if axis >= 0 else axis)
+
+    stacks = [rows for rows in there if rows is not None]
     activated = all(parts is not None and parts.activated for parts in components)
-    return Parts(inputs, side_by_side(sources), activated)
+    return Parts(mapped_rows(journey.book, stacks, function, like=out), activated=activated)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -242,11 +229,7 @@ def multiplied(journey: Journey, first: Operand, second: Operand, *, like: Tenso
     def function(stack: Tensor) -> Tensor:
         return stack * factor
 
-    fitted = Parts(
-        _fitted(journey, one.inputs, like),
-        None if one.sources is None else _fitted(journey, one.sources, like),
-        one.activated or gated,
-    )
+    fitted = Parts(_fitted(journey, one.rows, like), activated=one.activated or gated)
     return each(journey, fitted, function, like=like)
 
 
@@ -284,7 +267,14 @@ def _may_gate(journey: Journey, x: Carried, factor: Operand, *, like: Tensor) ->
         return True
     if _is_outer(x.value, factor.value, like):
         return False
-    return not journey.inside or is_own_gate(factor.tokens, x.tokens, like.shape)
+    if not journey.inside:
+        return True
+    about = factor.tokens, x.tokens
+    return journey.answer(
+        ("gate", like.shape, *(tuple(map(id, tokens)) for tokens in about)),
+        lambda: is_own_gate(*about, like.shape),
+        about=about,
+    )
 
 
 def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
@@ -295,11 +285,7 @@ def divide(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
     if not _may_gate(journey, args[0], args[1], like=out):
         return _no_gate(journey, "div", args[1])
     divisor = value_of(args[1])
-    fitted = Parts(
-        _fitted(journey, parts.inputs, out),
-        None if parts.sources is None else _fitted(journey, parts.sources, out),
-        parts.activated,
-    )
+    fitted = Parts(_fitted(journey, parts.rows, out), activated=parts.activated)
     return each(journey, fitted, lambda stack: stack / divisor, like=out)
 
 
@@ -316,20 +302,35 @@ def contracted(
     factor = value_of(other)
     function = _from_left(factor) if right is not None else _from_right(factor)
     if not isinstance(other, Carried):
-        return each(journey, parts, function, like=like)._replace(activated=False)
-    met = meeting(other.tokens, carried_factor.tokens, from_left=right is not None)
+
+        def narrowed(rows: ComponentRows, first: int, end: int) -> ComponentRows:
+            form = narrow_form(like, first=first, end=end)
+            return mapped_rows(journey.book, [rows], _from_right(factor[:, first:end]), like=form)
+
+        by_columns = right is None and factor.ndim == 2
+        return each(
+            journey,
+            parts,
+            function,
+            like=like,
+            activated=False,
+            narrowed=narrowed if by_columns else None,
+        )
+    about = other.tokens, carried_factor.tokens
+    met = journey.answer(
+        ("meeting", right is None, *(tuple(map(id, tokens)) for tokens in about)),
+        lambda: meeting(*about, from_left=right is not None),
+        about=about,
+    )
     if met is None:
         return FrozenBy("mm" if like.ndim == 2 else "bmm", journey.module, _NO_PATTERN)
-    event = journey.hop(parts.inputs, met, features=-1 if right is not None else -2)
-
-    def hop(rows: ComponentRows) -> ComponentRows:
-        return journey.book.hop(rows, event, taken, like=like)
+    event = journey.hop(parts.rows, met, features=-1 if right is not None else -2)
 
     def taken(rows: Tensor) -> Tensor:
         journey.taken.add(event.index)
         return function(rows)
 
-    return Parts(hop(parts.inputs), None if parts.sources is None else hop(parts.sources))
+    return Parts(journey.book.hop(parts.rows, event, taken, like=like))
 
 
 _NO_GATE = (

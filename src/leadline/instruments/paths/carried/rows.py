@@ -15,6 +15,7 @@ never exists for all rows at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -29,7 +30,12 @@ __all__ = [
     "Form",
     "Hop",
     "Ways",
+    "added_rows",
+    "both_families",
+    "constant",
+    "family",
     "mapped_rows",
+    "narrow_form",
 ]
 
 Tensor = torch.Tensor
@@ -57,10 +63,16 @@ class Ways(NamedTuple):
 
 ENTRY = Ways(True, frozenset())
 """The ways to the stream where it enters."""
+_NO_WAY = Ways(False, frozenset())
+"""Those of a source: no path of the stream leads there."""
 
 
 class ComponentRows:
-    """Components [row, *shape]; `lengths` says how many hops each has behind it."""
+    """Components [row, *shape]; `lengths` says how many hops each has behind it.
+
+    The last `sources` rows are of what joined on the way, those before them of the stream as it
+    entered. They lie in one stack, so that every operation goes over both at once.
+    """
 
     def __init__(
         self,
@@ -68,25 +80,44 @@ class ComponentRows:
         like: Tensor | ComponentRows | Form,
         compute: Callable[[int, int], Tensor],
         *,
+        sources: int = 0,
         parents: Sequence[ComponentRows] = (),
         ways: Ways | None = None,
+        narrowed: Callable[[int, int], ComponentRows | None] | None = None,
     ) -> None:
-        self.lengths = tuple(lengths)
+        self.lengths = lengths if type(lengths) is tuple else tuple(lengths)
+        self.sources = sources
         self.shape = like.shape
         self.dtype, self.device = like.dtype, like.device
-        row_bytes = like.shape.numel() * like.dtype.itemsize
-        self.bytes = max([row_bytes, *(parent.bytes for parent in parents if parent.held is None)])
-        """Of the widest tensor on the way to one row."""
-        types = [self.dtype, *(parent.coarsest for parent in parents)]
-        self.coarsest = max(types, key=lambda one: torch.finfo(one).eps)
+        self.coarsest = _coarsest(self.dtype, parents)
         """The number type with the largest eps on the way to these rows."""
         self.ways = _all_ways(parents) if ways is None else ways
+        """By which paths the rows of inputs were reached."""
         self.held: Tensor | None = None
         self._compute: Callable[[int, int], Tensor] | None = compute
+        self._narrowed = narrowed
+        self._parents = parents
 
     @property
     def count(self) -> int:
         return len(self.lengths)
+
+    @property
+    def inputs(self) -> int:
+        """How many rows are of the stream as it entered."""
+        return len(self.lengths) - self.sources
+
+    @property
+    def bytes(self) -> int:
+        """Of the widest tensor on the way to one row."""
+        row_bytes = self.shape.numel() * self.dtype.itemsize
+        return max([row_bytes, *(one.bytes for one in self._parents if one.held is None)])
+
+    def features(self, first: int, end: int) -> ComponentRows | None:
+        """The features first to end - 1 of all rows, computed alone; None where that cannot be."""
+        if self.held is not None or self._narrowed is None:
+            return None
+        return self._narrowed(first, end)
 
     def take(self, first: int, end: int) -> Tensor:
         """Rows first to end - 1. All of them, once computed, are kept."""
@@ -98,7 +129,7 @@ class ComponentRows:
             rows = rows.expand(-1, *self.shape)
         if rows.dtype != self.dtype:
             rows = rows.to(self.dtype)
-        if (first, end) == (0, self.count):
+        if first == 0 and end == len(self.lengths):
             self._keep(rows)
         return rows
 
@@ -119,17 +150,24 @@ class ComponentRows:
         return self.held
 
     def _keep(self, rows: Tensor) -> None:
-        self.held, self._compute = rows, None
-        self.bytes = self.shape.numel() * self.dtype.itemsize
+        self.held, self._compute, self._narrowed, self._parents = rows, None, None, ()
 
-    def zeros(self, count: int) -> Tensor:
-        """So many rows of zeros."""
-        return torch.zeros((count, *self.shape), dtype=self.dtype, device=self.device)
+
+def _coarsest(dtype: torch.dtype, parents: Sequence[ComponentRows]) -> torch.dtype:
+    for parent in parents:
+        if parent.coarsest is not dtype:
+            dtype = max(dtype, parent.coarsest, key=lambda one: torch.finfo(one).eps)
+    return dtype
 
 
 def _all_ways(parents: Sequence[ComponentRows]) -> Ways:
-    fresh = not parents or any(parent.ways.fresh for parent in parents)
-    return Ways(fresh, frozenset[int]().union(*(parent.ways.last for parent in parents)))
+    if not parents:
+        return ENTRY
+    ways = parents[0].ways
+    for parent in parents[1:]:
+        if parent.ways is not ways:
+            ways = Ways(ways.fresh or parent.ways.fresh, ways.last | parent.ways.last)
+    return ways
 
 
 class Hop(Protocol):
@@ -178,26 +216,36 @@ class ByLength:
         return constant(x, x)
 
     def source(self, tensor: Tensor, like: Tensor) -> ComponentRows | None:
-        return constant(tensor, like)
+        return constant(tensor, like, joins=True)
 
     def joined(self, stacks: Sequence[ComponentRows]) -> list[ComponentRows]:
-        most = max(rows.count for rows in stacks)
-        return [rows if rows.count == most else _taller(rows, most) for rows in stacks]
+        if len(stacks) == 1:
+            return list(stacks)
+        inputs, sources = (max(rows.inputs for rows in stacks), max(r.sources for r in stacks))
+        return [
+            rows
+            if (rows.inputs, rows.sources) == (inputs, sources)
+            else _taller(rows, inputs=inputs, sources=sources)
+            for rows in stacks
+        ]
 
     def hop(
         self, rows: ComponentRows, hop: Hop, product: Callable[[Tensor], Tensor], *, like: Tensor
     ) -> ComponentRows:
-        def compute(first: int, end: int) -> Tensor:
-            parts: list[Tensor] = []
-            if first == 0:
-                parts.append(behind.zeros(1))
-            if end > 1:
-                parts.append(product(rows.take(max(first - 1, 0), end - 1)))
-            return torch.cat(parts) if len(parts) > 1 else parts[0]
+        inputs, sources = rows.inputs + 1, rows.sources + (rows.sources > 0)
 
-        ways = Ways(False, frozenset([hop.index]))
-        behind = ComponentRows(range(rows.count + 1), like, compute, parents=[rows], ways=ways)
-        return behind
+        def compute(first: int, end: int) -> Tensor:
+            size = _Size(inputs, sources, like.shape, like.dtype, like.device)
+            return _placed(rows, first, end, size, product, lead=1)
+
+        return ComponentRows(
+            (*range(inputs), *range(sources)),
+            like,
+            compute,
+            sources=sources,
+            parents=[rows],
+            ways=Ways(False, frozenset([hop.index])),
+        )
 
 
 class ByPlan:
@@ -229,7 +277,7 @@ class ByPlan:
         lengths = [n + (head is not None) for n, head in zip(rows.lengths, heads, strict=True)]
 
         def compute(first: int, end: int) -> Tensor:
-            taken = behind.zeros(end - first)
+            taken = torch.zeros((end - first, *like.shape), dtype=like.dtype, device=like.device)
             for at in range(first, end):
                 head = heads[at]
                 if head is None:
@@ -240,17 +288,58 @@ class ByPlan:
                 taken[at - first] = mixed
             return taken
 
-        behind = ComponentRows(lengths, like, compute, parents=[rows])
-        return behind
+        return ComponentRows(lengths, like, compute, parents=[rows])
 
 
-def constant(tensor: Tensor, like: Tensor) -> ComponentRows:
-    """One row without a hop behind it."""
+def constant(tensor: Tensor, like: Tensor | Form, *, joins: bool = False) -> ComponentRows:
+    """One row without a hop behind it. `joins`: it is a source."""
 
     def compute(first: int, end: int) -> Tensor:
         return tensor.expand(like.shape).unsqueeze(0)
 
-    return ComponentRows([0], like, compute)
+    def narrowed(first: int, end: int) -> ComponentRows:
+        form = narrow_form(like, first=first, end=end)
+        return constant(tensor.expand(like.shape)[..., first:end], form, joins=joins)
+
+    ways = _NO_WAY if joins else ENTRY
+    return ComponentRows((0,), like, compute, sources=int(joins), ways=ways, narrowed=narrowed)
+
+
+def both_families(inputs: ComponentRows, sources: ComponentRows) -> ComponentRows:
+    """Two stacks as one: the rows of what entered, and behind them those of what joined."""
+
+    def compute(first: int, end: int) -> Tensor:
+        middle = max(first, min(end, inputs.count))
+        pieces = [inputs.take(first, middle)] if middle > first else []
+        if end > middle:
+            pieces.append(sources.take(middle - inputs.count, end - inputs.count))
+        return torch.cat(pieces)
+
+    return ComponentRows(
+        (*inputs.lengths, *sources.lengths),
+        inputs,
+        compute,
+        sources=sources.count,
+        parents=[inputs, sources],
+        ways=inputs.ways,
+    )
+
+
+def family(rows: ComponentRows, *, sources: bool) -> ComponentRows:
+    """The rows of inputs alone, or those of sources."""
+    start, count = (rows.inputs, rows.sources) if sources else (0, rows.inputs)
+    if count == rows.count:
+        return rows
+
+    def compute(first: int, end: int) -> Tensor:
+        return rows.take(start + first, start + end)
+
+    return ComponentRows(rows.lengths[start : start + count], rows, compute, parents=[rows])
+
+
+def narrow_form(like: Tensor | Form, *, first: int, end: int) -> Form:
+    """The form of a row with a part of its features."""
+    return Form(torch.Size((*like.shape[:-1], end - first)), like.dtype, like.device)
 
 
 def mapped_rows(
@@ -259,26 +348,161 @@ def mapped_rows(
     function: Callable[..., Tensor],
     *,
     like: Tensor | Form,
+    narrowed: Callable[[int, int], ComponentRows | None] | None = None,
 ) -> ComponentRows:
-    """Apply a function, linear in all its arguments together, to the rows of one or more stacks."""
+    """Apply a function, linear in all its arguments together, to the rows of one or more stacks.
+
+    `narrowed` computes a part of the features alone, where that is less work.
+    """
     level = book.joined(stacks)
 
     def compute(first: int, end: int) -> Tensor:
         return function(*(rows.take(first, end) for rows in level))
 
-    return ComponentRows(level[0].lengths, like, compute, parents=level)
+    return ComponentRows(
+        level[0].lengths,
+        like,
+        compute,
+        sources=level[0].sources,
+        parents=level,
+        narrowed=narrowed,
+    )
 
 
-def _taller(rows: ComponentRows, count: int) -> ComponentRows:
-    """The rows with rows of zeros behind them."""
+def added_rows(
+    book: Book, terms: Sequence[tuple[ComponentRows, float]], *, like: Tensor | Form
+) -> ComponentRows:
+    """The sum of factor times rows. Rows that a lower stack does not have are copied."""
+    stacks, factors = [rows for rows, _ in terms], [factor for _, factor in terms]
+
+    def narrowed(first: int, end: int) -> ComponentRows | None:
+        parts = [rows.features(first, end) for rows in stacks]
+        kept = [
+            (part, factor) for part, factor in zip(parts, factors, strict=True) if part is not None
+        ]
+        form = narrow_form(like, first=first, end=end)
+        return added_rows(book, kept, like=form) if len(kept) == len(parts) else None
+
+    if len(terms) != 2 or not isinstance(book, ByLength) or factors[0] != 1:
+
+        def function(*stacks: Tensor) -> Tensor:
+            result = stacks[0] * factors[0] if factors[0] != 1 else stacks[0]
+            for stack, factor in zip(stacks[1:], factors[1:], strict=True):
+                result = torch.add(result, stack, alpha=factor)
+            return result
+
+        return mapped_rows(book, stacks, function, like=like, narrowed=narrowed)
+
+    one, other = stacks
+    if (one.inputs, one.sources) == (other.inputs, other.sources):
+        return mapped_rows(
+            book, stacks, partial(torch.add, alpha=factors[1]), like=like, narrowed=narrowed
+        )
+    inputs, sources = max(one.inputs, other.inputs), max(one.sources, other.sources)
+    kept = ComponentRows(
+        (*range(inputs), *range(sources)),
+        like,
+        lambda first, end: _sum_of_two(one, other, first, end, factor=factors[1], size=size),
+        sources=sources,
+        parents=stacks,
+        narrowed=narrowed,
+    )
+    size = _Size(inputs, sources, like.shape, like.dtype, like.device)
+    return kept
+
+
+class _Size(NamedTuple):
+    """How many rows of both families there are, and what one row looks like."""
+
+    inputs: int
+    sources: int
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    def new(self, make: Callable[..., Tensor], count: int) -> Tensor:
+        return make((count, *self.shape), dtype=self.dtype, device=self.device)
+
+
+def _sum_of_two(
+    one: ComponentRows, other: ComponentRows, first: int, end: int, *, factor: float, size: _Size
+) -> Tensor:
+    """Rows of one + factor * other, written into one place: what only one of them has is copied."""
+    total = size.new(torch.empty, end - first)
+    every = (first, end) == (0, size.inputs + size.sources)
+
+    def part(rows: ComponentRows, start: int, low: int, high: int) -> Tensor:
+        if every:  # computed once for both families, and kept
+            return rows.take(0, rows.count)[start + low : start + high]
+        return rows.take(start + low, start + high)
+
+    for start, count, one_at, one_count, other_at, other_count in (
+        (0, size.inputs, 0, one.inputs, 0, other.inputs),
+        (size.inputs, size.sources, one.inputs, one.sources, other.inputs, other.sources),
+    ):
+        low, high = max(first - start, 0), min(end - start, count)
+        middle = max(low, min(high, one_count, other_count))
+        at = start - first
+        if middle > low:
+            torch.add(
+                part(one, one_at, low, middle),
+                part(other, other_at, low, middle),
+                alpha=factor,
+                out=total[at + low : at + middle],
+            )
+        if high > middle and one_count > other_count:
+            total[at + middle : at + high] = part(one, one_at, middle, high)
+        elif high > middle:
+            rest = part(other, other_at, middle, high)
+            total[at + middle : at + high] = rest if factor == 1 else rest * factor
+    return total
+
+
+def _placed(
+    rows: ComponentRows,
+    first: int,
+    end: int,
+    size: _Size,
+    function: Callable[[Tensor], Tensor],
+    *,
+    lead: int = 0,
+) -> Tensor:
+    """A function of rows that lie in a larger stack, among zeros: `lead` of them in front."""
+    every = None
+    if (first, end) == (0, size.inputs + size.sources):
+        every = function(rows.take(0, rows.count))
+    pieces: list[Tensor] = []
+    for start, count, at, there in (
+        (0, size.inputs, 0, rows.inputs),
+        (size.inputs, size.sources, rows.inputs, rows.sources),
+    ):
+        low, high = max(first - start, 0), min(end - start, count)
+        if low >= high:
+            continue
+        begin, stop = max(low - lead, 0), max(min(high - lead, there), 0)
+        zeros = min(high, lead) - low
+        if zeros > 0:
+            pieces.append(size.new(torch.zeros, zeros))
+        if stop > begin:
+            among = slice(at + begin, at + stop)
+            pieces.append(
+                function(rows.take(among.start, among.stop)) if every is None else every[among]
+            )
+        zeros = high - max(low, lead + there)
+        if zeros > 0:
+            pieces.append(size.new(torch.zeros, zeros))
+    return torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+
+
+def _taller(rows: ComponentRows, *, inputs: int, sources: int) -> ComponentRows:
+    """The rows of both families with rows of zeros behind them."""
+    size = _Size(inputs, sources, rows.shape, rows.dtype, rows.device)
 
     def compute(first: int, end: int) -> Tensor:
-        there = max(first, min(end, rows.count))
-        parts = [rows.take(first, there)] if there > first else []
-        parts += [rows.zeros(end - there)] if end > there else []
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        return _placed(rows, first, end, size, lambda stack: stack)
 
-    return ComponentRows(range(count), rows, compute, parents=[rows])
+    lengths = (*range(inputs), *range(sources))
+    return ComponentRows(lengths, rows, compute, sources=sources, parents=[rows])
 
 
 def _leading(rows: ComponentRows, lengths: Sequence[int]) -> ComponentRows:

@@ -9,11 +9,10 @@ softmax, whatever the model called.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
 
 from leadline.instruments.paths.carried.carried import RULES, Carried, Journey, Parts, Rule
 from leadline.instruments.paths.carried.products import (
@@ -31,6 +30,7 @@ from leadline.instruments.paths.carried.products import (
     subtract_from,
     with_source,
 )
+from leadline.instruments.paths.carried.rows import ComponentRows, mapped_rows, narrow_form
 
 __all__ = ["RULES"]
 
@@ -78,7 +78,32 @@ def view(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """Another shape. Rows may lie otherwise in memory than their tensor, so they are reshaped."""
     parts = parts_of(args[0])
     assert parts is not None
-    return each(journey, parts, lambda rows: rows.reshape(-1, *out.shape), like=out)
+
+    def narrowed(rows: ComponentRows, first: int, end: int) -> ComponentRows | None:
+        part = rows.features(first, end)
+        if part is None:
+            return None
+        form = narrow_form(out, first=first, end=end)
+        return mapped_rows(
+            journey.book, [part], lambda stack: stack.reshape(-1, *form.shape), like=form
+        )
+
+    same_features = args[0].ndim > 0 and out.ndim > 0 and args[0].shape[-1] == out.shape[-1]
+    return each(
+        journey,
+        parts,
+        lambda rows: rows.reshape(-1, *out.shape),
+        like=out,
+        narrowed=narrowed if same_features and out.numel() else None,
+    )
+
+
+def _inside(arguments: Iterable[Any]) -> Iterator[Any]:
+    for one in arguments:
+        if isinstance(one, list | tuple):
+            yield from one
+        else:
+            yield one
 
 
 def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
@@ -88,23 +113,80 @@ def linear(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) -> Any
     tokens have no owner, so they are frozen inside a block wherever that axis stands.
     """
     parts = parts_of(args[0])
-    rest = tree_flatten((args[1:], kwargs))[0]
-    if parts is None or any(isinstance(one, Carried) for one in rest):
+    if parts is None or any(
+        isinstance(one, Carried) for one in _inside([*args[1:], *kwargs.values()])
+    ):
         return None
     name = func.overloadpacket.__name__
     if name == "constant_pad_nd" and len(args) > 2 and args[2] != 0:
         return None
 
-    def on_rows(at: int | None, result: Tensor) -> Parts:
-        def function(rows: Tensor) -> Tensor:
-            mapped = torch.vmap(lambda x: func(x, *args[1:], **kwargs))(rows)
-            return mapped if at is None else mapped[at]
-
-        return each(journey, parts, function, like=result)
-
+    function = _on_stacks(func, args, kwargs)
     if isinstance(out, Tensor):
-        return on_rows(None, out)
-    return [on_rows(at, result) for at, result in enumerate(out)]
+        return each(journey, parts, function, like=out)
+    if name in ("split", "split_with_sizes") and _axis(args, kwargs) in (-1, args[0].ndim - 1):
+        return _features_of(journey, parts, function, out)
+
+    def piece(at: int) -> Callable[[Tensor], Tensor]:
+        return lambda rows: function(rows)[at]
+
+    return [each(journey, parts, piece(at), like=result) for at, result in enumerate(out)]
+
+
+def _axis(args: Any, kwargs: Any) -> int:
+    return args[2] if len(args) > 2 else kwargs.get("dim", 0)
+
+
+def _features_of(
+    journey: Journey, parts: Parts, function: Callable[[Tensor], Any], results: Any
+) -> list[Parts]:
+    """The pieces of a tensor that is split along its features, each computed alone if possible.
+
+    Queries, keys and values often come out of one product, and only rows of values are needed.
+    """
+
+    def piece(rows: ComponentRows, at: int) -> ComponentRows:
+        start = sum(one.shape[-1] for one in results[:at])
+        alone: list[ComponentRows | None] = []
+
+        def compute(first: int, end: int) -> Tensor:
+            if not alone:
+                alone.append(rows.features(start, start + results[at].shape[-1]))
+            if alone[0] is not None:
+                return alone[0].take(first, end)
+            return function(rows.take(first, end))[at]
+
+        return ComponentRows(
+            rows.lengths, results[at], compute, sources=rows.sources, parents=[rows]
+        )
+
+    return [Parts(piece(parts.rows, at), activated=parts.activated) for at in range(len(results))]
+
+
+_AXES = {
+    "select": (1,),
+    "slice": (1,),
+    "split": (2,),
+    "split_with_sizes": (2,),
+    "transpose": (1, 2),
+    "unsqueeze": (1,),
+}
+"""Which arguments of an operation are axes. Counted from the end they are those of stacks too."""
+
+
+def _on_stacks(func: Any, args: Any, kwargs: Any) -> Callable[[Tensor], Any]:
+    """An operation on rows that lie along a new first axis; a loop by vmap where axes are implied."""
+    name = func.overloadpacket.__name__
+    at = _AXES.get(name)
+    if at is not None and not kwargs and len(args) > max(at):
+        moved = [one + 1 if i in at and one >= 0 else one for i, one in enumerate(args[1:], 1)]
+        return lambda rows: func(rows, *moved)
+    if name == "permute":
+        axes = [0, *(axis + 1 if axis >= 0 else axis for axis in args[1])]
+        return lambda rows: func(rows, axes)
+    if name == "expand" and len(args[1]) == args[0].ndim:
+        return lambda rows: rows.expand(-1, *args[1])
+    return torch.vmap(lambda x: func(x, *args[1:], **kwargs))
 
 
 def gate(of: Callable[[Tensor], Tensor]) -> Rule:
@@ -116,7 +198,7 @@ def gate(of: Callable[[Tensor], Tensor]) -> Rule:
         x = args[0].value
         wide = torch.promote_types(x.dtype, torch.float32)
         factor = of(x.to(wide)).to(x.dtype)
-        return each(journey, parts, lambda rows: rows * factor, like=out)._replace(activated=True)
+        return each(journey, parts, lambda rows: rows * factor, like=out, activated=True)
 
     return rule
 
@@ -155,7 +237,7 @@ def layer_norm(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) ->
         wide = (wide - wide.mean(axes, keepdim=True)) * scale
         return wide if weight is None else wide * weight
 
-    components = each(journey, parts, function, like=normed)._replace(activated=False)
+    components = each(journey, parts, function, like=normed, activated=False)
     if bias is not None:
         components = with_source(journey, components, bias, like=normed)
     return components, None, None

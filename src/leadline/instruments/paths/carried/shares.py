@@ -57,9 +57,9 @@ def spread(
     """
     ways = [_Way(view, view(value)) for view in views.values()]
     running: Tensor | None = None
-    count = max(parts.inputs.count, 0 if parts.sources is None else parts.sources.count)
-    for k in range(count):
-        z, b = _row(parts.inputs, k), _row(parts.sources, k)
+    inputs, sources = parts.inputs, parts.sources
+    for k in range(max(inputs.count, 0 if sources is None else sources.count)):
+        z, b = _row(inputs, k), _row(sources, k)
         for way in ways:
             way.add(z, b)
         for row in (z, b):
@@ -88,20 +88,21 @@ class _Way:
         self.sizes = _sizes(self.viewed)
         self.norm = float(torch.linalg.vector_norm(self.sizes))
         self.squares = torch.zeros_like(self.sizes)
-        self.measures: list[tuple[float, float, float, float]] = []
+        self.nothing = self.sizes.new_zeros(())
+        self.measures: list[Tensor] = []
+        """Four for every length; they are fetched once, when all are there."""
 
     def add(self, z: Tensor | None, b: Tensor | None) -> None:
-        self.measures.append((*self._against(z), *self._against(b)))
+        self.measures += (*self._against(z), *self._against(b))
 
-    def _against(self, row: Tensor | None) -> tuple[float, float]:
+    def _against(self, row: Tensor | None) -> tuple[Tensor, Tensor]:
         if row is None:
-            return 0.0, 0.0
+            return self.nothing, self.nothing
         component = self.view(row) / self.unit
         sizes = _sizes(component)
         self.squares += sizes.square()
-        along = float((component * self.viewed).sum(-1).double().sum())
-        size = float(torch.linalg.vector_norm(sizes))
-        return size * self.unit, along / self.norm * self.unit if self.norm else 0.0
+        along = (component * self.viewed).sum(-1).double().sum()
+        return torch.linalg.vector_norm(sizes), along
 
     def summary(self, total: Tensor) -> Spread:
         scale = torch.maximum(self.sizes, self.squares.sqrt())
@@ -110,7 +111,13 @@ class _Way:
         remainder = float((miss / torch.where(scale > 0, scale, 1.0)).max())
         squares = self.sizes.square()
         heaviest = float(squares.max() / squares.sum()) if self.norm else 0.0
-        columns = [tuple(column) for column in zip(*self.measures, strict=True)]
+        numbers: list[float] = torch.stack(self.measures).tolist()
+        columns: list[tuple[float, ...]] = []
+        for at in range(4):
+            column = numbers[at::4]
+            if at % 2:  # the products with X
+                column = [one / self.norm if self.norm else 0.0 for one in column]
+            columns.append(tuple(one * self.unit for one in column))
         return Spread(self.norm * self.unit, *columns, remainder=remainder, heaviest=heaviest)
 
 

@@ -21,6 +21,7 @@ import torch
 
 __all__ = [
     "ALLOCATED",
+    "CHOOSING",
     "NOBODY",
     "Meeting",
     "Tokens",
@@ -76,6 +77,10 @@ ALLOCATED = (
     "zeros_like",
 )
 """Memory that others write into; what is written brings its owners with it."""
+
+
+CHOOSING = ("gather", "index", "index_select")
+"""These move numbers to where the content of another tensor says."""
 
 
 class Meeting(NamedTuple):
@@ -232,7 +237,8 @@ def _element_by_element(arguments: Sequence[tuple[Any, Tokens, bool]], shape: to
 def _united(groups: Sequence[Tokens], shape: torch.Size, *, agreeing: bool = False) -> Tokens:
     """All owners of all groups, each once. `agreeing`: there must be one, the same for all."""
     distinct: list[Tensor] = []
-    for one in (one.expand(shape) for group in groups for one in group):
+    for label in (one for group in groups for one in group):
+        one = label if label.shape == shape else label.expand(shape)
         if not any(_equal(one, other) for other in distinct):
             distinct.append(one)
     if len(distinct) > (1 if agreeing else MOST):
