@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from leadline.errors import LoadingError, check_path, check_seed, words_of
-from leadline.models.loading.functions import from_function
+from leadline.models.loading.functions import from_function, is_function
 from leadline.models.loading.pretrained import (
     from_folder,
     from_gguf,
@@ -86,7 +86,9 @@ def load_model(
         device=device,
         source=request.source,
     )
-    with no_trace(seed), ExitStack() as stack:
+    # What transformers imports takes longer than many a small model that does without it.
+    by_function = not random_init and is_function(request)
+    with no_trace(seed, quiet=not (recipe or by_function)), ExitStack() as stack:
         scratch = None
         if why is not None:
             scratch = Scratch(request.path)
@@ -118,7 +120,7 @@ def _from_source(
         return from_random(request)
     if path.is_dir():
         return from_folder(request, scratch)
-    if ":" in request.source:
+    if is_function(request):
         return from_function(request)
     if path.is_file():
         raise LoadingError(_refusal_of_file(path))
