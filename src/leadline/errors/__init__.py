@@ -32,6 +32,7 @@ from leadline.errors.exceptions import (
 )
 from leadline.errors.libraries import (
     require,
+    without_collector,
 )
 from leadline.errors.progress import (
     Progress,
@@ -79,5 +80,6 @@ __all__ = [
     "no_progress",
     "require",
     "shown",
+    "without_collector",
     "words_of",
 ]

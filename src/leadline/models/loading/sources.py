@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from leadline.errors import LoadingError, check_path, check_seed, words_of
+from leadline.errors import (
+    LoadingError,
+    check_path,
+    check_seed,
+    without_collector,
+    words_of,
+)
 from leadline.models.loading.functions import from_function, is_function
 from leadline.models.loading.pretrained import (
     from_folder,
@@ -88,7 +94,8 @@ def load_model(
     )
     # What transformers imports takes longer than many a small model that does without it.
     by_function = not random_init and is_function(request)
-    with no_trace(seed, quiet=not (recipe or by_function)), ExitStack() as stack:
+    quiet = not (recipe or by_function)
+    with without_collector(), no_trace(seed, quiet=quiet), ExitStack() as stack:
         scratch = None
         if why is not None:
             scratch = Scratch(request.path)
