@@ -105,7 +105,6 @@ def trial_rules(monkeypatch):
     """The catalog with the trial rules alone."""
     monkeypatch.setattr(RULES, "_loaded", True)
     monkeypatch.setattr(RULES, "_entries", {})
-    monkeypatch.setattr(RULES, "_places", {})
     register_trial_rules()
 
 

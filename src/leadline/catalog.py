@@ -13,6 +13,7 @@ docstring of an entry says what it does.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -60,7 +61,6 @@ class Catalog(Generic[T]):
         self.group = group
         self.arguments = arguments
         self._entries: dict[str, T] = {}
-        self._places: dict[str, str] = {}
         self._loaded = False
         self._lock = threading.RLock()
 
@@ -69,14 +69,13 @@ class Catalog(Generic[T]):
         name = Choice(name).name  # refuses what could not be typed on the command line
 
         def enter(entry: E) -> E:
-            place = _place_of(entry)
             if name in self._entries:
                 raise CatalogError(
-                    f"Two entries are called the {self.kind} {name!r}: {self._places[name]} and "
-                    f"{place}; give the second another name."
+                    f"Two entries are called the {self.kind} {name!r}: "
+                    f"{_place_of(self._entries[name])} and {_place_of(entry)}; give the second "
+                    "another name."
                 )
             self._entries[name] = cast("T", entry)
-            self._places[name] = place
             return entry
 
         return enter
@@ -99,8 +98,7 @@ class Catalog(Generic[T]):
 
     def place(self, name: str) -> str:
         """Return where the entry called `name` was written: file and line, or module."""
-        self.get(name)
-        return self._places[name]
+        return _place_of(self.get(name))
 
     def options(self, name: str) -> Mapping[str, inspect.Parameter]:
         """Return the options that the entry called `name` takes."""
@@ -178,7 +176,7 @@ class Catalog(Generic[T]):
 
         An entry point may name a module, whose decorators then run, or the entry itself.
         """
-        for point in importlib.metadata.entry_points(group=group):
+        for point in _entry_points(tuple(sys.path)).select(group=group):
             try:
                 entry = point.load()
                 if not isinstance(entry, ModuleType) and not self._has(entry):
@@ -234,6 +232,12 @@ def _import_folder(package: str, only: str | None = None) -> None:
             _import_folder(f"{package}.{module.name}", None if module.name == only else only)
         elif only is None:
             importlib.import_module(f"{package}.{module.name}")
+
+
+@functools.lru_cache(maxsize=1)
+def _entry_points(path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Every entry point of what is installed on `path`, read once for all catalogs."""
+    return importlib.metadata.entry_points()
 
 
 def _place_of(entry: object) -> str:

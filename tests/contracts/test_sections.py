@@ -76,7 +76,6 @@ def test_every_chart_stands_in_the_page_once() -> None:
 def test_a_plug_in_adds_a_section(monkeypatch: pytest.MonkeyPatch) -> None:
     SECTIONS.names()  # those of the package are loaded
     monkeypatch.setattr(SECTIONS, "_entries", dict(SECTIONS._entries))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(SECTIONS, "_places", dict(SECTIONS._places))  # pyright: ignore[reportPrivateUsage]
 
     @SECTIONS.register("mine")
     class MineSection:

@@ -23,7 +23,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from leadline.anatomy.eager import EagerMode
 
 __all__ = ["KeptWeights", "model_pass"]
 
@@ -95,7 +96,7 @@ class KeptWeights:
                 stack.callback(self._aliases[at][1].copy_, saved)
 
 
-class _Writes(TorchDispatchMode):
+class _Writes(EagerMode):
     """Hands a tensor that an operation is about to write to to those who keep it."""
 
     supports_higher_order_operators = True

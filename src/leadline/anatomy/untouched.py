@@ -32,6 +32,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from leadline.anatomy.eager import eagerly
 from leadline.anatomy.kept_values import Memory, remember_tensor
 from leadline.anatomy.kept_weights import KeptWeights
 from leadline.anatomy.own_passes import own_passes
@@ -77,7 +78,7 @@ def untouched(
         _keep_buffers(modules, stack)
         if evaluate:
             _evaluate(model, kept)
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(eagerly())
         yield
 
 

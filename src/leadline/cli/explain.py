@@ -12,7 +12,7 @@ from leadline.cli.screen.columns import print_line, print_text, two_columns
 from leadline.cli.screen.voice import Voice, check_page
 from leadline.cli.shelves.concepts import concept_key
 from leadline.cli.shelves.shelves import CODED, SHELVES, SINGULAR, Page, in_full, open_shelf
-from leadline.errors import CatalogError, InputError, did_you_mean
+from leadline.errors import CatalogError, InputError, did_you_mean, without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def explain(
     """
     if html is not None:
         check_page(html)
-    with voice.progress("Reading the catalogs"):
+    with voice.progress("Reading the catalogs"), without_collector():
         shelves = {kind: open_shelf(kind) for kind in CODED}
         by_code = {
             page.facts["code"]: page.name for pages in shelves.values() for page in pages.values()

@@ -8,6 +8,7 @@ from leadline.cli.request import options as o
 from leadline.cli.screen.columns import print_line, two_columns
 from leadline.cli.screen.voice import Voice
 from leadline.cli.shelves.shelves import CODED, SHELVES, Page, open_shelf
+from leadline.errors import without_collector
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ def list_(
     plugin: o.Plugins = None,
 ) -> None:
     """List what there is: rules, alarms, probes, quantities, bounds, families, parts, recipes, concepts."""
-    with voice.progress("Reading the catalogs"):
+    with voice.progress("Reading the catalogs"), without_collector():
         kinds = list(SHELVES) if kind is None else [kind]
         shelves = {name: open_shelf(name) for name in kinds}
     voice.emit(

@@ -33,6 +33,7 @@ from leadline.errors.exceptions import (
 )
 from leadline.errors.libraries import (
     require,
+    without_collector,
 )
 from leadline.errors.progress import (
     Foreseeing,
@@ -83,5 +84,6 @@ __all__ = [
     "no_progress",
     "require",
     "shown",
+    "without_collector",
     "words_of",
 ]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from leadline.catalog import Catalog
 from leadline.errors import InputError, RecipeError
@@ -91,10 +90,8 @@ class TokenEmbedding(Embedding):
 
 
 def _table(rows: int, width: int) -> nn.Embedding:
-    """A table whose rows are left to the init."""
-    table = skip_init(nn.Embedding, rows, width, device=torch.get_default_device())
-    assert isinstance(table, nn.Embedding)
-    return table
+    """A table whose rows are left to the init (skip_init would import the compiler of torch)."""
+    return nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
 
 
 @EMBEDDINGS.register("none")

@@ -52,7 +52,6 @@ def test_a_file_holds_sentences_checks_and_what_a_measurement_costs(tmp_path):
 
 def test_a_plug_in_adds_a_claim_by_one_file_and_one_function(tmp_path, monkeypatch):
     monkeypatch.setattr(CLAIMS, "_entries", dict(CLAIMS.items()))
-    monkeypatch.setattr(CLAIMS, "_places", {name: CLAIMS.place(name) for name in CLAIMS.names()})
     read_texts(written(tmp_path, CLAIM))
 
     @measures("two-and-two")

@@ -33,7 +33,7 @@ from leadline.anatomy.find.sublayer_roles import (
     placement_of,
     role_of,
 )
-from leadline.anatomy.find.trace import CallRow, ModuleCall, find_rows, trace_calls
+from leadline.anatomy.find.trace import CallRow, ModuleCall, find_rows, kind_of, trace_calls
 from leadline.anatomy.structure import Anatomy, Block, Port, Stack, Sublayer
 from leadline.errors import AnatomyError, words_of
 
@@ -55,7 +55,7 @@ class _BlockReading:
 
 def discover(model: nn.Module, forward: Forward) -> Anatomy:
     """The stacks of the model on the inputs that `forward` runs; AnatomyError when none is found."""
-    calls = trace_calls(model, forward, leaves=False)
+    calls = trace_calls(model, forward, leaves=False, arguments=True)
     rows = find_rows(model, calls)
     if not rows:
         raise AnatomyError(
@@ -148,7 +148,7 @@ def _what_next(failure: _Unread) -> str:
 def _read_row(model: nn.Module, forward: Forward, row: CallRow) -> Stack:
     kinds: dict[tuple[object, ...], list[ModuleCall]] = {}
     for call in row.calls:
-        kinds.setdefault(_kind(call.module), []).append(call)
+        kinds.setdefault(kind_of(call.module), []).append(call)
     readings: dict[tuple[object, ...], _BlockReading] = {}
     # The first block of a kind may be the odd one: what it lacks is seen when it is judged by the
     # equation of another.
@@ -171,8 +171,8 @@ def _read_row(model: nn.Module, forward: Forward, row: CallRow) -> Stack:
             module=call.path,
             entry=Port(call.path, "input"),
             exit=Port(call.path, "output"),
-            sublayers=_placed(readings[_kind(call.module)].sublayers, call.path),
-            opening=_under(call.path, readings[_kind(call.module)].opening),
+            sublayers=_placed(readings[kind_of(call.module)].sublayers, call.path),
+            opening=_under(call.path, readings[kind_of(call.module)].opening),
             in_place=call.in_place,
         )
         for index, call in enumerate(row.calls)
@@ -216,11 +216,6 @@ def _read_kind(
     raise failures[0]
 
 
-def _kind(module: nn.Module) -> tuple[object, ...]:
-    """Blocks with the same modules under the same names are of one kind."""
-    return tuple((name, type(inner).__name__) for name, inner in module.named_modules())
-
-
 def _read_block(model: nn.Module, forward: Forward, call: ModuleCall) -> _BlockReading:
     """The equation of one block; where some of it sleeps, that of a copy which is awake.
 
@@ -249,7 +244,7 @@ def _read_replay(
     path, key = call.path, (call.path, call.number)
     assert call.returned is not None
     try:
-        captured = capture_arguments(model, forward, {key})[key]
+        captured = call.arguments or capture_arguments(model, forward, {key})[key]
         replay = replay_block(path, call.module, captured, call.returned.shape, awake=awake)
     except UNRUNNABLE as error:
         raise _Unread(f"'{path}' could not be run again on its own: {error}.") from error

@@ -28,6 +28,7 @@ __all__ = [
     "ReplayedCall",
     "branch_shares",
     "capture_arguments",
+    "copied_arguments",
     "is_cache",
     "replay_block",
     "sleeps",
@@ -93,10 +94,7 @@ def capture_arguments(
             number = counts.get(path, 0)
             counts[path] = number + 1
             if (path, number) in keys:
-                captured[path, number] = mapped(
-                    (tuple(map(_as_it_stands, args)), _as_they_stand(kwargs)),
-                    _Once(lambda t: t.detach().clone()),
-                )
+                captured[path, number] = copied_arguments(args, kwargs)
 
         return hook
 
@@ -112,6 +110,14 @@ def capture_arguments(
         for handle in handles:
             handle.remove()
     return captured
+
+
+def copied_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Copies of what a module is called with, as it stands now."""
+    return mapped(
+        (tuple(map(_as_it_stands, args)), _as_they_stand(kwargs)),
+        _Once(lambda t: t.detach().clone()),
+    )
 
 
 def replay_block(

@@ -10,6 +10,7 @@ as it entered the block (parallel).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,15 @@ import torch
 from leadline.anatomy.find.fit import FittedWrite
 from leadline.anatomy.find.replay import Replay, ReplayedCall
 
-__all__ = ["Mixing", "mark_parallel", "mixing", "placement_name", "placement_of", "role_of"]
+__all__ = [
+    "Mixing",
+    "mark_parallel",
+    "mixing",
+    "placement_name",
+    "placement_of",
+    "pulled_back",
+    "role_of",
+]
 
 Tensor = torch.Tensor
 _FAINT = 1e-7
@@ -138,10 +147,20 @@ def _reads(call: ReplayedCall, state: Tensor | None) -> bool:
 def _gradient(output: Tensor, source: Tensor) -> Tensor | None:
     if not output.requires_grad or not source.requires_grad:
         return None
-    (gradient,) = torch.autograd.grad(
-        output, source, _direction(output), retain_graph=True, allow_unused=True
+    return pulled_back(output, _direction(output), [source])[0]
+
+
+def pulled_back(
+    output: Tensor, cotangent: Tensor, sources: Sequence[Tensor], *, retain_graph: bool = True
+) -> tuple[Tensor | None, ...]:
+    """The gradient of <cotangent, output> in each source; None where the output does not depend.
+
+    To give torch the number costs a product and returns the same bits as to give it the cotangent,
+    upon which it imports sympy.
+    """
+    return torch.autograd.grad(
+        (output * cotangent).sum(), sources, retain_graph=retain_graph, allow_unused=True
     )
-    return gradient
 
 
 def _direction(like: Tensor) -> Tensor:
@@ -160,13 +179,7 @@ def _row_gradients(
     assert update is not None and state is not None
     cotangent = torch.zeros_like(update).reshape(*rows[:2], -1)
     cotangent[row] = _direction(cotangent[row])
-    gradient, *foreign = torch.autograd.grad(
-        update,
-        [state, *others],
-        cotangent.reshape(update.shape),
-        retain_graph=True,
-        allow_unused=True,
-    )
+    gradient, *foreign = pulled_back(update, cotangent.reshape(update.shape), [state, *others])
     cross = any(
         _mixes_foreign(write, gradient, total, other)
         for other, total in zip(others, foreign, strict=True)
@@ -190,9 +203,7 @@ def _mixes_foreign(
         for weight, source in write.sources:
             if not source.requires_grad or source.shape != gradient.shape:
                 continue
-            (through,) = torch.autograd.grad(
-                source, other, gradient * (weight / factor), retain_graph=True, allow_unused=True
-            )
+            (through,) = pulled_back(source, gradient * (weight / factor), [other])
             if through is not None:
                 direct = direct - through
     moved = torch.linalg.vector_norm(direct, dim=-1)

@@ -8,17 +8,18 @@ row like any others.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+from leadline.anatomy.find.replay import Arguments, copied_arguments
 from leadline.anatomy.spread import whole
 from leadline.anatomy.tensors import first_tensor, stream_input
 
-__all__ = ["CallRow", "ModuleCall", "find_rows", "trace_calls"]
+__all__ = ["CallRow", "ModuleCall", "find_rows", "kind_of", "trace_calls"]
 
 Tensor = torch.Tensor
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
@@ -35,6 +36,8 @@ class ModuleCall:
     entered: Tensor | None = None
     returned: Tensor | None = None
     in_place: bool = False
+    arguments: Arguments | None = None
+    """What it was called with, copied when it was entered; None where nobody asked."""
 
     def inside(self, others: set[int]) -> bool:
         """Whether this call happened inside one of the calls whose ids are given."""
@@ -69,16 +72,25 @@ class CallRow:
 @dataclass
 class _Tracer:
     leaves: bool
+    copied: set[str]
+    """The paths of modules of whose first call the arguments are kept."""
     calls: list[ModuleCall] = field(default_factory=list)
     open: list[ModuleCall] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     versions: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+
+    def begin(self, *_: object) -> None:
+        """Forget the calls of a pass that the model broke off: another one begins."""
+        for one in (self.calls, self.open, self.counts, self.versions):
+            one.clear()
 
     def enter(self, path: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             number = self.counts.get(path, 0)
             self.counts[path] = number + 1
             call = ModuleCall(path, module, self.open[-1] if self.open else None, number)
+            if number == 0 and path in self.copied:
+                call.arguments = copied_arguments(args, kwargs)
             entered = stream_input(args, kwargs)
             if entered is not None:
                 call.entered = whole(entered)
@@ -115,17 +127,38 @@ def _shape_alone(tensor: Tensor | None) -> Tensor | None:
 
 
 def trace_calls(
-    model: nn.Module, forward: Callable[[], object], *, leaves: bool = True
+    model: nn.Module,
+    forward: Callable[[], object],
+    *,
+    leaves: bool = True,
+    arguments: bool = False,
 ) -> list[ModuleCall]:
     """Run `forward` once without gradients and return every module call in the order of entry.
 
     Without `leaves`, of modules without children the shapes alone are kept: no row is made of them,
-    and together they are most of what a pass computes.
+    and together they are most of what a pass computes. With `arguments`, the first call of every
+    kind of module that stands among its like keeps what it was called with.
     """
-    tracer = _Tracer(leaves)
-    handles: list[Any] = []
+    modules = dict(model.named_modules())
+    calls = _traced(model, modules, forward, leaves=leaves, arguments=arguments)
+    if len(dict(model.named_modules())) > len(modules):  # it makes some in its first pass
+        modules = dict(model.named_modules())
+        calls = _traced(model, modules, forward, leaves=leaves, arguments=arguments)
+    return calls
+
+
+def _traced(
+    model: nn.Module,
+    modules: Mapping[str, nn.Module],
+    forward: Callable[[], object],
+    *,
+    leaves: bool,
+    arguments: bool,
+) -> list[ModuleCall]:
+    tracer = _Tracer(leaves, _first_of_kinds(modules) if arguments else set())
+    handles: list[Any] = [model.register_forward_pre_hook(tracer.begin)]
     try:
-        for path, module in model.named_modules():
+        for path, module in modules.items():
             if path:
                 handles.append(
                     module.register_forward_pre_hook(tracer.enter(path), with_kwargs=True)
@@ -137,6 +170,27 @@ def trace_calls(
         for handle in handles:
             handle.remove()
     return tracer.calls
+
+
+def _first_of_kinds(modules: Mapping[str, nn.Module]) -> set[str]:
+    """The first module of every kind among the children of a container or of the same class."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, module in modules.items():
+        if path and next(module.children(), None) is not None:
+            parent = path.rpartition(".")[0]
+            kind = "" if isinstance(modules.get(parent), _CONTAINERS) else type(module).__name__
+            groups.setdefault((parent, kind), []).append(path)
+    first = set[str]()
+    for paths in groups.values():
+        if len(paths) > 1:
+            kinds = {kind_of(modules[path]): path for path in reversed(paths)}
+            first |= set(kinds.values())
+    return first
+
+
+def kind_of(module: nn.Module) -> tuple[object, ...]:
+    """Blocks with the same modules under the same names are of one kind."""
+    return tuple((name, type(inner).__name__) for name, inner in module.named_modules())
 
 
 def find_rows(model: nn.Module, calls: list[ModuleCall]) -> list[CallRow]:

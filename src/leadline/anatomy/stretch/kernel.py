@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from leadline.anatomy.eager import EagerMode
 
 __all__ = ["AttentionWatch", "attention_watched"]
 
@@ -57,7 +58,7 @@ class _Functions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(EagerMode):
     # Operators with functions as arguments (flex attention) fail under a mode that does not say so.
     supports_higher_order_operators = True
 

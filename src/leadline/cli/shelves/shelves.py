@@ -47,14 +47,14 @@ def open_shelf(kind: str) -> dict[str, Page]:
 
 def in_full(kind: str, page: Page) -> Page:
     """Return the page with the facts that are computed for it."""
+    if kind not in PART_KINDS and kind != "recipes":
+        return page
     from leadline.cli.shelves.part_facts import facts_of_part, facts_of_recipe
 
     if kind in PART_KINDS:
         facts = facts_of_part(PART_KINDS[kind], page.name)
-    elif kind == "recipes":
-        facts = facts_of_recipe(page.name)
     else:
-        return page
+        facts = facts_of_recipe(page.name)
     return replace(page, facts={**facts, **page.facts})
 
 

@@ -112,10 +112,9 @@ def read(
         passes += 1
         return call(module, which)
 
-    small = fit_batch(module, batch, seed, counted)
     anatomy = read_anatomy(
         module,
-        lambda: counted(small),
+        _FitPass(module, batch, seed, counted),
         lambda: counted(batch),
         declared=declared,
         families=families,
@@ -127,14 +126,44 @@ def fit_batch(
     module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
 ) -> Inputs:
     """Two random examples that the model takes, or the first half of the real ones."""
-    length = min(FIT_LENGTH, context_limit(module) or FIT_LENGTH)
     try:
-        small = random_inputs(module, examples=2, length=length, seed=seed + 1)
+        small = _two_random(module, seed)
         with torch.no_grad():
             run_once(small)
         return small
     except Exception:
         return _narrowed(batch)
+
+
+def _two_random(module: nn.Module, seed: int) -> Inputs:
+    length = min(FIT_LENGTH, context_limit(module) or FIT_LENGTH)
+    return random_inputs(module, examples=2, length=length, seed=seed + 1)
+
+
+class _FitPass:
+    """Runs the batch of `fit_batch`: whether the model takes it is seen by the first pass itself.
+
+    A model that says what its anatomy is makes no such pass.
+    """
+
+    def __init__(
+        self, module: nn.Module, batch: Inputs, seed: int, run_once: Callable[[Inputs], Any]
+    ) -> None:
+        self._module, self._batch, self._seed = module, batch, seed
+        self._run_once = run_once
+        self._small: Inputs | None = None
+
+    def __call__(self) -> Any:
+        if self._small is None:
+            try:
+                small = _two_random(self._module, self._seed)
+                output = self._run_once(small)
+            except Exception:
+                self._small = _narrowed(self._batch)
+            else:
+                self._small = small
+                return output
+        return self._run_once(self._small)
 
 
 def _narrowed(batch: Inputs) -> Inputs:

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from leadline.anatomy.eager import EagerMode
 
 __all__ = ["DrawsThatCount"]
 
@@ -55,7 +56,7 @@ class _Draw:
         return True
 
 
-class DrawsThatCount(TorchDispatchMode):
+class DrawsThatCount(EagerMode):
     """Postpone draws into whole parameters until they are read, or until the end."""
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,15 @@ from typing import Any
 from torch import nn
 
 from leadline.errors import CatalogError, LoadingError, words_of
-from leadline.models.loading.request import LoadedModel, Request
+from leadline.models.loading.request import LoadedModel, Request, quiet_transformers
 
-__all__ = ["from_function"]
+__all__ = ["from_function", "is_function"]
+
+
+def is_function(request: Request) -> bool:
+    """Whether the source names a function, and no folder or file that has a colon in its name."""
+    path = request.path
+    return ":" in request.source and path.suffix.lower() != ".gguf" and not path.is_dir()
 
 
 def from_function(request: Request) -> LoadedModel:
@@ -25,13 +32,17 @@ def from_function(request: Request) -> LoadedModel:
             f"{request.source} is a function, so no configuration field can be set with overrides "
             "or --set; set the sizes in the function."
         )
-    with _current_folder_importable():
+    with _current_folder_importable(), contextlib.ExitStack() as stack:
+        if _mentions_transformers(place):
+            stack.enter_context(quiet_transformers())
         function = getattr(_user_module(place, request.source), name, None)
         if not callable(function):
             raise LoadingError(
                 f"{place} has no function {name!r}; write package.module:function or "
                 "file.py:function."
             )
+        if "transformers" in sys.modules:
+            stack.enter_context(quiet_transformers())
         try:
             result = function()
         except Exception as error:
@@ -69,6 +80,24 @@ def _user_module(place: str, source: str) -> Any:
             f"The module {place!r} cannot be imported ({type(error).__name__}: "
             f"{words_of(error, first_line=True).rstrip('.')}); write package.module:function or file.py:function."
         ) from error
+
+
+def _mentions_transformers(place: str) -> bool:
+    """Whether the text of a module has the word, so that its function may import the library.
+
+    To import it only to silence it would take longer than most models that are made without it.
+    """
+    file: str | None = place
+    if not place.endswith(".py"):
+        try:
+            spec = importlib.util.find_spec(place)
+        except Exception:  # the import that follows says what is wrong
+            return False
+        file = None if spec is None else spec.origin
+    try:
+        return file is None or b"transformers" in Path(file).expanduser().read_bytes()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

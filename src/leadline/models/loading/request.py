@@ -135,8 +135,11 @@ def last_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def no_trace(seed: int) -> Iterator[None]:
-    """Seed the randomness, silence progress bars, logs and the conversion service; restore all later."""
+def no_trace(seed: int, *, quiet: bool = True) -> Iterator[None]:
+    """Seed the randomness, silence warnings and the conversion service; restore all later.
+
+    With `quiet`, transformers is imported and silenced as well.
+    """
     variable = "DISABLE_SAFETENSORS_CONVERSION"
     old_value = os.environ.get(variable)
     with contextlib.ExitStack() as stack:
@@ -145,6 +148,17 @@ def no_trace(seed: int) -> Iterator[None]:
         warnings.simplefilter("ignore")
         stack.enter_context(torch.random.fork_rng(devices=[]))
         torch.manual_seed(seed)
+        if quiet:
+            stack.enter_context(quiet_transformers())
+        os.environ[variable] = "1"
+        stack.callback(_put_back, variable, old_value)
+        yield
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the progress bars and logs of transformers, which is imported where it is installed."""
+    with contextlib.ExitStack() as stack:
         if "transformers" in sys.modules or importlib.util.find_spec("transformers"):
             from transformers.utils import logging
 
@@ -155,8 +169,6 @@ def no_trace(seed: int) -> Iterator[None]:
             if logging.is_progress_bar_enabled():
                 stack.callback(logging.enable_progress_bar)
                 logging.disable_progress_bar()
-        os.environ[variable] = "1"
-        stack.callback(_put_back, variable, old_value)
         yield
 
 

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from leadline.errors import LoadingError, check_path, check_seed, words_of
-from leadline.models.loading.functions import from_function
+from leadline.errors import (
+    LoadingError,
+    check_path,
+    check_seed,
+    without_collector,
+    words_of,
+)
+from leadline.models.loading.functions import from_function, is_function
 from leadline.models.loading.pretrained import (
     from_folder,
     from_gguf,
@@ -86,7 +92,10 @@ def load_model(
         device=device,
         source=request.source,
     )
-    with no_trace(seed), ExitStack() as stack:
+    # What transformers imports takes longer than many a small model that does without it.
+    by_function = not random_init and is_function(request)
+    quiet = not (recipe or by_function)
+    with without_collector(), no_trace(seed, quiet=quiet), ExitStack() as stack:
         scratch = None
         if why is not None:
             scratch = Scratch(request.path)
@@ -118,7 +127,7 @@ def _from_source(
         return from_random(request)
     if path.is_dir():
         return from_folder(request, scratch)
-    if ":" in request.source:
+    if is_function(request):
         return from_function(request)
     if path.is_file():
         raise LoadingError(_refusal_of_file(path))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from leadline.parts.positions._positions import POSITIONS, Positions
 
@@ -18,9 +17,9 @@ class Learned(Positions):
     def __init__(self, width: int, context: int, head_width: int) -> None:
         super().__init__()
         self.limit = context
-        table = skip_init(nn.Embedding, context, width, device=torch.get_default_device())
-        assert isinstance(table, nn.Embedding)
-        self.table = table
+        # The rows are left to the init. On `meta`, where skip_init draws them, normal_ imports the
+        # compiler of torch, which takes a second.
+        self.table = nn.Embedding.from_pretrained(torch.empty(context, width), freeze=False)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + self.table(positions)

@@ -12,6 +12,7 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import untouched
+from leadline.anatomy.find.trace import trace_calls
 from leadline.instruments.passes import probe_plan as _plan
 from leadline.instruments.passes.probe_plan import plan
 from leadline.instruments.passes.running import _narrowed, call, few_threads, fit_batch, read, run
@@ -86,6 +87,33 @@ def test_where_random_inputs_do_not_fit_the_first_half_of_the_examples_is_taken(
     model, x = Picky().eval(), _stream()
     small = fit_batch(model, as_inputs(x, model), 0, lambda which: call(model, which))
     assert torch.equal(small.main, x[:2])
+
+
+def test_a_model_that_breaks_off_in_the_middle_of_random_inputs_is_read_on_its_own() -> None:
+    class Picky(_Tower):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+            y = super().forward(x)
+            if x.shape[1] != 6:
+                raise ValueError("six tokens, please")
+            return y
+
+    model, x = Picky().eval(), _stream()
+    anatomy, passes = read(model, as_inputs(x, model), declared=None, families=True, seed=0)
+    plain, fewer = read(_Tower().eval(), as_inputs(x, model), declared=None, families=True, seed=0)
+    assert anatomy.stacks == plain.stacks
+    assert (passes, fewer) == (3, 2)
+
+
+def test_blocks_that_are_made_in_the_first_pass_are_traced() -> None:
+    class Late(_Tower):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+            if not hasattr(self, "late"):
+                self.late = nn.Linear(WIDTH, WIDTH)
+            return super().forward(self.late(x))
+
+    model = Late().eval()
+    calls = trace_calls(model, lambda: model(_stream()))
+    assert [call.path for call in calls].count("late") == 1
 
 
 def test_half_of_the_examples_is_half_of_every_tensor_that_counts_examples() -> None:
@@ -303,8 +331,8 @@ def test_an_anatomy_without_a_balance_is_read_and_judged_first() -> None:
     model = _Tower().eval()
     unproved = replace(leadline.anatomy_of(model, _stream()), balance=None)
     record = leadline.measure(model, _stream(), anatomy=unproved, probes="stream")
-    # One trial of the batch for the fit, and the judgement.
-    assert record.provenance["passes"]["anatomy_forward"] == 2
+    # The judgement alone: nothing is fitted.
+    assert record.provenance["passes"]["anatomy_forward"] == 1
 
 
 @pytest.mark.parametrize(

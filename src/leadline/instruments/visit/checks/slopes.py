@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leadline.anatomy.find.sublayer_roles import pulled_back
 from leadline.anatomy.tensors import mapped
 from leadline.instruments.visit.check import CouldNot, check
 from leadline.instruments.visit.patient import Patient
@@ -166,7 +167,7 @@ def _by_autograd(given: Tensor, output: Tensor, change: Tensor, answer: Tensor) 
     if not output.requires_grad:
         return 0.0
     direction = (answer / answer.norm()).to(output.dtype)
-    (gradient,) = torch.autograd.grad(output, given, direction, allow_unused=True)
+    (gradient,) = pulled_back(output, direction, [given], retain_graph=False)
     if gradient is None:
         return 0.0
     return float((gradient.double() * change.double()).sum())

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from leadline.anatomy.eager import EagerMode
 from leadline.instruments.passes.running import call
 from leadline.instruments.visit.patient import Patient
 from leadline.instruments.visit.tokens.rounding import rounding
@@ -206,7 +206,7 @@ def random_calls(model: nn.Module, inputs: Inputs) -> list[dict[str, str]]:
     running: list[str] = []
     calls: dict[tuple[str, str], None] = {}
 
-    class Watch(TorchDispatchMode):
+    class Watch(EagerMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
