@@ -23,9 +23,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _pop_mode_temporarily,
+)
 
-__all__ = ["KeptWeights", "model_pass"]
+__all__ = ["KeptWeights", "apart_from_pass", "model_pass"]
 
 
 class _Standing(threading.local):
@@ -104,6 +108,12 @@ class _Writes(TorchDispatchMode):
         super().__init__()
         self._kept = kept
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Compiled regions run eagerly where this stands (`untouched`); to tell the compiler at every
+        # operation that there is nothing for it to see costs as much as the rest of the dispatch.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -150,4 +160,15 @@ def model_pass() -> Iterator[None]:
     """Stand around a pass of a model, so that weights which it writes to are put back later."""
     kept = _standing.weights
     with nullcontext() if kept is None else kept.watching():
+        yield
+
+
+@contextmanager
+def apart_from_pass() -> Iterator[None]:
+    """Stand around what is computed about a pass in the middle of it.
+
+    It writes to no weight, and there are far more operations in it than in the pass itself.
+    """
+    watched = isinstance(_get_current_dispatch_mode(), _Writes)
+    with _pop_mode_temporarily() if watched else nullcontext():
         yield
