@@ -111,10 +111,16 @@ class AttentionRows:
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
     ) -> Iterator[Softmax]:
         """What a softmax computes on the way: blocks [heads, b, n'], n' < n where later keys are hidden."""
+        hidden_rows = self.causal and 0 in self._visible_keys
         for first, logits in self._logits(rows, dtype):
             top = logits.amax(-1, keepdim=True)
             shift = torch.where(top == -torch.inf, 0, top)
             shifted = logits.sub_(shift)
+            if self.sinks is None and self.mask is None and not hidden_rows:
+                # All in one operation; the largest weight belongs to a shifted logit of zero.
+                weights = shifted.softmax(-1)
+                yield Softmax(first, top, shifted, 1 / weights.amax(-1, keepdim=True), weights)
+                continue
             weights = shifted.exp()
             total = weights.sum(-1, keepdim=True)
             if self.sinks is not None:
