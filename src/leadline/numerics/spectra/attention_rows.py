@@ -77,7 +77,11 @@ class AttentionRows:
         self.mask = None if mask is None else self._kept_mask(mask, heads, m, n)
         # The last key position that each kept query may see, and how many kept keys that is.
         last = self.query_positions + (n - m)
-        self._visible_keys = torch.searchsorted(self.key_positions, last, right=True).tolist()
+        if keep_queries is None and keep_keys is None:
+            # Known without asking the device.
+            self._visible_keys = [min(n, max(0, i + 1 + n - m)) for i in range(m)]
+        else:
+            self._visible_keys = torch.searchsorted(self.key_positions, last, right=True).tolist()
         self._last = last
         self._cast: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._sums: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
