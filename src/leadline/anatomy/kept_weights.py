@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
 from leadline.anatomy.eager import EagerMode
 
-__all__ = ["KeptWeights", "model_pass"]
+__all__ = ["KeptWeights", "apart_from_pass", "model_pass"]
 
 
 class _Standing(threading.local):
@@ -151,4 +152,15 @@ def model_pass() -> Iterator[None]:
     """Stand around a pass of a model, so that weights which it writes to are put back later."""
     kept = _standing.weights
     with nullcontext() if kept is None else kept.watching():
+        yield
+
+
+@contextmanager
+def apart_from_pass() -> Iterator[None]:
+    """Stand around what is computed about a pass in the middle of it.
+
+    It writes to no weight, and there are far more operations in it than in the pass itself.
+    """
+    watched = isinstance(_get_current_dispatch_mode(), _Writes)
+    with _pop_mode_temporarily() if watched else nullcontext():
         yield

@@ -317,6 +317,10 @@ class Record(Showable):
             )
         )
 
+    def broken_quantities(self) -> list[str]:
+        """The quantities that have a value which is not finite."""
+        return self._reader.broken_quantities()
+
     def step_lines(self) -> list[StepLine]:
         """Return the headline of every quantity at every site, over the steps of each run.
 

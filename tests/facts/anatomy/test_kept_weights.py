@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 import leadline
 from leadline.anatomy import model_pass, untouched
+from leadline.anatomy.kept_weights import KeptWeights, apart_from_pass
 from tests.plain_gpt import PlainGPT
 
 WIDTH = 4
@@ -117,6 +118,33 @@ def test_only_what_is_written_to_is_copied():
     with Counting(), untouched(model):
         _passes(model)
     assert copies == [model[1].linear.weight.data_ptr()]
+
+
+def test_what_is_computed_about_a_pass_is_not_watched_and_the_pass_is_again(monkeypatch):
+    watched = []
+    monkeypatch.setattr(KeptWeights, "save", lambda self, tensor: watched.append(tensor.numel()))
+    with untouched(nn.Linear(WIDTH, WIDTH)), model_pass():
+        torch.zeros(1).add_(1)
+        with apart_from_pass():
+            torch.zeros(2).add_(1)
+        torch.zeros(3).add_(1)
+    assert watched == [1, 3]
+
+
+def test_what_somebody_else_watches_is_seen_apart_from_the_pass_too():
+    operations = []
+
+    class Listing(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            operations.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    values = torch.zeros(2)
+    for outer, inner in ((Listing(), model_pass()), (model_pass(), Listing())):
+        operations.clear()
+        with untouched(nn.Linear(WIDTH, WIDTH)), outer, inner, apart_from_pass():
+            values.add_(1)
+        assert "aten.add_.Tensor" in operations
 
 
 class _Adapter(nn.Linear):

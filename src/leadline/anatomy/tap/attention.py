@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from leadline.anatomy.exactness import exactly
+from leadline.anatomy.kept_weights import apart_from_pass
 from leadline.anatomy.tap.module_hook import ModuleHook
 from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.anatomy.tap.projections import Projections
@@ -194,7 +195,7 @@ class Eyes(TorchFunctionMode):
         result = func(*args, **kwargs)
         look = LOOKS.get(func)
         if look is not None:
-            with torch._C.DisableTorchFunction(), torch.no_grad():
+            with apart_from_pass(), torch._C.DisableTorchFunction(), torch.no_grad():
                 look(self, result, args, kwargs)
         elif self._tracks and isinstance(result, Tensor):
             self._follow(func, result, args)

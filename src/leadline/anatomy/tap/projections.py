@@ -10,6 +10,7 @@ themselves agree, they have not been turned. Values are found in the same way; n
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ __all__ = ["Projections", "Source", "WeightProduct"]
 Tensor = torch.Tensor
 _KEPT_PRODUCTS = 8
 _KEPT_NORMS = 8
+_TOGETHER = 3
+"""Products that are compared at once: those of queries, keys and values are the last three."""
 _SAMPLED = 64
 """About so many tokens are compared with a candidate."""
 _TELLING = 4
@@ -116,31 +119,29 @@ class Projections:
             return None
         with torch.no_grad():
             sample = _Sample(vectors)
-            for product in reversed(self._products):
-                source = self._from_product(sample, product)
-                if source is not None:
-                    return source
+            products = list(reversed(self._products))
+            for first in range(0, len(products), _TOGETHER):
+                candidates = products[first : first + _TOGETHER]
+                fit = _fit(sample, [product.returned for product in candidates])
+                if fit is not None:
+                    return self._from_product(sample, candidates[fit.number], fit)
             for normed in reversed(self._normed):
                 source = self._from_norm(sample, normed)
                 if source is not None:
                     return source
         return None
 
-    def _from_product(self, sample: _Sample, product: WeightProduct) -> Source | None:
-        fitted = _fit(sample, product.returned)
-        if fitted is None:
-            return None
-        places, factor, turned = fitted
-        width = sample.width
+    def _from_product(self, sample: _Sample, product: WeightProduct, fit: _Fit) -> Source:
+        places, factor, width = fit.places, fit.factor, sample.width
         weight = product.matrix.T
         rows = [slice(place, place + width) for place in places]
         bias = None
         if product.bias is not None and product.bias.ndim == 1:
-            bias = torch.stack([product.bias[row] for row in rows]).double() * factor
+            bias = _times(_rows(product.bias, rows), factor)
         return Source(
             module="",
-            turned=turned,
-            weight=torch.stack([weight[row] for row in rows]).double() * factor,
+            turned=fit.turned,
+            weight=_times(_rows(weight, rows), factor),
             bias=bias,
             norm=self._norm_of(product.entered),
             features=tuple(rows),
@@ -153,19 +154,18 @@ class Projections:
         if returned.ndim == 4 and returned.shape[-1] == sample.width:
             # [example, token, head, feature] or [example, head, token, feature]
             orders = [returned.flatten(2), returned.transpose(1, 2).flatten(2)]
-        fitted = next((fit for one in orders if (fit := _fit(sample, one))), None)
-        if fitted is None or abs(fitted[1] - 1.0) > AGREE:
+        fit = _fit(sample, orders)
+        if fit is None or abs(fit.factor - 1.0) > AGREE:
             return None
-        places, _, turned = fitted
         reach = self._reach(normed)
         if reach is None:
             return None
         width = sample.width
         per_head = reach.width == width
         rows = tuple(
-            slice(0, width) if per_head else slice(place, place + width) for place in places
+            slice(0, width) if per_head else slice(place, place + width) for place in fit.places
         )
-        return Source(module=normed.path, turned=turned, norm=reach, features=rows)
+        return Source(module=normed.path, turned=fit.turned, norm=reach, features=rows)
 
     def _norm_of(self, entered: Tensor) -> NormReach | None:
         """The norm whose output this is."""
@@ -213,30 +213,62 @@ class _Sample:
         ].float()
 
 
-def _fit(sample: _Sample, returned: Tensor) -> tuple[list[int], float, bool] | None:
-    """Which features of the candidate are which head: their first places, the factor, turned."""
-    width, features = sample.width, returned.shape[-1]
-    if width == 0 or features % width:
+def _rows(tensor: Tensor, rows: Sequence[slice]) -> Tensor:
+    """The rows of every head, [head, row, ...]; a view where they follow one another."""
+    first, height = rows[0].start, rows[0].stop - rows[0].start
+    if all(row.start == first + number * height for number, row in enumerate(rows)):
+        return tensor[first : first + len(rows) * height].unflatten(0, (len(rows), height))
+    return torch.stack([tensor[row] for row in rows])
+
+
+def _times(tensor: Tensor, factor: float) -> Tensor:
+    """In float64, times the factor; a copy in any case."""
+    raised = tensor.to(torch.float64, copy=True)
+    return raised if factor == 1.0 else raised.mul_(factor)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Which features of which candidate are which head: their first places, the factor, turned."""
+
+    number: int
+    places: list[int]
+    factor: float
+    turned: bool
+
+
+def _fit(sample: _Sample, returned: Sequence[Tensor]) -> _Fit | None:
+    """The first of the candidates that fits. All are compared together and their numbers fetched once."""
+    width = sample.width
+    candidates: dict[int, Tensor] = {}
+    for number, one in enumerate(returned):
+        theirs = None if width == 0 or one.shape[-1] % width else sample.of(one)
+        if theirs is not None:
+            candidates[number] = theirs
+    if not candidates:
         return None
-    theirs = sample.of(returned)
-    if theirs is None:
-        return None
-    sizes = torch.linalg.vector_norm(theirs.unflatten(-1, (-1, width)), dim=-1)
+    blocks = [one.unflatten(-1, (-1, width)) for one in candidates.values()]
+    sizes = torch.cat([torch.linalg.vector_norm(one, dim=-1) for one in blocks], -1)
     # [token, head, block]: a head is a block if this does not depend on the token.
     ratio = sample.sizes.unsqueeze(-1) / sizes.unsqueeze(1)
     factors = ratio.mean(0)
     spread = (ratio / factors - 1).abs().amax(0).nan_to_num(float("inf"))
-    best = spread.argmin(-1)
-    best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
-    factor = float(best_factors.median())
-    fits = spread.amin(-1).amax() < AGREE and ((best_factors / factor - 1).abs() < AGREE).all()
-    if not bool(fits):
-        return None
-    if abs(factor - 1.0) <= _ROUNDING * sample.eps:
-        factor = 1.0
-    places = [int(block) * width for block in best]
-    picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
-    apart = (picked - sample.vectors).abs().max()
-    turned = bool(apart > AGREE * sample.vectors.abs().max())
-    # Lengths of so few tokens agree by chance; the vectors themselves do not.
-    return None if turned and len(theirs) < _TELLING else (places, factor, turned)
+    table = torch.stack((spread, factors)).cpu()
+    parts = table.split([one.shape[1] for one in blocks], -1)
+    for (number, theirs), (spread, factors) in zip(candidates.items(), parts, strict=True):
+        best = spread.argmin(-1)
+        best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+        factor = float(best_factors.median())
+        fits = spread.amin(-1).amax() < AGREE and ((best_factors / factor - 1).abs() < AGREE).all()
+        if not bool(fits):
+            continue
+        if abs(factor - 1.0) <= _ROUNDING * sample.eps:
+            factor = 1.0
+        places = [block * width for block in best.tolist()]
+        picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
+        apart = (picked - sample.vectors).abs().max()
+        turned = bool(apart > AGREE * sample.vectors.abs().max())
+        # Lengths of so few tokens agree by chance; the vectors themselves do not.
+        if not turned or len(theirs) >= _TELLING:
+            return _Fit(number, places, factor, turned)
+    return None

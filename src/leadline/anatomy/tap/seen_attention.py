@@ -9,7 +9,7 @@ import torch
 
 from leadline.anatomy.tap.projections import Source
 
-__all__ = ["SeenAttention", "as_products", "shaped_by_example"]
+__all__ = ["SeenAttention", "as_products", "outlined", "shaped_by_example"]
 
 Tensor = torch.Tensor
 
@@ -48,6 +48,35 @@ class SeenAttention:
         grid = self.weights if self.weights is not None else self.query
         assert grid is not None
         return grid.shape[1]
+
+
+def outlined(attention: SeenAttention) -> SeenAttention:
+    """The same call with shapes, types and devices alone: its tensors are let go."""
+
+    def source(one: Source | None) -> Source | None:
+        if one is None:
+            return None
+        return replace(
+            one, weight=_outline(one.weight), bias=_outline(one.bias), entered=_outline(one.entered)
+        )
+
+    return replace(
+        attention,
+        query=_outline(attention.query),
+        key=_outline(attention.key),
+        value=attention.value.new_empty(()).expand(attention.value.shape),
+        output=attention.output.new_empty(()).expand(attention.output.shape),
+        mask=_outline(attention.mask),
+        logits=_outline(attention.logits),
+        weights=_outline(attention.weights),
+        query_source=source(attention.query_source),
+        key_source=source(attention.key_source),
+        value_source=source(attention.value_source),
+    )
+
+
+def _outline(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.new_empty(()).expand(tensor.shape)
 
 
 def as_products(

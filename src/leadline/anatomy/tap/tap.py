@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy.find.fit import misses
+from leadline.anatomy.kept_weights import apart_from_pass
 from leadline.anatomy.spread import whole
 from leadline.anatomy.structure import Anatomy, Balance, Block, Port, Stack, Sublayer
 from leadline.anatomy.tap.module_hook import ModuleHook
@@ -244,7 +245,7 @@ class Tap:
         block = walk.block
         call = walk.calls[path]
         walk.calls[path] += 1
-        with torch.no_grad():
+        with apart_from_pass(), torch.no_grad():
             if block.opening == path and call == 0:
                 opened = first_tensor(output)
                 walk.state = _like(None if opened is None else opened.detach(), walk.state)

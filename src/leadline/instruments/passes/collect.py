@@ -9,7 +9,7 @@ fetches them together; of a mask the places of the real tokens are fetched once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,17 @@ from leadline.anatomy.tap.output_projection import BranchProducts
 from leadline.errors import ProbeError, shown
 from leadline.instruments.passes.attention_facts import attention_facts, attention_findings
 from leadline.instruments.passes.branches import Branches
-from leadline.instruments.passes.probe import At, Each, PerHead, PerToken, Refused, Result, Single
+from leadline.instruments.passes.probe import (
+    At,
+    Each,
+    Later,
+    PerHead,
+    PerToken,
+    Refused,
+    Result,
+    Single,
+    settled,
+)
 from leadline.instruments.passes.probe_plan import Plan
 from leadline.instruments.passes.reduction import (
     head_readings,
@@ -30,6 +40,7 @@ from leadline.instruments.passes.reduction import (
     real_tokens,
     token_columns,
 )
+from leadline.numerics.patterns.pattern_queue import PatternQueue
 from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
 from leadline.numerics.tokens import Tokens, real_rows, widest_float
 from leadline.record import Finding, Reading, Site
@@ -85,6 +96,11 @@ class Collector:
         self._gradients = plan.seeing("gradient")
         self._parameters = plan.seeing("parameters")
         self._attentions = plan.seeing("attention")
+        self._judges_at_once = products is not None or not all(
+            getattr(probe, "later", False) for probe in self._attentions
+        )
+        self._queue = PatternQueue()
+        self._waiting: list[tuple[At, Patterns, list[list[Result | Later]]]] = []
         self.attentions: list[dict[str, Any]] = []
         self.several: set[tuple[str, int, int | None]] = set()
         self._heads: dict[tuple[str, Site], list[PerHead]] = {}
@@ -152,23 +168,47 @@ class Collector:
     ) -> None:
         site = Site(stack.name, block.layer, write.sublayer, write.role)
         queries, keys = self._attention_masks(stack, write, attention)
-        patterns = Patterns(attention, queries=queries, keys=keys)
+        patterns = Patterns(attention, queries=queries, keys=keys, queue=self._queue)
+        at = At(stack, site)
+        # What reads whole matrices has to know first whether they are the right ones; of weights that
+        # a model computed itself the tensors are needed for that.
+        if self._judges_at_once or attention.route == "weights":
+            self.settle()
+            if self._judge(at, patterns) and self._branches is not None:
+                self._branches.add_attention(site, patterns, queries)
+            return
+        patterns.add_up()
+        results = [list(_iterable(one.attention(at, patterns), at)) for one in self._attentions]
+        patterns.let_go()
+        self._waiting.append((at, patterns, results))
+
+    def settle(self) -> None:
+        """Judge the attention that waits, and take in what the probes made of it."""
+        waiting, self._waiting = self._waiting, []
+        for at, patterns, results in waiting:
+            self._judge(at, patterns, results)
+
+    def _judge(
+        self, at: At, patterns: Patterns, results: Sequence[Iterable[Result | Later]] | None = None
+    ) -> bool:
+        """Take in the facts and results of matrices that are proved; say whether they are."""
+        site = at.site
         proof = patterns.measured.proof
         # Broken logits break the proof too, and are a finding of their own.
-        is_proved = proof is not None and (proof <= PROOF_LIMIT or patterns.measured.broken)
-        if not is_proved:
-            self.unproved[stack.name, block.layer, write.sublayer] = proof
-            return
+        if proof is None or not (proof <= PROOF_LIMIT or patterns.measured.broken):
+            self.unproved[site.stack, site.layer, site.sublayer or 0] = proof
+            return False
         self.remarks += attention_findings(site, patterns)
         # Some blocks call attention twice for one write; the heads of the second are counted on.
         earlier = sum(one["heads"] for one in self.attentions if _at(one) == _place(site))
         if earlier:
             self.several.add(_place(site))
         self.attentions.append(attention_facts(site, patterns, first_head=earlier + 1))
-        for probe in self._attentions:
-            self._take(At(stack, site), None, probe.attention(At(stack, site), patterns), earlier)
-        if self._branches is not None:
-            self._branches.add_attention(site, patterns, queries)
+        if results is None:
+            results = [_iterable(probe.attention(at, patterns), at) for probe in self._attentions]
+        for one in results:
+            self._take(at, None, settled(one), earlier)
+        return True
 
     def _split(self, name: str, site: Site) -> bool:
         """Whether a number of all heads was taken of one call where a sublayer makes several."""
@@ -290,6 +330,7 @@ class Collector:
 
     def readings(self) -> list[Reading]:
         """Everything measured so far, as rows."""
+        self.settle()
         self._flush()
         for (_, site), results in self._heads.items():
             self._readings += head_readings(joined_heads(results), site)
@@ -347,9 +388,7 @@ def _same_memory(first: Tensor, second: Tensor) -> bool:
 
 def checked_results(results: Iterable[Result], at: At) -> Iterator[Result]:
     """Refuse what is no result, in a sentence: a probe may be anybody's."""
-    if not isinstance(results, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ProbeError(_not_a_result(results, at))
-    for result in results:
+    for result in _iterable(results, at):
         if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ProbeError(_not_a_result(result, at))
         if isinstance(result, Single):
@@ -360,6 +399,12 @@ def checked_results(results: Iterable[Result], at: At) -> Iterator[Result]:
                     f"{at.site}; give a tensor with one element."
                 )
         yield result
+
+
+def _iterable(results: Iterable[Any], at: At) -> Iterable[Any]:
+    if not isinstance(results, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ProbeError(_not_a_result(results, at))
+    return results
 
 
 def _not_a_result(value: object, at: At) -> str:

@@ -128,7 +128,8 @@ def balance_findings(record: Record, anatomy: Anatomy, balance: Balance) -> list
 def not_finite_findings(record: Record, names: Iterable[str]) -> list[Finding]:
     """One finding for each of the quantities that has a value which is not finite."""
     findings: list[Finding] = []
-    for name in names:
+    broken_names = set(record.broken_quantities())
+    for name in filter(broken_names.__contains__, names):
         broken = [r.site for r in record.select(name) if not abs(r.value) < float("inf")]
         if broken:
             first = min(broken, key=lambda site: (site.layer, site.sublayer or 0))

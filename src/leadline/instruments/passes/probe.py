@@ -26,7 +26,7 @@ three yield `Single` and `Refused` only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
@@ -45,6 +45,7 @@ __all__ = [
     "Each",
     "Join",
     "Kind",
+    "Later",
     "LinearProbe",
     "PerHead",
     "PerToken",
@@ -53,6 +54,7 @@ __all__ = [
     "Result",
     "Sight",
     "Single",
+    "settled",
 ]
 
 Sight = Literal[
@@ -198,4 +200,24 @@ class Refused:
     why: str
 
 
+@dataclass(frozen=True)
+class Later:
+    """Results that are made when the pass is over, of numbers that are found for all layers at once.
+
+    A probe of attention gives its results so if its class has `later = True`: then it is called
+    before the proof of the matrices has been read, and what it gave is dropped where that fails.
+    """
+
+    results: Callable[[], Iterable[Result]]
+
+
 Result = PerToken | PerHead | Each | Single | Refused
+
+
+def settled(results: Iterable[Result | Later]) -> Iterator[Result]:
+    """The results, with those that were put off in their places."""
+    for result in results:
+        if isinstance(result, Later):
+            yield from result.results()
+        else:
+            yield result

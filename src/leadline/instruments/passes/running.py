@@ -222,6 +222,7 @@ def run(
         with torch.no_grad():
             with tap, spy, _calls(module, called_paths):
                 output = call(module, batch)
+            collector.settle()
             value = loss.compute(output, batch)
         return PassOutcome(
             collector,
@@ -241,6 +242,7 @@ def run(
     with torch.enable_grad(), reduced, recomputed(module, anatomy):
         with tap, spy, _calls(module, called_paths):
             output = call(module, batch)
+        collector.settle()
         value = loss.compute(output, batch)
         if not value.requires_grad:
             raise InputError(

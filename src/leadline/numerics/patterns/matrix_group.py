@@ -155,6 +155,16 @@ class MatrixGroup:
         return mask.expand(len(self.members), self.heads, *mask.shape[2:]).flatten(0, 1)
 
     @property
+    def device(self) -> torch.device:
+        """Where the matrices stand."""
+        return self.attention.output.device
+
+    @property
+    def ordered(self) -> bool:
+        """Whether query i is known to see the keys up to i and no others."""
+        return isinstance(self.matrices, AttentionRows) and self.matrices.causal
+
+    @property
     def one_mask(self) -> bool:
         """Whether all matrices hide the same entries, so that one of them tells."""
         if isinstance(self.matrices, ModelPattern):
@@ -221,14 +231,14 @@ class MatrixGroup:
         """What statistics are computed in: float64 for a float64 model, float32 otherwise."""
         return torch.float64 if self.attention.output.dtype == torch.float64 else torch.float32
 
-    def bias_range(self) -> float:
+    def bias_range(self) -> Tensor:
         """The largest range, over a row, of an additive mask where it does not hide."""
         if self.mask is None or self.mask.dtype == torch.bool:
-            return 0.0
+            return torch.zeros((), device=self.device)
         shown = torch.isfinite(self.mask)
         high = self.mask.masked_fill(~shown, float("-inf")).amax(-1)
         low = self.mask.masked_fill(~shown, float("inf")).amin(-1)
-        return float((high - low).clamp_min(0).nan_to_num(0.0, 0.0, 0.0).max())
+        return (high - low).clamp_min(0).nan_to_num(0.0, 0.0, 0.0).max()
 
 
 def _repeated(tensor: Tensor, heads: int) -> Tensor:

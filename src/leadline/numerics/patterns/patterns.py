@@ -27,26 +27,27 @@ and column sums are of the weights, and nothing is reported about the logits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import torch
 
 from leadline.anatomy import SeenAttention
 from leadline.anatomy.exactness import exactly
+from leadline.anatomy.tap.seen_attention import outlined
 from leadline.numerics.denormals import flushed
 from leadline.numerics.patterns.matrix_group import AT_ONCE, MatrixGroup, ModelPattern
+from leadline.numerics.patterns.pattern_numbers import (
+    GroupNumbers,
+    PatternNumbers,
+    PatternShape,
+    gathered,
+)
+from leadline.numerics.patterns.pattern_queue import PatternQueue
 from leadline.numerics.patterns.pattern_sums import Sums, add_block, miss_in_eps, proof_vectors
 from leadline.numerics.patterns.score_fit import Scores, fit_scores, same_bias
 from leadline.numerics.spectra.attention_rows import AttentionRows
-from leadline.numerics.spectra.spectrum import (
-    SpectralNorm,
-    blocks_leading_pair,
-    leading_pair,
-    rows_leading_pair,
-    spectral_norm,
-)
+from leadline.numerics.spectra.leading import is_large
+from leadline.numerics.spectra.spectrum import blocks_leading_pair, leading_pair, rows_leading_pair
 
 __all__ = ["LONG", "PROOF_LIMIT", "PatternNumbers", "PatternShape", "Patterns"]
 
@@ -58,63 +59,26 @@ PROOF_LIMIT = 8.0
 _ROWS = 128
 """Rows of a block of long matrices: what one product of a Krylov run reads."""
 
-Mask = Literal["none", "causal", "other"]
-
-
-@dataclass(frozen=True)
-class PatternShape:
-    """What the matrices of some examples look like: how many keys each row may see."""
-
-    queries: int
-    keys: int
-    examples: int
-    mask: Mask
-    allowed: tuple[int, ...]
-
-
-@dataclass
-class PatternNumbers:
-    """The numbers of all examples: [example, head], or [example] for the divergence.
-
-    `missing` counts rows that may see no key at all, `uneven` is the largest |1 - row sum| over
-    the others, `excess` the largest row sum less one, `lowest` the smallest weight, `proof` the
-    largest miss of A V in eps, None where the product could not be understood.
-    """
-
-    norm: SpectralNorm
-    second: SpectralNorm | None
-    column_sum: Tensor
-    entropy: Tensor
-    logit_std: Tensor
-    logit_span: Tensor
-    sink_share: Tensor
-    distance: Tensor
-    divergence: Tensor
-    missing: int
-    uneven: float
-    proof: float | None
-    bias_range: float
-    excess: float
-    lowest: float
-    altered: bool
-    broken: bool
-    """Whether any logit is NaN."""
-    doubtful: bool = False
-    """Whether some key was taken for hidden by the size of its logit alone: no mask was seen."""
-    shapes: list[PatternShape] = field(default_factory=list)
-
 
 class Patterns:
     """The attention matrices of one call, of all examples and heads.
 
-    `queries` and `keys` mark the real tokens, [example, token]; None: all of them.
+    `queries` and `keys` mark the real tokens, [example, token]; None: all of them. In a `queue` they
+    wait for those of other calls.
     """
 
     def __init__(
-        self, attention: SeenAttention, *, queries: Tensor | None = None, keys: Tensor | None = None
+        self,
+        attention: SeenAttention,
+        *,
+        queries: Tensor | None = None,
+        keys: Tensor | None = None,
+        queue: PatternQueue | None = None,
     ) -> None:
         self.attention = attention
         self._queries, self._keys = queries, keys
+        self._queue = PatternQueue() if queue is None else queue
+        self._numbers: list[GroupNumbers] = []
 
     @property
     def heads(self) -> int:
@@ -135,8 +99,20 @@ class Patterns:
     @cached_property
     def measured(self) -> PatternNumbers:
         """All numbers of these matrices, computed at the first use and shared by all readers."""
-        with exactly(), flushed():
-            return _gathered([_measure(group) for group in self._groups()], self.examples)
+        self.add_up()
+        self._queue.settle()
+        return gathered(self._numbers, self.examples)
+
+    def add_up(self) -> None:
+        """Reduce the matrices to numbers, which wait in the queue until somebody reads them."""
+        if not self._numbers:
+            with exactly(), flushed():
+                self._numbers = [_measured(group, self._queue) for group in self._groups()]
+
+    def let_go(self) -> None:
+        """Keep of the tensors what can be told without their content, which is only lent."""
+        self.add_up()
+        self.attention = outlined(self.attention)
 
     def size(self, example: int) -> tuple[int, int]:
         """How many queries and keys one example has."""
@@ -220,155 +196,65 @@ def _pattern(mask: Tensor | None, example: int) -> bytes:
     return b"" if mask is None else mask[example].cpu().numpy().tobytes()
 
 
-def _measure(group: MatrixGroup) -> tuple[MatrixGroup, PatternNumbers]:
-    matrices = len(group.members) * group.heads
-    example = group.query if group.query is not None else group.attention.output
-    device = example.device
+def _measured(group: MatrixGroup, queue: PatternQueue) -> GroupNumbers:
+    """Add up what the rows say, and find the singular values or let them wait for others."""
     long = group.keys >= LONG
     kept: list[Tensor] | None = None if long or isinstance(group.matrices, ModelPattern) else []
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=torch.float64, device=device)
-
-    sums = Sums(
-        columns=zeros(matrices, group.keys),
-        entropy=zeros(matrices),
-        variance=zeros(matrices),
-        span=zeros(matrices),
-        sink=zeros(matrices),
-        distance=zeros(matrices),
-        divergence=zeros(len(group.members)),
-    )
-    sums.largest = zeros(matrices)
-    image, expected = proof_vectors(group)
-    misses, sizes = zeros(matrices), zeros(matrices)
+    sums, vectors = Sums.empty(group), proof_vectors(group)
     step = _ROWS if group.keys > _ROWS else None
     for block in group.matrices.softmaxes(step, dtype=group.dtype):
-        add_block(sums, block, group=group)
-        first, weights = block.first, block.weights
+        add_block(sums, block, vectors, group=group)
         if kept is not None:
-            kept.append(weights)
-        if image is not None and expected is not None:
-            product = weights @ image[:, : weights.shape[2]]
-            miss = product - expected[:, first : first + weights.shape[1]]
-            misses += miss.double().square().sum((1, 2))
-            sizes += product.double().square().sum((1, 2))
-    proof = None
-    if image is not None and expected is not None:
-        proof = miss_in_eps(misses.sqrt(), sizes.sqrt(), sums.largest, group)
-    norm, second = _spectrum(group, kept)
-    rows = group.queries
-    counts = torch.cat(sums.counts)
-    allowed = tuple(counts.tolist())
-    mask: Mask = "other"
-    if all(count == group.keys for count in allowed):
-        mask = "none"
-    elif sums.triangle and rows == group.keys:
-        mask = "causal"
-    if sums.altered:
-        mask = "other"
-    shape = PatternShape(rows, group.keys, len(group.members), mask, allowed)
-    later = max(1, rows - 1)
-    return group, PatternNumbers(
-        norm=norm,
-        second=second,
-        column_sum=sums.columns.amax(1),
-        entropy=sums.entropy / rows,
-        logit_std=(sums.variance / rows).sqrt(),
-        logit_span=sums.span,
-        sink_share=sums.sink / later if rows > 1 else torch.full_like(sums.sink, float("nan")),
-        distance=sums.distance / rows,
-        divergence=sums.divergence / rows,
-        missing=sums.missing,
-        uneven=sums.uneven,
-        proof=proof,
-        bias_range=group.bias_range(),
-        excess=sums.excess,
-        lowest=sums.lowest,
+            kept.append(block.weights)
+    proof = miss_in_eps(sums, group) if vectors is not None else sums.uneven * torch.nan
+    flags = (
+        sums.missing,
+        sums.uneven,
+        sums.excess,
+        sums.lowest,
+        group.bias_range(),
+        sums.broken,
+        sums.triangle,
+        proof,
+    )
+    averaged = (sums.entropy, sums.variance, sums.span, sums.sink, sums.distance)
+    numbers = GroupNumbers(
+        members=group.members,
+        queries=group.queries,
+        keys=group.keys,
+        table=torch.stack([sums.columns.amax(1), *averaged]),
+        divergence=sums.divergence,
+        flags=torch.stack([flag.double() for flag in flags]),
+        counts=torch.cat(sums.counts),
+        provable=vectors is not None,
         altered=sums.altered,
-        broken=sums.broken,
         doubtful=sums.doubtful,
-        shapes=[shape],
     )
-
-
-def _spectrum(
-    group: MatrixGroup, kept: list[Tensor] | None
-) -> tuple[SpectralNorm, SpectralNorm | None]:
-    if min(group.queries, group.keys) < 2:
-        return spectral_norm(group.dense()), None
+    if min(group.queries, group.keys) < 2 or not (
+        long or is_large(group.queries, group.keys, wanted=2)
+    ):
+        queue.add(numbers, _whole(group, kept))
+        return numbers
     if isinstance(group.matrices, ModelPattern):
-        return leading_pair(group.matrices.weights)
-    if kept is not None:
-        return blocks_leading_pair(kept, group.keys)
-    assert isinstance(group.matrices, AttentionRows)
-    return rows_leading_pair(group.matrices)
+        numbers.pair = leading_pair(group.matrices.weights)
+    elif kept is not None:
+        numbers.pair = blocks_leading_pair(kept, group.keys)
+    else:
+        assert isinstance(group.matrices, AttentionRows)
+        numbers.pair = rows_leading_pair(group.matrices)
+    queue.add(numbers)
+    return numbers
 
 
-def _gathered(parts: list[tuple[MatrixGroup, PatternNumbers]], examples: int) -> PatternNumbers:
-    """All examples in their order; an example without tokens has NaN."""
-    heads = parts[0][0].heads
-
-    def place(values: list[Tensor], wide: bool = True) -> Tensor:
-        shape = (examples, heads) if wide else (examples,)
-        result = torch.full(shape, float("nan"), dtype=torch.float64)
-        for (group, _), value in zip(parts, values, strict=True):
-            there = torch.tensor(group.members)
-            result[there] = value.double().cpu().reshape(len(there), *shape[1:])
-        return result
-
-    def interval(intervals: list[SpectralNorm]) -> SpectralNorm:
-        turns = torch.zeros((examples, heads), dtype=torch.int64)
-        for (group, _), one in zip(parts, intervals, strict=True):
-            turns[torch.tensor(group.members)] = one.iterations.cpu().reshape(-1, heads)
-        return SpectralNorm(
-            value=place([one.value for one in intervals]),
-            lower=place([one.lower for one in intervals]),
-            upper=place([one.upper for one in intervals]),
-            iterations=turns,
-        )
-
-    measured = [one for _, one in parts]
-    seconds = [_or_none(one) for one in measured]
-    has_second = any(one.second is not None for one in measured)
-    proofs = [one.proof for one in measured if one.proof is not None]
-    return PatternNumbers(
-        norm=interval([one.norm for one in measured]),
-        second=interval(seconds) if has_second else None,
-        column_sum=place([one.column_sum for one in measured]),
-        entropy=place([one.entropy for one in measured]),
-        logit_std=place([one.logit_std for one in measured]),
-        logit_span=place([one.logit_span for one in measured]),
-        sink_share=place([one.sink_share for one in measured]),
-        distance=place([one.distance for one in measured]),
-        divergence=place([one.divergence for one in measured], wide=False),
-        missing=sum(one.missing for one in measured),
-        uneven=max(one.uneven for one in measured),
-        proof=max(proofs) if len(proofs) == len(measured) else None,
-        bias_range=max(one.bias_range for one in measured),
-        excess=max(one.excess for one in measured),
-        lowest=min(one.lowest for one in measured),
-        altered=any(one.altered for one in measured),
-        broken=any(one.broken for one in measured),
-        doubtful=any(one.doubtful for one in measured),
-        shapes=_merged([shape for one in measured for shape in one.shapes]),
-    )
-
-
-def _or_none(one: PatternNumbers) -> SpectralNorm:
-    if one.second is not None:
-        return one.second
-    unknown = torch.full_like(one.norm.value, float("nan"))
-    return SpectralNorm(unknown, unknown, unknown, torch.zeros_like(one.norm.iterations))
-
-
-def _merged(shapes: list[PatternShape]) -> list[PatternShape]:
-    """One entry per shape, with the number of its examples."""
-    counts: dict[tuple[int, int, Mask, tuple[int, ...]], int] = {}
-    for shape in shapes:
-        key = (shape.queries, shape.keys, shape.mask, shape.allowed)
-        counts[key] = counts.get(key, 0) + shape.examples
-    return [
-        PatternShape(queries, keys, examples, mask, allowed)
-        for (queries, keys, mask, allowed), examples in counts.items()
-    ]
+def _whole(group: MatrixGroup, blocks: list[Tensor] | None) -> Tensor:
+    """[matrix, query, key] of blocks of rows; the keys that a block lacks on the right are hidden."""
+    if not blocks:
+        return group.dense()
+    if len(blocks) == 1 and blocks[0].shape[2] == group.keys:
+        return blocks[0]
+    matrices = blocks[0].new_zeros(len(blocks[0]), group.queries, group.keys)
+    first = 0
+    for block in blocks:
+        matrices[:, first : first + block.shape[1], : block.shape[2]] = block
+        first += block.shape[1]
+    return matrices

@@ -77,7 +77,11 @@ class AttentionRows:
         self.mask = None if mask is None else self._kept_mask(mask, heads, m, n)
         # The last key position that each kept query may see, and how many kept keys that is.
         last = self.query_positions + (n - m)
-        self._visible_keys = torch.searchsorted(self.key_positions, last, right=True).tolist()
+        if keep_queries is None and keep_keys is None:
+            # Known without asking the device.
+            self._visible_keys = [min(n, max(0, i + 1 + n - m)) for i in range(m)]
+        else:
+            self._visible_keys = torch.searchsorted(self.key_positions, last, right=True).tolist()
         self._last = last
         self._cast: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._sums: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
@@ -111,10 +115,16 @@ class AttentionRows:
         self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
     ) -> Iterator[Softmax]:
         """What a softmax computes on the way: blocks [heads, b, n'], n' < n where later keys are hidden."""
+        hidden_rows = self.causal and 0 in self._visible_keys
         for first, logits in self._logits(rows, dtype):
             top = logits.amax(-1, keepdim=True)
             shift = torch.where(top == -torch.inf, 0, top)
             shifted = logits.sub_(shift)
+            if self.sinks is None and self.mask is None and not hidden_rows:
+                # All in one operation; the largest weight belongs to a shifted logit of zero.
+                weights = shifted.softmax(-1)
+                yield Softmax(first, top, shifted, 1 / weights.amax(-1, keepdim=True), weights)
+                continue
             weights = shifted.exp()
             total = weights.sum(-1, keepdim=True)
             if self.sinks is not None:

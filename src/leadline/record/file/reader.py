@@ -95,6 +95,12 @@ class Reader:
         """The number of readings."""
         return self.keep("count", lambda: tables.count_readings(self._connection))
 
+    def broken_quantities(self) -> list[str]:
+        """The quantities that have a value which is not finite."""
+        return list(
+            self.keep("broken quantities", lambda: tables.broken_quantities(self._connection))
+        )
+
     def step_lines(self) -> list[StepLine]:
         """The headline of every quantity at every site, over the steps of each run."""
         return self.keep(

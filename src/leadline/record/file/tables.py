@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import sqlite3
+import sys
 from collections.abc import Callable, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, get_args
@@ -37,6 +38,7 @@ __all__ = [
     "add_quantity",
     "add_readings",
     "as_readings",
+    "broken_quantities",
     "count_readings",
     "distinct",
     "foreign_changes",
@@ -322,6 +324,13 @@ def distinct(connection: sqlite3.Connection, column: str) -> list[str]:
     """Read the different values of a column of the readings, in the order they came."""
     query = f"SELECT {column} FROM reading GROUP BY {column} ORDER BY min(rowid)"  # noqa: S608
     return [row[0] for row in connection.execute(query)]
+
+
+@_reader
+def broken_quantities(connection: sqlite3.Connection) -> list[str]:
+    """Read the names of the quantities that have a value which is NaN (kept as none) or infinite."""
+    query = "SELECT DISTINCT quantity FROM reading WHERE value IS NULL OR abs(value) > ?"
+    return [row[0] for row in connection.execute(query, (sys.float_info.max,))]
 
 
 @_reader

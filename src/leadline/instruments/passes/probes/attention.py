@@ -21,7 +21,7 @@ import torch
 from leadline.anatomy.tap.projections import Source
 from leadline.instruments.cost.attention import leading_work, pattern_memory, pattern_work
 from leadline.instruments.cost.work import Size, Work
-from leadline.instruments.passes.probe import PROBES, At, PerHead, Result, Single
+from leadline.instruments.passes.probe import PROBES, At, Later, PerHead, Result, Single
 from leadline.numerics.patterns.patterns import Patterns
 from leadline.record import Quantity
 
@@ -199,6 +199,7 @@ class AttentionProbe:
     """Spectral norm with its interval, mixing rate, entropy, logits, sinks, distance of every head."""
 
     sees = ("attention",)
+    later = True
     quantities = (
         NORM,
         SECOND,
@@ -230,7 +231,12 @@ class AttentionProbe:
         """Matrices of a few heads at once, and some copies of them."""
         return pattern_memory(size)
 
-    def attention(self, at: At, patterns: Patterns) -> Iterator[Result]:
+    def attention(self, at: At, patterns: Patterns) -> Iterator[Result | Later]:
+        yield Later(lambda: self._numbers(patterns))
+        yield from _ingredients(at, patterns)
+        yield Later(lambda: _scores(patterns))
+
+    def _numbers(self, patterns: Patterns) -> Iterator[Result]:
         m = patterns.measured
         real = [example for example, norm in enumerate(m.norm.value) if patterns.has(example)]
         yield PerHead(NORM, m.norm.value[real], m.norm.lower[real], m.norm.upper[real])
@@ -255,7 +261,6 @@ class AttentionProbe:
             yield PerHead(SINK_SHARE, m.sink_share[longer])
         if patterns.heads > 1:
             yield Single.mean(DIVERGENCE, m.divergence[real], "mean")
-        yield from _ingredients(at, patterns)
 
 
 def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
@@ -279,12 +284,15 @@ def _ingredients(at: At, patterns: Patterns) -> Iterator[Result]:
         if source.bias is not None:
             sizes = torch.linalg.vector_norm(source.bias, dim=-1)
             yield from _each(at, bias, sizes, patterns.heads)
-    scores = patterns.scores
+
+
+def _scores(patterns: Patterns) -> Iterator[Result]:
+    scores, soft_cap = patterns.scores, patterns.attention.soft_cap
     if scores is not None:
         yield Single(SCALING, torch.tensor(scores.scaling), join="same")
         yield Single(BIAS_RANGE, torch.tensor(scores.bias_range), join="largest")
-    if attention.soft_cap is not None:
-        yield Single(SOFT_CAP, torch.tensor(attention.soft_cap), join="same")
+    if soft_cap is not None:
+        yield Single(SOFT_CAP, torch.tensor(soft_cap), join="same")
 
 
 def _largest(weights: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ class AttentionSpectrumProbe:
     """The whole spectrum of every attention matrix, averaged over heads, rank by rank."""
 
     sees = ("attention",)
+    later = True
     quantities = (SPECTRUM,)
 
     def __init__(self, ranks: int = 16) -> None:
