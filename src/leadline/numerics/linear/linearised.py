@@ -130,6 +130,10 @@ def _copies_of(f: Function, x: Tensor, y: Tensor, count: int) -> _Copies | None:
         graphs = _Copies(copies, several)
     except (RuntimeError, ProbeError):
         return None
+    finally:
+        # What f keeps in its modules must not be a tensor of vmap, which is dead outside of it.
+        with torch.no_grad():
+            f(x)
     # Half of the digits: f is the same, and its sums are taken in another order.
     same = apart(several.detach(), y.expand(several.shape)) <= torch.finfo(x.dtype).eps ** 0.5
     return graphs if same else None

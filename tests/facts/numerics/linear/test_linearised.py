@@ -206,13 +206,30 @@ def test_an_iterated_map_runs_on_copies_and_stays_what_it_is() -> None:
     before = given.forward(v), given.adjoint(v)
     assert len(runs) == 1
     after = given.forward(v), given.adjoint(v)
-    assert len(runs) == 2
+    assert len(runs) == 3  # on the copies, and once more on the stream itself
     for one, other in zip(before, after, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
     # Another number of vectors goes its own way, and nothing is built again.
     torch.testing.assert_close(given.adjoint(v[:2]), before[1][:2], rtol=1e-13, atol=1e-13)
     given.forward(v)
-    assert len(runs) == 2
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_a_function_keeps_stays_usable_behind_the_copies(breaks: bool) -> None:
+    x, v = _stream(), torch.stack([_stream(seed=seed) for seed in (2, 3)])
+    kept: list[Tensor] = [x]
+
+    def f(z: Tensor) -> Tensor:
+        kept[0] = 2.0 * z
+        if breaks:
+            kept[0].sum().item()
+        return z + kept[0]
+
+    given = Linearised(f, x)
+    for _ in range(3):
+        given.forward(v)
+    assert torch.equal(kept[0] + 1.0, 2.0 * x + 1.0)
 
 
 def _that_asks(z: Tensor) -> Tensor:
