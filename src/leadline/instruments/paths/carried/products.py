@@ -84,7 +84,10 @@ def each(
 def total(
     journey: Journey, terms: Sequence[tuple[Operand | Parts, float]], *, like: Tensor
 ) -> Parts | None:
-    """The sum of factor times operand. A frozen term freezes it; a plain one is a source."""
+    """The sum of factor times operand. A frozen term freezes it; a plain one is a source.
+
+    Components without a tensor come from a rule that has just made them, for this sum alone.
+    """
     rows: list[tuple[ComponentRows, float]] = []
     for operand, factor in terms:
         if is_frozen(operand):
@@ -98,7 +101,8 @@ def total(
             rows += [] if joining is None else [(joining, factor)]
             continue
         rows.append((_fitted(journey, parts.rows, like), factor))
-    return Parts(added_rows(journey.book, rows, like=like))
+    new = isinstance(terms[0][0], Parts) and len(terms) == 2 and parts_of(terms[1][0]) is None
+    return Parts(added_rows(journey.book, rows, like=like, in_place=new))
 
 
 def with_source(journey: Journey, parts: Parts, tensor: Tensor, *, like: Tensor) -> Parts:

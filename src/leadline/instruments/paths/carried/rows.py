@@ -370,9 +370,16 @@ def mapped_rows(
 
 
 def added_rows(
-    book: Book, terms: Sequence[tuple[ComponentRows, float]], *, like: Tensor | Form
+    book: Book,
+    terms: Sequence[tuple[ComponentRows, float]],
+    *,
+    like: Tensor | Form,
+    in_place: bool = False,
 ) -> ComponentRows:
-    """The sum of factor times rows. Rows that a lower stack does not have are copied."""
+    """The sum of factor times rows. Rows that a lower stack does not have are copied.
+
+    `in_place`: the first stack is new and nobody else's, so the sum may be written into it.
+    """
     stacks, factors = [rows for rows, _ in terms], [factor for _, factor in terms]
 
     def narrowed(first: int, end: int) -> ComponentRows | None:
@@ -381,7 +388,9 @@ def added_rows(
             (part, factor) for part, factor in zip(parts, factors, strict=True) if part is not None
         ]
         form = narrow_form(like, first=first, end=end)
-        return added_rows(book, kept, like=form) if len(kept) == len(parts) else None
+        if len(kept) < len(parts):
+            return None
+        return added_rows(book, kept, like=form, in_place=in_place)
 
     if len(terms) != 2 or not isinstance(book, ByLength) or factors[0] != 1:
 
@@ -394,6 +403,20 @@ def added_rows(
         return mapped_rows(book, stacks, function, like=like, narrowed=narrowed)
 
     one, other = stacks
+    if (
+        in_place
+        and one.inputs >= other.inputs
+        and one.sources >= other.sources
+        and one.shape == like.shape
+    ):
+        return ComponentRows(
+            one.lengths,
+            like,
+            lambda first, end: _added_to(one, other, first, end, factor=factors[1]),
+            sources=one.sources,
+            parents=stacks,
+            narrowed=narrowed,
+        )
     if (one.inputs, one.sources) == (other.inputs, other.sources):
         return mapped_rows(
             book, stacks, partial(torch.add, alpha=factors[1]), like=like, narrowed=narrowed
@@ -455,6 +478,19 @@ def _sum_of_two(
         elif high > middle:
             rest = part(other, other_at, middle, high)
             total[at + middle : at + high] = rest if factor == 1 else rest * factor
+    return total
+
+
+def _added_to(
+    one: ComponentRows, other: ComponentRows, first: int, end: int, *, factor: float
+) -> Tensor:
+    """Rows of one + factor * other, the second stack no higher than the first: written into it."""
+    total = one.take(first, end)
+    for start, at, count in ((0, 0, other.inputs), (one.inputs, other.inputs, other.sources)):
+        low, high = max(first - start, 0), min(end - start, count)
+        if high > low:
+            summand = other.take(at + low, at + high)
+            total[start + low - first : start + high - first].add_(summand, alpha=factor)
     return total
 
 

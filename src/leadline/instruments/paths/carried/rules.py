@@ -231,11 +231,11 @@ def layer_norm(journey: Journey, func: Any, args: Any, kwargs: Any, out: Any) ->
         return None
     axes = tuple(range(-len(shape), 0))
     normed, _, scale = out
+    factor = scale if weight is None else scale * weight
 
     def function(rows: Tensor) -> Tensor:
         wide = rows.to(scale.dtype)
-        wide = (wide - wide.mean(axes, keepdim=True)) * scale
-        return wide if weight is None else wide * weight
+        return (wide - wide.mean(axes, keepdim=True)).mul_(factor)
 
     components = each(journey, parts, function, like=normed, activated=False)
     if bias is not None:
