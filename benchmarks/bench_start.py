@@ -16,7 +16,7 @@ from _harness import Result, interleave, median_with_interval
 from leadline.lab.tasks import TASKS
 
 ROUNDS = 9
-IMPORT_SECONDS, TASK_SECONDS = 0.2, 0.3
+IMPORT_SECONDS, TASK_SECONDS = 0.1, 0.3
 IMPORT = (
     "import time; start = time.perf_counter(); import leadline; print(time.perf_counter() - start)"
 )

@@ -13,6 +13,7 @@ from leadline.errors import (
     join_words,
     nearest_names,
     require,
+    without_collector,
     words_of,
 )
 
@@ -100,3 +101,16 @@ def test_a_function_of_one_argument_is_asked_for_in_the_singular():
         InputError, match=r"1 argument \(the value\), and the function does not take it:"
     ):
         check_function(lambda: None, "tell", ("the value",))
+
+
+def test_the_collector_rests_while_much_is_imported_and_stays_off_where_it_was_off():
+    import gc
+
+    assert gc.isenabled()
+    with pytest.raises(KeyError), without_collector():
+        assert not gc.isenabled()
+        with without_collector():
+            pass
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()

@@ -164,3 +164,37 @@ def statements_at_import_time(body):
         yield node
         for part in ("body", "orelse", "finalbody", "handlers"):
             yield from statements_at_import_time(getattr(node, part, []))
+
+
+UNUSED = ("transformers", "torch._dynamo", "sympy")
+"""What takes seconds to import, and no model of plain torch needs."""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["measure", "--recipe", "default", "--random", "1x8"],
+        ["diagnose", "examples/sick_model.py:build", "--random", "2x8"],
+    ],
+    ids=["measure", "diagnose"],
+)
+def test_a_model_of_plain_torch_is_measured_without_what_it_does_not_need(arguments):
+    script = "\n".join(
+        [
+            "import sys",
+            "from leadline.cli.main import run",
+            "try:",
+            f"    run({arguments!r})",
+            "except SystemExit as end:",
+            f"    print(end.code, [name for name in {UNUSED!r} if name in sys.modules])",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_rule_is_explained_without_torch():
+    lines = ["from leadline.cli.main import run", "try: run(['explain', 'R01'])"]
+    assert "torch" not in loaded_after(*lines, "except SystemExit: pass")

@@ -35,8 +35,9 @@ def _passes(estimate: Estimate) -> Iterator[str]:
         yield words
     anatomy = estimate.passes.get("anatomy_forward", 0)
     if anatomy:
-        noun = "pass" if anatomy == 2 else "passes"
-        yield f"{anatomy - 1} small {noun} and one on the inputs to read the anatomy"
+        small, noun = anatomy - 1, "pass" if anatomy == 2 else "passes"
+        more = f"{small} small {noun} and " if small else ""
+        yield f"{more}one on the inputs to read the anatomy"
 
 
 def _largest(estimate: Estimate) -> str:

@@ -81,8 +81,8 @@ class Collector:
         products: BranchProducts | None = None,
     ) -> None:
         self._branches = None if products is None else Branches(plan, products)
-        # What probes multiply must not be taken for products of the model.
-        self._unwatched = nullcontext if products is None else torch._C.DisableTorchFunction
+        # What probes multiply must not be taken for products of the model, nor be looked at for it.
+        self._unwatched = torch._C.DisableTorchFunction if plan.attention else nullcontext
         self.refused: list[tuple[Refused, Site]] = []
         self.pair = pair
         self.main_mask = mask

@@ -1,12 +1,12 @@
 """What streaming a model costs on paper: bytes read, operations, and the minutes of each.
 
-    read       6 W          four forward passes find and prove the anatomy, one measures, and the
+    read       4 W          two forward passes find and prove the anatomy, one measures, and the
                             backward pass reads every block once more; 1 W where the weights fit into
                             memory, since the system keeps what it has read
-    compute    2 P (2 F + 6 T)
-                            2 P operations for a token's forward pass: two passes over the F tokens on
-                            which the anatomy is fitted, two over the T of the inputs, then forward,
-                            forward again, and backward, which counts twice
+    compute    2 P (F + 5 T)
+                            2 P operations for a token's forward pass: one over the F tokens on which
+                            the anatomy is fitted, one over the T of the inputs that judges it, then
+                            forward, forward again, and backward, which counts twice
     hold       one block, the gradient of its largest matrix, the stream at every block and its
                head's logits three times over (themselves, their logarithms, their gradient)
 
@@ -26,7 +26,7 @@ __all__ = ["MACHINES", "SIZES", "Cost", "LlamaSize", "Machine", "cost_of", "plan
 
 FITTING_TOKENS = 64
 """The anatomy is fitted on two examples of 32 tokens."""
-READS, PASSES_ON_INPUTS, FITTING_PASSES = 6, 6, 2
+READS, PASSES_ON_INPUTS = 4, 5
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,7 @@ def cost_of(size: LlamaSize, machine: Machine, *, tokens: int = 512, number_byte
     logits = 3 * tokens * size.vocabulary * 4
     held = block + matrix + streams + logits
     reads = 1 if weights + logits + streams <= machine.memory else READS
-    operations = (
-        2.0 * size.parameters * (FITTING_PASSES * FITTING_TOKENS + PASSES_ON_INPUTS * tokens)
-    )
+    operations = 2.0 * size.parameters * (FITTING_TOKENS + PASSES_ON_INPUTS * tokens)
     reading = reads * weights / machine.bytes_per_second / 60
     computing = operations / machine.operations_per_second / 60
     return Cost(

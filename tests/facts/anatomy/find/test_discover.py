@@ -8,6 +8,7 @@ from torch import nn
 
 import leadline
 from leadline.anatomy import Anatomy, declare, judge, read_anatomy
+from leadline.anatomy.find.sublayer_roles import pulled_back
 from leadline.errors import AnatomyError, BalanceError
 from leadline.testing.tiny import Linear, MeanAttention
 
@@ -406,3 +407,13 @@ def test_training_mode_with_dropout_functions_is_refused_with_a_hint() -> None:
     torch.manual_seed(0)
     with pytest.raises((BalanceError, AnatomyError)):
         _read(_Stack(*(Dropping("pre") for _ in range(3))))
+
+
+def test_a_gradient_of_a_number_has_the_bits_of_one_that_is_given_its_cotangent():
+    generator = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(3, 5, generator=generator).requires_grad_(True) for _ in range(2))
+    output, cotangent = torch.tanh(x @ x.T @ x), torch.randn(3, 5, generator=generator)
+    expected = torch.autograd.grad(output, x, cotangent, retain_graph=True)[0]
+    gradient, missing = pulled_back(output, cotangent, [x, other])
+    assert missing is None
+    assert torch.equal(gradient, expected)

@@ -435,3 +435,25 @@ def test_model_class_that_cannot_be_imported_is_refused_with_the_reason(monkeypa
     assert str(caught.value) == (
         "The model class for GPT2Config cannot be imported: GPT2 needs the library hearing."
     )
+
+
+@pytest.mark.parametrize("where", ["above", "inside"])
+def test_a_function_that_uses_transformers_is_silenced_too(tmp_path, where):
+    line = "from transformers.utils import logging"
+    file = tmp_path / f"{where}.py"
+    file.write_text(
+        f"""
+from torch import nn
+{line if where == "above" else ""}
+def build():
+    {line if where == "inside" else ""}
+    model = nn.Linear(2, 2)
+    model.heard = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    return model
+"""
+    )
+    from transformers.utils import logging
+
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    assert load_model(f"{file}:build").model.heard == (logging.ERROR, False)
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before

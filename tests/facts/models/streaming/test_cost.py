@@ -64,8 +64,8 @@ def test_the_bytes_are_those_that_a_measurement_reads(tmp_path):
 
 def test_minutes_follow_from_bytes_and_operations():
     cost = cost_of(SMALL, SLOW, tokens=100, number_bytes=4)
-    assert cost.bytes_read == 6 * 4 * SMALL.parameters
-    assert cost.operations == 2 * SMALL.parameters * (2 * 64 + 6 * 100)
+    assert cost.bytes_read == 4 * 4 * SMALL.parameters
+    assert cost.operations == 2 * SMALL.parameters * (64 + 5 * 100)
     assert cost.minutes_reading == pytest.approx(cost.bytes_read / 1e9 / 60)
     assert cost.minutes_computing == pytest.approx(cost.operations / 1e9 / 60)
     assert cost.limit == "processor"
