@@ -264,8 +264,10 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves: list[Tensor] = []
     question: list[Any] = [operation]
     plain = _values(args, leaves, question)
-    plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
-    question += kwargs
+    plain_kwargs: dict[str, Any] = {}
+    if kwargs:
+        plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
+        question += kwargs
     tracked = [leaf for leaf in leaves if isinstance(leaf, Carried)]
     journey = tracked[0].journey
     if operation.writes is not None:
@@ -282,7 +284,6 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ruled = None
     if rule is not None and any(one.parts is not None for one in tracked):
         ruled = rule(journey, func, args, kwargs, out)
-    origin = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
     results = (out,) if single else tuple(out)
     components: tuple[Parts | None, ...] = (None,) * len(results)
     if ruled is not None and not isinstance(ruled, FrozenBy):
@@ -304,15 +305,15 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
     wrapped: list[Any] = []
     for value, parts, whose in zip(results, components, tokens, strict=True):
-        if not isinstance(value, Tensor):
-            wrapped.append(value)
-            continue
-        if parts is not None and journey.inside and len(whose) != 1:
-            why = FrozenBy(name, journey.module, _MIXED)
-            wrapped.append(carried(value, None, journey, origin=why, tokens=whose))
-            continue
-        why = origin if parts is None else None
-        wrapped.append(carried(value, parts, journey, origin=why, tokens=whose))
+        why = None
+        if parts is None:
+            why = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
+        elif journey.inside and len(whose) != 1:
+            parts, why = None, FrozenBy(name, journey.module, _MIXED)  # noqa: PLW2901
+        is_tensor = isinstance(value, Tensor)
+        wrapped.append(
+            carried(value, parts, journey, origin=why, tokens=whose) if is_tensor else value
+        )
     return wrapped[0] if single else type(out)(wrapped)
 
 

@@ -137,13 +137,17 @@ class ComponentRows:
         """One row."""
         return self.take(index, index + 1)[0]
 
+    def fits(self) -> bool:
+        """Whether all rows may be computed at once."""
+        return self.held is not None or self.count * self.bytes <= LIMIT
+
     def hold(self) -> Tensor:
         """Compute all rows and let go of what they were computed from."""
         if self.held is None:
-            step = max(1, LIMIT // max(1, self.bytes))
-            if step >= self.count:
+            if self.fits():
                 self.take(0, self.count)
             else:
+                step = max(1, LIMIT // max(1, self.bytes))
                 groups = range(0, self.count, step)
                 self._keep(torch.cat([self.take(a, min(a + step, self.count)) for a in groups]))
         assert self.held is not None
