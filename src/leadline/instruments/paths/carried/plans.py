@@ -28,9 +28,10 @@ from torch import nn
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError
+from leadline.instruments.paths.carried.books import ByPlan
 from leadline.instruments.paths.carried.carried import Journey
 from leadline.instruments.paths.carried.model_pass import AttentionLayer, Passed, carry_through
-from leadline.instruments.paths.carried.rows import ByPlan, Ways
+from leadline.instruments.paths.carried.rows import Ways
 from leadline.instruments.paths.carried.shares import View
 
 __all__ = ["DrawnPath", "counted_paths", "draw", "judge_sample", "sampled_paths"]
