@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import torch
 
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
-from leadline.numerics.tokens import Tokens, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
 
 STREAM = Quantity(
