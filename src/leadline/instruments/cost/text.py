@@ -35,8 +35,9 @@ def _passes(estimate: Estimate) -> Iterator[str]:
         yield words
     anatomy = estimate.passes.get("anatomy_forward", 0)
     if anatomy:
-        noun = "pass" if anatomy == 2 else "passes"
-        yield f"{anatomy - 1} small {noun} and one on the inputs to read the anatomy"
+        small = f"{anatomy - 1} small {'pass' if anatomy == 2 else 'passes'} and "
+        one = "one on the inputs" if anatomy > 1 else "one more on the inputs"
+        yield f"{small if anatomy > 1 else ''}{one} to read the anatomy"
 
 
 def _largest(estimate: Estimate) -> str:
