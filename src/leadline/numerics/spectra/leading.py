@@ -7,7 +7,7 @@
     entry outside MODERATE            at any size: slow, but right            `eigenvalues`
 
 Two values are found by the eigensolver up to twice SMALL, and from there on by a Krylov space with
-one more start vector (`krylov`), because a space that starts at 1 alone cannot see a value that occurs twice.
+one more start vector (`krylov`): a space that starts at 1 alone cannot see a value that occurs twice.
 The lower end of the second is the second Ritz value (Cauchy interlacing) and proved. Proved upper
 ends are sigma_1's and sqrt(|A|_F^2 - lower_1^2); where many singular values are large both say
 nothing, and the upper end is an estimate: theta_2 and a few residuals (`krylov.BEYOND`).
