@@ -79,7 +79,7 @@ def _parts(trainer: Trainer) -> dict[str, Callable[[], object]]:
 
     def update() -> None:
         trainer._update()
-        trainer._look(last=False)
+        trainer._read_due(last=False)
 
     return {
         "update": update,

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 import leadline
 from leadline.instruments.passes.running import call
+from leadline.instruments.paths.carried.books import ByPlan
 from leadline.instruments.paths.carried.carried import Journey
 from leadline.instruments.paths.carried.model_pass import carry_through
-from leadline.instruments.paths.carried.rows import ByPlan
 from leadline.models.inputs.for_model import batch_for
 
 DEPTH, HEADS, WIDTH, TOKENS = 5, 3, 12, 6

@@ -1,3 +1,4 @@
+import gc
 import pickle
 import sys
 
@@ -104,13 +105,13 @@ def test_a_function_of_one_argument_is_asked_for_in_the_singular():
 
 
 def test_the_collector_rests_while_much_is_imported_and_stays_off_where_it_was_off():
-    import gc
-
     assert gc.isenabled()
-    with pytest.raises(KeyError), without_collector():
+    with without_collector():
         assert not gc.isenabled()
         with without_collector():
             pass
         assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(KeyError), without_collector():
         raise KeyError
     assert gc.isenabled()

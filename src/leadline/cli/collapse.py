@@ -14,6 +14,7 @@ from leadline.cli.request.outputs import (
     say_outputs,
     write_outputs,
 )
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def collapse(
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
+    anyway: o.Anyway = False,
     everything: o.Everything = False,
 ) -> None:
     """Follow how far tokens still differ, layer by layer, without cancellation.
@@ -68,7 +70,7 @@ def collapse(
         from leadline.instruments.collapse.recording import collapse as follow
         from leadline.parts import Transformer
 
-        loaded = request.load()
+        loaded = load_with_room(voice, request, "collapse", anyway=anyway)
         module = loaded.model
         ours = module if isinstance(module, Transformer) else Transformer.from_hf(module)
         with nothing_kept("pass"):

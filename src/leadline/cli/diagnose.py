@@ -15,6 +15,7 @@ from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest, ModelRequest
 from leadline.cli.request.outputs import check_outputs, say_missing, say_outputs, say_streaming
 from leadline.cli.request.records import names_record, open_records
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice, check_writable
 from leadline.errors import InputError, LeadlineError, join_words
 
@@ -135,6 +136,7 @@ def diagnose(
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
+    anyway: o.Anyway = False,
     sarif: Annotated[
         Path | None, o.option("--sarif FILE", "Write the findings as SARIF 2.1.0.", o.OUTPUT)
     ] = None,
@@ -185,7 +187,7 @@ def diagnose(
                 from leadline.instruments.visit.visit import visit_cost
 
                 declared = request.declaration()
-                loaded = request.load()
+                loaded = load_with_room(voice, request, "diagnose", anyway=anyway)
                 say_streaming(gauge, loaded)
                 inputs = request.inputs(loaded)
                 gauge.tell(

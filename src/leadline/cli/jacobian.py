@@ -9,6 +9,7 @@ from typer.models import OptionInfo
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
 from leadline.cli.request.outputs import check_outputs, deliver_view, nothing_kept
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice
 from leadline.errors import InputError
 
@@ -36,6 +37,7 @@ def jacobian(
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
+    anyway: o.Anyway = False,
 ) -> None:
     """Measure the Jacobian of one block of MODEL, or of a stretch of blocks.
 
@@ -66,7 +68,15 @@ def jacobian(
         from leadline.instruments.jacobian.recording import jacobian as measure_jacobian
 
         declared = request.declaration()
-        loaded = request.load()
+        loaded = load_with_room(
+            voice,
+            request,
+            "jacobian",
+            anyway=anyway,
+            layer=layer if end is None else (start or 0, end),
+            k=k,
+            smallest=smallest,
+        )
         record = measure_jacobian(
             loaded,
             request.inputs(loaded),

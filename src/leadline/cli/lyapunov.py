@@ -7,6 +7,7 @@ from typing import Annotated
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
 from leadline.cli.request.outputs import check_outputs, deliver_view, nothing_kept
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice
 
 
@@ -26,6 +27,7 @@ def lyapunov(
     output: o.RecordFile = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
+    anyway: o.Anyway = False,
 ) -> None:
     """Carry random directions through all blocks of MODEL and measure how they grow.
 
@@ -43,7 +45,7 @@ def lyapunov(
         from leadline.instruments.jacobian.recording import lyapunov as measure_lyapunov
 
         declared = request.declaration()
-        loaded = request.load()
+        loaded = load_with_room(voice, request, "lyapunov", anyway=anyway, k=k)
         record = measure_lyapunov(
             loaded,
             request.inputs(loaded),

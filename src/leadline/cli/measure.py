@@ -16,6 +16,7 @@ from leadline.cli.request.outputs import (
     say_streaming,
     write_outputs,
 )
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice
 from leadline.errors import ProbeError
 
@@ -60,10 +61,7 @@ def measure(
     ] = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
-    anyway: Annotated[
-        bool,
-        o.option("--anyway", "Try it even if it needs more memory than is free.", o.MEASURING),
-    ] = False,
+    anyway: o.Anyway = False,
     everything: o.Everything = False,
 ) -> None:
     """Measure how signal and gradient travel through MODEL.
@@ -86,7 +84,9 @@ def measure(
         from leadline.instruments.passes.measurement import measure as measure_model
 
         declared = request.declaration()
-        loaded = request.load()
+        loaded = load_with_room(
+            voice, request, "measure", anyway=anyway, probes=choices, loss=loss, ablate=ablate
+        )
         say_streaming(gauge, loaded)
         try:
             record = measure_model(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from leadline.cli.request import options as o
 from leadline.cli.request.models import AnatomyRequest
 from leadline.cli.request.outputs import nothing_kept, say_missing, say_outputs, write_outputs
+from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice, check_page, check_writable
 from leadline.errors import RecordError
 
@@ -53,6 +54,7 @@ def paths(
     ] = None,
     html: o.HtmlFile = None,
     dry_run: o.DryRun = False,
+    anyway: o.Anyway = False,
     everything: o.Everything = False,
 ) -> None:
     """Take one forward pass of MODEL apart by the number of attention hops.
@@ -71,7 +73,7 @@ def paths(
         from leadline.instruments.paths.recording import paths as measure_paths
 
         declared = request.declaration()
-        loaded = request.load()
+        loaded = load_with_room(voice, request, "paths", anyway=anyway, loss=loss)
         with nothing_kept("pass"):
             record = measure_paths(
                 loaded.model,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from leadline.numerics.tokens import widest_float
+from leadline.numerics.devices import widest_float
 
 __all__ = ["held_out_r2"]
 

@@ -18,7 +18,7 @@ rank 1, so ranks leave it out.
 Padding: with a mask every example is reduced on its own tokens; the first token is the first real
 one. Half precision is raised to float32 first. `numerics.reference` computes the same slowly.
 
-Nothing here asks the device for a number: what could leave the range of float32 is scaled by powers
+Nothing here asks a GPU for a number: what could leave the range of float32 is scaled there by powers
 of two always, not only where a look at the values says so. Where padding stands is the one thing
 that has to be known; `real_rows` asks once, for all tensors with the same mask.
 """
@@ -30,11 +30,14 @@ from functools import cached_property
 
 import torch
 
+from leadline.numerics.devices import by_rows, is_far
 from leadline.numerics.symmetric import eigenvalues, lower_gram
 
-__all__ = ["PerExample", "Tokens", "dot", "ranks", "real_rows", "row_norms", "widest_float"]
+__all__ = ["PerExample", "Tokens", "dot", "ranks", "real_rows", "row_norms"]
 
 Tensor = torch.Tensor
+_SAFE = 1e15
+"""Norms between 1/_SAFE and _SAFE have squares within the range of float32."""
 _EXPONENT = 126.0
 """2^-126 and 2^126 are normal numbers of float32, so a tensor is scaled by no more than that."""
 
@@ -91,8 +94,7 @@ class Tokens:
     @cached_property
     def variance(self) -> Tensor:
         """[example, token], over the features, by two passes"""
-        centred = self.x - self.mean.unsqueeze(-1)
-        return torch.linalg.vector_norm(centred, dim=-1).square() / self.x.shape[-1]
+        return by_rows(_squared_deviation, self.x) / self.x.shape[-1]
 
     @cached_property
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
@@ -150,9 +152,10 @@ class Tokens:
             c, size = centred.rest, centred.residual_rest
             if c.shape[1] < 2:
                 continue
-            # Tokens whose squares leave the range of float32 as a whole have no known rank.
-            scale = torch.where(size.isinf(), float("nan"), _unit_scale(size))
-            c = c * torch.where(size == 0, 0.0, scale)[:, None, None]
+            if is_far(c) or not _is_safe(size):
+                # Tokens whose squares leave the range of float32 as a whole have no known rank.
+                scale = torch.where(size.isinf(), float("nan"), _unit_scale(size))
+                c = c * torch.where(size == 0, 0.0, scale)[:, None, None]
             grams.append(lower_gram(c if c.shape[1] <= c.shape[2] else c.mT))
         return grams
 
@@ -181,11 +184,6 @@ def _centre(x: Tensor) -> _Centred:
     return _Centred(centred, inner, torch.hypot(inner, apart * (count / (count + 1)) ** 0.5))
 
 
-def widest_float(device: torch.device) -> torch.dtype:
-    """The number type in which long sums are taken: float64, which Apple's GPUs do not have."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def real_rows(mask: Tensor) -> list[Tensor]:
     """The positions of the real tokens of every example; one transfer from the device."""
     places = [[at for at, real in enumerate(row) if real] for row in mask.tolist()]
@@ -197,12 +195,28 @@ def row_norms(x: Tensor) -> Tensor:
 
     A gradient of 1e-24 is a number, and its square is 0 in float32.
     """
-    if x.dtype == torch.float64 or x.numel() == 0:
-        return torch.linalg.vector_norm(x, dim=-1)
+    norms = torch.linalg.vector_norm(x, dim=-1)
+    if x.dtype == torch.float64 or x.numel() == 0 or not (is_far(x) or not _is_safe(norms)):
+        return norms
+    return by_rows(_scaled_norms, x)
+
+
+def _scaled_norms(x: Tensor) -> Tensor:
     # The largest of both ends and not of |x|, nor the norm of infinite order, which runs at a
     # fiftieth of the speed on a CPU: these two read the row and write nothing.
     scale = _unit_scale(torch.maximum(x.amax(-1), -x.amin(-1)))
     return torch.linalg.vector_norm(x * scale.unsqueeze(-1), dim=-1) / scale
+
+
+def _is_safe(norms: Tensor) -> bool:
+    """Whether the squares of all these norms are within the range of float32."""
+    low, high = torch.aminmax(norms)
+    return bool((low > 1 / _SAFE) & (high < _SAFE))
+
+
+def _squared_deviation(x: Tensor) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return torch.linalg.vector_norm(centred, dim=-1).square()
 
 
 def _unit_scale(sizes: Tensor) -> Tensor:
@@ -233,7 +247,7 @@ def _mean_cosine(x: Tensor, norm: Tensor) -> PerExample:
 
 def dot(first: Tokens, second: Tokens) -> Tensor:
     """[example, token]: cosine of corresponding tokens; 0 where one of them is 0."""
-    product = torch.linalg.vecdot(first.x, second.x)
+    product = by_rows(torch.linalg.vecdot, first.x, second.x)
     scale = first.norm * second.norm
     return torch.where(scale == 0, 0.0, product / scale)
 

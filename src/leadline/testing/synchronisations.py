@@ -1,7 +1,8 @@
 """Count how often code waits for the device: every number, list or shape that it asks a tensor for.
 
 On a GPU each such question stops the program until all the work before it is done. On a CPU it costs
-next to nothing, so it is not noticed there; this counts them wherever the tensors are:
+next to nothing, so it is not noticed there; this counts them wherever the tensors are. What looks at
+its values on a CPU alone (`leadline.numerics.devices.is_far`) goes the way of a GPU meanwhile:
 
     one number      item, float, int, bool, `if tensor:`, equal
     many            tolist, numpy, and cpu of whatever stands elsewhere
@@ -25,6 +26,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
+
+from leadline.numerics.devices import as_on_a_gpu
 
 __all__ = ["Synchronisations"]
 
@@ -60,6 +63,7 @@ class Synchronisations(TorchDispatchMode):
         self.places: Counter[str] = Counter()
         self._inside = False
         self._methods: dict[str, Any] = {}
+        self._pretence = as_on_a_gpu()
 
     @property
     def count(self) -> int:
@@ -71,6 +75,8 @@ class Synchronisations(TorchDispatchMode):
         self._methods = {name: getattr(torch.Tensor, name) for name in _METHODS}
         for name, method in self._methods.items():
             setattr(torch.Tensor, name, self._counted(name, method))
+        self._pretence = as_on_a_gpu()
+        self._pretence.__enter__()
         return super().__enter__()
 
     @override
@@ -78,6 +84,7 @@ class Synchronisations(TorchDispatchMode):
         super().__exit__(*error)
         for name, method in self._methods.items():
             setattr(torch.Tensor, name, method)
+        self._pretence.__exit__(None, None, None)
 
     @override
     def __torch_dispatch__(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import nn
@@ -83,13 +84,19 @@ def _within(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> bool:
     divides by another mean, gives itself away.
     """
     width = like.shape[-1]
-    random_rows = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
-    single = torch.eye(width)[torch.linspace(0, width - 1, _PROBED).long()]
-    halves = random_rows * (torch.arange(width) < width // 2)
-    others = random_rows * (torch.arange(width) >= width // 2)
-    rows = torch.cat([random_rows, single, halves, others]).to(like) * _LARGE
+    rows = _other_rows(width).to(like) * _LARGE
     with torch._C.DisableTorchFunction(), torch.no_grad():
         answers = norm(rows.unsqueeze(1)).float().reshape(len(rows), -1)
     reach = torch.where(gain > 0, (answers - shift) / gain, 0.0)
     longest = torch.linalg.vector_norm(reach, dim=-1).max()
     return bool(longest <= width**0.5 * (1 + AGREE))
+
+
+@lru_cache(maxsize=4)
+def _other_rows(width: int) -> Tensor:
+    """The other vectors, [row, feature]; the norms of a model share them."""
+    random_rows = torch.randn(_PROBED, width, generator=torch.Generator().manual_seed(0))
+    single = torch.zeros(_PROBED, width)
+    single[torch.arange(_PROBED), torch.linspace(0, width - 1, _PROBED).long()] = 1
+    first_half = torch.arange(width) < width // 2
+    return torch.cat([random_rows, single, random_rows * first_half, random_rows * ~first_half])

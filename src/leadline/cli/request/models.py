@@ -103,15 +103,27 @@ class ModelRequest:
             return self.load(), None  # which refuses
         from leadline.models.loading.weightless import load_weightless
 
-        return load_weightless(
-            given[0],
-            random_init=self.random_init is not None,
-            recipe=self.recipe is not None,
-            overrides=read_overrides(self.overrides or ()),
-            dtype=self.dtype,
-            trust_remote_code=self.trust_remote_code,
-            seed=self.seed,
-        )
+        return load_weightless(given[0], **self._description())
+
+    def described(self) -> LoadedModel | None:
+        """The model without its weights, if it can be had so."""
+        given = [x for x in (self.model, self.random_init, self.recipe) if x is not None]
+        if len(given) != 1:
+            return None
+        from leadline.models.loading.weightless import described
+
+        empty = described(given[0], **self._description())
+        return None if isinstance(empty, str) else empty
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "random_init": self.random_init is not None,
+            "recipe": self.recipe is not None,
+            "overrides": read_overrides(self.overrides or ()),
+            "dtype": self.dtype,
+            "trust_remote_code": self.trust_remote_code,
+            "seed": self.seed,
+        }
 
     def inputs(self, loaded: LoadedModel) -> Inputs:
         """Make the inputs for a loaded model; where it refuses them, that is an input error."""

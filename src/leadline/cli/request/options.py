@@ -191,6 +191,9 @@ DryRun = Annotated[
         OUTPUT,
     ),
 ]
+Anyway = Annotated[
+    bool, option("--anyway", "Try it even if it needs more memory than is free.", MEASURING)
+]
 AsJson = Annotated[
     bool, option("--json", "Print JSON to standard output, and nothing else.", OUTPUT)
 ]

@@ -42,6 +42,9 @@ class Estimate:
     undeclared: tuple[str, ...] = ()
     """Probes that declare no cost: theirs is not in the numbers."""
     remarks: tuple[str, ...] = ()
+    streamed: float | None = None
+    """Bytes that it holds at its highest where the weights are read block by block; None where
+    nobody has counted it."""
 
     @property
     def seconds(self) -> float:
@@ -90,6 +93,7 @@ class Estimate:
             "seconds": self.seconds,
             "memory": self.memory,
             "weights": self.weights,
+            "streamed": self.streamed,
             "flops": self.flops,
             "bytes": self.bytes,
             "passes": self.passes,

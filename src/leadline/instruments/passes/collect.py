@@ -40,9 +40,10 @@ from leadline.instruments.passes.reduction import (
     real_tokens,
     token_columns,
 )
+from leadline.numerics.devices import widest_float
 from leadline.numerics.patterns.pattern_queue import PatternQueue
 from leadline.numerics.patterns.patterns import PROOF_LIMIT, Patterns
-from leadline.numerics.tokens import Tokens, real_rows, widest_float
+from leadline.numerics.tokens import Tokens, real_rows
 from leadline.record import Finding, Reading, Site
 
 __all__ = ["Collector", "checked_results"]

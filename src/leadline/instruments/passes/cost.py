@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -35,6 +36,7 @@ from leadline.models.inputs import Inputs, choose_loss, context_limit, random_in
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.inputs.losses import head_is_unknown
 from leadline.models.loading import LoadedModel
+from leadline.models.streaming.cost import LOGITS, held_while_streaming
 from leadline.models.streaming.pager import pager_of
 
 __all__ = [
@@ -49,9 +51,14 @@ __all__ = [
 ]
 
 READ_ANEW = 1
+<<<<<<< HEAD
 """Small passes by which discovery reads a model: the tree of its calls, with the arguments of blocks."""
 READ_DECLARED = 2
 """Small passes where a declaration says where the writes are: the tree of calls, and the arguments."""
+=======
+"""Small passes by which discovery, or a declaration, reads a model: the tree of its calls. Where model
+or family say where the writes are, there is none."""
+>>>>>>> main
 HOOKED = 90
 """Small operations' worth of Python for each module of the model: hooks are set and taken off, flags
 and attributes are remembered and put back. Seen by cProfile on a GPT-2 of 6 layers, 80 modules:
@@ -107,7 +114,34 @@ def estimate_measure(
         for choice, probe in zip(probe_plan.choices, probe_plan.probes, strict=True)
         if not isinstance(probe, Costed)
     )
-    return estimate_of("measure", name, model_counted, parts, rates, undeclared)
+    streamed = _streamed(model_counted, probe_plan)
+    return replace(
+        estimate_of("measure", name, model_counted, parts, rates, undeclared), streamed=streamed
+    )
+
+
+def _streamed(model: CountedModel, probe_plan: Plan) -> float:
+    """Bytes at the highest where weights are read block by block: the blocks are run again one by one
+    for the backward pass, so the graph of one of them stands at a time."""
+    module, sizes = model.module, model.sizes()
+    paths = [path for shape in model.forward.stacks for path in shape.paths]
+    blocks = [list(module.get_submodule(path).parameters()) for path in paths]
+    inside = {id(parameter) for block in blocks for parameter in block}
+    outside = [[one] for one in module.parameters() if id(one) not in inside]
+    units = blocks + outside
+    output = 4 * model.forward.output
+    graph = 0.0
+    if probe_plan.backward:
+        graph = max(model.measuring.held - LOGITS * output, 0) / max(len(paths), 1)
+    held = held_while_streaming(
+        block=max((sum(one.nbytes for one in unit) for unit in units), default=0),
+        matrix=max((one.nbytes for block in blocks for one in block), default=0),
+        streams=sum(size.stream * size.sites for size in sizes),
+        logits=output,
+    )
+    probes = (probe.memory(size) for probe in probe_plan.probes if isinstance(probe, Holding)
+              for size in sizes)  # fmt: skip
+    return held + graph + max(probes, default=0.0)
 
 
 def refuse_too_large(
@@ -129,7 +163,7 @@ def refuse_too_large(
         free = free_on(batch.main.device)
     except (OSError, KeyError, RuntimeError):
         return
-    if surely_fits(model.model, batch, free):
+    if surely_fits(model.model, batch, free, directions=bool(plan(choices).linear)):
         return
 
     def predict(inputs: Inputs) -> Estimate:
@@ -146,7 +180,7 @@ def refuse_too_large(
     except LeadlineError:
         return
     drawn = "tokens" in batch.kind
-    remark = check_room(estimate, free=free, loaded=True, predict=of_size if drawn else None)
+    remark = check_room(estimate, free=free, weights="loaded", predict=of_size if drawn else None)
     if remark is not None:
         warnings.warn(remark, stacklevel=4)
 
@@ -264,6 +298,7 @@ def anatomy_part(
         return
     own = callable(getattr(module, "anatomy", None))
     family = families and model_type(module) in FAMILIES
+<<<<<<< HEAD
     # Where model or family say where the writes are, nothing is fitted.
     small = 0 if anatomy is None and (own or family) else READ_ANEW
     if isinstance(anatomy, Declaration):
@@ -278,6 +313,22 @@ def anatomy_part(
     yield part_of(
         "anatomy",
         f"reading the anatomy: one forward pass on the inputs{_small_passes(small)}",
+=======
+    small = 0 if anatomy is None and (own or family) else READ_ANEW
+    work = model.forward.forward + _tap(model)
+    if small:
+        try:
+            length = min(FIT_LENGTH, context_limit(module) or FIT_LENGTH)
+            batch = random_inputs(module, examples=2, length=length, seed=seed + 1)
+            one = CountedModel(module, batch, rows=model.rows).forward
+        except LeadlineError:
+            one = model.forward
+        work = work + small * one.forward
+    yield part_of(
+        "anatomy",
+        "reading the anatomy: a forward pass on the inputs"
+        + (", and a small one" if small else ""),
+>>>>>>> main
         work,
         rates,
         memory=model.forward.memory,

@@ -34,7 +34,8 @@ import torch
 
 from leadline.anatomy import Stack
 from leadline.catalog import Catalog
-from leadline.numerics.tokens import PerExample, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import PerExample
 from leadline.record import Quantity, Site
 
 __all__ = [

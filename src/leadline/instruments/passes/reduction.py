@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from leadline.instruments.passes.probe import Each, PerHead
-from leadline.numerics.tokens import real_rows, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import real_rows
 from leadline.record import Reading, Site
 
 __all__ = [

@@ -28,7 +28,7 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, Stack, untouched
 from leadline.errors import ProbeError, Progress, check_count, check_progress, check_seed
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
-from leadline.instruments.passes.measurement import anatomy_of
+from leadline.instruments.passes.measuring import gradients_on, prove
 from leadline.instruments.passes.not_finite import refuse_broken
 from leadline.instruments.passes.output_head import head_of
 from leadline.instruments.passes.provenance import model_facts
@@ -53,7 +53,7 @@ from leadline.models.inputs import Inputs, Loss, choose_loss
 from leadline.models.inputs.for_model import batch_for
 from leadline.models.loading import LoadedModel
 
-__all__ = ["ALLOWED", "compute_paths", "paths_and_anatomy"]
+__all__ = ["ALLOWED", "compute_paths", "measured_paths"]
 
 ALLOWED = 16.0
 """Rounding allowed for one write, in eps; that of independent writes adds up like their root."""
@@ -78,7 +78,7 @@ def compute_paths(
     progress: Progress | None = None,
 ) -> Paths:
     """Take one forward pass apart by the number of attention hops, as `leadline.paths` says."""
-    return paths_and_anatomy(
+    return measured_paths(
         model,
         inputs,
         logits=logits,
@@ -92,7 +92,7 @@ def compute_paths(
     )[0]
 
 
-def paths_and_anatomy(
+def measured_paths(
     model: nn.Module | LoadedModel,
     inputs: Any,
     *,
@@ -104,8 +104,8 @@ def paths_and_anatomy(
     families: bool,
     name: str | None,
     progress: Progress | None,
-) -> tuple[Paths, Anatomy]:
-    """Compute the paths, and return the anatomy that was proved on the way as well."""
+) -> tuple[Paths, Anatomy, dict[str, Any]]:
+    """Compute the paths, and return the anatomy and the facts of the model as well."""
     if isinstance(model, LoadedModel):
         name = name or model.name
     original, module = modules_of(model)
@@ -117,9 +117,10 @@ def paths_and_anatomy(
     refuse_broken(module, batch)
     with torch.inference_mode(False), untouched(module), few_threads(module, batch):
         say("reading the anatomy", 0, 1)
-        model_anatomy = known or anatomy_of(
-            module, batch, anatomy=anatomy, families=families, seed=seed
-        )
+        model_anatomy = known
+        if model_anatomy is None:
+            with gradients_on():
+                model_anatomy, _ = prove(module, batch, anatomy, families, seed)
         head, _ = head_of(module, batch, model_anatomy, loss, seed)
         chosen, batch = choose_loss(module, batch, loss, seed=seed, head=head)
         run = _PathsRun(module, one_stack(model_anatomy, module), batch, chosen, say)
@@ -156,7 +157,7 @@ def paths_and_anatomy(
         input=batch.summary(),
         remarks=(*numbers.remarks, *counted.remarks, *left_out),
     )
-    return result, model_anatomy
+    return result, model_anatomy, facts
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from torch import nn
 
 from leadline.anatomy import Anatomy, Declaration
 from leadline.errors import Progress
-from leadline.instruments.passes.arguments import modules_of
-from leadline.instruments.passes.provenance import model_facts, versions
-from leadline.instruments.paths.measure import paths_and_anatomy
+from leadline.instruments.passes.provenance import versions
+from leadline.instruments.paths.measure import measured_paths
 from leadline.instruments.paths.rows import paths_record
 from leadline.models.loading import LoadedModel
 from leadline.record import Record
@@ -48,9 +47,7 @@ def paths(
     MLP or instead of a norm, several lanes, recurrences, cross-attention) the error names the
     operation and the module.
     """
-    if isinstance(model, LoadedModel):
-        name = name or model.name
-    result, proved = paths_and_anatomy(
+    result, proved, facts_of_model = measured_paths(
         model,
         inputs,
         logits=logits,
@@ -64,7 +61,7 @@ def paths(
     )
     stack = proved.stacks[0]
     facts = {
-        "model": model_facts(modules_of(model)[0], name, "given"),
+        "model": facts_of_model,
         "anatomy": proved.to_json(),
         "versions": versions(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -25,8 +25,9 @@ from leadline.instruments.passes.probes.update import BF16, RATIO
 from leadline.instruments.passes.probes.update import NORM as UPDATE_NORM
 from leadline.instruments.passes.token_quantities import COSINE
 from leadline.numerics.bf16 import write_loss
+from leadline.numerics.devices import widest_float
 from leadline.numerics.patterns.matrix_group import EMPTY, HIDDEN
-from leadline.numerics.tokens import Tokens, widest_float
+from leadline.numerics.tokens import Tokens
 from leadline.record import Reading
 
 __all__ = [

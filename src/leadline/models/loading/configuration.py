@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from leadline.errors import LoadingError, did_you_mean, require, words_of
@@ -18,7 +21,13 @@ from leadline.models.loading.request import (
     unknown_type,
 )
 
-__all__ = ["class_of", "configured", "remote_class_of", "stored_configuration"]
+__all__ = [
+    "class_of",
+    "configured",
+    "gguf_configuration",
+    "remote_class_of",
+    "stored_configuration",
+]
 
 
 # The first of these mappings that knows a configuration gives the model class.
@@ -76,6 +85,19 @@ def stored_configuration(request: Request) -> Any:
     if not request.overrides:
         return config
     return configured(type(config), config.to_dict(), request)
+
+
+def gguf_configuration(path: Path) -> Any:
+    """The configuration in the header of a GGUF file; no weights are read."""
+    state = path.stat()
+    return copy.deepcopy(_gguf_configuration(path, state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=1)  # the vocabulary stands in the header too, and reading it takes seconds
+def _gguf_configuration(path: Path, time: int, size: int) -> Any:
+    del time, size  # parts of the key: of another file the header is read anew
+    transformers = require("transformers", extra="hf")
+    return transformers.AutoConfig.from_pretrained(str(path.parent), gguf_file=path.name)
 
 
 def configured(config_class: Any, content: dict[str, Any], request: Request) -> Any:

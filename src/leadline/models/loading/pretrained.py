@@ -12,7 +12,12 @@ from typing import Any
 from torch import nn
 
 from leadline.errors import LoadingError, MissingExtra, require, words_of
-from leadline.models.loading.configuration import class_of, remote_class_of, stored_configuration
+from leadline.models.loading.configuration import (
+    class_of,
+    gguf_configuration,
+    remote_class_of,
+    stored_configuration,
+)
 from leadline.models.loading.fetched import fetched_folder
 from leadline.models.loading.request import (
     CONVERT,
@@ -132,7 +137,7 @@ def from_gguf(request: Request, scratch: Scratch | None = None) -> LoadedModel:
     arguments = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     try:
         with _no_bar_in_a_pipe():
-            config = transformers.AutoConfig.from_pretrained(**arguments)
+            config = gguf_configuration(path)
             model_class = class_of(config)
             weights: Mapping[str, Any] = arguments
             if scratch is not None:

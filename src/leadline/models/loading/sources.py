@@ -35,13 +35,14 @@ from leadline.models.loading.request import (
     no_trace,
 )
 from leadline.models.streaming.decision import reason_to_stream, stream_from_files
+from leadline.models.streaming.mapped import check_system
 from leadline.models.streaming.scratch import Scratch
 from leadline.numerics.half_precision import half_route
 
 if TYPE_CHECKING:
     from leadline.record import Record
 
-__all__ = ["load", "load_model"]
+__all__ = ["is_hub_name", "is_streamable", "load", "load_model"]
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -115,6 +116,22 @@ def load_model(
     half_route(loaded.model)  # before anybody runs it: the first product settles the instructions
     loaded.model.eval()
     return loaded
+
+
+def is_streamable(source: str) -> bool:
+    """Whether the weights lie in files here, from which they can be read block by block."""
+    try:
+        check_system()
+        return bool(weight_files(Request(source, {}, None, trust_remote_code=False)))
+    except LoadingError:
+        return False
+
+
+def is_hub_name(source: str) -> bool:
+    """Whether nothing here is called so, and it may be a model of the hub."""
+    path = Path(source).expanduser()
+    marks = source.startswith((".", "/", "~")) or source.count("/") > 1 or ":" in source
+    return not (marks or path.exists() or path.suffix.lower() == ".gguf")
 
 
 def _from_source(

@@ -13,13 +13,15 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from leadline.errors import LeadlineError, LoadingError, require, words_of
+from leadline.errors import LeadlineError, LoadingError, require, without_collector, words_of
 from leadline.models.loading.configuration import (
     class_of,
     configured,
+    gguf_configuration,
     remote_class_of,
     stored_configuration,
 )
+from leadline.models.loading.functions import is_function
 from leadline.models.loading.pretrained import tokenizer_reader
 from leadline.models.loading.random_weights import default_dtype
 from leadline.models.loading.recipes import named_recipe
@@ -34,7 +36,7 @@ from leadline.models.loading.sources import load_model, number_type
 from leadline.parts import Recipe, Transformer
 from leadline.parts.checkpoints import RECIPE_FILE
 
-__all__ = ["load_weightless", "without_numbers"]
+__all__ = ["described", "load_weightless", "without_numbers"]
 
 
 def load_weightless(
@@ -48,18 +50,17 @@ def load_weightless(
     seed: int = 0,
 ) -> tuple[LoadedModel, str | None]:
     """The model without its weights, or with a reason why it had to be loaded."""
-    request = Request(source, dict(overrides or {}), number_type(dtype), trust_remote_code)
-    why = f"{source} is a function, which had to run"
-    with no_trace(seed):
-        if recipe or (request.path / RECIPE_FILE).is_file():
-            return _from_recipe(request), None
-        if random_init or ":" not in source:
-            try:
-                return _from_configuration(request, random_init=random_init), None
-            except LeadlineError:
-                raise
-            except Exception as error:
-                why = f"it cannot be built without numbers ({words_of(error, first_line=True)})"
+    empty = described(
+        source,
+        random_init=random_init,
+        recipe=recipe,
+        overrides=overrides,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        seed=seed,
+    )
+    if not isinstance(empty, str):
+        return empty, None
     loaded = load_model(
         source,
         random_init=random_init,
@@ -69,7 +70,33 @@ def load_weightless(
         trust_remote_code=trust_remote_code,
         seed=seed,
     )
-    return loaded, why
+    return loaded, empty
+
+
+def described(
+    source: str,
+    *,
+    random_init: bool = False,
+    recipe: bool = False,
+    overrides: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    seed: int = 0,
+) -> LoadedModel | str:
+    """The model without its weights, or why it cannot be had so."""
+    request = Request(source, dict(overrides or {}), number_type(dtype), trust_remote_code)
+    if not random_init and not recipe and is_function(request):
+        return f"{source} is a function, which had to run"
+    own = recipe or (not random_init and (request.path / RECIPE_FILE).is_file())
+    with without_collector(), no_trace(seed, quiet=not own):
+        if own:
+            return _from_recipe(request)
+        try:
+            return _from_configuration(request, random_init=random_init)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            return f"it cannot be built without numbers ({words_of(error, first_line=True)})"
 
 
 def without_numbers(module: nn.Module) -> nn.Module:
@@ -115,7 +142,7 @@ def _from_configuration(request: Request, *, random_init: bool) -> LoadedModel:
     if not random_init and path.suffix.lower() == ".gguf":
         require("gguf", extra="gguf")
         arguments = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        config = transformers.AutoConfig.from_pretrained(**arguments)
+        config = gguf_configuration(path)
         name = path.stem
 
         def read_tokenizer() -> Any:

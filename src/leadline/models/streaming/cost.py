@@ -22,11 +22,23 @@ from dataclasses import dataclass
 
 from leadline.models.streaming.memory import in_bytes
 
-__all__ = ["MACHINES", "SIZES", "Cost", "LlamaSize", "Machine", "cost_of", "plan_on_paper"]
+__all__ = [
+    "LOGITS",
+    "MACHINES",
+    "SIZES",
+    "Cost",
+    "LlamaSize",
+    "Machine",
+    "cost_of",
+    "held_while_streaming",
+    "plan_on_paper",
+]
 
 FITTING_TOKENS = 64
 """The anatomy is fitted on two examples of 32 tokens."""
 READS, PASSES_ON_INPUTS = 4, 5
+LOGITS = 3
+"""Times that the logits are held: themselves, their logarithms, their gradient."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +94,20 @@ class Cost:
         return "disk" if self.minutes_reading > self.minutes_computing else "processor"
 
 
+def held_while_streaming(block: float, matrix: float, streams: float, logits: float) -> float:
+    """Bytes that are held at once: of a block, its largest matrix, all streams, and the logits."""
+    return block + matrix + streams + LOGITS * logits
+
+
 def cost_of(size: LlamaSize, machine: Machine, *, tokens: int = 512, number_bytes: int = 2) -> Cost:
     """The cost of one measurement with gradients."""
     weights = size.parameters * number_bytes
     block = size.block_parameters * number_bytes
     matrix = max(size.inner, size.width) * size.width * number_bytes
     streams = (size.layers + 1) * tokens * size.width * number_bytes
-    logits = 3 * tokens * size.vocabulary * 4
-    held = block + matrix + streams + logits
-    reads = 1 if weights + logits + streams <= machine.memory else READS
+    logits = tokens * size.vocabulary * 4
+    held = held_while_streaming(block, matrix, streams, logits)
+    reads = 1 if weights + LOGITS * logits + streams <= machine.memory else READS
     operations = 2.0 * size.parameters * (FITTING_TOKENS + PASSES_ON_INPUTS * tokens)
     reading = reads * weights / machine.bytes_per_second / 60
     computing = operations / machine.operations_per_second / 60

@@ -37,7 +37,7 @@ class SoftmaxBlocks(Protocol):
     """Matrices that come as blocks of rows of a softmax."""
 
     def softmaxes(
-        self, rows: int | None = None, *, dtype: torch.dtype = ...
+        self, rows: int | None = None, *, dtype: torch.dtype = ..., lent: bool = ...
     ) -> Iterator[Softmax]: ...
 
 
@@ -49,7 +49,7 @@ class ModelPattern:
     weights: Tensor
 
     def softmaxes(
-        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
+        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32, lent: bool = False
     ) -> Iterator[Softmax]:
         step = rows or max(1, AT_ONCE // (4 * max(1, self.weights[:, 0].numel())))
         for first in range(0, self.weights.shape[1], step):

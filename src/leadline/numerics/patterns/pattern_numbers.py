@@ -155,7 +155,8 @@ def gathered(groups: Sequence[GroupNumbers], examples: int) -> PatternNumbers:
                 turns[at, there] = one.iterations.view(shape)
     column_sum, entropy, std, span, sink, distance = tables[:6]
     norm, second = (
-        SpectralNorm(*tables[first : first + 3], turns[at]) for at, first in enumerate((6, 9))
+        SpectralNorm(tables[first], tables[first + 1], tables[first + 2], turns[at])
+        for at, first in enumerate((6, 9))
     )
     flags = torch.stack([group.flags for group in groups])
     largest, least = flags.amax(0).tolist(), flags.amin(0).tolist()

@@ -109,16 +109,16 @@ def add_block(
     sums.columns[:, :keys] += weights.sum(1)
     if by_model and not sums.altered:
         sums.altered = _is_altered(group, weights, shifted, visible, total, unknown)
-    if sums.altered:
-        entropy = torch.special.entr(weights).sum(-1)
-    else:
-        # -log A = log(sum exp) - l.
-        entropy = partition[..., 0].log() * total - (weights * shifted).sum(-1)
-    sums.entropy += entropy.double().sum(1)
     known = count.clamp_min(1)
     mean = shifted.sum(-1) / known
     square = torch.linalg.vector_norm(shifted, dim=-1).square() / known
     sums.variance += (square - mean * mean).clamp_min(0).double().sum(1)
+    if sums.altered:
+        entropy = torch.special.entr(weights).sum(-1)
+    else:
+        # -log A = log(sum exp) - l. In place: new memory costs more than the product.
+        entropy = partition[..., 0].log() * total - shifted.mul_(weights).sum(-1)
+    sums.entropy += entropy.double().sum(1)
     # A maximum forgets NaN on some devices; a sum does not.
     span = span.amax(1).double() + 0.0 * span.double().sum(1)
     sums.span = torch.maximum(sums.span, span) + 0.0 * span

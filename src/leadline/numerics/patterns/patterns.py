@@ -202,7 +202,7 @@ def _measured(group: MatrixGroup, queue: PatternQueue) -> GroupNumbers:
     kept: list[Tensor] | None = None if long or isinstance(group.matrices, ModelPattern) else []
     sums, vectors = Sums.empty(group), proof_vectors(group)
     step = _ROWS if group.keys > _ROWS else None
-    for block in group.matrices.softmaxes(step, dtype=group.dtype):
+    for block in group.matrices.softmaxes(step, dtype=group.dtype, lent=True):
         add_block(sums, block, vectors, group=group)
         if kept is not None:
             kept.append(block.weights)

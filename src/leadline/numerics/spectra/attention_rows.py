@@ -13,6 +13,7 @@ Grouped queries: heads / groups neighbouring heads share one key head.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -112,11 +113,14 @@ class AttentionRows:
         return one
 
     def softmaxes(
-        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32
+        self, rows: int | None = None, *, dtype: torch.dtype = torch.float32, lent: bool = False
     ) -> Iterator[Softmax]:
-        """What a softmax computes on the way: blocks [heads, b, n'], n' < n where later keys are hidden."""
+        """What a softmax computes on the way: blocks [heads, b, n'], n' < n where later keys are hidden.
+
+        `lent`: the shifted logits of all blocks stand in one memory, one after the other.
+        """
         hidden_rows = self.causal and 0 in self._visible_keys
-        for first, logits in self._logits(rows, dtype):
+        for first, logits in self._logits(rows, dtype, lent=lent):
             top = logits.amax(-1, keepdim=True)
             shift = torch.where(top == -torch.inf, 0, top)
             shifted = logits.sub_(shift)
@@ -182,18 +186,23 @@ class AttentionRows:
         eps = torch.finfo(torch.float64).eps
         return (2 * (query.shape[-1] + 4) * logit + n + 8) * eps
 
-    def _logits(self, rows: int | None, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+    def _logits(
+        self, rows: int | None, dtype: torch.dtype, *, lent: bool = False
+    ) -> Iterator[tuple[int, Tensor]]:
         heads, m, n = self.shape
         groups = self.key.shape[0]
         if rows is None:
             rows = max(1, min(m, BLOCK // max(1, heads * n)))
         query, key = self._in(dtype)
+        memory = query.new_empty(heads * min(rows, m) * n if lent else 0)
         for first in range(0, m, rows):
             last = min(m, first + rows)
             width = max(1, self._visible_keys[last - 1]) if self.causal else n
             # Heads of one group are one tall matrix: one product per key head.
             tall = query[:, first:last].reshape(groups, -1, query.shape[-1])
-            logits = torch.bmm(tall, key[:, :width].mT).view(heads, last - first, width)
+            shape = (*tall.shape[:2], width)
+            out = memory[: math.prod(shape)].view(shape) if lent else None
+            logits = torch.bmm(tall, key[:, :width].mT, out=out).view(heads, last - first, width)
             if self.soft_cap is not None:
                 logits.div_(self.soft_cap).tanh_().mul_(self.soft_cap)
             self._hide(logits, first, last)

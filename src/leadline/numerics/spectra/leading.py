@@ -1,13 +1,13 @@
 """Which way the leading singular values of a batch are found, by size and sign.
 
     the smaller side at most SMALL    powers of A'A, all matrices together    `squaring`
-    below LARGE                       Krylov, all matrices together           `krylov`, `certificate`
+    below LARGE                       Krylov, all matrices together           `batch_lanczos`
     from LARGE on                     Krylov, one matrix at a time            `lanczos`
     a negative entry, or a largest    float64 eigensolver with the interval of its backward error,
     entry outside MODERATE            at any size: slow, but right            `eigenvalues`
 
 Two values are found by the eigensolver up to twice SMALL, and from there on by a Krylov space with
-one more start vector, because a space that starts at 1 alone cannot see a value that occurs twice.
+one more start vector (`krylov`): a space that starts at 1 alone cannot see a value that occurs twice.
 The lower end of the second is the second Ritz value (Cauchy interlacing) and proved. Proved upper
 ends are sigma_1's and sqrt(|A|_F^2 - lower_1^2); where many singular values are large both say
 nothing, and the upper end is an estimate: theta_2 and a few residuals (`krylov.BEYOND`).
@@ -26,13 +26,14 @@ import torch
 
 from leadline.numerics.denormals import flushed
 from leadline.numerics.spectra.attention_rows import AttentionRows
+from leadline.numerics.spectra.batch_lanczos import batch_lanczos
 from leadline.numerics.spectra.certificate import batched_ends, ends, margin, quotient
 from leadline.numerics.spectra.eigenvalues import by_eigenvalues
 from leadline.numerics.spectra.krylov import Leading, leading_vectors, start_block
 from leadline.numerics.spectra.lanczos import lanczos
 from leadline.numerics.spectra.matrix_free import COLUMNS, MatrixFree
 from leadline.numerics.spectra.squaring import squared_norm
-from leadline.numerics.spectra.stored import Certified, Chunked, MatrixBatch, Several
+from leadline.numerics.spectra.stored import Chunked, MatrixBatch, Several
 
 __all__ = [
     "LARGE",
@@ -226,9 +227,11 @@ def _solve_ordinary(matrices: Tensor, wanted: int) -> Solved:
         return Solved.direct((value[:, None], lower[:, None], upper[:, None]))
     if min(m, n) <= SMALL * wanted:
         return Solved.direct(by_eigenvalues(matrices, count=wanted))
+    operator = MatrixBatch(matrices)
+    if wanted > 1:
+        return _krylov(operator, count, (m, n), wanted=wanted, like=matrices)
     with flushed():
-        operator = MatrixBatch(matrices)
-    return _krylov(operator, count, (m, n), wanted=wanted, like=matrices)
+        return _certified_norm(operator, batch_lanczos(matrices), margin(m, n))
 
 
 def _solve_unusual(matrices: Tensor, wanted: int) -> Solved:
@@ -258,15 +261,15 @@ def _krylov(
         )
         if wanted > 1:
             return _certified_pair(operator, leading, margin(m, n))
-        vectors = leading.ritz.double().abs()
-        certified = operator.certify(vectors, leading.positive)
-        return _certified_norm(vectors[:, 0], certified, leading, margin(m, n))
+        return _certified_norm(operator, leading, margin(m, n))
 
 
 def _certified_norm(
-    vectors: Tensor, certified: Certified, leading: Leading, slack: float
+    operator: MatrixBatch | Several | MatrixFree, leading: Leading, slack: float
 ) -> Solved:
-    length = vectors.square().sum(-1).sqrt()
+    vectors = leading.ritz.double().abs()
+    certified = operator.certify(vectors, leading.positive)
+    length = vectors[:, 0].square().sum(-1).sqrt()
     value = certified.products[:, 0].square().sum(-1).sqrt()
     # A zero vector: M 1 = 0, so that the matrix is zero.
     value = torch.where(length == 0, 0, value / length)

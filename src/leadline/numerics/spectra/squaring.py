@@ -1,8 +1,11 @@
 """Many small nonnegative matrices at once: sigma_1 from the traces of powers.
 
-With M = A'A, t_0 = tr M, N_0 = M / t_0 and N_{k+1} = N_k^2 / tr N_k^2, t_{k+1} = tr N_k^2:
+With M = A'A, t_0 = tr M, N_0 = M / t_0 and N_{k+s} = N_k^(2^s) / t_{k+s}, t_{k+s} = tr N_k^(2^s):
 
-    sigma_1^2 <= (tr M^p)^(1/p) = prod_{k <= K} t_k^(1 / 2^k),   p = 2^K.
+    sigma_1^2 <= (tr M^p)^(1/p) = prod_{k = 0, s, 2 s, ..., K} t_k^(1 / 2^k),   p = 2^K.
+
+Only every s-th square is divided by its trace: tr N^(2^s) >= n^(1 - 2^s), 3e-23 at s = 4 and n = 32,
+which float32 holds with fifteen orders of magnitude to spare for what it drops.
 
 tr M^p is the sum of the powers of all sigma_i^2, so the bound is at most n^(1/p) too large: 3e-6
 at p = 2^20 and n = 32. N_K is x x' / |x|^2 with the leading right vector x, and the float64
@@ -22,12 +25,15 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["SQUARINGS", "squared_norm"]
+__all__ = ["SCALED", "SQUARINGS", "squared_norm"]
 
 Tensor = torch.Tensor
 
 SQUARINGS = 20
 """K: the power is 2^20."""
+
+SCALED = 4
+"""s, which divides K; at s = 5 the trace could be 1e-47, below what float32 holds."""
 
 
 def squared_norm(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,12 +45,13 @@ def squared_norm(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     spare = torch.empty_like(power)
     logarithm = torch.zeros(len(matrices), dtype=torch.float64, device=matrices.device)
     for k in range(SQUARINGS + 1):
-        trace = power.diagonal(dim1=1, dim2=2).sum(-1)
-        logarithm += trace.double().log() / 2**k
-        power.div_(trace[:, None, None])
-        if k < SQUARINGS:
+        if k:
             torch.bmm(power, power, out=spare)
             power, spare = spare, power
+        if k % SCALED == 0:
+            trace = power.diagonal(dim1=1, dim2=2).sum(-1)
+            logarithm += trace.double().log() / 2**k
+            power.div_(trace[:, None, None])
     strongest = power.diagonal(dim1=1, dim2=2).argmax(-1)
     vector = power.gather(2, strongest[:, None, None].expand(-1, power.shape[1], 1)).double()
     image = torch.bmm(matrices.double(), vector)

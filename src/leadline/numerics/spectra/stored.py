@@ -62,9 +62,14 @@ class MatrixBatch:
 
     def __init__(self, matrices: Tensor, gram: Tensor | None = None) -> None:
         self.matrices = matrices
-        if gram is None and matrices.shape[2] <= FORMED:
-            gram = torch.bmm(matrices.mT, matrices)
-        self.gram = gram
+        self._gram = gram
+
+    @property
+    def gram(self) -> Tensor | None:
+        """A'A, where it is formed."""
+        if self._gram is None and self.matrices.shape[2] <= FORMED:
+            self._gram = torch.bmm(self.matrices.mT, self.matrices)
+        return self._gram
 
     def take(self, keep: Tensor) -> MatrixBatch:
         if self.gram is not None:

@@ -241,7 +241,7 @@ def test_the_model_is_left_as_it_was():
 def test_a_known_anatomy_is_not_read_again(monkeypatch, found):
     model = transformer()
     known = leadline.anatomy_of(model, IDS)
-    monkeypatch.setattr(pathways, "anatomy_of", None)
+    monkeypatch.setattr(pathways, "prove", None)
     assert leadline.paths(model, IDS, anatomy=known).paths.share == found.share
 
 

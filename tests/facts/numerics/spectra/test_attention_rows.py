@@ -254,3 +254,15 @@ def test_what_does_not_fit_gets_a_sentence(change: dict[str, torch.Tensor], word
     given: dict[str, Any] = {"query": query, "key": key, "scaling": 1.0} | change
     with pytest.raises(InputError, match=words):
         AttentionRows(**given)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_lent_blocks_are_the_same_and_stand_in_one_memory(causal: bool) -> None:
+    query, key = _inputs(9, 9)
+    operator = AttentionRows(query, key, scaling=SCALING, causal=causal)
+    places = set()
+    for lent, kept in zip(operator.softmaxes(2, lent=True), operator.softmaxes(2), strict=True):
+        assert lent.first == kept.first and torch.equal(lent.shifted, kept.shifted)
+        assert torch.equal(lent.weights, kept.weights) and torch.equal(lent.total, kept.total)
+        places.add(lent.shifted.data_ptr())
+    assert len(places) == 1

@@ -239,6 +239,22 @@ def test_the_power_bound_is_the_root_of_a_trace() -> None:
     assert squaring.SQUARINGS == 20
 
 
+def test_traces_between_two_scalings_stay_within_what_float32_holds() -> None:
+    # The identity has the smallest trace: tr (I / n)^(2^s) = n^(1 - 2^s).
+    assert squaring.SQUARINGS % squaring.SCALED == 0
+    tiny = torch.finfo(torch.float32).tiny
+    assert 1e15 * tiny < 32.0 ** (1 - 2**squaring.SCALED)
+    assert tiny > 32.0 ** (1 - 2 ** (squaring.SCALED + 1))
+    # A matrix far from it, and weights that vanish in the first squares, by a full SVD.
+    g = torch.Generator().manual_seed(0)
+    for std in (0.1, 4.0, 30.0):
+        matrices = torch.softmax(std * torch.randn(20, 32, 32, generator=g), -1)
+        value, lower, upper = squaring.squared_norm(matrices)
+        truth = torch.linalg.svdvals(matrices.double())[:, 0]
+        assert bool(((lower <= truth) & (truth <= upper)).all())
+        assert value.tolist() == pytest.approx(truth.tolist(), rel=1e-6)
+
+
 def test_powers_in_float64_are_rounded_in_float64() -> None:
     _, _, upper = squaring.squared_norm(torch.eye(32, dtype=torch.float64)[None])
     assert float(upper) - 1 == pytest.approx(math.log(32) / 2**21, rel=1e-6)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from leadline.numerics import reference
-from leadline.numerics.spectra import certificate, krylov, stored
+from leadline.numerics.spectra import batch_lanczos, certificate, krylov, stored
 from leadline.numerics.spectra import lanczos as alone
 from leadline.numerics.spectra.krylov import Space, leading_vectors, start_block
 from leadline.numerics.spectra.lanczos import lanczos
@@ -97,7 +97,7 @@ def test_what_only_rounding_keeps_from_a_bound_ends_the_run(
     n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tightness that float32 cannot reach.
-    for module in (krylov, alone):
+    for module in (krylov, alone, batch_lanczos):
         monkeypatch.setattr(module, "TIGHT", 1e-10)
     found = spectral_norm(_attention(n, std=1.0, causal=True))
     assert 8 <= int(found.iterations) < 60

@@ -18,7 +18,8 @@ import torch
 
 from leadline.instruments.cost.work import Size, Work, moving
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
-from leadline.numerics.tokens import Tokens, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
 
 LARGEST = Quantity(

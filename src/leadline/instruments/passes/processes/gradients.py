@@ -17,7 +17,8 @@ from torch import nn
 
 from leadline.anatomy.spread import is_addend, is_counted, is_spread, local_part, whole
 from leadline.instruments.passes.processes.convoy import Convoy
-from leadline.numerics.tokens import row_norms, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import row_norms
 
 __all__ = ["gradient_norm", "whole_norms"]
 

@@ -26,7 +26,8 @@ from leadline.instruments.passes.probe import (
 )
 from leadline.instruments.passes.processes.mailbox import Message
 from leadline.instruments.passes.reduction import joined_heads, real_tokens
-from leadline.numerics.tokens import Tokens, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import Tokens
 from leadline.record import Site
 
 __all__ = ["PartCollector", "Piece", "pieces_in", "pieces_message"]

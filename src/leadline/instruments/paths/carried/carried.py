@@ -28,29 +28,24 @@ carried tensor that belongs to no single token is frozen, and a gate is made of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import torch
 
 from leadline.errors import ProbeError
-from leadline.instruments.paths.carried.heads import heads_of_rows
-from leadline.instruments.paths.carried.ledger import Ledger
-from leadline.instruments.paths.carried.rows import (
-    ENTRY,
-    Book,
-    ByLength,
-    ComponentRows,
-    Ways,
-    both_families,
-    family,
+from leadline.instruments.paths.carried.journey import (
+    Event,
+    FrozenBy,
+    Journey,
+    Parts,
+    storage_of,
 )
 from leadline.instruments.paths.carried.tokens import (
     ALLOCATED,
     CHOOSING,
-    Meeting,
     Tokens,
     follow_owners,
     owners,
@@ -69,108 +64,6 @@ __all__ = [
 ]
 
 Tensor = torch.Tensor
-T = TypeVar("T")
-
-
-class Parts:
-    """The components of a tensor. `activated`: it came through an activation or a gate.
-
-    Inputs and sources may come as one stack, in which they are carried.
-    """
-
-    __slots__ = ("activated", "rows")
-
-    def __init__(
-        self,
-        inputs: ComponentRows,
-        sources: ComponentRows | None = None,
-        activated: bool = False,
-    ) -> None:
-        self.rows = inputs if sources is None else both_families(inputs, sources)
-        self.activated = activated
-
-    @property
-    def inputs(self) -> ComponentRows:
-        """What came from the stream as it entered, by hops."""
-        return family(self.rows, sources=False)
-
-    @property
-    def sources(self) -> ComponentRows | None:
-        """What joined on the way, by hops since; None: nothing did."""
-        return family(self.rows, sources=True) if self.rows.sources else None
-
-    @property
-    def coarsest(self) -> torch.dtype:
-        """The number type with the largest eps that the components went through."""
-        return self.rows.coarsest
-
-
-class FrozenBy(NamedTuple):
-    """The operation that froze a tensor, the module in which it ran, and what it did."""
-
-    operation: str
-    module: str
-    deed: str = "affects it other than as a pattern, a norm's statistic or a gate"
-
-
-@dataclass(frozen=True, eq=False)
-class Event:
-    """One product of a pattern with values, in the order in which they were met."""
-
-    index: int
-    module: str
-    entered: int
-    """Rows of the values before it: the hops that the longest path had behind it, plus one."""
-    meeting: Meeting | None = None
-    features: int = -1
-    """The axis of the result along which features lie; rows (queries) lie along the other."""
-    ways: Ways = ENTRY
-    """By which paths the values were reached."""
-
-    @property
-    def numbers(self) -> Tensor | None:
-        """The head of every row: how often the same token asked before in this product."""
-        if self.meeting is None or self.meeting.queries is None:
-            return None
-        return heads_of_rows(self.meeting.queries)
-
-
-@dataclass
-class Journey:
-    """What all tensors of one pass share: the book of rows, where the pass is, what it met."""
-
-    book: Book = field(default_factory=ByLength)
-    running: list[str] = field(default_factory=list[str])
-    """The paths of the modules that are running, the innermost last."""
-    events: list[Event] = field(default_factory=list[Event])
-    taken: set[int] = field(default_factory=set[int])
-    """The hops whose results were computed: scores of frozen queries and keys are no hops."""
-    inside: bool = False
-    """Whether a block is running: behind the last one tokens may be pooled."""
-    joined: set[str] = field(default_factory=set[str])
-    """Modules in which a plain tensor as large as the stream was added to it."""
-    written: set[str] = field(default_factory=set[str])
-    """Modules that changed the stream in place."""
-    sheets: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-    """The owners of memory that was made to be written into, by where they are stored."""
-    ledger: Ledger = field(default_factory=Ledger)
-    """What followed from owners so far."""
-
-    @property
-    def module(self) -> str:
-        return self.running[-1] if self.running else ""
-
-    def answer(self, question: Hashable, compute: Callable[[], T], *, about: Sequence[Tokens]) -> T:
-        """What follows from these owners; it is remembered unless somebody writes into them."""
-        if self.sheets and any(_storage(one) in self.sheets for tokens in about for one in tokens):
-            return compute()
-        return self.ledger.answer(question, compute, about=about)
-
-    def hop(self, rows: ComponentRows, met: Meeting, *, features: int) -> Event:
-        """Note a hop of these rows of values."""
-        event = Event(len(self.events), self.module, rows.inputs, met, features, rows.ways)
-        self.events.append(event)
-        return event
 
 
 Rule = Callable[[Journey, Any, tuple[Any, ...], dict[str, Any], Any], Any]
@@ -264,8 +157,10 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves: list[Tensor] = []
     question: list[Any] = [operation]
     plain = _values(args, leaves, question)
-    plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
-    question += kwargs
+    plain_kwargs: dict[str, Any] = {}
+    if kwargs:
+        plain_kwargs = dict(zip(kwargs, _values(kwargs.values(), leaves, question), strict=True))
+        question += kwargs
     tracked = [leaf for leaf in leaves if isinstance(leaf, Carried)]
     journey = tracked[0].journey
     if operation.writes is not None:
@@ -282,7 +177,6 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ruled = None
     if rule is not None and any(one.parts is not None for one in tracked):
         ruled = rule(journey, func, args, kwargs, out)
-    origin = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
     results = (out,) if single else tuple(out)
     components: tuple[Parts | None, ...] = (None,) * len(results)
     if ruled is not None and not isinstance(ruled, FrozenBy):
@@ -301,18 +195,18 @@ def _carry(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         about = [one.tokens for one in tracked]
         tokens = journey.answer(tuple(question), follow, about=about)
     if operation.makes_memory:
-        journey.sheets[_storage(tokens[0][0])] = tokens[0][0]
+        journey.sheets[storage_of(tokens[0][0])] = tokens[0][0]
     wrapped: list[Any] = []
     for value, parts, whose in zip(results, components, tokens, strict=True):
-        if not isinstance(value, Tensor):
-            wrapped.append(value)
-            continue
-        if parts is not None and journey.inside and len(whose) != 1:
-            why = FrozenBy(name, journey.module, _MIXED)
-            wrapped.append(carried(value, None, journey, origin=why, tokens=whose))
-            continue
-        why = origin if parts is None else None
-        wrapped.append(carried(value, parts, journey, origin=why, tokens=whose))
+        why = None
+        if parts is None:
+            why = ruled if isinstance(ruled, FrozenBy) else _origin(name, tracked, journey)
+        elif journey.inside and len(whose) != 1:
+            parts, why = None, FrozenBy(name, journey.module, _MIXED)  # noqa: PLW2901
+        is_tensor = isinstance(value, Tensor)
+        wrapped.append(
+            carried(value, parts, journey, origin=why, tokens=whose) if is_tensor else value
+        )
     return wrapped[0] if single else type(out)(wrapped)
 
 
@@ -382,15 +276,11 @@ def _in_place(
     made = _carry(plain, args, kwargs)
     x.value = memory.copy_(made.value)
     x.parts, x.origin = made.parts, made.origin
-    if len(x.tokens) == len(made.tokens) == 1 and _storage(x.tokens[0]) in journey.sheets:
+    if len(x.tokens) == len(made.tokens) == 1 and storage_of(x.tokens[0]) in journey.sheets:
         x.tokens[0].copy_(made.tokens[0])
     else:
         x.tokens = made.tokens
     return x
-
-
-def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _written(

@@ -20,9 +20,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from leadline.anatomy import MIXING, Block, Stack, Sublayer
 from leadline.anatomy.tensors import first_tensor
 from leadline.errors import LeadlineError, ProbeError
+from leadline.instruments.paths.carried.books import ByLength
 from leadline.instruments.paths.carried.carried import Carried, Event, Journey, enter
 from leadline.instruments.paths.carried.heads import LayerHeads, declared_heads, heads_of_layer
-from leadline.instruments.paths.carried.rows import ENTRY, ByLength, Ways
+from leadline.instruments.paths.carried.rows import ENTRY, Ways
 from leadline.instruments.paths.carried.tokens import Tokens
 
 __all__ = ["AttentionLayer", "Passed", "carry_through", "check_stack", "plain_kernels"]

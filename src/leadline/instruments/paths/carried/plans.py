@@ -28,9 +28,10 @@ from torch import nn
 
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError
+from leadline.instruments.paths.carried.books import ByPlan
 from leadline.instruments.paths.carried.carried import Journey
 from leadline.instruments.paths.carried.model_pass import AttentionLayer, Passed, carry_through
-from leadline.instruments.paths.carried.rows import ByPlan, Ways
+from leadline.instruments.paths.carried.rows import Ways
 from leadline.instruments.paths.carried.shares import View
 
 __all__ = ["DrawnPath", "counted_paths", "draw", "judge_sample", "sampled_paths"]
@@ -78,21 +79,29 @@ def counted_paths(ways: Ways, attentions: Sequence[AttentionLayer]) -> tuple[int
     """The number of paths of every length that reach a tensor; None: heads are not known."""
     layer_of = {hop.index: at for at, layer in enumerate(attentions) for hop in layer.hops}
     known: dict[Ways, list[int]] = {}
+    latest: tuple[Ways, list[int]] = (Ways(False, frozenset()), [0] * (len(attentions) + 1))
 
     def polynomial(ways: Ways) -> list[int] | None:
+        nonlocal latest
         if ways in known:
             return known[ways]
-        counts_by_length = [int(ways.fresh)] + [0] * len(attentions)
-        for at in {layer_of.get(last) for last in ways.last}:
+        # The stream is reached by the ways of the layer before and by the hops of that layer.
+        before, counts = latest
+        if not before.last <= ways.last or before.fresh > ways.fresh:
+            before, counts = Ways(False, frozenset()), [0] * (len(attentions) + 1)
+        counts_by_length = [counts[0] + ways.fresh - before.fresh, *counts[1:]]
+        counted = {layer_of.get(last) for last in before.last}
+        for at in {layer_of.get(last) for last in ways.last} - counted:
             if at is None or attentions[at].heads is None:
                 return None
             entered = {hop.ways for hop in attentions[at].hops}
-            before = polynomial(entered.pop()) if len(entered) == 1 else None
-            if before is None:
+            values = polynomial(entered.pop()) if len(entered) == 1 else None
+            if values is None:
                 return None
-            for length, count in enumerate(before[:-1]):
+            for length, count in enumerate(values[:-1]):
                 counts_by_length[length + 1] += count * (attentions[at].heads or 0)
         known[ways] = counts_by_length
+        latest = (ways, counts_by_length)
         return counts_by_length
 
     totals = polynomial(ways)

@@ -14,14 +14,10 @@ from typing import Any
 
 import torch
 
+from leadline.instruments.paths.carried.books import mapped_rows
 from leadline.instruments.paths.carried.carried import Carried, FrozenBy, Journey, Parts
-from leadline.instruments.paths.carried.rows import (
-    ComponentRows,
-    Form,
-    added_rows,
-    mapped_rows,
-    narrow_form,
-)
+from leadline.instruments.paths.carried.rows import ComponentRows, Form, narrow_form
+from leadline.instruments.paths.carried.sums import added_rows
 from leadline.instruments.paths.carried.tokens import is_own_gate, meeting
 
 __all__ = [

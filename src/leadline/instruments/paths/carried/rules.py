@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from leadline.instruments.paths.carried.books import mapped_rows
 from leadline.instruments.paths.carried.carried import RULES, Carried, Journey, Parts, Rule
 from leadline.instruments.paths.carried.products import (
     add,
@@ -30,7 +31,7 @@ from leadline.instruments.paths.carried.products import (
     subtract_from,
     with_source,
 )
-from leadline.instruments.paths.carried.rows import ComponentRows, mapped_rows, narrow_form
+from leadline.instruments.paths.carried.rows import ComponentRows, narrow_form
 
 __all__ = ["RULES"]
 

@@ -52,11 +52,15 @@ def spread(
 ) -> dict[str, Spread]:
     """Measure the components in every view, one length after the other.
 
+    They are computed together where they are small, and else one by one.
+
     `each` gets the sum of all components with at most k hops, for k = 0, 1, ... The views are
     linear. Sums are taken in float64, and in float32 where `each` gets them.
     """
     ways = [_Way(view, view(value)) for view in views.values()]
     running: Tensor | None = None
+    if parts.rows.fits():
+        parts.rows.hold()
     inputs, sources = parts.inputs, parts.sources
     for k in range(max(inputs.count, 0 if sources is None else sources.count)):
         z, b = _row(inputs, k), _row(sources, k)

@@ -12,7 +12,8 @@ from leadline.instruments.passes.collect import Collector
 from leadline.instruments.passes.probe import At, Each, Result
 from leadline.instruments.passes.reduction import real_tokens
 from leadline.lab.watch.gauges import AttentionGauges, attention_results
-from leadline.numerics.tokens import Tokens, widest_float
+from leadline.numerics.devices import widest_float
+from leadline.numerics.tokens import Tokens
 from leadline.record import Site
 
 __all__ = ["SampleCollector"]

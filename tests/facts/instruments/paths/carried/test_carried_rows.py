@@ -6,16 +6,11 @@ import pytest
 import torch
 
 from leadline.instruments.paths.carried import rows as carried_rows
+from leadline.instruments.paths.carried.books import ByLength, ByPlan, mapped_rows
 from leadline.instruments.paths.carried.carried import Event, Parts
 from leadline.instruments.paths.carried.model_pass import AttentionLayer
 from leadline.instruments.paths.carried.plans import DrawnPath, counted_paths, draw, judge_sample
-from leadline.instruments.paths.carried.rows import (
-    ByLength,
-    ByPlan,
-    ComponentRows,
-    Ways,
-    mapped_rows,
-)
+from leadline.instruments.paths.carried.rows import ComponentRows, Ways
 from leadline.instruments.paths.carried.shares import logit_view, spread, token_view
 from leadline.instruments.paths.carried.tokens import Meeting
 
