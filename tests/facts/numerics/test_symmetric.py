@@ -10,7 +10,7 @@ from leadline.numerics import symmetric
 from leadline.numerics.symmetric import eigenvalues, lower_gram
 
 
-@pytest.mark.parametrize("rows", [1, 7, 256, 257, 300, 384, 511])
+@pytest.mark.parametrize("rows", [1, 7, 64, 65, 127, 300, 384])
 def test_the_lower_triangle_is_that_of_the_whole_product(rows: int) -> None:
     x = torch.randn(2, rows, 40, generator=torch.Generator().manual_seed(rows))
     exact = (x.double() @ x.double().mT).tril()
@@ -24,14 +24,14 @@ def test_eigenvalues_are_those_of_the_whole_matrix() -> None:
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5 * float(exact.max()))
 
 
-def test_strips_leave_out_two_fifths_of_the_products_at_768_rows() -> None:
-    x = torch.empty(768, 1024, device="meta")
+def test_strips_leave_out_nearly_half_of_the_products_at_768_rows() -> None:
+    x = torch.zeros(768, 8)
     counts = []
     for product in (lower_gram, lambda x: x @ x.mT):
         with FlopCounterMode(display=False) as counter:
             product(x)
         counts.append(counter.get_total_flops())
-    assert counts[0] / counts[1] == pytest.approx(21 / 36)
+    assert counts[0] / counts[1] == pytest.approx(13 / 24)
 
 
 @pytest.mark.parametrize(("width", "threads"), [(128, 0), (512, 3)])
