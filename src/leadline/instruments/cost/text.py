@@ -35,15 +35,9 @@ def _passes(estimate: Estimate) -> Iterator[str]:
         yield words
     anatomy = estimate.passes.get("anatomy_forward", 0)
     if anatomy:
-<<<<<<< HEAD
-        small, noun = anatomy - 1, "pass" if anatomy == 2 else "passes"
-        more = f"{small} small {noun} and " if small else ""
-        yield f"{more}one on the inputs to read the anatomy"
-=======
         small = f"{anatomy - 1} small {'pass' if anatomy == 2 else 'passes'} and "
         one = "one on the inputs" if anatomy > 1 else "one more on the inputs"
         yield f"{small if anatomy > 1 else ''}{one} to read the anatomy"
->>>>>>> main
 
 
 def _largest(estimate: Estimate) -> str:
