@@ -71,7 +71,6 @@ def test_a_probe_without_a_cost_is_named():
         assert estimate.undeclared == ("silent_test",)
     finally:
         PROBES._entries.pop("silent_test")
-        PROBES._places.pop("silent_test")
 
 
 def test_more_of_anything_costs_more():
