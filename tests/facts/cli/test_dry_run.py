@@ -14,7 +14,13 @@ from leadline.cli.request.room import load_with_room
 from leadline.cli.screen.voice import Voice
 from leadline.models.loading import LoadedModel, pretrained, sources
 
-SIZES: dict[str, Any] = {"n_layer": 2, "n_embd": 16, "n_head": 2, "vocab_size": 50, "n_positions": 64}
+SIZES: dict[str, Any] = {
+    "n_layer": 2,
+    "n_embd": 16,
+    "n_head": 2,
+    "vocab_size": 50,
+    "n_positions": 64,
+}
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,11 @@ BALANCED = 8
 kept, added to what was returned, subtracted, and both are reduced to norms."""
 
 
+REPLAYED = 4
+"""Runs of one block on the small batch, by which its equation is fitted and proved. By the flops that
+`anatomy_of` did, counted by a dispatch mode: 4.1 on GPT-2 of 6 layers, 4.6 on Llama of 8."""
+
+
 @runtime_checkable
 class Costed(Protocol):
     """A probe that says what it costs."""
@@ -306,7 +311,8 @@ def anatomy_part(
             one = CountedModel(module, batch, rows=model.rows).forward
         except LeadlineError:
             one = model.forward
-        work = work + small * one.forward
+        blocks = sum((shape.work * (1 / len(shape.paths)) for shape in one.stacks), NO_WORK)
+        work = work + small * one.forward + REPLAYED * blocks
     yield part_of(
         "anatomy",
         "reading the anatomy: a forward pass on the inputs"
