@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-import leadline.models.loading.pretrained as pretrained
-import leadline.models.loading.sources as sources
+import leadline as ll
+from leadline.cli.request.room import load_with_room
+from leadline.cli.screen.voice import Voice
+from leadline.models.loading import LoadedModel, pretrained, sources
 
-SIZES = {"n_layer": 2, "n_embd": 16, "n_head": 2, "vocab_size": 50, "n_positions": 64}
+SIZES: dict[str, Any] = {
+    "n_layer": 2,
+    "n_embd": 16,
+    "n_head": 2,
+    "vocab_size": 50,
+    "n_positions": 64,
+}
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +140,16 @@ def test_the_tokenizer_is_read_once(room_for):
             return self.load()
 
         def load(self):
-            return LoadedModel(torch.nn.Linear(2, 2), "a", "b", lambda: reads.append(1) or "words")
+            model = ll.Transformer(ll.Recipe(depth=1, width=8, heads=2, vocabulary=9), seed=0)
+            return LoadedModel(model, "a", "b", lambda: reads.append(1) or "words")
 
         def inputs(self, loaded):
             assert loaded.tokenizer == "words"
-            return tensors_as_inputs(torch.zeros(1, 2))
+            return ll.random_tokens(loaded.model, examples=1, length=4)
 
     room_for(10**9)
+    request: Any = Asked()
     with Voice() as voice:
-        loaded = load_with_room(voice, Asked(), "lyapunov", anyway=False)
+        loaded = load_with_room(voice, request, "lyapunov", anyway=False)
     assert loaded.tokenizer == "words"
     assert reads == [1]
