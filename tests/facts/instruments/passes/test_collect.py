@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from leadline.anatomy import Block, Port, Stack, Sublayer
+from leadline.anatomy import Block, Port, SeenAttention, Stack, Sublayer
 from leadline.instruments.passes import collect as _collect
 from leadline.instruments.passes.collect import Collector
 from leadline.instruments.passes.probe import At, PerToken, Result, Single
 from leadline.instruments.passes.probe_plan import Plan, plan
+from leadline.numerics.patterns.patterns import Patterns
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity, Reading
 
@@ -203,3 +204,48 @@ def test_per_token_numbers_of_different_shapes_stand_side_by_side() -> None:
     collector.stream(DECODER, 0, None, _column([2.0, 4.0, 12.0]))
     means = {r.site.stack: r.value for r in collector.readings() if r.statistic == "mean"}
     assert means == {"encoder": 2.0, "decoder": 6.0}
+
+
+def _attention(seed: int, *, wrong: bool = False) -> SeenAttention:
+    drawn = torch.Generator().manual_seed(seed)
+    query, key, value = (torch.randn(1, 2, 12, 4, generator=drawn) for _ in range(3))
+    output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return SeenAttention(
+        module="attention",
+        route="kernel",
+        value=value,
+        output=-output if wrong else output,
+        query=query,
+        key=key,
+        causal=True,
+        scaling=0.5,
+    )
+
+
+@pytest.mark.parametrize("probes", ["attention", "attention,attention_product"])
+def test_attention_that_is_not_proved_is_left_out_whenever_it_is_judged(probes: str) -> None:
+    """Probes of numbers alone are judged when the pass is over, those of matrices at once."""
+    blocks = [
+        Block(
+            layer,
+            f"h.{layer}",
+            Port(f"h.{layer}", "input"),
+            Port(f"h.{layer}", "output"),
+            (Sublayer(1, "attention", f"h.{layer}.attention"),),
+        )
+        for layer in (1, 2, 3)
+    ]
+    stack = Stack("decoder", tuple(blocks), 8)
+    collector = Collector(plan(probes))
+    for block in blocks:
+        seen = _attention(block.layer, wrong=block.layer == 2)
+        collector.attention(stack, block, block.sublayers[0], seen)
+    assert bool(collector.attentions) == (probes != "attention")
+    readings = collector.readings()
+    assert [one["layer"] for one in collector.attentions] == [1, 3]
+    assert list(collector.unproved) == [("decoder", 2, 1)]
+    entropies = [r for r in readings if r.quantity == "attention.entropy" and r.site.head is None]
+    assert [r.site.layer for r in entropies if r.statistic == "mean"] == [1, 3]
+    for reading in (r for r in entropies if r.statistic == "mean"):
+        alone = Patterns(_attention(reading.site.layer)).measured
+        assert reading.value == pytest.approx(float(alone.entropy.mean()))
