@@ -17,9 +17,11 @@ from leadline.models.inputs import Inputs, choose_loss
 from leadline.testing.synchronisations import Synchronisations
 from leadline.testing.tiny import Linear
 
-ITERATIVE = ("collapse",)
-"""Finds singular values of weights step by step, and tells by their values which weights they are."""
-IN_PASSES = [name for name in PROBES.names() if not plan(name).linear and name not in ITERATIVE]
+PER_LAYER = {"attention": 3, "attention_spectrum": 5, "attention_product": 11, "collapse": 84}
+"""Questions per layer of probes that decide by values what they compute next: 3 to find out which
+weights and which norm queries and keys come from, and more where singular values are found step by
+step until their interval is narrow. Each of them is one more than a GPU would like."""
+IN_PASSES = [name for name in PROBES.names() if not plan(name).linear and name not in PER_LAYER]
 OF_A_PASS = 3
 """The loss, the balance, and the numbers of all probes together."""
 OF_PADDING = 2
@@ -53,6 +55,12 @@ def test_a_probe_asks_the_device_at_most_once_in_a_pass_at_any_depth(name: str) 
     assert deep.total() <= OF_A_PASS + 1
 
 
+@pytest.mark.parametrize("name", PER_LAYER)
+def test_a_probe_that_decides_by_values_asks_for_so_many_in_a_layer(name: str) -> None:
+    shallow, deep = (_places(name, depth, padded=False) for depth in (2, 5))
+    assert 0 < deep.total() - shallow.total() <= 3 * PER_LAYER[name]
+
+
 @pytest.mark.parametrize("name", [*DEFAULT, "extremes", "recall", "identity_share"])
 def test_of_padding_the_places_are_fetched_once(name: str) -> None:
     shallow, deep = (_places(name, depth, padded=True) for depth in (2, 5))
@@ -83,6 +91,23 @@ def test_the_tracer_counts_what_stops_a_program_and_nothing_else() -> None:
         (place,) = waits.places
         assert "test_synchronisations.py:" in place
     assert torch.Tensor.tolist(x) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_has_been_fetched_is_asked_for_nothing() -> None:
+    x = torch.arange(6.0)
+    with Synchronisations() as waits:
+        brought = (x * 2).cpu()
+        assert waits.count == 1
+        table = torch.zeros(2)
+        table[torch.tensor([0, 1])] = brought[:2]
+        assert (brought[1:] + 1).sum().item() == 35
+        assert float(brought.max()) == 10
+        assert table.tolist() == [0, 2]
+    assert waits.count == 1
+    with Synchronisations() as waits:
+        _ = x.cpu()
+        _ = x.tolist()  # the tensor itself still stands on the device
+    assert waits.count == 2
 
 
 class _Devices(TorchDispatchMode):

@@ -12,6 +12,10 @@ its values on a CPU alone (`leadline.numerics.devices.is_far`) goes the way of a
         model(x)
     assert not waits.places
 
+What `cpu` has brought is asked for nothing, and neither is what is computed of it: it stands on the
+host. On a machine whose tensors all stand there, this is known by the storage, which is followed from
+`cpu` on; an operation with one such tensor has only such tensors, or torch would refuse it on a GPU.
+
 What a kernel asks inside is not seen: `torch.linalg.eigvalsh` and `solve` look at an error code. What
 other threads ask is not seen either.
 """
@@ -64,6 +68,8 @@ class Synchronisations(TorchDispatchMode):
         self._inside = False
         self._methods: dict[str, Any] = {}
         self._pretence = as_on_a_gpu()
+        # Kept alive, so that no other tensor gets the address.
+        self._brought: dict[int, torch.Tensor] = {}
 
     @property
     def count(self) -> int:
@@ -91,18 +97,35 @@ class Synchronisations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func.overloadpacket.__name__
-        if name in _QUESTIONS or _asks_by_index(name, args) or _asks_by_copy(name, args, kwargs):
+        operands = [one for one in _tensors(args) if one.ndim or len(args) == 1]
+        on_host = any(self._is_brought(one) for one in operands)
+        asks = name in _QUESTIONS or _asks_by_index(name, args)
+        if (asks and not on_host) or _asks_by_copy(name, args, kwargs):
             self._note(name)
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if on_host and name != "copy_":  # which may take numbers from the host to the device
+            for one in _tensors([out]):
+                self._bring(one)
+        return out
+
+    def _bring(self, tensor: torch.Tensor) -> None:
+        self._brought[tensor.untyped_storage().data_ptr()] = tensor
+
+    def _is_brought(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() in self._brought
 
     def _counted(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self._inside:
+            if self._inside or self._is_brought(tensor):
                 return method(tensor, *args, **kwargs)
             self._note(name)
             self._inside = True
             try:
-                return method(tensor, *args, **kwargs)
+                answer = method(tensor, *args, **kwargs)
+                if name == "cpu":
+                    answer = answer.clone()  # as a GPU's would be: memory of its own
+                    self._bring(answer)
+                return answer
             finally:
                 self._inside = False
 
@@ -111,6 +134,12 @@ class Synchronisations(TorchDispatchMode):
     def _note(self, name: str) -> None:
         if not self._inside:
             self.places[f"{name} at {_line_that_asks()}"] += 1
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    """The tensors among arguments, and in lists of them."""
+    nested = [one if isinstance(one, list | tuple) else [one] for one in values]
+    return [one for part in nested for one in part if isinstance(one, torch.Tensor)]
 
 
 def _asks_by_index(name: str, args: Any) -> bool:

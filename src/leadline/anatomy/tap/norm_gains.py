@@ -62,34 +62,32 @@ def norm_reach(path: str, module: nn.Module, like: Tensor) -> NormReach | None:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             once = quiet(rows * _LARGE).float().reshape(2, -1)
             far = quiet(rows * (2 * _LARGE)).float().reshape(2, -1)
+        if once.shape != (2, width):
+            return None
+        gain = ((once[0] - once[1]) / 2).abs()
+        shift = (once[0] + once[1]) / 2
+        longest = _longest(quiet, gain, shift, like)
     except Exception:  # it needs more than its input, so it cannot be tested
         return None
-    if once.shape != (2, width) or not torch.isfinite(once).all():
-        return None
-    if not torch.allclose(once, far, rtol=AGREE, atol=AGREE * float(once.abs().max())):
-        return None
-    gain = ((once[0] - once[1]) / 2).abs()
-    shift = (once[0] + once[1]) / 2
-    if not _within(quiet, gain, shift, like):
-        return None
-    return NormReach(
-        path, ((once[0] - once[1]) / 2).abs().double(), ((once[0] + once[1]) / 2).double()
+    like_a_norm = (
+        torch.isfinite(once).all()
+        & ((once - far).abs() <= AGREE * (once.abs().max() + far.abs())).all()
+        & (longest <= width**0.5 * (1 + AGREE))
     )
+    return NormReach(path, gain.double(), shift.double()) if bool(like_a_norm) else None
 
 
-def _within(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> bool:
-    """Whether answers to other vectors are gain * u + shift with |u| <= sqrt(width) too.
+def _longest(norm: nn.Module, gain: Tensor, shift: Tensor, like: Tensor) -> Tensor:
+    """The largest |u| among answers gain * u + shift to other vectors; at most sqrt(width) for a norm.
 
     Random ones, one feature alone, half of them: a norm that looks at some features only, or
     divides by another mean, gives itself away.
     """
-    width = like.shape[-1]
-    rows = _other_rows(width).to(like) * _LARGE
+    rows = _other_rows(like.shape[-1]).to(like) * _LARGE
     with torch._C.DisableTorchFunction(), torch.no_grad():
         answers = norm(rows.unsqueeze(1)).float().reshape(len(rows), -1)
     reach = torch.where(gain > 0, (answers - shift) / gain, 0.0)
-    longest = torch.linalg.vector_norm(reach, dim=-1).max()
-    return bool(longest <= width**0.5 * (1 + AGREE))
+    return torch.linalg.vector_norm(reach, dim=-1).max()
 
 
 @lru_cache(maxsize=4)

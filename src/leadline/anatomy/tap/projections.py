@@ -247,28 +247,31 @@ def _fit(sample: _Sample, returned: Sequence[Tensor]) -> _Fit | None:
             candidates[number] = theirs
     if not candidates:
         return None
-    blocks = [one.unflatten(-1, (-1, width)) for one in candidates.values()]
-    sizes = torch.cat([torch.linalg.vector_norm(one, dim=-1) for one in blocks], -1)
+    answers = [_compared(sample, one) for one in candidates.values()]
+    fetched = iter(torch.cat(answers).cpu().split([len(one) for one in answers]))
+    for (number, theirs), answer in zip(candidates.items(), fetched, strict=True):
+        fits, factor, turned, *blocks = answer.tolist()
+        # Lengths of so few tokens agree by chance; the vectors themselves do not.
+        if fits and (not turned or len(theirs) >= _TELLING):
+            return _Fit(number, [int(block) * width for block in blocks], factor, bool(turned))
+    return None
+
+
+def _compared(sample: _Sample, theirs: Tensor) -> Tensor:
+    """Whether a candidate fits, its factor, whether it is turned, and the block of every head.
+
+    Everything stays on the device: the numbers of all candidates are fetched together.
+    """
+    blocks = theirs.unflatten(-1, (-1, sample.width))
     # [token, head, block]: a head is a block if this does not depend on the token.
-    ratio = sample.sizes.unsqueeze(-1) / sizes.unsqueeze(1)
+    ratio = sample.sizes.unsqueeze(-1) / torch.linalg.vector_norm(blocks, dim=-1).unsqueeze(1)
     factors = ratio.mean(0)
     spread = (ratio / factors - 1).abs().amax(0).nan_to_num(float("inf"))
-    table = torch.stack((spread, factors)).cpu()
-    parts = table.split([one.shape[1] for one in blocks], -1)
-    for (number, theirs), (spread, factors) in zip(candidates.items(), parts, strict=True):
-        best = spread.argmin(-1)
-        best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
-        factor = float(best_factors.median())
-        fits = spread.amin(-1).amax() < AGREE and ((best_factors / factor - 1).abs() < AGREE).all()
-        if not bool(fits):
-            continue
-        if abs(factor - 1.0) <= _ROUNDING * sample.eps:
-            factor = 1.0
-        places = [block * width for block in best.tolist()]
-        picked = torch.stack([theirs[:, place : place + width] for place in places], 1) * factor
-        apart = (picked - sample.vectors).abs().max()
-        turned = bool(apart > AGREE * sample.vectors.abs().max())
-        # Lengths of so few tokens agree by chance; the vectors themselves do not.
-        if not turned or len(theirs) >= _TELLING:
-            return _Fit(number, places, factor, turned)
-    return None
+    best = spread.argmin(-1)
+    best_factors = factors.gather(-1, best.unsqueeze(-1)).squeeze(-1)
+    factor = best_factors.median()
+    fits = (spread.amin(-1) < AGREE).all() & ((best_factors / factor - 1).abs() < AGREE).all()
+    factor = torch.where((factor - 1).abs() <= _ROUNDING * sample.eps, 1.0, factor)
+    apart = (blocks[:, best] * factor - sample.vectors).abs().max()
+    turned = apart > AGREE * sample.vectors.abs().max()
+    return torch.cat([torch.stack([fits, factor, turned]), best.float()])
