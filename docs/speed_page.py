@@ -36,7 +36,8 @@ def speed_page() -> str:
         f"benchmarks on an older commit; {_where(_rows('before.json'))}. "
         "`make bench` measures all of it again, `make bench ONLY=paths` one file. Where the time of each "
         "instrument goes is in [profiles](../benchmarks/profiles.md), and what was tried and not kept in "
-        "[negative results](negative-results.md).",
+        "[negative results](negative-results.md), and what a measurement of your own model will take in "
+        "[cost](cost.md).",
         "",
         "## Missed",
         "",

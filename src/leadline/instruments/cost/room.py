@@ -12,7 +12,7 @@ block by block while the model runs ("streamed").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -41,7 +41,7 @@ def free_on(device: torch.device) -> int:
     """Bytes that are free on a device: of the machine, or as torch says of an accelerator."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    module = getattr(torch, device.type, None)
+    module: Any = getattr(torch, device.type, None)
     if device.type not in ("cpu", "meta") and hasattr(module, "mem_get_info"):
         return module.mem_get_info(device)[0]
     return free_memory()
